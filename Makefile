@@ -1,0 +1,32 @@
+# Two commands do everything on a fresh machine:  make run   and   make test
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: run test check bench figures clean
+
+# The environment is made anew whenever pyproject.toml changes.
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
+	@touch $@
+
+run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
+	$(BIN)/onepass run flights --model rls,sgd --save runs/flights/rls.onepass --report runs/flights
+
+test: $(VENV)/.ready check  ## everything that CI runs
+	$(BIN)/python -m pytest -q
+
+check: $(VENV)/.ready  ## style, types, and the order of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+bench: $(VENV)/.ready  ## rows a second, and ratios against a plain NumPy loop
+	$(BIN)/python benchmarks/rls.py
+
+clean:
+	rm -rf $(VENV) runs

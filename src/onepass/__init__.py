@@ -1,0 +1,30 @@
+"""onepass: learn a stream in one pass.
+
+Every row is predicted, its answer is revealed, it is learned, and it is let go.
+Memory is bounded, no row is stored, and what was learned before is kept.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onepass import errors
+
+# name -> the module it comes from; loaded when first asked for, so that help is quick
+_PUBLIC: dict[str, str] = {
+}
+_ROOMS = ("errors",)
+
+__all__ = [*_PUBLIC, *_ROOMS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    if name in _ROOMS:
+        return import_module(f"onepass.{name}")
+    raise AttributeError(f"module 'onepass' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

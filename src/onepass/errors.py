@@ -1,0 +1,88 @@
+"""Everything onepass raises, as one tree.
+
+::
+
+    OnepassError
+    ├── ShapeError            (ValueError)      an array's dimensions or columns do not fit
+    ├── NotFiniteError        (ValueError)      nan or infinity where a number belongs
+    ├── TypeMismatchError     (TypeError, ValueError)  text, objects, sparse or complex numbers
+    ├── ParameterError        (ValueError)      a hyperparameter outside its range
+    ├── LabelError            (ValueError)      labels that no classifier can tell apart
+    ├── ColumnError           (KeyError, ValueError)  a named column is missing or unknown
+    ├── NumericalError        (ArithmeticError) numbers that float64 cannot hold
+    ├── NotFittedError        (sklearn.exceptions.NotFittedError)  asked before anything was learned
+    ├── SourceError           (OSError, ValueError)  a stream cannot be opened or read
+    ├── CheckpointError       (ValueError)      a model file is damaged, hostile or too new
+    └── MissingExtraError     (ImportError)     an optional package is not installed
+
+Each message has four parts: where, what was expected, what came, what to do.
+Whatever is raised while learning, the learner stays exactly as it was.
+"""
+
+from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
+
+__all__ = [
+    "CheckpointError",
+    "ColumnError",
+    "LabelError",
+    "MissingExtraError",
+    "NotFiniteError",
+    "NotFittedError",
+    "NumericalError",
+    "OnepassError",
+    "ParameterError",
+    "ShapeError",
+    "SourceError",
+    "TypeMismatchError",
+]
+
+
+class OnepassError(Exception):
+    """The root: catch this to catch all that onepass raises on purpose."""
+
+
+class ShapeError(OnepassError, ValueError):
+    """An array's dimensions or columns do not fit."""
+
+
+class NotFiniteError(OnepassError, ValueError):
+    """An array holds nan or infinity where a number belongs."""
+
+
+class TypeMismatchError(OnepassError, TypeError, ValueError):
+    """Text, objects, sparse or complex numbers stand where real numbers belong."""
+
+
+class ParameterError(OnepassError, ValueError):
+    """A hyperparameter is outside its range."""
+
+
+class LabelError(OnepassError, ValueError):
+    """Labels that no classifier can tell apart or put in order."""
+
+
+class ColumnError(OnepassError, KeyError, ValueError):
+    """A named column is missing or unknown."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError would quote the message
+
+
+class NumericalError(OnepassError, ArithmeticError):
+    """The numbers of a block are too large for float64 once squared or summed."""
+
+
+class NotFittedError(OnepassError, _SklearnNotFittedError):
+    """A learner was asked for an answer before it learned anything."""
+
+
+class SourceError(OnepassError, OSError, ValueError):
+    """A stream or data set cannot be opened or read."""
+
+
+class CheckpointError(OnepassError, ValueError):
+    """A model file is damaged, hostile, or from a newer format."""
+
+
+class MissingExtraError(OnepassError, ImportError):
+    """An optional package is not installed."""

@@ -1,0 +1,200 @@
+"""Table: named columns of equal length, the one form in which mixed data travels.
+
+A column is a NumPy array of one of four kinds:
+
+======== ================== ====================
+kind     dtype              a missing value is
+======== ================== ====================
+number   float64            nan
+truth    float64 (0 and 1)  nan
+text     object (of str)    None
+date     datetime64[us]     NaT
+======== ================== ====================
+
+Frames of any library that narwhals knows (pandas, polars, pyarrow, …) and rows given as dicts
+come in through :meth:`Table.from_frame` and :meth:`Table.from_rows`.
+"""
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+
+from onepass.errors import ColumnError, ShapeError, TypeMismatchError
+from onepass.types import Array
+
+__all__ = ["Table", "is_frame", "to_column"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Named columns of equal length.
+
+    Parameters
+    ----------
+    columns : dict of str to ndarray of shape (n,)
+        The columns, in order. Use :func:`to_column` to bring values into one of the four kinds.
+    n : int
+        Number of rows; needed where there are no columns.
+
+    Examples
+    --------
+    >>> table = Table.from_rows([{"speed": 3, "gear": "low"}, {"speed": None, "gear": "high"}])
+    >>> table["speed"]
+    array([ 3., nan])
+    >>> table[1:].row(0)
+    {'speed': nan, 'gear': 'high'}
+    """
+
+    columns: dict[str, Array]
+    n: int
+
+    def __post_init__(self) -> None:
+        for name, column in self.columns.items():
+            if column.shape != (self.n,):
+                raise ShapeError(
+                    f"Table: column {name!r} must have shape ({self.n},), as the table has "
+                    f"{self.n} rows, got {column.shape}. Give one value a row."
+                )
+
+    @classmethod
+    def from_frame(cls, frame: Any) -> "Table":
+        """The columns of a DataFrame of any library that narwhals knows."""
+        native = nw.from_native(frame, eager_only=True)
+        columns = {str(name): _series(native[name], str(name)) for name in native.columns}
+        return cls(columns, len(native))
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Mapping[str, Any]]) -> "Table":
+        """The columns of rows given as dicts; a key that a row lacks is missing there."""
+        names = dict.fromkeys(str(name) for row in rows for name in row)
+        return cls(
+            {name: to_column([row.get(name) for row in rows], name) for name in names}, len(rows)
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """The columns' names, in order."""
+        return list(self.columns)
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
+
+    def __getitem__(self, key: Any) -> Any:
+        """One column by its name, or some rows by a slice, a mask or their indices."""
+        if isinstance(key, str):
+            if key not in self.columns:
+                raise ColumnError(
+                    f"Table: there is no column {key!r}; it has {_listed(self.names)}. "
+                    "Check the spelling, or the source."
+                )
+            return self.columns[key]
+        taken = {name: column[key] for name, column in self.columns.items()}
+        n = len(np.arange(self.n)[key])
+        return Table(taken, n)
+
+    def select(self, names: Sequence[str]) -> "Table":
+        """These columns, in this order."""
+        return Table({name: self[name] for name in names}, self.n)
+
+    def drop(self, names: Sequence[str]) -> "Table":
+        """All columns but these."""
+        gone = set(names)
+        return Table({k: v for k, v in self.columns.items() if k not in gone}, self.n)
+
+    def row(self, i: int) -> dict[str, Any]:
+        """One row as a dict of Python values."""
+        return {name: column[i : i + 1].tolist()[0] for name, column in self.columns.items()}
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The rows, one dict each."""
+        listed = {name: column.tolist() for name, column in self.columns.items()}
+        for i in range(self.n):
+            yield {name: values[i] for name, values in listed.items()}
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a DataFrame of a library that narwhals knows."""
+    if isinstance(X, (np.ndarray, list, tuple, dict, Table)):
+        return False
+    return bool(nw.dependencies.is_into_dataframe(X))
+
+
+def to_column(values: Any, name: str) -> Array:
+    """Bring values into one of the four kinds of column: number, truth, text, date."""
+    array = values if isinstance(values, np.ndarray) else _array(values)
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[us]")
+    if array.dtype.kind in "US":
+        return array.astype(str).astype(object)
+    if array.dtype.kind == "O":
+        return _from_objects(array.tolist(), name)
+    raise TypeMismatchError(
+        f"Table: column {name!r} must hold numbers, truth values, text or dates, "
+        f"got {array.dtype}. Convert it, or leave it out."
+    )
+
+
+def _array(values: Any) -> Array:
+    array = np.empty(len(values), dtype=object)
+    array[:] = list(values)
+    return array
+
+
+def _from_objects(values: list[Any], name: str) -> Array:
+    """Objects, None and nan among them, as the one kind of column that they all fit."""
+    known = [v for v in values if not _missing(v)]
+    if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in known):
+        return np.array([np.nan if _missing(v) else float(v) for v in values], dtype=np.float64)
+    if all(isinstance(v, str) for v in known):
+        text = np.empty(len(values), dtype=object)
+        text[:] = [None if _missing(v) else str(v) for v in values]
+        return text
+    if all(isinstance(v, (dt.date, np.datetime64)) for v in known):
+        stamps = [None if _missing(v) else _naive(v) for v in values]
+        return np.array(stamps, dtype="datetime64[us]")
+    kinds = sorted({type(v).__name__ for v in known})
+    raise TypeMismatchError(
+        f"Table: column {name!r} must hold one kind of value (numbers, text or dates), "
+        f"got {', '.join(kinds)}. Convert it, or leave it out."
+    )
+
+
+def _missing(value: Any) -> bool:
+    return value is None or (isinstance(value, (float, np.floating)) and value != value)  # noqa: PLR0124  nan
+
+
+def _naive(value: Any) -> Any:
+    """A date in UTC without a time zone, as datetime64 wants it."""
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
+    return value
+
+
+def _series(series: Any, name: str) -> Array:
+    """One column of a frame."""
+    kind = series.dtype
+    if kind.is_numeric() or kind == nw.Boolean:
+        missing = series.is_null().to_numpy()
+        if missing.any():
+            filled = series.cast(nw.Float64).to_numpy().astype(np.float64)
+            return np.where(missing, np.nan, filled)
+        return np.asarray(series.to_numpy()).astype(np.float64)
+    if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
+        series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    if isinstance(kind, (nw.Datetime, nw.Date)) or kind in (nw.Datetime, nw.Date):
+        return np.asarray(series.to_numpy()).astype("datetime64[us]")
+    return to_column(_array(series.to_list()), name)
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,305 @@
+"""What comes in is checked here, once, and said in four parts when it is refused.
+
+Each function takes ``where``, the public call that the message should name,
+and returns arrays that the learners may trust: float, finite, of the right shape.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import (
+    ColumnError,
+    LabelError,
+    NotFiniteError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
+from onepass.table import Table, is_frame
+from onepass.types import Array, Floats
+
+__all__ = ["in_range", "labels", "matrix", "row_vector", "targets", "weights"]
+
+
+def matrix(
+    X: Any, where: str, *, d: int | None = None, names: Sequence[str] | None = None
+) -> tuple[Floats, list[str] | None]:
+    """The rows of X as a finite array of shape (n, d), and its columns' names if it has any.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d), Table or DataFrame
+        Columns of a table or frame are found by name where ``names`` is known.
+    where : str
+        The public call, for messages: ``"RLSRegressor.partial_fit"``.
+    d : int, optional
+        The number of columns that the learner knows.
+    names : sequence of str, optional
+        The columns' names that the learner knows.
+
+    Raises
+    ------
+    ShapeError, ColumnError, TypeMismatchError, NotFiniteError
+        If X is not a matrix of finite real numbers with these columns.
+    """
+    columns: list[str] | None = None
+    if isinstance(X, Table) or is_frame(X):
+        named = is_frame(X) and all(isinstance(c, str) for c in getattr(X, "columns", ["x"]))
+        table = X if isinstance(X, Table) else Table.from_frame(X)
+        if names is not None and (named or isinstance(X, Table)):
+            table = _arranged(table, names, where)
+        array = _stacked(table, where)
+        columns = table.names if named or isinstance(X, Table) else None
+    else:
+        array = _numbers(X, where, "X")
+    if array.ndim != 2:
+        raise ShapeError(
+            f"{where}: Expected 2D array `X` of shape (n, d), got {array.ndim}D array instead, of "
+            f"shape {array.shape}. Reshape your data: X.reshape(1, -1) if it is one row, "
+            "X.reshape(-1, 1) if it is one feature."
+        )
+    if array.shape[1] == 0:
+        raise ShapeError(
+            f"{where}: `X` must have columns, got 0 feature(s) (shape={array.shape}) while a "
+            "minimum of 1 is required. Give at least one column."
+        )
+    if d is not None and array.shape[1] != d:
+        who = where.partition(".")[0]
+        raise ShapeError(
+            f"{where}: X has {array.shape[1]} features, but {who} is expecting {d} features as "
+            "input, as in the first block. Start a new learner for a new set of features."
+        )
+    _finite(array, where, "X", columns or names)
+    return array, columns
+
+
+def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None) -> Floats:
+    """One row as a finite array of shape (d,); a dict is read by the columns' names."""
+    if isinstance(x, dict):
+        if names is not None:
+            _same_names(list(x), names, where)
+        return matrix(Table.from_rows([x]), where, d=d, names=names)[0][0]
+    array = x if isinstance(x, np.ndarray) and x.dtype == np.float64 else _numbers(x, where, "x")
+    if array.ndim != 1 or (d is not None and array.shape[0] != d):
+        expected = "(d,)" if d is None else f"({d},), as in the first block"
+        raise ShapeError(
+            f"{where}: `x` must be one row of shape {expected}, got {array.shape}. "
+            "Use partial_fit and predict for many rows."
+        )
+    if not math.isfinite(array.dot(array)):  # one pass, no temporary; squares may overflow
+        _finite(array[None, :], where, "x", names)
+    return array
+
+
+def targets(y: Any, n: int, where: str) -> Floats:
+    """Answers as a finite array of shape (n,) or (n, c)."""
+    if y is None:
+        raise TypeMismatchError(
+            f"{where}: requires y to be passed, but the target y is None. Give one answer a row."
+        )
+    if isinstance(y, Table) or is_frame(y):
+        array = _stacked(y if isinstance(y, Table) else Table.from_frame(y), where)
+    else:
+        array = _numbers(y, where, "y")
+    if array.ndim not in {1, 2} or array.shape[0] != n:
+        raise ShapeError(
+            f"{where}: `y` must have shape ({n},) or ({n}, c), one answer for each row of X, "
+            f"got {array.shape}. Check that X and y come from the same rows."
+        )
+    _finite(array[:, None] if array.ndim == 1 else array, where, "y", None)
+    return array
+
+
+def weights(sample_weight: Any, n: int, where: str) -> Floats | None:
+    """Row weights as an array of shape (n,), or None where all rows count alike."""
+    if sample_weight is None:
+        return None
+    array = _numbers(sample_weight, where, "sample_weight")
+    if array.ndim == 0:
+        array = np.full(n, float(array))
+    if array.shape != (n,):
+        raise ShapeError(
+            f"{where}: `sample_weight` must have shape ({n},), one weight for each row, "
+            f"got {array.shape}. Give a scalar to weigh all rows alike."
+        )
+    _finite(array[:, None], where, "sample_weight", None)
+    if (array < 0).any():
+        i = int(np.flatnonzero(array < 0)[0])
+        raise ParameterError(
+            f"{where}: `sample_weight` must be >= 0, got {array[i]:g} in row {i}. "
+            "Use 0 for rows that are not to be learned."
+        )
+    return array.astype(np.float64, copy=False)
+
+
+def labels(y: Any, n: int, where: str) -> Array:
+    """Class labels as an array of shape (n,): whole numbers, truth values or text."""
+    if y is None:
+        raise TypeMismatchError(
+            f"{where}: requires y to be passed, but the target y is None. Give one label a row."
+        )
+    array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.shape != (n,):
+        raise ShapeError(
+            f"{where}: `y` must have shape ({n},), one label for each row of X, got "
+            f"{array.shape}. Check that X and y come from the same rows."
+        )
+    if array.dtype.kind == "f":
+        _finite(array[:, None], where, "y", None)
+        if (array != np.floor(array)).any():
+            raise LabelError(
+                f"{where}: Unknown label type: `y` must hold class labels, got fractions such as "
+                f"{array[array != np.floor(array)][0]:g}. Use a regressor, or bin the values."
+            )
+    elif array.dtype.kind == "O":
+        array = _object_labels(array, where)
+    elif array.dtype.kind not in "biuUS":
+        raise LabelError(
+            f"{where}: Unknown label type: `y` must hold whole numbers or text, got "
+            f"{array.dtype}. Complex data not supported; name the classes."
+        )
+    return array
+
+
+def _object_labels(array: Array, where: str) -> Array:
+    """Objects that are all text, or all whole numbers, as an array of that kind."""
+    values = array.tolist()
+    if all(isinstance(v, str) for v in values):
+        return array.astype(str) if values else array
+    if all(isinstance(v, (bool, int, np.integer)) for v in values):
+        return np.array(values)
+    if all(isinstance(v, (bool, int, float, np.number)) for v in values):
+        return labels(np.array(values, dtype=np.float64), len(values), where)
+    i, odd = next((i, v) for i, v in enumerate(values) if not isinstance(v, type(values[0]))
+                  or not isinstance(v, (str, int)))
+    raise LabelError(
+        f"{where}: Unknown label type: `y` must hold labels of one kind, text or whole numbers, "
+        f"got {odd!r} in row {i}. Drop rows without a label, and give all labels one type."
+    )
+
+
+def in_range(
+    value: Any,
+    name: str,
+    where: str,
+    *,
+    above: float | None = None,
+    low: float | None = None,
+    high: float | None = None,
+) -> float:
+    """A hyperparameter as a float within (above, high] or [low, high].
+
+    Raises
+    ------
+    ParameterError
+        If it is not a real number, or outside the range.
+    """
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    number = float(value) if real else math.nan
+    good = math.isfinite(number) and not (
+        (above is not None and number <= above)
+        or (low is not None and number < low)
+        or (high is not None and number > high)
+    )
+    if not good:
+        left = f"({above:g}" if above is not None else f"[{low:g}" if low is not None else "(-inf"
+        right = f"{high:g}]" if high is not None else "inf)"
+        raise ParameterError(
+            f"{where}: `{name}` must be a number in {left}, {right}, got {value!r}. "
+            f"Construct the learner with another `{name}`."
+        )
+    return number
+
+
+def _numbers(values: Any, where: str, what: str) -> Floats:
+    """Real numbers, float32 or float64, from whatever NumPy can read."""
+    if hasattr(values, "toarray") and hasattr(values, "nnz"):
+        raise TypeMismatchError(
+            f"{where}: `{what}` must be a dense array, got the sparse "
+            f"{type(values).__name__}. Sparse input is not supported; convert with .toarray()."
+        )
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "OUS":
+            array = array.astype(np.float64)
+    except (ValueError, TypeError) as wrong:
+        raise TypeMismatchError(
+            f"{where}: `{what}` must hold numbers, got values that are none: {wrong}. "
+            "Encode text and dates first, with op.features.Encode()."
+        ) from wrong
+    if array.dtype.kind == "c":
+        raise TypeMismatchError(
+            f"{where}: `{what}` must be real, got {array.dtype}. Complex data not supported; "
+            "give real and imaginary part as two columns."
+        )
+    if array.dtype.kind not in "biuf":
+        raise TypeMismatchError(
+            f"{where}: `{what}` must hold numbers, got {array.dtype}. "
+            "Encode text and dates first, with op.features.Encode()."
+        )
+    if array.dtype in (np.float32, np.float64):
+        return array
+    return array.astype(np.float64)
+
+
+def _stacked(table: Table, where: str) -> Floats:
+    """A table's columns side by side; all must be numbers."""
+    for name, column in table.columns.items():
+        if column.dtype.kind != "f":
+            known = [v for v in column[: min(len(column), 64)].tolist() if v is not None]
+            sample = f", such as {known[0]!r}" if known else ""
+            kind = "dates" if column.dtype.kind == "M" else "text"
+            raise TypeMismatchError(
+                f"{where}: column {name!r} must hold numbers, got {kind}{sample}. "
+                "Put op.features.Encode() in front of the learner with op.Pipeline."
+            )
+    if not table.columns:
+        return np.empty((table.n, 0))
+    return np.column_stack(list(table.columns.values()))
+
+
+def _arranged(table: Table, names: Sequence[str], where: str) -> Table:
+    if table.names == list(names):
+        return table
+    _same_names(table.names, names, where)
+    return table.select(names)
+
+
+def _same_names(came: Sequence[str], names: Sequence[str], where: str) -> None:
+    missing = [name for name in names if name not in set(came)]
+    unknown = [name for name in came if name not in set(names)]
+    if not missing and not unknown:
+        return
+    parts = []
+    if unknown:
+        listed = "\n".join(f"- {name}" for name in unknown[:5])
+        parts.append(f"Feature names unseen at fit time:\n{listed}\n")
+    if missing:
+        listed = "\n".join(f"- {name}" for name in missing[:5])
+        parts.append(f"Feature names seen at fit time, yet now missing:\n{listed}\n")
+    raise ColumnError(
+        f"{where}: The feature names should match those that were passed during fit.\n"
+        + "".join(parts)
+        + "Give the same columns, in any order; op.features.Encode() can stand missing ones."
+    )
+
+
+def _finite(array: Floats, where: str, what: str, names: Sequence[str] | None) -> None:
+    """Refuse nan and infinity, saying the first place where one stands."""
+    if np.isfinite(array).all():
+        return
+    i, j = (int(k) for k in np.argwhere(~np.isfinite(array))[0])
+    value: Any = array[i, j]
+    word = "NaN" if np.isnan(value) else "infinity"
+    place = f"row {i}" if array.shape[0] > 1 or what in {"X", "y"} else "the row"
+    if what in {"X", "x"}:
+        place += f", column {names[j]!r}" if names is not None else f", column {j}"
+    raise NotFiniteError(
+        f"{where}: `{what}` must be finite. Input {what} contains {word} in {place}. "
+        "Drop the row, or impute it before learning (op.features.Impute())."
+    )
