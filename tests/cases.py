@@ -1,0 +1,191 @@
+"""The learners that the contract tests put through every law, with data and snapshots for them.
+
+A learner named in ``onepass.learners.__all__`` is tested here without a further line. `VARIANTS`
+adds settings that take another path through its code. Two tiny learners, plain row-by-row loops,
+stand first: they show that the laws can be met, and that the tests hold when a law is met.
+"""
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, is_classifier
+
+from onepass import learners, memory
+from onepass.estimator import Classifier, Regressor
+
+__all__ = [
+    "CLASSIFIERS",
+    "LEARNERS",
+    "PUBLIC",
+    "REGRESSORS",
+    "Case",
+    "TinyClassifier",
+    "TinyRegressor",
+    "answers",
+    "features",
+    "pieces",
+    "snapshot",
+]
+
+Array = NDArray[Any]
+
+
+class _Normalised:
+    """NLMS over a matrix of weights (d, c): W ← W + s x (y − xᵀW)ᵀ / (1 + ‖x‖²)."""
+
+    coef_: Array
+
+    def _start(self, d: int, c: int) -> None:
+        self.coef_ = np.zeros((d, c))
+
+    def _learn(self, X: Array, Y: Array, s: Array | None, known: Array | None) -> Array:
+        del known  # a class to come has target 0 and score 0: nothing moves before its first row
+        W, said = self.coef_.copy(), np.empty(Y.shape)
+        for i, x in enumerate(X.astype(np.float64)):
+            said[i] = x @ W
+            size = np.linalg.norm(x)  # no square, so that large numbers pass
+            step = (1.0 if s is None else s[i]) * x / np.hypot(1.0, size) / np.hypot(1.0, size)
+            W += np.outer(step, Y[i] - said[i])
+        self.coef_ = W
+        return said
+
+    def _scores(self, X: Array) -> Array:
+        return np.array([x @ self.coef_ for x in X.astype(np.float64)]).reshape(len(X), -1)
+
+    def _widen(self, d: int) -> None:
+        grown = np.zeros((d, self.coef_.shape[1]))
+        grown[: len(self.coef_)] = self.coef_
+        self.coef_ = grown
+
+    def _add_outputs(self, at: Array, c: int) -> None:
+        grown = np.zeros((len(self.coef_), c))
+        grown[:, np.setdiff1d(np.arange(c), at)] = self.coef_
+        self.coef_ = grown
+
+
+class TinyRegressor(_Normalised, Regressor):
+    """A regressor of a few lines that keeps every law."""
+
+    def _unlearned(self, row: Array) -> float:
+        del row
+        return 0.0
+
+
+class TinyClassifier(_Normalised, Classifier):
+    """A classifier of a few lines that keeps every law."""
+
+    def __init__(self, classes: Any = None) -> None:
+        self.classes = classes
+
+
+@dataclass(frozen=True)
+class Case:
+    """One learner under test, in one setting."""
+
+    made: BaseEstimator
+    note: str = ""
+
+    def __call__(self, **params: Any) -> Any:
+        """A fresh learner, with some parameters replaced."""
+        return copy.deepcopy(self.made).set_params(**params)
+
+    @property
+    def name(self) -> str:
+        return type(self.made).__name__ + (f"[{self.note}]" if self.note else "")
+
+    @property
+    def public(self) -> bool:
+        return type(self.made).__name__ in NAMES
+
+
+NAMES: Sequence[str] = getattr(learners, "__all__", ())
+
+VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
+    "RLSRegressor": [
+        {"ridge": 0.0},
+        {"forgetting": 0.95},
+        {"fit_intercept": False, "ridge": 1.0},
+    ],
+    "RLSClassifier": [{"forgetting": 0.95}, {"ridge": 1.0}],
+    "ORFitRegressor": [
+        {"memory": None, "noise": 0.1},
+        {"memory": 2},
+        {"memory": "Latest", "noise": 0.1},
+        {"memory": "Random"},
+    ],
+    "ORFitClassifier": [{"memory": None, "noise": 0.1}, {"memory": 2}],
+}
+
+
+def _memory(value: Any) -> Any:
+    """A memory of two directions by its name; anything else as it is."""
+    return getattr(memory, value)(2) if isinstance(value, str) else value
+
+
+def _cases() -> Iterable[Case]:
+    yield Case(TinyRegressor())
+    yield Case(TinyClassifier())
+    for name in NAMES:
+        make = getattr(learners, name)
+        yield Case(make())
+        for params in VARIANTS.get(name, ()):
+            note = ", ".join(f"{k}={v}" for k, v in params.items())
+            yield Case(make(**{k: _memory(v) for k, v in params.items()}), note)
+
+
+LEARNERS = list(_cases())
+PUBLIC = [case for case in LEARNERS if case.public]
+CLASSIFIERS = [case for case in LEARNERS if is_classifier(case.made)]
+REGRESSORS = [case for case in LEARNERS if not is_classifier(case.made)]
+
+
+def features(n: int, d: int = 4, seed: int = 0) -> Array:
+    """Rows that differ in scale and centre from column to column, as real ones do."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)) * np.geomspace(0.5, 2.0, d) + np.linspace(-0.5, 0.5, d)
+
+
+def answers(case: Case, X: Array, seed: int = 0, *, kinds: int = 3) -> Array:
+    """Answers with noise that a linear model knows something of.
+
+    For classifiers the last class is withheld from the first half: it comes late.
+    """
+    rng = np.random.default_rng((seed, 1))
+    signal = X @ rng.normal(size=(X.shape[1], kinds)) + rng.normal(size=(len(X), kinds))
+    if not is_classifier(case.made):
+        return np.asarray(signal[:, 0])
+    label = signal.argmax(axis=1)
+    early = np.arange(len(X)) < len(X) // 2
+    return np.where(early & (label == kinds - 1), 0, label)
+
+
+def pieces(n: int, cuts: Iterable[int]) -> list[slice]:
+    """The slices of n rows between these cuts; some may be empty."""
+    edges = [0, *sorted(cut for cut in cuts if cut <= n), n]
+    return [slice(a, b) for a, b in pairwise(edges)]
+
+
+def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return a kind
+    """All that a thing holds, as plain values that compare equal only if every bit is the same."""
+    if isinstance(thing, np.ndarray):
+        plain = thing.tolist() if thing.dtype.hasobject else thing.tobytes()
+        return (str(thing.dtype), thing.shape, plain)
+    if isinstance(thing, np.generic):
+        return (str(thing.dtype), thing.tobytes())
+    if isinstance(thing, np.random.Generator):
+        return snapshot(thing.bit_generator.state)
+    if isinstance(thing, dict):
+        return {key: snapshot(value) for key, value in thing.items()}
+    if isinstance(thing, (list, tuple)):
+        return [snapshot(part) for part in thing]
+    if is_dataclass(thing) and not isinstance(thing, type):
+        held = {f.name: snapshot(getattr(thing, f.name)) for f in fields(thing)}
+        return (type(thing).__name__, held)
+    if isinstance(thing, BaseEstimator):
+        return (type(thing).__name__, snapshot(vars(thing)))
+    return thing
