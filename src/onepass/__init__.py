@@ -8,12 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onepass import errors
+    from onepass import errors, memory
+    from onepass.learners import RLSClassifier, RLSRegressor
 
 # name -> the module it comes from; loaded when first asked for, so that help is quick
 _PUBLIC: dict[str, str] = {
+    "RLSClassifier": "onepass.learners",
+    "RLSRegressor": "onepass.learners",
 }
-_ROOMS = ("errors",)
+_ROOMS = ("errors", "memory")
 
 __all__ = [*_PUBLIC, *_ROOMS]
 

@@ -1,0 +1,142 @@
+"""Factorisations: the only seam between the algorithms and the library that computes.
+
+Everything above writes ``@``, ``.T`` and slices, and calls these. They take NumPy arrays, float32
+or float64; small matrices are factorised in float64 whatever comes in.
+"""
+
+import numpy as np
+from scipy.linalg import lapack
+
+from onepass.types import Floats
+
+__all__ = [
+    "cholesky_in_order",
+    "lower_from_rows",
+    "norms",
+    "solve_lower",
+    "solve_lower_right",
+    "solve_upper",
+    "solve_upper_transposed",
+    "svd",
+    "take_in",
+]
+
+_SAFE_GRAM = 1e4  # a Gram matrix may be squared while its largest entry is below this
+
+
+def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The triangle of the rows [R z] and [A b] together, by Householder QR (LAPACK tpqrt).
+
+    Parameters
+    ----------
+    R : ndarray of shape (p, p)
+        Upper triangle; it may be singular.
+    z : ndarray of shape (p, c)
+    A : ndarray of shape (n, p)
+        New rows.
+    b : ndarray of shape (n, c)
+
+    Returns
+    -------
+    R, z : ndarrays of the same shapes
+        New arrays; RᵀR has grown by AᵀA and Rᵀz by Aᵀb.
+    """
+    p = R.shape[0]
+    if p == 0 or A.shape[0] == 0:
+        return R, z
+    R_new, V, T, _ = lapack.dtpqrt(0, min(p, 32), R, A)
+    if z.shape[1] == 0:
+        return R_new, z
+    z_new, _, _ = lapack.dtpmqrt(0, V, T, z, b, side="L", trans="T")
+    return R_new, z_new
+
+
+def solve_upper(R: Floats, z: Floats) -> Floats:
+    """R⁻¹ z for an upper triangle R of shape (p, p)."""
+    x: Floats = lapack.dtrtrs(R, z)[0] if R.shape[0] else z
+    return x
+
+
+def solve_upper_transposed(R: Floats, b: Floats) -> Floats:
+    """R⁻ᵀ b for an upper triangle R of shape (p, p)."""
+    x: Floats = lapack.dtrtrs(R, b, trans=1)[0] if R.shape[0] else b
+    return x
+
+
+def solve_lower(L: Floats, b: Floats) -> Floats:
+    """L⁻¹ b for a lower triangle L of shape (n, n)."""
+    x: Floats = lapack.dtrtrs(L, b, lower=1)[0] if L.shape[0] else b
+    return x
+
+
+def solve_lower_right(U: Floats, L: Floats) -> Floats:
+    """U L⁻ᵀ for a lower triangle L of shape (n, n)."""
+    return solve_lower(L, U.T).T.astype(U.dtype, copy=False)
+
+
+def lower_from_rows(V: Floats) -> Floats:
+    """The Cholesky factor L of VᵀV + I, V of shape (p, n), in the order of V's columns.
+
+    While VᵀV is small its Cholesky factor is exact enough; else L comes from a QR of [V; I],
+    which does not square V (with a tiny ridge V reaches 1e10).
+    """
+    n = V.shape[1]
+    S = V.T @ V
+    diagonal = S.ravel()[:: n + 1]
+    if diagonal.max(initial=0.0) < _SAFE_GRAM:
+        S[np.arange(n), np.arange(n)] += 1.0
+        L: Floats = lapack.dpotrf(S, lower=1)[0]
+        return L
+    triangle = take_in(np.eye(n, order="F"), np.zeros((n, 0)), V, np.zeros((V.shape[0], 0)))[0]
+    signs = np.where(np.diagonal(triangle) < 0, -1.0, 1.0)
+    return (triangle * signs[:, None]).T
+
+
+def cholesky_in_order(S: Floats, least: Floats) -> tuple[Floats, Floats]:
+    """Cholesky factor of a positive semidefinite S, its rows in order, dependent rows skipped.
+
+    Without pivoting: the order of rows is the order of test-then-train, and of two rows that
+    contradict each other the first must win.
+
+    Parameters
+    ----------
+    S : ndarray of shape (n, n)
+    least : ndarray of shape (n,)
+        A row whose pivot is not above ``least`` depends on the rows before it, and is skipped.
+
+    Returns
+    -------
+    L : ndarray of shape (n, n)
+        Lower triangle; the column of a skipped row is zero but for a 1 on the diagonal.
+    kept : ndarray of bool of shape (n,)
+        The rows that were not skipped.
+    """
+    S = S.astype(np.float64)
+    n = S.shape[0]
+    kept = np.ones(n, dtype=bool)
+    L, info = lapack.dpotrf(S, lower=1)
+    if info == 0 and (np.diagonal(L) ** 2 > least).all():
+        return L, kept
+    L = np.zeros((n, n), order="F")
+    for j in range(n):
+        row = L[j, :j]
+        pivot = S[j, j] - row @ row
+        if not pivot > least[j]:
+            kept[j] = False
+            L[j, j] = 1.0
+            continue
+        L[j, j] = np.sqrt(pivot)
+        L[j + 1 :, j] = (S[j + 1 :, j] - L[j + 1 :, :j] @ row) / L[j, j]
+    return L, kept
+
+
+def svd(M: Floats) -> tuple[Floats, Floats]:
+    """Left singular vectors and singular values of a small matrix, in float64."""
+    U, sigma, _ = np.linalg.svd(M.astype(np.float64, copy=False), full_matrices=False)
+    return U, sigma
+
+
+def norms(G: Floats) -> Floats:
+    """Euclidean norms of the columns of G, in float64, without overflow for |G| < 1e150."""
+    squares: Floats = np.einsum("ij,ij->j", G, G, dtype=np.float64)
+    return np.sqrt(squares)

@@ -1,0 +1,143 @@
+"""Span: least squares in the coordinates of the directions seen so far.
+
+With Q (p × q) an orthonormal basis of the span of all rows, every row is a = Q c, and the
+least-norm solution has the form w = Q θ. In these coordinates the triangle is small and never
+singular::
+
+    c = Qᵀ a,   h u = a − Q c          what of the row is new                        (1)
+    Q ← [Q u],  T ← diag(T, √ridge)    where h > 0: one more direction, with its prior (2)
+    [T z] ← [T z] and the row [c h b]  by QR                                        (3)
+    w = Q T⁻¹ z                        the solution of least norm                    (4)
+
+With ridge 0 it is the limit of ridge regression for ridge → 0, at every row, whatever the rank.
+Cost: O(p q) a row, O(p q) memory. Exact ridge with far fewer rows than features costs no p × p.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from onepass import linalg
+from onepass.types import Floats
+from onepass.update import absorb, fade
+
+__all__ = ["Span", "Spanned"]
+
+
+class Spanned(NamedTuple):
+    """A span that took in rows: itself, the rows' errors before, and their ν."""
+
+    span: "Span"
+    errors: Floats
+    nu: Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Span:
+    """The directions seen so far, and the triangle in their coordinates.
+
+    Parameters
+    ----------
+    Q : ndarray of shape (p, q)
+        Orthonormal.
+    T : ndarray of shape (q, q)
+        Upper triangle, nonsingular.
+    z : ndarray of shape (q, c)
+    ridge : float
+        The prior of a direction not seen yet, Π = ridge · I.
+    """
+
+    Q: Floats
+    T: Floats
+    z: Floats
+    ridge: float
+
+    @classmethod
+    def start(cls, p: int, c: int, ridge: float) -> "Span":
+        """No direction seen."""
+        return cls(np.zeros((p, 0)), np.zeros((0, 0)), np.zeros((0, c)), ridge)
+
+    @property
+    def rank(self) -> int:
+        """q, the number of directions seen."""
+        return self.Q.shape[1]
+
+    @property
+    def full(self) -> bool:
+        """Whether all directions have been seen."""
+        return self.rank == self.Q.shape[0]
+
+    def solution(self) -> Floats:
+        """w of shape (p, c), by (4)."""
+        return self.Q @ linalg.solve_upper(self.T, self.z)
+
+    def absorb(self, A: Floats, b: Floats) -> Spanned:
+        """Take in rows [A b] of noise 1, one after the other; at once where no row is new."""
+        errors, nu = np.empty(b.shape), np.empty(b.shape)
+        span, i, n, ahead = self, 0, A.shape[0], 1
+        while i < n:
+            coordinates, new = span._split(A[i : i + ahead])
+            known = int(np.argmax(new)) if new.any() else len(new)
+            if known:
+                rows = slice(i, i + known)
+                theta = linalg.solve_upper(span.T, span.z)
+                taken = absorb(span.T, span.z, theta, coordinates[:known], b[rows])
+                errors[rows], nu[rows] = taken.errors, taken.nu
+                span = replace(span, T=taken.R, z=taken.z)
+            i += known
+            ahead *= 2  # look further while nothing is new
+            if known < len(new):
+                span, errors[i], nu[i] = span._extended(A[i], b[i])
+                i, ahead = i + 1, 1
+        return Spanned(span, errors, nu)
+
+    def faded(self, factor: float) -> "Span":
+        """The same with all that was learned, and the prior, weighing ``factor`` as much."""
+        T, z = fade(self.T, self.z, factor)
+        return replace(self, T=T, z=z, ridge=self.ridge * factor)
+
+    def grown(self, p: int) -> "Span":
+        """The same with new weights at the end, zero in every row so far."""
+        extra = np.zeros((p - self.Q.shape[0], self.rank))
+        return replace(self, Q=np.vstack((self.Q, extra)))
+
+    def with_outputs(self, at: Floats, c: int) -> "Span":
+        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        z = np.zeros((self.rank, c))
+        z[:, np.setdiff1d(np.arange(c), at)] = self.z
+        return replace(self, z=z)
+
+    def _split(self, A: Floats) -> tuple[Floats, Floats]:
+        """Coordinates of the rows (n, q), and which of them leave the span."""
+        C = A @ self.Q
+        rest = A - C @ self.Q.T
+        again = rest @ self.Q
+        rest -= again @ self.Q.T
+        new = linalg.norms(rest.T) > self._least(linalg.norms(A.T))
+        return C + again, new if not self.full else np.zeros(len(A), dtype=bool)
+
+    def _extended(self, a: Floats, b: Floats) -> tuple["Span", Floats, Floats]:
+        """One row that brings a new direction: (1), (2), (3)."""
+        c = a @ self.Q
+        rest = a - self.Q @ c
+        again = rest @ self.Q
+        rest -= self.Q @ again
+        height = float(linalg.norms(rest[:, None])[0])
+        error = b - (c + again) @ linalg.solve_upper(self.T, self.z)
+        q = self.rank
+        T = np.zeros((q + 1, q + 1), order="F")
+        T[:q, :q], T[q, q] = self.T, np.sqrt(self.ridge)
+        z = np.vstack((self.z, np.zeros((1, self.z.shape[1]))))
+        row = np.concatenate((c + again, [height]))[None, :]
+        if self.ridge:
+            V = linalg.solve_upper_transposed(T, row.T)
+            nu = error / np.sqrt(1.0 + float((V * V).sum()))
+        else:
+            nu = np.zeros(b.shape)  # a free direction fits the row exactly
+        T, z = linalg.take_in(T, z, row, b[None, :])
+        return replace(self, Q=np.column_stack((self.Q, rest / height)), T=T, z=z), error, nu
+
+    def _least(self, lengths: Floats) -> Floats:
+        """The smallest residual that counts as a new direction: above rounding, no more."""
+        return lengths * (16.0 * np.finfo(np.float64).eps * np.sqrt(self.Q.shape[0]))

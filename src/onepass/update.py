@@ -1,0 +1,166 @@
+"""The one equation of the least-squares family, as pure functions.
+
+For a block of n rows let e (n, c) be the errors before learning, G (p, n) the gradients of the
+outputs with respect to the p weights, P (p, p) the directions still free to move, never formed,
+and R >= 0 (n,) the noise of each row::
+
+    U = P G                        what of the gradients is still free
+    S = Gᵀ U + diag(R) = L Lᵀ      one small factorisation, in the order of the rows
+    W = U L⁻ᵀ                      the directions that this block uses up
+    ν = L⁻¹ e                      errors, one row after the other, in their own units
+    w ← w + W ν                    learn
+    P ← P − W Wᵀ                   and never move there again
+
+The error that row i would have shown, had the rows before it been learned one by one, is
+``e_i − L[i, before i] ν[before i]``, which is ``L[i, i] ν_i`` where a row has one gradient.
+
+:func:`absorb` is the equation for a memory that keeps the square root of P⁻¹ (QRD-RLS [1]);
+:func:`fit` for one that can apply P to a vector.
+
+[1] A. H. Sayed, "Fundamentals of Adaptive Filtering", 2003, on array algorithms.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onepass import linalg
+from onepass.types import Floats
+
+__all__ = ["Absorbed", "Fitted", "Step", "absorb", "fade", "fit", "resolution"]
+
+_FLOOR = 1e-120  # its square, and the square of its inverse, are still normal numbers
+
+
+class Step(NamedTuple):
+    """What learning a block gives: the new weights and memory, and what is told and forgotten."""
+
+    w: Floats
+    """Weights after the block, of the shape that came in."""
+    memory: Any
+    """The memory after the block; the one before is untouched."""
+    errors: Floats
+    """The error of each row just before it alone was learned, (n, c) or (n,)."""
+    rank: int
+    """How many new directions the block used up."""
+    contradictions: int
+    """Rows that lie in the span of the past and disagree with it; the past won."""
+
+
+class Absorbed(NamedTuple):
+    """A triangle that took in a block of rows."""
+
+    R: Floats
+    z: Floats
+    w: Floats
+    errors: Floats
+    nu: Floats
+
+
+class Fitted(NamedTuple):
+    """Directions used up by a block, and the weights moved along them."""
+
+    w: Floats
+    W: Floats
+    errors: Floats
+    kept: Floats
+    contradictions: int
+
+
+def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> Absorbed:
+    """Take rows [A b] of noise 1 into the triangle [R z], where RᵀR = P⁻¹ and R w = z.
+
+    Cost: 3 p² n + O(p n²) multiplications for n rows, all in BLAS 3.
+
+    Parameters
+    ----------
+    R : ndarray of shape (p, p)
+        Nonsingular upper triangle.
+    z, w : ndarrays of shape (p, c)
+    A : ndarray of shape (n, p)
+    b : ndarray of shape (n, c)
+    """
+    e = b - A @ w
+    L = linalg.lower_from_rows(linalg.solve_upper_transposed(R, A.T))
+    nu = linalg.solve_lower(L, e)
+    R_new, z_new = linalg.take_in(R, z, A, b)
+    errors = np.diagonal(L)[:, None] * nu
+    return Absorbed(R_new, z_new, linalg.solve_upper(R_new, z_new), errors, nu)
+
+
+def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:
+    """The triangle [R z] of rows that all weigh ``factor`` as much as before; w stays.
+
+    A direction that is never excited fades towards zero; before it underflows, its row of
+    [R z] is held at 1e-120, which leaves R w = z true.
+    """
+    if factor == 1.0:
+        return R, z
+    R, z = R * np.sqrt(factor), z * np.sqrt(factor)
+    size = np.abs(np.diagonal(R))
+    if size.min(initial=1.0) < _FLOOR:
+        lift = np.where(size < _FLOOR, _FLOOR / np.maximum(size, np.finfo(float).tiny), 1.0)
+        R, z = R * lift[:, None], z * lift[:, None]
+    return R, z
+
+
+def fit(
+    w: Floats, G: Floats, U: Floats, e: Floats, noise: Floats, *, group: int = 1
+) -> Fitted:
+    """The step itself, from U = P G.
+
+    Where R = 0, P must be a projector that has been applied twice: then S = UᵀU. A gradient
+    whose free part is below :func:`resolution` of its length lies in the span of the past: it
+    uses up nothing, and if its error is not zero it is counted as a contradiction.
+
+    Parameters
+    ----------
+    w : ndarray of shape (p, c) or (p,)
+    G, U : ndarrays of shape (p, n)
+    e : ndarray of shape (n, c) or (n,)
+    noise : ndarray of shape (n,)
+        R, all zero or all positive.
+    group : int
+        Neighbouring columns of G that belong to one row: the outputs of a vector model.
+    """
+    exact = not noise.any()
+    S = (U.T @ U if exact else G.T @ U).astype(np.float64) + np.diag(noise)
+    lengths = linalg.norms(G)
+    tau = resolution(G)
+    L, kept = linalg.cholesky_in_order(S, (tau * lengths) ** 2 if exact else 0.0 * lengths)
+    W = linalg.solve_lower_right(U, L)
+    if exact:
+        W = W * kept  # columns of rows that use up nothing
+        L2, _ = linalg.cholesky_in_order(W.T @ W + np.diag(~kept), 0.0 * lengths)
+        W, L = linalg.solve_lower_right(W, L2), L @ L2  # restores orthogonality
+    flat = e.reshape(e.shape[0], -1)
+    nu = _innovations(L, flat, kept)
+    errors = flat - _before(L, kept, group) @ nu
+    moved = (W @ nu.astype(W.dtype)).reshape(w.shape)
+    against = 0
+    if not kept.all():
+        size = np.abs(flat) + (lengths * np.linalg.norm(w))[:, None]
+        odd = (np.abs(errors) > 10 * tau * size).any(axis=1) & ~kept
+        against = int(odd.reshape(-1, group).any(axis=1).sum())
+    return Fitted(w + moved, W, errors.reshape(e.shape), kept, against)
+
+
+def resolution(G: Floats) -> float:
+    """The smallest part of a gradient, relative to its length, that counts as new."""
+    return 1e-5 if G.dtype == np.float32 else 1e-7
+
+
+def _innovations(L: Floats, e: Floats, kept: Floats) -> Floats:
+    """ν = L⁻¹ e over the rows that are kept, zero for the others."""
+    if kept.all():
+        return linalg.solve_lower(L, e)
+    nu = np.zeros(e.shape)
+    nu[kept] = linalg.solve_lower(L[np.ix_(kept, kept)], e[kept])
+    return nu
+
+
+def _before(L: Floats, kept: Floats, group: int) -> Floats:
+    """L without the columns of skipped rows and without each row's own group."""
+    first = np.arange(L.shape[0]) // group
+    earlier = first[None, :] < first[:, None]
+    return np.where(earlier & kept[None, :], L, 0.0)
