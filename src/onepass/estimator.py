@@ -225,6 +225,11 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
                 "minimum of 1 is required. partial_fit takes empty blocks."
             )
         s = validate.weights(sample_weight, n, where)
+        if verb == "fit" and s is not None and not s.any():
+            raise ParameterError(
+                f"{where}: `sample_weight` must hold a weight > 0, got weights that are all zero. "
+                "Weigh at least one row; partial_fit takes blocks without any."
+            )
         self._meet(array.shape[1], names)
         Y, known = self._admit(y, n, s, where)
         if n == 0:

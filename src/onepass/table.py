@@ -26,7 +26,7 @@ import numpy as np
 from onepass.errors import ColumnError, ShapeError, TypeMismatchError
 from onepass.types import Array
 
-__all__ = ["Table", "is_frame", "to_column"]
+__all__ = ["Table", "has_names", "is_frame", "to_column"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,8 @@ class Table:
     def from_frame(cls, frame: Any) -> "Table":
         """The columns of a DataFrame of any library that narwhals knows."""
         native = nw.from_native(frame, eager_only=True)
-        columns = {str(name): _series(native[name], str(name)) for name in native.columns}
+        pairs = zip(native.columns, native.iter_columns(), strict=True)
+        columns = {str(name): _series(series, str(name)) for name, series in pairs}
         return cls(columns, len(native))
 
     @classmethod
@@ -124,6 +125,12 @@ def is_frame(X: Any) -> bool:
     if isinstance(X, (np.ndarray, list, tuple, dict, Table)):
         return False
     return bool(nw.dependencies.is_into_dataframe(X))
+
+
+def has_names(frame: Any) -> bool:
+    """Whether all columns of a DataFrame have names, and not just numbers as pandas gives them."""
+    native = nw.from_native(frame, eager_only=True)
+    return all(isinstance(name, str) for name in native.columns)
 
 
 def to_column(values: Any, name: str) -> Array:

@@ -5,10 +5,12 @@ and returns arrays that the learners may trust: float, finite, of the right shap
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import DataConversionWarning
 
 from onepass.errors import (
     ColumnError,
@@ -18,7 +20,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
-from onepass.table import Table, is_frame
+from onepass.table import Table, has_names, is_frame
 from onepass.types import Array, Floats
 
 __all__ = ["in_range", "labels", "matrix", "row_vector", "targets", "weights"]
@@ -47,12 +49,12 @@ def matrix(
     """
     columns: list[str] | None = None
     if isinstance(X, Table) or is_frame(X):
-        named = is_frame(X) and all(isinstance(c, str) for c in getattr(X, "columns", ["x"]))
+        named = isinstance(X, Table) or has_names(X)
         table = X if isinstance(X, Table) else Table.from_frame(X)
-        if names is not None and (named or isinstance(X, Table)):
+        if names is not None and named:
             table = _arranged(table, names, where)
         array = _stacked(table, where)
-        columns = table.names if named or isinstance(X, Table) else None
+        columns = table.names if named else None
     else:
         array = _numbers(X, where, "X")
     if array.ndim != 2:
@@ -89,7 +91,7 @@ def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None
             f"{where}: `x` must be one row of shape {expected}, got {array.shape}. "
             "Use partial_fit and predict for many rows."
         )
-    if not math.isfinite(array.dot(array)):  # one pass, no temporary; squares may overflow
+    if not np.isfinite(array).all():
         _finite(array[None, :], where, "x", names)
     return array
 
@@ -143,6 +145,12 @@ def labels(y: Any, n: int, where: str) -> Array:
         )
     array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if array.ndim == 2 and array.shape[1] == 1:
+        warnings.warn(
+            f"A column-vector y was passed when a 1d array was expected, in {where}. Give "
+            "y.ravel(), of shape (n,).",
+            DataConversionWarning,
+            stacklevel=2,
+        )
         array = array[:, 0]
     if array.shape != (n,):
         raise ShapeError(
