@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
 from onepass import learners, memory
+from onepass.errors import NumericalError
 from onepass.estimator import Classifier, Regressor
 
 __all__ = [
@@ -46,16 +47,20 @@ class _Normalised:
     def _learn(self, X: Array, Y: Array, s: Array | None, known: Array | None) -> Array:
         del known  # a class to come has target 0 and score 0: nothing moves before its first row
         W, said = self.coef_.copy(), np.empty(Y.shape)
-        for i, x in enumerate(X.astype(np.float64)):
-            said[i] = x @ W
-            size = np.linalg.norm(x)  # no square, so that large numbers pass
-            step = (1.0 if s is None else s[i]) * x / np.hypot(1.0, size) / np.hypot(1.0, size)
-            W += np.outer(step, Y[i] - said[i])
+        with np.errstate(over="ignore", invalid="ignore"):
+            for i, x in enumerate(X.astype(np.float64)):
+                said[i] = x @ W
+                step = (1.0 if s is None else s[i]) * x / (1.0 + x @ x)
+                W += np.outer(step, Y[i] - said[i])
+        if not (np.isfinite(W).all() and np.isfinite(said).all()):
+            raise NumericalError("TinyRegressor: X and y must be small enough, got larger.")
         self.coef_ = W
         return said
 
     def _scores(self, X: Array) -> Array:
-        return np.array([x @ self.coef_ for x in X.astype(np.float64)]).reshape(len(X), -1)
+        return np.array([x @ self.coef_ for x in X.astype(np.float64)]).reshape(
+            len(X), self.coef_.shape[1]
+        )
 
     def _widen(self, d: int) -> None:
         grown = np.zeros((d, self.coef_.shape[1]))
