@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onepass import errors, memory
-    from onepass.learners import RLSClassifier, RLSRegressor
+    from onepass.learners import ORFitClassifier, ORFitRegressor, RLSClassifier, RLSRegressor
 
 # name -> the module it comes from; loaded when first asked for, so that help is quick
 _PUBLIC: dict[str, str] = {
+    "ORFitClassifier": "onepass.learners",
+    "ORFitRegressor": "onepass.learners",
     "RLSClassifier": "onepass.learners",
     "RLSRegressor": "onepass.learners",
 }

@@ -25,6 +25,7 @@ __all__ = [
     "CheckpointError",
     "ColumnError",
     "LabelError",
+    "MemoryFullWarning",
     "MissingExtraError",
     "NotFiniteError",
     "NotFittedError",
@@ -86,3 +87,7 @@ class CheckpointError(OnepassError, ValueError):
 
 class MissingExtraError(OnepassError, ImportError):
     """An optional package is not installed."""
+
+
+class MemoryFullWarning(UserWarning):
+    """A memory holds all directions: without noise nothing more can be learned."""

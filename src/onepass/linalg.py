@@ -15,6 +15,7 @@ __all__ = [
     "norms",
     "solve_lower",
     "solve_lower_right",
+    "solve_lower_transposed",
     "solve_upper",
     "solve_upper_transposed",
     "svd",
@@ -66,6 +67,12 @@ def solve_upper_transposed(R: Floats, b: Floats) -> Floats:
 def solve_lower(L: Floats, b: Floats) -> Floats:
     """L⁻¹ b for a lower triangle L of shape (n, n)."""
     x: Floats = lapack.dtrtrs(L, b, lower=1)[0] if L.shape[0] else b
+    return x
+
+
+def solve_lower_transposed(L: Floats, b: Floats) -> Floats:
+    """L⁻ᵀ b for a lower triangle L of shape (n, n)."""
+    x: Floats = lapack.dtrtrs(L, b, lower=1, trans=1)[0] if L.shape[0] else b
     return x
 
 

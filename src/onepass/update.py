@@ -27,7 +27,7 @@ import numpy as np
 from onepass import linalg
 from onepass.types import Floats
 
-__all__ = ["Absorbed", "Fitted", "Step", "absorb", "fade", "fit", "resolution"]
+__all__ = ["Absorbed", "Fitted", "Step", "absorb", "fade", "fit", "resolution", "row_by_row"]
 
 _FLOOR = 1e-120  # its square, and the square of its inverse, are still normal numbers
 
@@ -143,6 +143,24 @@ def fit(
         odd = (np.abs(errors) > 10 * tau * size).any(axis=1) & ~kept
         against = int(odd.reshape(-1, group).any(axis=1).sum())
     return Fitted(w + moved, W, errors.reshape(e.shape), kept, against)
+
+
+def row_by_row(
+    memory: Any, w: Floats, G: Floats, e: Floats, noise: Floats, group: int
+) -> Step:
+    """Rows of ``group`` neighbouring gradients each, one row after the other.
+
+    The errors of a row are those before any of its own gradients was learned.
+    """
+    now, after, rank, against = w, memory, 0, 0
+    errors = np.empty(e.shape)
+    for i in range(0, len(e), group):
+        rows = slice(i, i + group)
+        errors[rows] = e[rows] - G[:, rows].T @ (now - w)
+        step = after.learn(now, G[:, rows], errors[rows], noise[rows])
+        now, after = step.w, step.memory
+        rank, against = rank + step.rank, against + step.contradictions
+    return Step(now, after, errors, rank, against)
 
 
 def resolution(G: Floats) -> float:

@@ -1,13 +1,18 @@
 """Memories: what is kept of the past, one file each.
 
-A specification (``SquareRoot``, ``Basis``, ``Principal``, ``Nothing``) is frozen and says how to
-start; what it starts is a state with one method, ``learn``, the equation of
-:mod:`onepass.update`.
+A specification (``Principal(10)``) is frozen and says how to start; what it starts is a state
+with one method, ``learn``, the equation of :mod:`onepass.update`.
 """
 
+from onepass.memory.basis import Basis, Directions, NoisySpan
+from onepass.memory.nothing import Empty, Nothing
+from onepass.memory.principal import Components, Principal
 from onepass.memory.span import Span
 from onepass.memory.square_root import SquareRoot, Triangle
+from onepass.subspace import Subspace
 
-__all__ = ["SquareRoot"]
+__all__ = ["Basis", "Nothing", "Principal", "SquareRoot"]
 
-STATES: tuple[type, ...] = (Span, Triangle)
+STATES: tuple[type, ...] = (
+    Components, Directions, Empty, NoisySpan, Span, Subspace, Triangle,
+)

@@ -29,7 +29,7 @@ from onepass import linalg, validate
 from onepass.errors import ParameterError
 from onepass.memory.span import Span
 from onepass.types import Array, Floats
-from onepass.update import Step, absorb, fade
+from onepass.update import Step, absorb, fade, row_by_row
 
 __all__ = ["SquareRoot", "Triangle"]
 
@@ -51,8 +51,16 @@ class SquareRoot:
 
     ridge: Any = 1e-6
 
-    def start(self, p: int, c: int) -> "Triangle":
-        """The memory of no rows, for p weights an output and c outputs."""
+    def start(
+        self, p: int, c: int, noise: float = 1.0, dtype: type[np.floating] = np.float64
+    ) -> "Triangle":
+        """The memory of no rows, for p weights an output and c outputs; always in float64."""
+        del dtype
+        if not noise:
+            raise ParameterError(
+                "memory.SquareRoot: `noise` must be > 0, since least squares averages rows, "
+                "got 0. Use memory=None to fit each row exactly."
+            )
         zero, squares = np.zeros((p, c)), np.zeros(c)
         R = np.zeros((p, p), order="F")
         if np.ndim(self.ridge) == 0:
@@ -97,7 +105,9 @@ class Triangle:
         """The directions that are determined, by rows or by the prior."""
         return self.R.shape[0] if self.span is None else self.span.rank
 
-    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats) -> Step:
+    def learn(
+        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
+    ) -> Step:
         """The one equation, with R = ``noise`` > 0: a block of gradients and errors.
 
         Parameters
@@ -108,7 +118,11 @@ class Triangle:
         e : ndarray of shape (n, c) or (n,)
         noise : ndarray of shape (n,)
             λᵏ, say; all positive.
+        group : int
+            Neighbouring columns of G that belong to one row.
         """
+        if group > 1:
+            return row_by_row(self, w, G, e, noise, group)
         before = w.reshape(w.shape[0], -1)
         flat = e.reshape(e.shape[0], -1)
         memory, errors = self.absorb(G.T, flat + G.T @ self.w, noise**-0.5)

@@ -1,0 +1,141 @@
+"""Basis: every direction used so far. The memory of ORFit without a limit.
+
+With noise R = 0 the directions still free are P = I − QQᵀ, Q orthonormal, and the columns that a
+block adds to Q are the W of the one equation (:mod:`onepass.update`):
+
+    G̃ = G − Q QᵀG                                                                          (1)
+    w ← w + G̃ (GᵀG̃)⁻¹ e,        Q ← [Q W],   W = G̃ L⁻ᵀ,   L Lᵀ = G̃ᵀG̃                      (2)
+
+([1] (5), (7), (9)). A block learns exactly what its rows would, one after the other. With noise
+r > 0, P = (I + GGᵀ/r)⁻¹ over all past gradients, kept in the coordinates of their span
+(:class:`~onepass.memory.span.Span`): ridge regression with Π = r · I.
+Cost: O(pq) time a row for q directions used so far, O(pq) memory: it grows with the stream until
+q = p.
+
+[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+    Recursive Least-Squares", extended version.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onepass.memory.span import Span
+from onepass.types import Array, Floats
+from onepass.update import Step, fit, row_by_row
+
+__all__ = ["Basis", "Directions", "NoisySpan"]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Every direction used so far: nothing is forgotten, memory grows with the stream.
+
+    Equal to ``memory=None`` of the ORFit learners.
+    """
+
+    def start(
+        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
+    ) -> "Directions | NoisySpan":
+        """The memory of no rows, for p weights an output and c outputs."""
+        if noise:
+            return NoisySpan(Span.start(p, c, 1.0), np.zeros((p, c)))
+        return Directions(np.zeros((p, 0), dtype=dtype))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Directions:
+    """The state of :class:`Basis` without noise.
+
+    Parameters
+    ----------
+    Q : ndarray of shape (p, q)
+        Orthonormal: the directions used up.
+    """
+
+    Q: Floats
+
+    @property
+    def rank(self) -> int:
+        """q, the directions used up."""
+        return self.Q.shape[1]
+
+    def learn(
+        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
+    ) -> Step:
+        """The one equation, with R = 0: (1), (2).
+
+        Parameters
+        ----------
+        w : ndarray of shape (p, c) or (p,)
+        G : ndarray of shape (p, n)
+        e : ndarray of shape (n, c) or (n,)
+        noise : ndarray of shape (n,)
+            All zero.
+        group : int
+            Neighbouring columns of G that belong to one row.
+        """
+        U = self._freed(self._freed(G))
+        fitted = fit(w, G, U, e, noise, group=group)
+        W = self._freed(fitted.W)[:, fitted.kept].astype(self.Q.dtype)
+        memory = replace(self, Q=np.hstack((self.Q, W)))
+        return Step(fitted.w, memory, fitted.errors, W.shape[1], fitted.contradictions)
+
+    def grown(self, p: int) -> "Directions":
+        """The same with new weights at the end, zero in every row so far."""
+        extra = np.zeros((p - len(self.Q), self.rank), dtype=self.Q.dtype)
+        return replace(self, Q=np.vstack((self.Q, extra)))
+
+    def with_outputs(self, at: Array, c: int) -> "Directions":
+        """The same: outputs that share their features share the directions."""
+        del at, c
+        return self
+
+    def _freed(self, G: Floats) -> Floats:
+        return G - self.Q @ (self.Q.T @ G)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NoisySpan:
+    """The state of :class:`Basis` with noise: ridge regression in the span of the gradients.
+
+    Parameters
+    ----------
+    span : Span
+        In units in which P starts as I.
+    moved : ndarray of shape (p, c)
+        w − w₀.
+    """
+
+    span: Span
+    moved: Floats
+
+    @property
+    def rank(self) -> int:
+        """The directions seen; none of them is used up for good."""
+        return 0
+
+    def learn(
+        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
+    ) -> Step:
+        """The one equation, with R = ``noise`` > 0; parameters as of :class:`Directions`."""
+        if group > 1:
+            return row_by_row(self, w, G, e, noise, group)
+        b = e.reshape(e.shape[0], -1) + G.T @ self.moved
+        scale = (noise**-0.5)[:, None]
+        taken = self.span.absorb(G.T * scale, b * scale)
+        moved = taken.span.solution()
+        new = w + (moved - self.moved).reshape(w.shape)
+        errors = (taken.errors / scale).reshape(e.shape)
+        return Step(new, replace(self, span=taken.span, moved=moved), errors, 0, 0)
+
+    def grown(self, p: int) -> "NoisySpan":
+        """The same with new weights at the end, zero in every row so far."""
+        extra = np.zeros((p - len(self.moved), self.moved.shape[1]))
+        return replace(self, span=self.span.grown(p), moved=np.vstack((self.moved, extra)))
+
+    def with_outputs(self, at: Array, c: int) -> "NoisySpan":
+        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        moved = np.zeros((len(self.moved), c))
+        moved[:, np.setdiff1d(np.arange(c), at)] = self.moved
+        return replace(self, span=self.span.with_outputs(at, c), moved=moved)

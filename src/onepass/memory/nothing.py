@@ -1,0 +1,70 @@
+"""Nothing: no memory at all. One-Step SGD, and with noise normalised LMS.
+
+    P = I,   w ← w + G (GᵀG + diag(R))⁻¹ e                                                  (1)
+
+With R = 0 each row is fitted exactly and the past is forgotten where it is in the way (One-Step
+SGD, [1] section 5.1); with R > 0 it is the normalised LMS filter, regularised by R.
+Cost: O(p) time a row, no memory.
+
+[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+    Recursive Least-Squares", extended version.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onepass.types import Array, Floats
+from onepass.update import Step, fit
+
+__all__ = ["Empty", "Nothing"]
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No memory: One-Step SGD, and with noise normalised LMS."""
+
+    def start(
+        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
+    ) -> "Empty":
+        """The memory of no rows."""
+        del p, c, noise, dtype
+        return Empty()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Empty:
+    """The state of :class:`Nothing`: there is none."""
+
+    @property
+    def rank(self) -> int:
+        """No direction is used up."""
+        return 0
+
+    def learn(
+        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
+    ) -> Step:
+        """The one equation with P = I: (1), for one row, or for a block as one augmented row.
+
+        Parameters
+        ----------
+        w : ndarray of shape (p, c) or (p,)
+        G : ndarray of shape (p, n)
+        e : ndarray of shape (n, c) or (n,)
+        noise : ndarray of shape (n,)
+            All zero, or all positive.
+        group : int
+            Neighbouring columns of G that belong to one row.
+        """
+        fitted = fit(w, G, G, e, noise, group=group)
+        return Step(fitted.w, self, e, 0, fitted.contradictions)
+
+    def grown(self, p: int) -> "Empty":
+        """The same."""
+        del p
+        return self
+
+    def with_outputs(self, at: Array, c: int) -> "Empty":
+        """The same."""
+        del at, c
+        return self

@@ -1,0 +1,139 @@
+"""Principal: the m principal directions of all gradients so far. The memory of ORFit.
+
+The directions still free are P = I − UUᵀ, U the top m left singular vectors of the raw gradients
+([1] (8), Algorithm 3), which is the summary that minimises the worst-case forgetting of past
+answers by unknown future updates ([1] Proposition 4). With noise r > 0,
+
+    P = I − U diag(σ² / (σ² + r)) Uᵀ                                                        (1)
+
+which is exact ridge regression with Π = r · I until m directions are full; I − UUᵀ with R > 0
+would be no Kalman filter at all. ``of="projected"`` is Algorithm 1 of [2] as printed: it keeps
+v′ = P ∇f in place of ∇f. v′ is orthogonal to U, so the small matrix is diagonal, its SVD only
+sorts lengths, and no principal direction is formed; it exists for comparison.
+Cost: O(mp) time a row, O(mp) memory, by the late-turning :class:`~onepass.subspace.Subspace`.
+
+[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+    Recursive Least-Squares", extended version.
+[2] The same, CDC 2022; Algorithm 1.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from onepass.errors import ParameterError
+from onepass.subspace import Subspace
+from onepass.types import Array, Floats
+from onepass.update import Step, fit
+
+__all__ = ["Components", "Principal"]
+
+
+@dataclass(frozen=True)
+class Principal:
+    """The m principal directions of all gradients so far.
+
+    Parameters
+    ----------
+    m : int, default=100
+        Directions kept at most, >= 1.
+    of : {"raw", "projected"}, default="raw"
+        Of the gradients themselves (extended paper), or of what was left of them after
+        projection (Algorithm 1 of 2022, as printed).
+
+    Raises
+    ------
+    ParameterError
+        If m is no whole number >= 1, or ``of`` is unknown.
+    """
+
+    m: int = 100
+    of: Literal["raw", "projected"] = "raw"
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.m, (int, np.integer)) and not isinstance(self.m, bool)
+        if not whole or self.m < 1:
+            raise ParameterError(
+                f"memory.Principal: `m` must be a whole number >= 1, got {self.m!r}. "
+                "Use memory.Nothing() to keep no direction, memory=None to keep all."
+            )
+        if self.of not in {"raw", "projected"}:
+            raise ParameterError(
+                f"memory.Principal: `of` must be 'raw' or 'projected', got {self.of!r}. "
+                "'raw' is ORFit as its extended paper has it."
+            )
+
+    def start(
+        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
+    ) -> "Components":
+        """The memory of no rows, for p weights an output."""
+        del c
+        return Components(Subspace.start(p, int(self.m), dtype), float(noise), self.of)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Components:
+    """The state of :class:`Principal`.
+
+    Parameters
+    ----------
+    subspace : Subspace
+        U and σ.
+    noise : float
+        r of (1).
+    of : str
+        ``"raw"`` or ``"projected"``.
+    """
+
+    subspace: Subspace
+    noise: float
+    of: str
+
+    @property
+    def rank(self) -> int:
+        """The directions kept, of which none is free without noise."""
+        return 0 if self.noise else self.subspace.rank
+
+    def learn(
+        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
+    ) -> Step:
+        """The one equation for one row, or for a block as one augmented row ([1] (9)).
+
+        Parameters
+        ----------
+        w : ndarray of shape (p, c) or (p,)
+        G : ndarray of shape (p, n)
+            A row's gradients, or those of all rows of a block.
+        e : ndarray of shape (n, c) or (n,)
+        noise : ndarray of shape (n,)
+            R: all zero, or all positive and near r, as r / s_k for row weights s_k.
+        group : int
+            Neighbouring columns of G that belong to one row.
+        """
+        space = self.subspace
+        if self.noise:
+            share = space.sigma**2 / (space.sigma**2 + self.noise)
+            U = space.removed(G, share)
+        else:
+            U = space.removed(space.removed(G))
+        fitted = fit(w, G, U, e, noise, group=group)
+        if self.of == "projected":
+            after = space
+            for j in np.flatnonzero(fitted.kept):
+                after = after.joined(U[:, j])
+        else:
+            weight = np.sqrt(self.noise / noise) if self.noise else np.ones(G.shape[1])
+            after = space.added(G * weight.astype(G.dtype))
+        memory = replace(self, subspace=after)
+        # the rows of a block are learned as one: each is said by the weights before the block
+        return Step(fitted.w, memory, e, after.rank - space.rank, fitted.contradictions)
+
+    def grown(self, p: int) -> "Components":
+        """The same with new weights at the end, zero in every row so far."""
+        return replace(self, subspace=self.subspace.grown(p))
+
+    def with_outputs(self, at: Array, c: int) -> "Components":
+        """The same: outputs that share their features share the directions."""
+        del at, c
+        return self
