@@ -13,11 +13,13 @@ Cost: O(dc) a row, O(dc) memory.
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from onepass.errors import NotFittedError
-from onepass.types import Floats
+from onepass.errors import NotFittedError, ParameterError
+from onepass.estimator import Classifier
+from onepass.types import Array, Floats
 
-__all__ = ["Linear"]
+__all__ = ["Linear", "initial_weights", "said_at_first"]
 
 
 class Linear:
@@ -40,6 +42,18 @@ class Linear:
     def _scores(self, X: Floats) -> Floats:
         scores: Floats = X @ self.weights_ + self.offset_  # (1)
         return scores
+
+    def _widen(self, d: int) -> None:
+        """Weights of new features begin at zero."""
+        new = np.zeros((d - self.weights_.shape[0], self.weights_.shape[1]))
+        self.weights_ = np.concatenate([self.weights_, new])
+
+    def _add_outputs(self, at: Array, c: int) -> None:
+        """Weights of new outputs begin at zero."""
+        old = np.setdiff1d(np.arange(c), at)
+        weights, offset = np.zeros((self.weights_.shape[0], c)), np.zeros(c)
+        weights[:, old], offset[old] = self.weights_, self.offset_
+        self.weights_, self.offset_ = weights, offset
 
     @property
     def coef_(self) -> Floats:
@@ -65,3 +79,37 @@ class Linear:
         if hasattr(self, "classes_"):
             return rows[1:] - rows[:1] if len(rows) == 2 else rows.copy()  # (2)
         return rows[0].copy() if getattr(self, "answer_ndim_", 1) == 1 else rows.copy()
+
+
+def initial_weights(initial_coef: Any, d: int, c: int, who: str) -> Floats:
+    """The weights (d, c) that a learner begins with, from (d,) or (c, d); zeros where None.
+
+    Raises
+    ------
+    ParameterError
+        If they are not finite numbers of this shape.
+    """
+    if initial_coef is None:
+        return np.zeros((d, c))
+    try:
+        given = np.asarray(initial_coef, dtype=np.float64)
+    except (TypeError, ValueError):
+        given = np.array(np.nan)
+    rows = given[None, :] if given.ndim == 1 else given
+    if rows.shape != (c, d) or not np.isfinite(rows).all():
+        shape = f"({d},)" if c == 1 else f"({c}, {d})"
+        came = "nan or infinity" if rows.shape == (c, d) else f"shape {given.shape}"
+        raise ParameterError(
+            f"{who}: `initial_coef` must hold finite numbers of shape {shape}, one for each "
+            f"feature, got {came}. Construct the learner with another `initial_coef`."
+        )
+    return np.array(rows.T, order="C")
+
+
+def said_at_first(learner: Classifier, row: Floats) -> Any:
+    """What a classifier's initial weights say of a row: None where no class is named."""
+    if learner.classes is None:
+        return None
+    begun = clone(learner)
+    begun.partial_fit(row[None][:0], np.empty(0), classes=learner.classes)
+    return begun.predict_one(row)

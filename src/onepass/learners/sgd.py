@@ -1,0 +1,272 @@
+"""SGD: online gradient descent on a linear model, one step a row and nothing kept but the weights.
+
+For a row x with answer y, loss ℓ and step η_t, the weights move by [1, (4)]
+
+    w ← w − η_t ∂ℓ(wᵀx + b, y)/∂w,   b likewise, as the weight of a feature that is always 1  (1)
+
+:mod:`onepass.losses` has the losses, :mod:`onepass.learners.stepsize` the rules for η_t: constant,
+decaying, normalised (NLMS), and the closed-form steps of the passive-aggressive algorithms [2].
+Cost: O(dc) time a row, O(dc) memory.
+
+[1] "Online Learning", lecture notes; equations (2)-(4), and (5) for the answer at score 0.
+[2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
+    Algorithms", JMLR 7, 2006.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import ParameterError
+from onepass.estimator import Classifier, Regressor
+from onepass.learners.descent import Descent, Slope, descend
+from onepass.learners.linear import initial_weights, said_at_first
+from onepass.learners.stepsize import Steps
+from onepass.losses import MARGIN_LOSSES, REGRESSION_LOSSES
+from onepass.types import Array, Floats
+
+__all__ = ["SGDClassifier", "SGDRegressor"]
+
+_HALVES = np.array([-0.5, 0.5])  # what two classes take of the problem that they share
+
+
+class SGDRegressor(Descent, Regressor):
+    """Linear regression by online gradient descent.
+
+    Parameters
+    ----------
+    loss : {"squared", "absolute", "huber", "epsilon-insensitive"}, default="squared"
+        The loss whose slope is followed; the squared one is half the squared error.
+    step : {"normalised", "constant", "decaying", "pa", "pa1", "pa2"}, default="normalised"
+        How long a step is. Normalised steps do not depend on the scale of the features; constant
+        and decaying ones need it near 1. The passive-aggressive ones go with
+        ``loss="epsilon-insensitive"``.
+    step_size : float > 0, default=None
+        The (first) step. None is 0.1 for normalised steps (with the squared loss, the part of a
+        row's error that is taken away; keep it below 2), 0.01 for constant and decaying ones.
+    noise : float >= 0, default=None
+        Normalised steps: added to ``||x||**2``, in its units. None is 0.
+    decay : float >= 0, default=None
+        Decaying steps: step t, from 0, is ``step_size / (1 + decay * t) ** power``; rows of
+        weight 0 are not counted. None is 0.001.
+    power : float in [0, 1], default=None
+        Decaying steps: as above. None is 0.5.
+    aggressiveness : float > 0, default=None
+        C of pa1 and pa2: the larger, the more one row may move the weights. None is 1.
+    huber_delta : float > 0, default=None
+        Where the Huber loss turns from squared to absolute, in units of y. None is 1.
+    epsilon : float >= 0, default=None
+        Errors that the epsilon-insensitive loss does not count, in units of y. None is 0.1.
+    l2 : float >= 0, default=0.0
+        Penalty ``l2 / 2 * ||coef||**2`` on every row; at most 1 / step_size, and 0 with the
+        passive-aggressive steps. The intercept is not penalised.
+    fit_intercept : bool, default=True
+        Learn an intercept, as the weight of a feature that is always 1.
+    initial_coef : array-like of shape (d,) or (c, d), default=None
+        The coefficients before anything is learned. None is zeros.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,) or (c, d)
+    intercept_ : float or ndarray of shape (c,)
+    steps_ : int
+        Rows learned so far.
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range or means nothing beside the others.
+    NumericalError
+        If the weights run away; the learner is then as it was before the block.
+
+    Notes
+    -----
+    A row's weight multiplies its step, but C with the passive-aggressive steps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = SGDRegressor().partial_fit(X, X @ [1.0, 2.0, 3.0] + 4.0)
+    >>> model.coef_.round(2), round(model.intercept_, 2)
+    (array([1., 2., 3.]), 4.0)
+    """
+
+    losses = REGRESSION_LOSSES
+    closed_form_loss = "epsilon-insensitive"
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        *,
+        step: str = "normalised",
+        step_size: float | None = None,
+        noise: float | None = None,
+        decay: float | None = None,
+        power: float | None = None,
+        aggressiveness: float | None = None,
+        huber_delta: float | None = None,
+        epsilon: float | None = None,
+        l2: float = 0.0,
+        fit_intercept: bool = True,
+        initial_coef: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.step = step
+        self.step_size = step_size
+        self.noise = noise
+        self.decay = decay
+        self.power = power
+        self.aggressiveness = aggressiveness
+        self.huber_delta = huber_delta
+        self.epsilon = epsilon
+        self.l2 = l2
+        self.fit_intercept = fit_intercept
+        self.initial_coef = initial_coef
+
+    def _start(self, d: int, c: int) -> None:
+        super()._start(d, c)
+        self.weights_ = initial_weights(self.initial_coef, d, c, type(self).__name__)
+
+    def _descended(
+        self, X: Floats, Y: Floats, slope: Slope, steps: Steps, known: Array | None
+    ) -> tuple[Floats, Floats, Floats]:
+        del known
+        return descend(
+            self.weights_, self.offset_, X, Y, slope, steps, fit_intercept=self.fit_intercept
+        )
+
+    def _unlearned(self, row: Floats) -> Any:
+        several = np.ndim(self.initial_coef) == 2
+        c = len(self.initial_coef) if several else 1
+        said = row @ initial_weights(self.initial_coef, len(row), c, type(self).__name__)
+        return said if several else float(said[0])
+
+
+class SGDClassifier(Descent, Classifier):
+    """Linear classification by online gradient descent.
+
+    Two classes are one problem with y = +1 for ``classes_[1]`` and −1 for ``classes_[0]``; the
+    answer is ``classes_[1]`` where the score is >= 0. More classes are one problem each, against
+    the rest, and the largest score is the answer. When a third class comes, the two so far begin
+    from their halves of the problem that they shared.
+
+    Parameters
+    ----------
+    loss : {"hinge", "logistic", "perceptron"}, default="hinge"
+        The loss whose slope is followed.
+    step : {"normalised", "constant", "decaying", "pa", "pa1", "pa2"}, default="normalised"
+        How long a step is, as in :class:`SGDRegressor`. The passive-aggressive ones go with
+        ``loss="hinge"``.
+    step_size, noise, decay, power, aggressiveness : float, default=None
+        As in :class:`SGDRegressor`.
+    l2 : float >= 0, default=0.0
+        As in :class:`SGDRegressor`.
+    fit_intercept : bool, default=True
+        Learn an intercept, as the weight of a feature that is always 1.
+    initial_coef : array-like of shape (d,), or (c, d) for c > 2 classes, default=None
+        The coefficients before anything is learned, for the classes named in ``classes``, in
+        sorted order. None is zeros.
+    classes : array-like, default=None
+        Labels known beforehand. Others may still come. While fewer than two are known there is
+        nothing to tell apart, and of a row only its label is learned.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (c,)
+    coef_ : ndarray of shape (c, d), or (1, d) for two classes
+    intercept_ : ndarray of shape (c,), or (1,) for two classes
+    steps_ : int
+        Rows learned so far.
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range or means nothing beside the others.
+    NumericalError
+        If the weights run away; the learner is then as it was before the block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = SGDClassifier("logistic").partial_fit(X, X @ [1.0, 2.0, 3.0] > 0)
+    >>> round(model.score(X, X @ [1.0, 2.0, 3.0] > 0), 2)
+    1.0
+    """
+
+    losses = MARGIN_LOSSES
+    closed_form_loss = "hinge"
+
+    def __init__(
+        self,
+        loss: str = "hinge",
+        *,
+        step: str = "normalised",
+        step_size: float | None = None,
+        noise: float | None = None,
+        decay: float | None = None,
+        power: float | None = None,
+        aggressiveness: float | None = None,
+        l2: float = 0.0,
+        fit_intercept: bool = True,
+        initial_coef: Any = None,
+        classes: Any = None,
+    ) -> None:
+        self.loss = loss
+        self.step = step
+        self.step_size = step_size
+        self.noise = noise
+        self.decay = decay
+        self.power = power
+        self.aggressiveness = aggressiveness
+        self.l2 = l2
+        self.fit_intercept = fit_intercept
+        self.initial_coef = initial_coef
+        self.classes = classes
+
+    def _start(self, d: int, c: int) -> None:
+        super()._start(d, c)
+        if self.initial_coef is not None:
+            self.weights_ = self._initial(d, c)
+
+    def _initial(self, d: int, c: int) -> Floats:
+        """The weights (d, c) that the coefficients of the classes named beforehand stand for."""
+        who = type(self).__name__
+        named = np.array([]) if self.classes is None else np.unique(np.asarray(self.classes))
+        if len(named) < 2 or not np.isin(named, self.classes_).all():
+            raise ParameterError(
+                f"{who}: `initial_coef` must go with the names of two classes or more in "
+                f"`classes`, got {self.classes!r}. Name the classes when constructing the learner."
+            )
+        problems = 1 if len(named) == 2 else len(named)
+        given = initial_weights(self.initial_coef, d, problems, who)
+        weights = np.zeros((d, c))
+        at = np.searchsorted(self.classes_, named)
+        weights[:, at] = given * _HALVES if problems == 1 else given
+        return weights
+
+    def _descended(
+        self, X: Floats, Y: Floats, slope: Slope, steps: Steps, known: Array | None
+    ) -> tuple[Floats, Floats, Floats]:
+        weights, offset, said = self.weights_.copy(), self.offset_.copy(), np.zeros(Y.shape)
+        there = np.ones(Y.shape, dtype=bool) if known is None else known | (Y > 0)
+        edges = np.flatnonzero(np.diff(there.sum(axis=1), prepend=0, append=0))
+        for rows in map(slice, edges[:-1], edges[1:]):  # between two, no class comes
+            at = np.flatnonzero(there[rows.start])
+            if len(at) < 2:
+                continue
+            y = 2.0 * Y[rows][:, at] - 1.0
+            w, b = weights[:, at], offset[at]
+            if len(at) == 2:  # the first class has minus what the second has
+                y, w, b = y[:, 1:], 2.0 * w[:, 1:], 2.0 * b[1:]
+            w, b, scores = descend(
+                w, b, X[rows], y, slope, steps.of(rows), fit_intercept=self.fit_intercept
+            )
+            halves = _HALVES if len(at) == 2 else 1.0
+            weights[:, at], offset[at] = w * halves, b * halves
+            said[rows.start : rows.stop, at] = scores * halves
+        return weights, offset, said
+
+    def _unlearned(self, row: Floats) -> Any:
+        return said_at_first(self, row)
