@@ -1,1 +1,21 @@
-"""Evaluate."""
+"""How learners do on a stream: each row is said first, then learned, and counted."""
+
+from onepass.evaluate.blocks import Block
+from onepass.evaluate.curve import Curve
+from onepass.evaluate.metrics import METRICS
+from onepass.evaluate.prequential import prequential
+from onepass.evaluate.reference import LastLabel, LastValue, Majority, RunningMean
+from onepass.evaluate.report import Report, Score
+
+__all__ = [
+    "METRICS",
+    "Block",
+    "Curve",
+    "LastLabel",
+    "LastValue",
+    "Majority",
+    "Report",
+    "RunningMean",
+    "Score",
+    "prequential",
+]

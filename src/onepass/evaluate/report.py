@@ -1,0 +1,298 @@
+"""Report: what came of an evaluation, as numbers, a table, a file, a figure."""
+
+import csv
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.table import Table as RichTable
+
+from onepass.errors import ParameterError, SourceError
+from onepass.evaluate.curve import Curve, Values
+from onepass.evaluate.figure import draw
+from onepass.evaluate.frames import frame
+from onepass.evaluate.sheet import to_markdown, to_rich
+
+__all__ = ["Report", "Score"]
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one model did.
+
+    Parameters
+    ----------
+    learner : str
+        The model as it was constructed.
+    baseline : bool
+        Whether it is one of the baselines.
+    overall : dict of str to float
+        Metric -> value over all rows; None where it is not defined.
+    recent : dict of str to float, or None
+        The same over the last ``window`` rows; None where no window was asked for.
+    seconds : float, or None
+        Time spent in the model; None where no clock was given.
+    nbytes : int, or None
+        Bytes of all that it has learned; None where it does not say.
+    """
+
+    learner: str
+    baseline: bool
+    overall: Values
+    recent: Values | None
+    seconds: float | None
+    nbytes: int | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What models said of a stream, row by row before learning it, summed up.
+
+    Parameters
+    ----------
+    source, target : str, or None
+        What was learned, as far as the stream says.
+    task : {"regression", "classification"}
+        What the models did.
+    metrics : tuple of str
+        Names from ``op.evaluate.METRICS``.
+    window : int, or None
+        How many rows ``recent`` is about.
+    rows : int
+        Rows said and learned.
+    skipped : int
+        Rows left out by the stream, for want of an answer.
+    interrupted : bool
+        Whether the pass ended before the stream did.
+    scores : dict of str to Score
+        One for each model, then one for each baseline.
+    overall : Curve
+        The metrics over all rows so far, along the stream.
+    recent : Curve, or None
+        The metrics over the last ``window`` rows, along the stream; full windows only.
+
+    Examples
+    --------
+    >>> from onepass.evaluate import LastValue, prequential
+    >>> report = prequential(LastValue(), ([[1.0], [2.0]], [1.0, 2.0]), "mae", baselines=False)
+    >>> Report.from_json(report.to_json()) == report
+    True
+    >>> report.scores["LastValue"].overall["mae"]
+    1.0
+    """
+
+    source: str | None
+    target: str | None
+    task: str
+    metrics: tuple[str, ...]
+    window: int | None
+    rows: int
+    skipped: int
+    interrupted: bool
+    scores: dict[str, Score]
+    overall: Curve
+    recent: Curve | None
+
+    def __rich__(self) -> RichTable:
+        return self.table()
+
+    def table(self) -> RichTable:
+        """The scores as a table for a terminal: ``rich.print(report.table())``."""
+        return to_rich(self)
+
+    def to_markdown(self) -> str:
+        """The scores as a table in Markdown."""
+        return to_markdown(self)
+
+    def plot(self, path: str | os.PathLike[str] | None = None, metric: str | None = None) -> Any:
+        """The learning curves as a figure.
+
+        Strong lines are over all rows so far, faint ones over the last ``window`` rows; baselines
+        are grey and dashed. The first rows, and a model that went astray, do not rule the scale.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it; the suffix says how: .png, .svg, .pdf.
+        metric : str, optional
+            One of ``metrics``; the first by default.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        ParameterError
+            If the report has no such metric, or no row was learned.
+        """
+        return draw(self, path, metric)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of the report as dicts, lists, text and numbers."""
+        return {"format": _FORMAT, **asdict(self), "metrics": list(self.metrics)}
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """All of the report as JSON; an infinite value is the text ``"inf"`` or ``"-inf"``.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it as well.
+        """
+        text = json.dumps(_worded(self.to_dict()), indent=1, ensure_ascii=False, allow_nan=False)
+        if path is not None:
+            Path(path).write_text(text + "\n", encoding="utf-8")
+        return text
+
+    @classmethod
+    def from_json(cls, source: str | os.PathLike[str]) -> "Report":
+        """The report that ``to_json`` wrote.
+
+        Parameters
+        ----------
+        source : str or path
+            The text, which begins with ``{``, or the path of a file that holds it.
+
+        Raises
+        ------
+        SourceError
+            If there is no such file, or it is no report.
+        """
+        given = isinstance(source, str) and source.lstrip().startswith("{")
+        what = "the text" if given else os.fspath(source)
+        try:
+            text = str(source) if given else Path(source).read_text(encoding="utf-8")
+            return _restored(json.loads(text))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as wrong:
+            raise SourceError(
+                f"Report.from_json: {what} must be a report that to_json wrote, in format "
+                f"{_FORMAT}, got {type(wrong).__name__}: {wrong}. Write it again with to_json."
+            ) from wrong
+
+    def to_frame(
+        self,
+        library: Literal["pandas", "polars", "pyarrow"] | None = None,
+        *,
+        of: Literal["scores", "curve"] = "scores",
+    ) -> Any:
+        """The scores, one row a model, or the curves, one row a point, model and metric.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Whose frame to make; the first of these that is installed by default.
+        of : {"scores", "curve"}
+            What to give.
+
+        Raises
+        ------
+        MissingExtraError
+            If the library, or any of the three, is not installed.
+        """
+        if of not in {"scores", "curve"}:
+            raise ParameterError(
+                f"Report.to_frame: `of` must be 'scores' or 'curve', got {of!r}. "
+                "Ask for one of the two."
+            )
+        rows = list(self._score_rows() if of == "scores" else self._curve_rows())
+        names = list(rows[0]) if rows else []
+        return frame({name: [row[name] for row in rows] for name in names}, library)
+
+    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
+        """Write report.json, report.md, curve.csv and curve.png into a directory.
+
+        Parameters
+        ----------
+        directory : path
+            Made if it is not there.
+
+        Returns
+        -------
+        paths : list of Path
+            What was written.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed: then all but curve.png is written.
+        """
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / name for name in ("report.json", "report.md", "curve.csv", "curve.png")]
+        self.to_json(paths[0])
+        paths[1].write_text(self.to_markdown(), encoding="utf-8")
+        with paths[2].open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, ["over", "rows", "time", "model", "metric", "value"])
+            writer.writeheader()
+            writer.writerows(self._curve_rows())
+        if self.rows == 0:
+            return paths[:3]
+        self.plot(paths[3])
+        return paths
+
+    def _score_rows(self) -> Iterator[dict[str, Any]]:
+        for model, score in self.scores.items():
+            row: dict[str, Any] = {"model": model, "baseline": score.baseline}
+            row |= score.overall
+            if score.recent is not None:
+                row |= {f"recent_{metric}": value for metric, value in score.recent.items()}
+            yield row | {"seconds": score.seconds, "nbytes": score.nbytes}
+
+    def _curve_rows(self) -> Iterator[dict[str, Any]]:
+        for over, curve in (("all", self.overall), (f"last {self.window}", self.recent)):
+            if curve is None:
+                continue
+            for model, metrics in curve.values.items():
+                for metric, values in metrics.items():
+                    for i, value in enumerate(values):
+                        time = None if curve.times is None else curve.times[i]
+                        yield {
+                            "over": over,
+                            "rows": curve.rows[i],
+                            "time": time,
+                            "model": model,
+                            "metric": metric,
+                            "value": value,
+                        }
+
+
+def _restored(tree: dict[str, Any]) -> Report:
+    if tree.pop("format") != _FORMAT:
+        raise ValueError("another format")
+    scores = {}
+    for name, score in tree.pop("scores").items():
+        overall, recent = _numbers(score.pop("overall")), _numbers(score.pop("recent"))
+        scores[name] = Score(**score, overall=overall, recent=recent)
+    curves = {
+        over: None
+        if (curve := tree.pop(over)) is None
+        else Curve(curve["rows"], curve["times"], _numbers(curve["values"]))
+        for over in ("overall", "recent")
+    }
+    return Report(**{**tree, "metrics": tuple(tree["metrics"]), "scores": scores, **curves})
+
+
+def _numbers(tree: Any) -> Any:
+    """Values with infinite ones as numbers again."""
+    if isinstance(tree, dict):
+        return {name: _numbers(part) for name, part in tree.items()}
+    if isinstance(tree, list):
+        return [_numbers(part) for part in tree]
+    return None if tree is None else float(tree)
+
+
+def _worded(tree: Any) -> Any:
+    """A tree with infinite numbers as text: JSON has no word for them."""
+    if isinstance(tree, dict):
+        return {name: _worded(part) for name, part in tree.items()}
+    if isinstance(tree, list):
+        return [_worded(part) for part in tree]
+    return str(tree) if isinstance(tree, float) and tree in {float("inf"), float("-inf")} else tree
