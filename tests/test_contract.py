@@ -6,6 +6,7 @@ in `DEFENDED` with one sentence of defence; the laws of onepass have no exceptio
 
 import copy
 import pickle
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -211,6 +212,14 @@ def test_constructor_arguments_are_never_changed(case: Case) -> None:
     before = snapshot(learner.get_params(deep=False))
     learner.fit(X, answers(case, X)).learn_one(X[0], answers(case, X)[0])
     assert snapshot(learner.get_params(deep=False)) == before
+
+
+@every
+def test_what_is_learned_ends_with_an_underscore(case: Case) -> None:
+    X = features(N)
+    learner = case().fit(X, answers(case, X)).learn_one(X[0], answers(case, X)[0])
+    learned = set(vars(learner)) - set(learner.get_params(deep=False))
+    assert all(re.fullmatch(r"[a-z][a-z0-9_]*_", name) for name in learned), learned
 
 
 # -- bounded memory --------------------------------------------------------------------------------
