@@ -1,0 +1,272 @@
+"""Parts: an object of onepass as plain values and arrays, and built again from them.
+
+An object is its class's name, the arguments of its constructor, and what it learned::
+
+    {"@": "RLSRegressor", "ridge": 1e-06, …, "memory_": {"@": "Triangle", "R": array, …}}
+
+It is built by calling the class with these arguments and setting these attributes. Which classes
+there are says :mod:`onepass.catalogue`. Three more things have the key ``"@"``:
+
+=========================================== ====================================================
+``{"@": "function", "name": "mine.phi"}``   an argument that was a function, to be given again
+``{"@": "generator", "state": …}``          a random generator
+``{"@": "dict", "items": {…}}``             a dict that has the key ``"@"``
+=========================================== ====================================================
+
+What is built from is believed in nothing: it may come from a stranger.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from onepass import randomness
+from onepass.catalogue import Entry, can_hold, can_learn, entries
+from onepass.errors import CheckpointError
+from onepass.estimator import learned
+from onepass.tree import DEPTH, damaged
+
+__all__ = ["MARK", "built", "taken"]
+
+MARK = "@"
+"""The key of whatever is no plain dict."""
+
+_Path = tuple[str, ...]
+
+
+def taken(thing: Any, where: str) -> dict[str, Any]:
+    """An object as plain values and arrays, which :mod:`onepass.checkpoint` can write.
+
+    Parameters
+    ----------
+    thing : learner, Pipeline, feature or memory
+    where : str
+        The file, for messages.
+
+    Raises
+    ------
+    CheckpointError
+        If its class is not of the catalogue, or it holds an object whose class is not, or it
+        learned nan.
+    """
+    return _Taker(where).root(thing)
+
+
+def built(said: Any, where: str, replacements: Mapping[str, Callable[..., Any]]) -> Any:
+    """The object that ``taken`` took apart.
+
+    Parameters
+    ----------
+    said : dict
+        From whatever source.
+    where : str
+        The file, for messages.
+    replacements : dict of str to callable
+        For each argument that was a function, by its name or its place, that function.
+
+    Raises
+    ------
+    CheckpointError
+        If this is not something that ``taken`` gives, or a replacement is missing, or stands
+        for nothing.
+    """
+    return _Builder(where, replacements).root(said)
+
+
+class _Taker:
+    """Takes an object apart into plain values and arrays."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.known = {entry.cls: entry for entry in entries().values()}
+
+    def root(self, thing: Any) -> dict[str, Any]:
+        entry = self.known.get(type(thing))
+        if entry is None:
+            raise self.unknown(thing, ())
+        return self.thing(thing, entry, (), finite=False)
+
+    def thing(self, thing: Any, entry: Entry, path: _Path, *, finite: bool) -> dict[str, Any]:
+        """An object of a known class; if ``finite``, nothing in it may be nan."""
+        finite = finite and not entry.estimates  # an estimator's arguments are its user's
+        said: dict[str, Any] = {MARK: entry.cls.__name__}
+        for name in (*entry.arguments, *([entry.rest] if entry.rest else [])):
+            value = getattr(thing, name)
+            if callable(value) and type(value) not in self.known:
+                said[name] = {MARK: "function", "name": _name(value)}
+            else:
+                said[name] = self.take(value, entry, (*path, name), finite=finite)
+        for name in learned(thing) if entry.estimates else []:
+            if name in said or not can_learn(entry.cls, name):
+                raise CheckpointError(
+                    f"{self.where}: what {entry.cls.__name__} learned must stand in attributes "
+                    f"of their own, got {name!r}, which its class has already. Rename it."
+                )
+            value = getattr(thing, name)
+            said[name] = self.take(value, entry, (*path, name), finite=entry.finite)
+        return said
+
+    def take(self, value: Any, owner: Entry, path: _Path, *, finite: bool) -> Any:
+        """Any part of an object of the class ``owner``."""
+        if len(path) > DEPTH:
+            raise CheckpointError(
+                f"{self.where}: what is saved must have at most {DEPTH} levels, got more under "
+                f"`{'.'.join(path[:3])}`, perhaps a circle. Keep parts in one place only."
+            )
+        kind = type(value)
+        if kind in self.known and can_hold(owner, self.known[kind]):
+            return self.thing(value, self.known[kind], path, finite=finite)
+        if isinstance(value, BaseEstimator) or (is_dataclass(value) and kind is not type):
+            raise self.unknown(value, path)
+        if isinstance(value, np.random.Generator):
+            return self.generator(value, path)
+        if kind in {list, tuple}:
+            parts = enumerate(value)
+            return kind(self.take(v, owner, (*path, str(i)), finite=finite) for i, v in parts)
+        if kind is dict:
+            items = {
+                k: self.take(v, owner, (*path, str(k)), finite=finite) for k, v in value.items()
+            }
+            return {MARK: "dict", "items": items} if MARK in items else items
+        if finite and _has_nan(value):
+            raise CheckpointError(
+                f"{self.where}: `{'.'.join(path)}` must not hold nan, as no learner does, got nan. "
+                "This is a bug of the learner, which should be reported; go back to its last file."
+            )
+        return value
+
+    def generator(self, value: np.random.Generator, path: _Path) -> dict[str, Any]:
+        try:
+            return {MARK: "generator", "state": randomness.said(value)}
+        except ValueError as wrong:
+            raise CheckpointError(
+                f"{self.where}: `{'.'.join(path)}` must be one of NumPy's own random generators, "
+                f"got another: {wrong}. Use numpy.random.default_rng."
+            ) from wrong
+
+    def unknown(self, thing: Any, path: _Path) -> CheckpointError:
+        place = f"`{'.'.join(path)}`" if path else "what is saved"
+        return CheckpointError(
+            f"{self.where}: {place} must be a learner, Pipeline, feature or memory of onepass, in "
+            f"its right place, got {type(thing).__name__}. Only classes that onepass lists can be "
+            "loaded again."
+        )
+
+
+class _Builder:
+    """Builds an object from plain values and arrays, believing none of them."""
+
+    def __init__(self, where: str, replacements: Mapping[str, Callable[..., Any]]) -> None:
+        self.where = where
+        self.known = entries()
+        self.replacements = replacements
+        self.used: set[str] = set()
+
+    def root(self, said: Any) -> Any:
+        if self.mark(said, ()) is None:
+            raise damaged(self.where, "it holds no learner")
+        thing = self.thing(said, None, (), finite=False)
+        for name in self.replacements.keys() - self.used:
+            raise CheckpointError(
+                f"{self.where}: replacements must stand for arguments that were functions, got "
+                f"{name!r}, which was none. Leave it out."
+            )
+        return thing
+
+    def thing(self, said: dict[str, Any], owner: Entry | None, path: _Path, *, finite: bool) -> Any:
+        entry = self.known.get(said[MARK])
+        if entry is None or not can_hold(owner, entry):
+            raise damaged(self.where, f"it names {said[MARK][:40]!r} as {_place(path)}")
+        arguments, attributes = {}, {}
+        for name, value in said.items():
+            place = (*path, name)
+            if name in entry.arguments or name == entry.rest:
+                of_state = finite and not entry.estimates
+                arguments[name] = self.argument(value, entry, place, finite=of_state)
+            elif entry.estimates and can_learn(entry.cls, name):
+                attributes[name] = self.give(value, entry, place, finite=entry.finite)
+            elif name != MARK:
+                raise damaged(self.where, f"{said[MARK]} has no {name[:40]!r}")
+        thing = self.called(entry, arguments, path)
+        for name, value in attributes.items():
+            setattr(thing, name, value)
+        return thing
+
+    def mark(self, said: Any, path: _Path) -> str | None:
+        """What a dict stands for; None where it is plain, or no dict."""
+        if type(said) is not dict or MARK not in said:
+            return None
+        if type(said[MARK]) is not str:
+            raise damaged(self.where, f"{_place(path)} does not say what it is")
+        return str(said[MARK])
+
+    def called(self, entry: Entry, arguments: dict[str, Any], path: _Path) -> Any:
+        rest = arguments.pop(entry.rest, ()) if entry.rest else ()
+        try:
+            return entry.cls(*rest, **arguments)
+        except Exception as wrong:  # whatever a class makes of arguments that nobody checked
+            name = entry.cls.__name__
+            raise damaged(self.where, f"no {name} as {_place(path)}: {wrong}") from wrong
+
+    def argument(self, value: Any, owner: Entry, path: _Path, *, finite: bool) -> Any:
+        """An argument of a constructor, which may have been a function."""
+        if self.mark(value, path) != "function":
+            return self.give(value, owner, path, finite=finite)
+        place = ".".join(path)
+        key = place if place in self.replacements else path[-1]
+        function = self.replacements.get(key)
+        if not callable(function):
+            came = "no replacement" if function is None else f"a {type(function).__name__} for it"
+            raise CheckpointError(
+                f"{self.where}: `{place}` must be a function, such as "
+                f"{str(value.get('name'))[:80]}, which no file can hold, got {came}. "
+                f"Give it to load: op.load({self.where!r}, {path[-1]}=...)."
+            )
+        self.used.add(key)
+        return function
+
+    def give(self, value: Any, owner: Entry, path: _Path, *, finite: bool) -> Any:
+        """Any part of an object of the class ``owner``."""
+        kind = type(value)
+        if kind in {list, tuple}:
+            parts = enumerate(value)
+            return kind(self.give(v, owner, (*path, str(i)), finite=finite) for i, v in parts)
+        if kind is dict:
+            mark = self.mark(value, path)
+            if mark == "generator":
+                return self.generator(value, path)
+            if mark not in {None, "dict"}:
+                return self.thing(value, owner, path, finite=finite)
+            items = value if mark is None else value.get("items")
+            if type(items) is not dict:
+                raise damaged(self.where, f"{_place(path)} is no dict")
+            return {k: self.give(v, owner, (*path, k), finite=finite) for k, v in items.items()}
+        if finite and _has_nan(value):
+            raise damaged(self.where, f"{_place(path)} holds nan, as no learner does")
+        return value
+
+    def generator(self, value: dict[str, Any], path: _Path) -> np.random.Generator:
+        try:
+            return randomness.heard(value["state"])
+        except (KeyError, ValueError) as wrong:
+            raise damaged(self.where, f"{_place(path)} is no random generator") from wrong
+
+
+def _place(path: _Path) -> str:
+    return f"`{'.'.join(path)}`" if path else "the whole"
+
+
+def _name(function: Any) -> str:
+    """A function's name, or that of its class where it has none, for messages."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind == "f" and bool(np.isnan(value).any())
+    return isinstance(value, (float, np.floating)) and math.isnan(value)

@@ -1,0 +1,175 @@
+"""Persist: save and load any learner, pipeline, feature or memory, exactly and without pickle.
+
+The file is one of :mod:`onepass.checkpoint`, what stands in it is told in :mod:`onepass.parts`,
+and :mod:`onepass.catalogue` knows what it may name. A learner that was loaded says the same, and
+goes on learning the same, to the last bit.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from onepass import checkpoint
+from onepass.parts import MARK, built, taken
+from onepass.tree import damaged
+
+__all__ = ["describe", "load", "save"]
+
+_KIND = "learner"
+_MOST_SHOWN = 20  # values of an array
+
+
+def save(learner: Any, path: str | os.PathLike[str]) -> None:
+    """Save a learner, pipeline, feature or memory to one file.
+
+    It is a safetensors file, written whole or not at all: see :mod:`onepass.checkpoint`.
+    Arguments that are functions, such as ``feature_map``, cannot be saved: the file notes their
+    names, and :func:`load` wants them back.
+
+    Parameters
+    ----------
+    learner : learner, Pipeline, feature or memory
+        Of a class of onepass; it need not have learned anything.
+    path : path-like
+        The file; one that is there is replaced.
+
+    Raises
+    ------
+    CheckpointError
+        If it is, or holds, something that no file can hold, or if the file cannot be written.
+        What was at ``path`` is unchanged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import onepass as op
+    >>> model = op.RLSRegressor().partial_fit(np.eye(3), [1.0, 2.0, 3.0])
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     save(model, f"{directory}/m.onepass")
+    ...     again = load(f"{directory}/m.onepass")
+    >>> float(abs(again.predict(np.eye(3)) - model.predict(np.eye(3))).max())
+    0.0
+    """
+    checkpoint.write(path, taken(learner, os.fspath(path)), kind=_KIND)
+
+
+def load(path: str | os.PathLike[str], **replacements: Callable[..., Any]) -> Any:
+    """What :func:`save` saved, as it was, to the last bit.
+
+    Nothing in a file is run, and it can name only onepass's own classes; so it is safe to load a
+    stranger's file, though not to believe what its learner says.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    **replacements : callable
+        For each argument that was a function, by the argument's name, that function. A name stands
+        for every argument of that name; a place such as ``"learner_.feature_map"`` for one.
+
+    Returns
+    -------
+    learner : learner, Pipeline, feature or memory
+
+    Raises
+    ------
+    CheckpointError
+        If there is no such file, if it is damaged, too new or holds no learner, or if a
+        replacement is missing or stands for nothing.
+    """
+    return built(checkpoint.read(path, kind=_KIND), os.fspath(path), replacements)
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file says of the learner in it, which is not built.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    description : dict
+        ``class``; ``parameters``, a dict; ``functions``, the arguments that :func:`load` wants;
+        ``rows_seen`` and ``features``, how many, or None before anything was learned; ``bytes``,
+        ``format``, ``version`` and ``sha256`` of the file. All of it is fit for JSON.
+
+    Raises
+    ------
+    CheckpointError
+        If there is no such file, or if it is damaged, too new or holds no learner.
+    """
+    where = os.fspath(path)
+    found = checkpoint.contents(path)
+    parts = list(_objects(found.tree))
+    if found.kind != _KIND or not parts or parts[0] is not found.tree:
+        raise damaged(where, f"it holds no learner, but a {found.kind}")
+    root = parts[0]
+    wanted = {key for part in parts for key, value in part.items() if _mark(value) == "function"}
+    return {
+        "class": root[MARK],
+        "parameters": {key: _told(value) for key, value in _arguments(root).items()},
+        "functions": sorted(wanted),
+        "rows_seen": _count(parts, "rows_seen_"),
+        "features": _count(parts, "n_features_in_"),
+        "bytes": found.nbytes,
+        "format": found.format,
+        "version": found.version,
+        "sha256": found.sha256,
+    }
+
+
+def _mark(said: Any) -> str | None:
+    mark = said.get(MARK) if type(said) is dict else None
+    return mark if type(mark) is str else None
+
+
+def _objects(said: Any) -> Iterator[dict[str, Any]]:
+    """The objects in a tree, each before those that are its parts."""
+    if _mark(said) is not None:
+        yield said
+    if type(said) in {dict, list, tuple}:
+        for part in said.values() if type(said) is dict else said:
+            yield from _objects(part)
+
+
+def _count(parts: list[dict[str, Any]], name: str) -> int | None:
+    """The first whole number of this name: a pipeline's own, or else that of its first part."""
+    return next((part[name] for part in parts if type(part.get(name)) is int), None)
+
+
+def _told(said: Any) -> Any:
+    """A parameter as JSON can say it, for a reader's eyes."""
+    mark = _mark(said)
+    if mark is not None:
+        return str(said.get("name")) if mark == "function" else _written(said)
+    if isinstance(said, (np.ndarray, np.datetime64)):
+        return _listed(said)
+    if type(said) in {list, tuple}:
+        return [_told(part) for part in said]
+    if type(said) is dict:
+        return {key: _told(part) for key, part in said.items()}
+    return repr(said) if type(said) is float and not math.isfinite(said) else said
+
+
+def _written(said: dict[str, Any]) -> str:
+    """An object as the call that makes it."""
+    told = (f"{key}={_told(value)!r}" for key, value in _arguments(said).items())
+    return f"{said[MARK]}({', '.join(told)})"
+
+
+def _arguments(said: dict[str, Any]) -> dict[str, Any]:
+    """What of an object was not learned."""
+    return {key: part for key, part in said.items() if key != MARK and not key.endswith("_")}
+
+
+def _listed(array: Any) -> Any:
+    """A short array's values; of a long one the shape."""
+    if array.size > _MOST_SHOWN:
+        return f"array of {array.dtype}, shape {array.shape}"
+    return _told((array.astype(str) if array.dtype.kind == "M" else array).tolist())
