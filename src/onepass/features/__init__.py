@@ -1,1 +1,11 @@
-"""Features."""
+"""Features: one-pass transformers that stand before a learner in a Pipeline."""
+
+from onepass.features.columns import Date, Hashed, Number, Text
+from onepass.features.encode import Encode
+from onepass.features.impute import Impute
+from onepass.features.scale import Scale
+
+__all__ = ["Encode", "Impute", "Scale"]
+
+STATES = (Number, Text, Hashed, Date)
+"""What is learned but not public."""

@@ -1,0 +1,194 @@
+"""Impute: a number where one is missing, from what the column has shown so far.
+
+What stands in for nan in row k is, by strategy,
+
+``"mean"``  the mean of the column's known values in rows 1 ... k
+``"last"``  the last known value
+``"zero"``  0
+
+and 0 before the column has shown any value. A block is done at once: running means are cumulative
+sums over the known values, last values a running maximum of the known rows' numbers. With D = x - m
+about the mean m of the c values before the block,
+
+    m_k = m + (D_1 + ... + D_k) / (c + c_k)      c_k known values in rows 1 ... k of the block
+
+Cost: O(d) time a row, O(d) memory.
+"""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from onepass.errors import NumericalError, ParameterError
+from onepass.features.columnwise import Columnwise
+from onepass.features.gaps import matrix_with_gaps
+from onepass.table import Table
+from onepass.types import Array, Floats
+
+__all__ = ["Impute"]
+
+
+class Impute(Columnwise):
+    """A number where one is missing (nan), from what the column has shown so far.
+
+    Parameters
+    ----------
+    strategy : {"mean", "last", "zero"}, default "mean"
+        What stands in: the mean of the column's known values so far, the last one, or 0. Before
+        any value: 0.
+    indicator : bool, default False
+        Append, for each column that has ever had a gap while learning, a column that is 1 where
+        the value is missing and 0 elsewhere. They come with the first gap, at the end.
+
+    Attributes
+    ----------
+    fills_ : ndarray of shape (d,)
+        What would stand in for a gap in the next row.
+    counts_ : ndarray of shape (d,)
+        Known values so far. Rows before a column came count as zeros.
+
+    Raises
+    ------
+    ParameterError
+        If ``strategy`` is none of the three.
+    NumericalError
+        If a column's values are too large for float64 once summed.
+
+    Examples
+    --------
+    >>> Impute().learn_transform([[1.0], [None], [4.0], [None]]).ravel().tolist()
+    [1.0, 1.0, 4.0, 2.5]
+    """
+
+    strategies: ClassVar[tuple[str, ...]] = ("mean", "last", "zero")
+
+    fills_: Array
+    counts_: Array
+    places_: Array
+    flags_: Array
+
+    def __init__(
+        self,
+        strategy: Literal["mean", "last", "zero"] = "mean",
+        indicator: bool = False,  # noqa: FBT001, FBT002  sklearn's style of switches
+    ) -> None:
+        self.strategy = strategy
+        self.indicator = indicator
+
+    @property
+    def n_features_out_(self) -> int:
+        """The number of columns that come out now: inputs, and one for each that had a gap."""
+        if not hasattr(self, "places_"):
+            return 0
+        return len(self.places_) + int(np.count_nonzero(self.flags_ >= 0))
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """The inputs' names; an indicator is called ``"<input> (missing)"``."""
+        inputs = self._names_in(input_features)
+        names = np.empty(self.n_features_out_, dtype=object)
+        for j, name in enumerate(inputs):
+            names[self.places_[j]] = name
+            if self.flags_[j] >= 0:
+                names[self.flags_[j]] = f"{name} (missing)"
+        return names
+
+    def _read(self, X: Any, where: str, *, learning: bool) -> Floats:
+        array, names = matrix_with_gaps(X, where, **self._shape())
+        if learning:
+            self._meet(names)
+        return array
+
+    def _read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+        if isinstance(x, dict):
+            return self._read(Table.from_rows([x]), where, learning=learning)
+        return self._read(np.asarray(x)[None], where, learning=learning)
+
+    def _start(self, d: int) -> None:
+        if self.strategy not in self.strategies:
+            raise ParameterError(
+                f"Impute: `strategy` must be one of {', '.join(map(repr, self.strategies))}, "
+                f"got {self.strategy!r}. Construct it with one of these."
+            )
+        self.fills_ = np.zeros(d)
+        self.counts_ = np.zeros(d, dtype=np.int64)
+        self.places_ = np.arange(0)
+        self.flags_ = np.arange(0)
+
+    def _widen(self, d: int) -> None:
+        new = d - len(self.fills_)
+        self.fills_ = np.append(self.fills_, np.zeros(new))
+        self.counts_ = np.append(self.counts_, np.full(new, self.rows_seen_))
+
+    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
+        gaps = np.isnan(X)
+        arrived = self._placed(gaps, born)
+        return self._laid_out(self._filled(X, gaps) if len(X) else X, gaps), arrived
+
+    def _seen(self, X: Floats) -> Floats:
+        gaps = np.isnan(X)
+        return self._laid_out(np.where(gaps, self.fills_, X).astype(X.dtype, copy=False), gaps)
+
+    def _laid_out(self, filled: Floats, gaps: Array) -> Floats:
+        """Inputs and indicators, each at its place."""
+        if self.n_features_out_ == filled.shape[1]:
+            return filled
+        out = np.empty((filled.shape[0], self.n_features_out_), dtype=filled.dtype)
+        out[:, self.places_] = filled
+        flagged = self.flags_ >= 0
+        out[:, self.flags_[flagged]] = gaps[:, flagged]
+        return out
+
+    def _placed(self, gaps: Array, born: Array) -> Array:
+        """Give places to inputs and indicators that come, row after row; say when each came."""
+        known, d, width = len(self.places_), len(born), self.n_features_out_
+        flags = np.append(self.flags_, np.full(d - known, -1))
+        coming = [(int(born[j]), 0, j) for j in range(known, d)]
+        if self.indicator and gaps.any():
+            first = np.where(gaps.any(axis=0) & (flags < 0), gaps.argmax(axis=0), -1)
+            coming += [(int(first[j]), 1, int(j)) for j in np.flatnonzero(first >= 0)]
+        places = np.append(self.places_, np.zeros(d - known, dtype=np.intp))
+        arrived = np.zeros(width + len(coming), dtype=np.intp)
+        for at, (row, is_flag, j) in enumerate(sorted(coming), width):
+            (flags if is_flag else places)[j] = at
+            arrived[at] = row
+        self.places_, self.flags_ = places, flags
+        return arrived
+
+    def _filled(self, X: Floats, gaps: Array) -> Floats:
+        """Learn n >= 1 rows; return them with their gaps filled."""
+        fills, counts = self.fills_, self.counts_
+        filled = X.copy()
+        holed = np.flatnonzero(gaps.any(axis=0))
+        part, holes = X[:, holed], gaps[:, holed]
+        self.counts_ = counts + len(X) - gaps.sum(axis=0)
+        if self.strategy == "zero":
+            filled[gaps] = 0
+            return filled
+        if self.strategy == "last":
+            running = _last_known(part, holes, fills[holed])
+            self.fills_ = X[-1].astype(np.float64)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                D = np.where(gaps, 0.0, X - fills)
+                known = counts[holed] + np.cumsum(~holes, axis=0)
+                running = fills[holed] + np.cumsum(D[:, holed], axis=0) / np.maximum(known, 1)
+                self.fills_ = fills + D.sum(axis=0) / np.maximum(self.counts_, 1)
+        self.fills_[holed] = running[-1]
+        self._refuse_overflow(X)
+        filled[:, holed] = np.where(holes, running, part)
+        return filled
+
+    def _refuse_overflow(self, X: Floats) -> None:
+        if not np.isfinite(self.fills_).all():
+            j = int(np.flatnonzero(~np.isfinite(self.fills_))[0])
+            raise NumericalError(
+                f"Impute: the sum of a column's values must be within float64, got values up to "
+                f"{np.nanmax(np.abs(X[:, j])):g} in column {self._names_in()[j]!r}. "
+                "Give the column in larger units."
+            )
+
+
+def _last_known(X: Floats, gaps: Array, before: Floats) -> Floats:
+    """The last known value of each column at each row, (n, d); ``before`` (d,) until one comes."""
+    rows = np.maximum.accumulate(np.where(gaps, -1, np.arange(len(X))[:, None]), axis=0)
+    return np.where(rows >= 0, np.take_along_axis(X, np.maximum(rows, 0), axis=0), before)

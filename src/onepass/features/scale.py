@@ -1,0 +1,156 @@
+"""Scale: columns of mean 0 and standard deviation 1, as far as is known when a row comes.
+
+With n the number of rows up to and including row x, per column::
+
+    m_n = m_{n-1} + (x - m_{n-1}) / n                                        (1)
+    M_n = M_{n-1} + (x - m_{n-1}) (x - m_n)                                  (2)
+    z   = (x - m_n) / sqrt(M_n / n)                                          (3)
+
+The row is part of its own statistics, so |z| <= sqrt(n - 1): no first row is an outlier.
+
+A block is done at once. With D = x - m_0 about the mean m_0 of the n_0 rows before it, (1) is a
+cumulative sum, m_k - m_0 = (D_1 + ... + D_k) / (n_0 + k), and (2) one of terms that are all >= 0,
+so nothing cancels. All values are taken relative to the column's first one: as it is
+itself one of the rows, it lies within sqrt(n) standard deviations of the mean, and digits that all
+rows share (as in 1e8 + small) are gone, exactly, before anything is squared.
+
+Cost: O(d) time a row, O(d) memory.
+
+[1] B. P. Welford, "Note on a method for calculating corrected sums of squares and products",
+    Technometrics 4(3), 1962.
+[2] T. F. Chan, G. H. Golub and R. J. LeVeque, "Algorithms for computing the sample variance",
+    The American Statistician 37(3), 1983; equation (2.1) and the shifted data of section 3.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from onepass.errors import NumericalError
+from onepass.features.columnwise import Columnwise
+from onepass.types import Array, Floats
+
+__all__ = ["Scale"]
+
+
+class Scale(Columnwise):
+    """Columns of mean 0 and standard deviation 1, as far as is known when a row comes.
+
+    A column that has been constant so far is 0.
+
+    Learners whose answers do not depend on the units of the columns, such as recursive least
+    squares, say so (``scale_free = True``), and a :class:`onepass.Pipeline` passes ``Scale`` by in
+    front of them: their exactness rests on all rows having been seen in the *same* units, while
+    running statistics change the units with every row.
+
+    Parameters
+    ----------
+    with_mean : bool, default True
+        Subtract the running mean and divide by the standard deviation about it. Otherwise divide
+        by the root of the mean square, so that zeros stay zeros. (scikit-learn's StandardScaler
+        divides by the standard deviation there too; a single early row of a column far from 0
+        would then be without bound.)
+
+    Attributes
+    ----------
+    mean_, std_ : ndarray of shape (d,)
+        The mean (0 without ``with_mean``) and the divisor after the rows so far, in the columns'
+        units. The standard deviation is that of the population, sqrt(M_n / n).
+
+    Raises
+    ------
+    NumericalError
+        If squares of a column's values overflow float64.
+
+    Examples
+    --------
+    >>> scale = Scale()
+    >>> scale.learn_transform([[1e8 - 1], [1e8 + 1], [1e8 + 3]]).ravel().round(4).tolist()
+    [0.0, 1.0, 1.2247]
+    >>> float(scale.std_[0].round(4))
+    1.633
+    """
+
+    rescales: ClassVar[bool] = True
+
+    origin_: Array
+    offset_: Array
+    squares_: Array
+
+    def __init__(self, with_mean: bool = True) -> None:  # noqa: FBT001, FBT002  as StandardScaler
+        self.with_mean = with_mean
+
+    @property
+    def mean_(self) -> Floats:
+        """The mean of the rows so far, shape (d,)."""
+        mean: Floats = self.origin_ + self.offset_
+        return mean
+
+    @property
+    def std_(self) -> Floats:
+        """The divisor after the rows so far, shape (d,); 0 where a column is constant."""
+        std: Floats = np.sqrt(self.squares_ / max(self.rows_seen_, 1))
+        return std
+
+    def _start(self, d: int) -> None:
+        self.origin_ = np.zeros(d)
+        self.offset_ = np.zeros(d)
+        self.squares_ = np.zeros(d)
+
+    def _widen(self, d: int) -> None:
+        new = np.zeros(d - len(self.origin_))  # a column of zeros: mean 0, squares 0
+        self.origin_ = np.append(self.origin_, new)
+        self.offset_ = np.append(self.offset_, new)
+        self.squares_ = np.append(self.squares_, new)
+
+    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
+        n = X.shape[0]
+        if n == 0:
+            return X, born
+        count = np.arange(self.rows_seen_ + 1.0, self.rows_seen_ + n + 1.0)[:, None]
+        if self.rows_seen_ == 0 and self.with_mean:
+            self.origin_ = np.array(X[0], dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z, squares = self._centred(X, count) if self.with_mean else self._raw(X)
+            squares[0] += self.squares_
+            squares = np.cumsum(squares, axis=0)
+            self.squares_ = squares[-1].copy()
+            return self._divided(Z, squares / count, X), born
+
+    def _centred(self, X: Floats, count: Floats) -> tuple[Floats, Floats]:
+        """The numerators of (3) and the terms of (2); the mean moves on."""
+        D = (X - self.origin_) - self.offset_
+        means = np.cumsum(D, axis=0) / count  # (1)
+        self.offset_ = self.offset_ + means[-1]
+        D[1:] -= means[:-1]  # x - m_{n-1}
+        Z = D * ((count - 1) / count)  # x - m_n
+        D *= Z  # (2), of one sign by construction
+        return Z, D
+
+    def _raw(self, X: Floats) -> tuple[Floats, Floats]:
+        Z = X.astype(np.float64)
+        return Z, Z * Z
+
+    def _seen(self, X: Floats) -> Floats:
+        n = self.rows_seen_
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.with_mean:
+                D = (X - self.origin_) - self.offset_
+                Z = D * (n / (n + 1.0))
+                D *= Z
+            else:
+                Z, D = self._raw(X)
+            return self._divided(Z, (self.squares_ + D) / (n + 1.0), X)
+
+    def _divided(self, Z: Floats, variance: Floats, X: Floats) -> Floats:
+        """Equation (3); 0 where a column has been constant."""
+        if np.isinf(variance).any():
+            i, j = (int(k) for k in np.argwhere(np.isinf(variance))[0])
+            raise NumericalError(
+                f"Scale: squares of the values must be within float64, got {X[i, j]:g} in row {i}, "
+                f"column {self._names_in()[j]!r}. Give the column in larger units."
+            )
+        # Below the least normal number a square has lost its digits. nan goes on to the learner.
+        varies = ~(variance < np.finfo(np.float64).tiny)
+        Z = np.divide(Z, np.sqrt(variance), out=np.zeros_like(Z), where=varies)
+        return Z.astype(X.dtype, copy=False)
