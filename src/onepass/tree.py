@@ -36,7 +36,7 @@ __all__ = ["DEPTH", "damaged", "join", "split"]
 DEPTH = 100
 """How deep a tree may be; deeper is a circle, or an attack."""
 
-_DATE = re.compile(r"datetime64(\[\d{0,9}(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
+_DATE = re.compile(r"datetime64(\[([1-9]\d{0,8})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?")
 _TEXT = re.compile(r"<U([1-9]\d{0,8})")
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _PLAIN = (type(None), bool, int, float, str)

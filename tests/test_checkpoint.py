@@ -1,0 +1,293 @@
+"""Checkpoint: what is written is read, and every other file is refused."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save, save_file
+
+from onepass import checkpoint
+from onepass.errors import CheckpointError
+
+TREE = {"w": np.arange(3.0), "names": ["a", "b"], "on": np.array([True, False, True])}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "m.onepass"
+
+
+@pytest.fixture
+def whole(path: Path) -> bytes:
+    checkpoint.write(path, TREE)
+    return path.read_bytes()
+
+
+def forged(record: Any, arrays: dict[str, Any] | None = None) -> bytes:
+    """A file with this header, and the digest that belongs to it."""
+    text = record if isinstance(record, str) else json.dumps(record, separators=(",", ":"))
+    data = save(arrays or {}, metadata={"onepass": text})
+    return data.replace(b"0" * 64, hashlib.sha256(data).hexdigest().encode(), 1)
+
+
+def record(**changes: Any) -> dict[str, Any]:
+    fields = {"sha256": "0" * 64, "format": 1, "version": "1", "kind": "tree", "tree": None}
+    return {k: v for k, v in (fields | changes).items() if v is not ...}
+
+
+def refused(path: Path, data: bytes) -> str:
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.read(path)
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    return message
+
+
+def test_what_is_written_is_read(path: Path) -> None:
+    checkpoint.write(path, TREE, kind="weights")
+    again = checkpoint.read(path, kind="weights")
+    assert again["names"] == TREE["names"]
+    for name in ("w", "on"):
+        np.testing.assert_array_equal(again[name], TREE[name])
+        again[name][0] = 0  # new and writable
+
+
+def test_any_safetensors_reader_sees_the_arrays(path: Path) -> None:
+    checkpoint.write(path, {"memory_": {"Q": np.eye(2)}, "empty": np.zeros((0, 3))})
+    arrays = load_file(path)
+    np.testing.assert_array_equal(arrays["memory_.Q"], np.eye(2))
+    assert arrays["empty"].shape == (0, 3)
+
+
+@pytest.mark.parametrize("tree", [None, 3, [], {}, np.array(2.5), np.zeros(0), "0" * 64])
+def test_small_trees(path: Path, tree: Any) -> None:
+    checkpoint.write(path, tree)
+    again = checkpoint.read(path)
+    np.testing.assert_equal(again, tree)
+    assert type(again) is type(tree)
+
+
+def test_contents_say_what_the_file_says_of_itself(path: Path, whole: bytes) -> None:
+    found = checkpoint.contents(path)
+    assert (found.kind, found.format, found.nbytes) == ("tree", checkpoint.FORMAT, len(whole))
+    blank = whole.replace(found.sha256.encode(), b"0" * 64)
+    assert found.sha256 == hashlib.sha256(blank).hexdigest()
+
+
+def test_equal_trees_make_equal_files(path: Path, whole: bytes) -> None:
+    checkpoint.write(path, TREE)
+    assert path.read_bytes() == whole
+
+
+def test_another_kind_is_refused(path: Path, whole: bytes) -> None:
+    assert whole
+    with pytest.raises(CheckpointError, match="must hold a learner, got a tree"):
+        checkpoint.read(path, kind="learner")
+
+
+def test_a_file_cut_short_anywhere_is_refused(path: Path, whole: bytes) -> None:
+    for length in range(len(whole)):
+        refused(path, whole[:length])
+    refused(path, whole + b"\0")
+
+
+@pytest.mark.parametrize("flip", [0x01, 0x20, 0x80, 0xFF])
+def test_no_byte_can_change_unnoticed(path: Path, whole: bytes, flip: int) -> None:
+    for i in range(len(whole)):
+        refused(path, whole[:i] + bytes([whole[i] ^ flip]) + whole[i + 1 :])
+
+
+def test_blanks_of_the_header_cannot_change_unnoticed(path: Path, whole: bytes) -> None:
+    end = 8 + int.from_bytes(whole[:8], "little")
+    header = whole[8:end]
+    if not header.endswith(b" "):
+        for text in ("a", "ab", "abc"):
+            checkpoint.write(path, {**TREE, "text": text})
+            whole = path.read_bytes()
+            end = 8 + int.from_bytes(whole[:8], "little")
+            if whole[end - 1 : end] == b" ":
+                break
+    assert whole[end - 1 : end] == b" "
+    assert "bytes" in refused(path, whole[: end - 1] + b"\t" + whole[end:])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=300))
+@example((2).to_bytes(8, "little") + b"{}")
+@example((2**63).to_bytes(8, "little") + b"{}" * 20)
+@example((99_999_999).to_bytes(8, "little") + b"{}" * 20)
+def test_random_bytes_are_refused(path: Path, data: bytes) -> None:
+    refused(path, data)
+
+
+DEEP = '{"sha256":"' + "0" * 64 + '","format":1,"version":"1","kind":"t","tree":' + "[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no JSON"),
+        ("[]", "does not say its format"),
+        ("{}", "does not say its format"),
+        (json.dumps(record(format=True)), "does not say its format"),
+        (json.dumps(record(format="1")), "does not say its format"),
+        (json.dumps(record(format=0)), "other fields"),
+        (json.dumps(record(version=None)), "other fields"),
+        (json.dumps(record(kind=3)), "other fields"),
+        (json.dumps(record(tree=...)), "other fields"),
+        (json.dumps(record(more=1)), "other fields"),
+        (json.dumps(record(sha256=...)), "other fields"),
+        ('{"format":1,"format":1}', "a key stands twice"),
+        ('{"format":NaN}', "NaN is no number"),
+        ('{"format":1e999}', "1e999 is too large"),
+        ('{"format":' + "1" * 5000 + "}", "no JSON"),
+        (DEEP, "no JSON"),
+    ],
+)
+def test_headers_made_by_hand_are_refused(path: Path, text: str, words: str) -> None:
+    assert words in refused(path, forged(text))
+
+
+@pytest.mark.parametrize(
+    ("tree", "arrays", "words"),
+    [
+        ({"$": "array", "name": "a"}, {}, "no value it knows"),
+        (None, {"a": np.zeros(1)}, "nothing refers to the array 'a'"),
+        ({"a": {"$": "code", "value": "import os"}}, {}, "`a` is no value it knows"),
+        ([[{"$": "float", "value": "NaN"}]], {}, "`0.0` is no value it knows"),
+    ],
+)
+def test_trees_made_by_hand_are_refused(
+    path: Path, tree: Any, arrays: dict[str, Any], words: str
+) -> None:
+    assert words in refused(path, forged(record(tree=tree), arrays))
+
+
+def test_a_forged_file_that_is_right_is_read(path: Path) -> None:
+    path.write_bytes(forged(record(tree=[1, 2])))
+    assert checkpoint.read(path) == [1, 2]
+
+
+def test_arrays_of_kinds_that_onepass_never_writes_are_refused(path: Path) -> None:
+    data = forged(record(tree={"$": "array", "name": "a"}), {"a": np.zeros(2, np.float64)})
+    assert b'"F64"' in data
+    again = data.replace(b'"F64","shape":[2]', b'"C64","shape":[2]')
+    assert "damaged" in refused(path, again)
+
+
+def test_a_newer_format_asks_for_a_newer_onepass(path: Path) -> None:
+    message = refused(path, forged(record(format=3, digest="of another kind")))
+    assert message == f"{path} is format 3; this version reads up to 1. Upgrade onepass."
+
+
+def test_a_safetensors_file_of_another_program_is_refused(path: Path) -> None:
+    save_file({"a": np.zeros(1)}, path)
+    with pytest.raises(CheckpointError, match="safetensors file without its header"):
+        checkpoint.read(path)
+    save_file({"a": np.zeros(1)}, path, metadata={"format": "pt"})
+    with pytest.raises(CheckpointError, match="Load it with the program that wrote it"):
+        checkpoint.read(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="got a directory or a device"):
+        checkpoint.read(tmp_path)
+    with pytest.raises(CheckpointError, match="No such file"):
+        checkpoint.read(tmp_path / "none.onepass")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(CheckpointError, match="got a directory or a device"):
+            checkpoint.read(tmp_path / "pipe")
+    for place in (tmp_path, tmp_path / "none" / "m.onepass"):
+        with pytest.raises(CheckpointError, match="can be written"):
+            checkpoint.write(place, TREE)
+
+
+def test_a_tree_that_cannot_be_written_leaves_the_old_file(path: Path, whole: bytes) -> None:
+    with pytest.raises(CheckpointError, match="`w` must be"):
+        checkpoint.write(path, {"w": object()})
+    assert path.read_bytes() == whole
+
+
+def test_too_much_text_is_refused_when_it_is_written(
+    path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_LARGEST_HEADER", 1000)
+    with pytest.raises(CheckpointError, match="at most 1,000 bytes, got 1,"):
+        checkpoint.write(path, ["text"] * 200)
+    assert path.read_bytes() == whole
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_a_full_disk_leaves_the_old_file(
+    path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(CheckpointError, match=r"No space left .* is unchanged"):
+        checkpoint.write(path, {})
+    assert path.read_bytes() == whole
+    assert list(path.parent.iterdir()) == [path]
+
+
+LOOP = """
+import sys, numpy as np
+from onepass import checkpoint
+i = 0
+while True:
+    checkpoint.write(sys.argv[1], {"i": i, "w": np.full(20_000, float(i))})
+    if i == 0:
+        sys.stdout.write("begun"), sys.stdout.flush()
+    i += 1
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL on Windows")
+def test_a_process_killed_while_it_saves_leaves_a_whole_file(path: Path) -> None:
+    for wait in (0.0, 0.013, 0.031):
+        command = [sys.executable, "-c", LOOP, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:  # noqa: S603  our own
+            assert process.stdout is not None
+            assert process.stdout.read(5) == b"begun"
+            threading.Event().wait(wait)
+            process.send_signal(signal.SIGKILL)
+        tree = checkpoint.read(path)
+        assert (tree["w"] == tree["i"]).all()
+
+
+def test_many_may_save_and_load_at_once(path: Path) -> None:
+    wrong: list[BaseException] = []
+
+    def saver(k: int) -> None:
+        try:
+            for _ in range(15):
+                checkpoint.write(path, {"k": k, "w": np.full(1000 * k, float(k))})
+        except BaseException as error:  # noqa: BLE001  seen below
+            wrong.append(error)
+
+    checkpoint.write(path, {"k": 0, "w": np.zeros(0)})
+    threads = [threading.Thread(target=saver, args=(k,)) for k in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(30):
+        tree = checkpoint.read(path)
+        assert tree["w"].shape == (1000 * tree["k"],)
+        assert (tree["w"] == tree["k"]).all()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert list(path.parent.iterdir()) == [path]

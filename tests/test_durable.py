@@ -1,0 +1,137 @@
+"""Durable: the old file or the new one, never a mixture, whatever happens."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from onepass.durable import replacing
+
+
+def names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()]
+
+
+def test_the_new_file_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for text in ("one", "two"):
+        with replacing(path) as temporary:
+            assert temporary.parent == tmp_path
+            temporary.write_text(text)
+        assert path.read_text() == text
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("wrong", [ValueError, KeyboardInterrupt])
+def test_an_error_in_the_block_leaves_the_old_file(
+    tmp_path: Path, wrong: type[BaseException]
+) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    with pytest.raises(wrong), replacing(path) as temporary:  # noqa: PT012  both are the block
+        temporary.write_text("half")
+        raise wrong
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_an_error_of_the_system_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "a"
+    path.write_text("old")
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(OSError, match="No space left"), replacing(path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a"]
+
+
+def test_the_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def noted_sync(descriptor: int) -> None:
+        done.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        sync(descriptor)
+
+    def noted_replace(a: str, b: str) -> None:
+        done.append("name")
+        replace(a, b)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    with replacing(tmp_path / "a"):
+        pass
+    assert done == ["file", "name", "directory"]
+
+
+@pytest.mark.parametrize(("number", "raised"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_directory_that_cannot_be_synced_is_no_error_but_a_broken_disk_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    raised: bool,  # noqa: FBT001
+) -> None:
+    sync = os.fsync
+
+    def refuses(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuses)
+    try:
+        with replacing(tmp_path / "a"):
+            pass
+    except OSError:
+        assert raised
+    else:
+        assert not raised
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+def test_permissions_are_kept_and_new_files_have_the_usual_ones(tmp_path: Path) -> None:
+    path, usual = tmp_path / "a", tmp_path / "usual"
+    usual.touch()
+    with replacing(path):
+        pass
+    assert path.stat().st_mode == usual.stat().st_mode
+    path.chmod(0o640)
+    with replacing(path) as temporary:
+        temporary.unlink()
+        temporary.touch(0o600)  # whoever writes may make the file anew
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    target, link = tmp_path / "far" / "target", tmp_path / "link"
+    link.symlink_to(target)
+    for text in ("one", "two"):  # at first the link points to nothing
+        with replacing(link) as temporary:
+            assert temporary.parent == target.parent
+            temporary.write_text(text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+
+
+def test_only_ordinary_files_are_replaced(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError), replacing(tmp_path):
+        pass
+    with pytest.raises(FileNotFoundError), replacing(tmp_path / "none" / "a"):
+        pass
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(OSError, match="Not an ordinary file"), replacing(tmp_path / "pipe"):
+            pass
+    assert not [name for name in names(tmp_path) if name.startswith(".")]

@@ -1,0 +1,211 @@
+"""Tree: every value comes back exactly, and nothing else is taken."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from onepass.errors import CheckpointError
+from onepass.tree import DEPTH, join, split
+
+numbers = st.one_of(hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.floating_dtypes())
+others = hnp.unicode_string_dtypes() | hnp.datetime64_dtypes(max_period="s")
+dtypes = st.one_of(numbers, hnp.boolean_dtypes(), others).filter(
+    lambda dtype: dtype.kind != "f" or dtype.itemsize <= 8
+)
+arrays = dtypes.flatmap(
+    lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0))
+)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+objects = hnp.arrays(object, hnp.array_shapes(max_dims=2, max_side=3), elements=scalars)
+keys = st.sampled_from(["$", "@", "__metadata__", "a.b", "a", "b", "", "é", "\ud800", "sha256"])
+trees = st.recursive(
+    scalars | arrays | objects,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(keys, inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+def bits(tree: Any) -> Any:
+    """A tree as what is equal only where types, dtypes, shapes and bits are."""
+    if isinstance(tree, np.ndarray):
+        native = tree.astype(tree.dtype.newbyteorder("="))
+        inside = bits(tree.ravel().tolist()) if tree.dtype.kind == "O" else native.tobytes()
+        return "array", str(native.dtype), tree.shape, inside
+    if isinstance(tree, (list, tuple)):
+        return type(tree), [bits(part) for part in tree]
+    if isinstance(tree, dict):
+        return dict, [(key, bits(part)) for key, part in tree.items()]
+    return type(tree), repr(tree)
+
+
+def same(a: Any, b: Any) -> bool:
+    return bool(bits(a) == bits(b))
+
+
+@given(trees)
+def test_every_tree_comes_back_exactly(tree: Any) -> None:
+    assert same(tree, join(*split(tree, "m.onepass"), "m.onepass"))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (np.float64(0.5), 0.5),
+        (np.float32(0.1), float(np.float32(0.1))),
+        (np.int8(-3), -3),
+        (np.True_, True),
+        (np.str_("a"), "a"),
+        (np.datetime64("2020-01-02T03", "h"), np.datetime64("2020-01-02T03", "h")),
+        (2**200, 2**200),
+        (-(2**200), -(2**200)),
+        (-0.0, -0.0),
+    ],
+)
+def test_scalars_of_numpy_become_those_of_python(value: Any, expected: Any) -> None:
+    assert same(join(*split({"x": value}, "f"), "f")["x"], expected)
+
+
+def test_the_order_of_axes_in_memory_is_kept() -> None:
+    block = np.arange(24.0).reshape(2, 3, 4)
+    for array in (block, block.T, np.asfortranarray(block), block.transpose(1, 0, 2)):
+        again = join(*split(array, "f"), "f")
+        np.testing.assert_array_equal(again, array)
+        assert again.strides == array.strides
+
+
+@pytest.mark.parametrize("part", [np.s_[::2], np.s_[:, ::-1], np.s_[1:, :2], np.s_[:, 0]])
+def test_views_are_saved_by_their_values(part: Any) -> None:
+    view = np.arange(20.0).reshape(4, 5)[part]
+    np.testing.assert_array_equal(join(*split(view, "f"), "f"), view)
+
+
+def test_big_endian_arrays_come_back_native() -> None:
+    again = join(*split(np.arange(3, dtype=">f8"), "f"), "f")
+    assert again.dtype == np.dtype("=f8")
+    np.testing.assert_array_equal(again, np.arange(3.0))
+
+
+def test_arrays_are_named_by_their_place_and_never_share_a_name() -> None:
+    one = np.ones(1)
+    tree = {"memory_": {"Q": one}, "memory_.Q": 2 * one, "__metadata__": 3 * one, "": 4 * one}
+    said, found = split(tree, "f")
+    assert sorted(found) == ["'", "__metadata__'", "memory_.Q", "memory_.Q'"]
+    assert same(join(said, found, "f"), tree)
+
+
+class _Odd(dict[str, int]):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        ({"memory_": {"Q": object()}}, "m.onepass: `memory_.Q` must be .* got object"),
+        ({"steps": [1, {2: 3}]}, "`steps.1` .* a dict with the key 2"),
+        ({"a": np.ones(2, complex)}, "`a` .* an array of complex128"),
+        ({"a": np.ones(2, np.longdouble)}, "`a` .* an array of float128"),
+        ({"a": np.longdouble(1)}, "`a` .* longdouble"),
+        ({"a": np.array([b"x"])}, r"`a` .* an array of \|S1"),
+        ({"a": np.array([None, {}])}, "`a` .* an array with a dict in it"),
+        ({"a": np.zeros(1, "m8[s]")}, r"`a` .* an array of timedelta64\[s\]"),
+        ({"a": {1, 2}}, "`a` .* set"),
+        ({"a": b"x"}, "`a` .* bytes"),
+        ({"a": 1j}, "`a` .* complex"),
+        ({"a": _Odd()}, "`a` .* _Odd"),
+        ({"a": np.ma.ones(2)}, "`a` .* MaskedArray"),
+        (print, "what is saved must be .* got builtin_function_or_method"),
+    ],
+)
+def test_anything_else_is_refused_by_its_place(tree: Any, words: str) -> None:
+    with pytest.raises(CheckpointError, match=words):
+        split(tree, "m.onepass")
+
+
+def test_a_circle_is_refused() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    with pytest.raises(CheckpointError, match=f"more than {DEPTH} levels, perhaps a circle"):
+        split({"a": circle}, "f")
+
+
+REF = {"$": "array", "name": "a"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"$": "what"},
+        {"$": None},
+        {"$": []},
+        {"$": REF},
+        {"$": "float", "value": "1.0"},
+        {"$": "float", "value": 1.0},
+        {"$": "float", "value": []},
+        {"$": "float"},
+        {"$": "float", "value": "nan", "more": 1},
+        {"$": "int", "value": "x"},
+        {"$": "int", "value": 5},
+        {"$": "tuple", "items": {}},
+        {"$": "tuple", "items": "ab"},
+        {"$": "dict", "items": []},
+        {"$": "array", "name": "b"},
+        {"$": "array", "name": ["a"]},
+        {"$": "array", "name": {}},
+        {"$": "array"},
+        [REF, REF],
+        [],
+        {**REF, "axes": [0]},
+        {**REF, "axes": [0, 0]},
+        {**REF, "axes": [1, 2]},
+        {**REF, "axes": [False, True]},
+        {**REF, "axes": "01"},
+        {**REF, "dtype": "datetime64[s]"},
+        {**REF, "dtype": "<U5"},
+        {**REF, "dtype": "<U999999999"},
+        {**REF, "dtype": "O"},
+        {**REF, "dtype": 3},
+        {"$": "scalar", "of": REF, "x": 1},
+        {"$": "scalar", "of": {"$": "float", "value": "nan"}},
+        {"$": "scalar", "of": 3},
+        {"$": "objects", "shape": [2], "items": [1]},
+        {"$": "objects", "shape": [-1], "items": [1]},
+        {"$": "objects", "shape": [1.0], "items": [1]},
+        {"$": "objects", "shape": [True], "items": [1]},
+        {"$": "objects", "shape": 1, "items": [1]},
+        {"$": "objects", "shape": [1], "items": [[1]]},
+        {"$": "objects", "shape": [1], "items": 7},
+        {"$": "objects", "shape": [0, 10**30], "items": []},
+        {"$": "objects", "shape": [1] * 90, "items": [1]},
+    ],
+)
+def test_what_split_cannot_have_said_is_refused(said: Any) -> None:
+    with pytest.raises(CheckpointError, match=r"m\.onepass: must be a file as onepass wrote it"):
+        join(said, {"a": np.zeros((2, 3))}, "m.onepass")
+
+
+def test_dates_text_and_truths_must_be_such() -> None:
+    text = {**REF, "dtype": "<U1"}
+    for said, array in [
+        (text, np.array([[0x110000]], dtype=np.uint32)),
+        (text, np.array(1, dtype=np.uint32)),
+        ({**REF, "dtype": "datetime64[0s]"}, np.zeros(1, np.int64)),
+        (REF, np.array([2], dtype=np.uint8).view(bool)),
+    ]:
+        with pytest.raises(CheckpointError, match="damaged"):
+            join(said, {"a": array}, "f")
+
+
+def test_a_deep_tree_is_refused() -> None:
+    said: Any = 1
+    for _ in range(DEPTH + 2):
+        said = [said]
+    with pytest.raises(CheckpointError, match="levels"):
+        join(said, {}, "f")
