@@ -83,7 +83,7 @@ class Subspace:
         k = wide.rank
         small = np.block([[np.diag(wide.sigma), a], [np.zeros((len(height), k)), height]])
         inner, sigma = linalg.svd(small)
-        least = np.finfo(G.dtype).eps * np.sqrt(len(G)) * sigma[0]
+        least = np.finfo(G.dtype).eps * np.sqrt(len(G)) * sigma.max(initial=0.0)
         keep = np.flatnonzero(sigma > least)[: self.m]
         return replace(wide, K=np.hstack((wide.K, outside)) @ inner[:, keep], sigma=sigma[keep])
 
@@ -91,11 +91,14 @@ class Subspace:
         """The subspace after v (p,) has come, of which only what is outside it counts.
 
         Then UᵀG = 0 in (2): the matrix is diagonal, and its SVD only sorts it. v joins with its
-        length as singular value, and the smallest beyond m leaves.
+        length as singular value, and the smallest beyond m leaves. A v inside is left out.
         """
         wide, C = self._widened(v[:, None])
         _, outside, height = _outside(wide.K, C)
-        sigma = np.append(wide.sigma, np.abs(height[0, 0]))
+        least = np.finfo(v.dtype).eps * np.sqrt(len(v)) * linalg.norms(C)
+        if not (np.abs(height) > least).any():
+            return self
+        sigma = np.append(wide.sigma, np.abs(height))
         order = np.argsort(-sigma, kind="stable")[: self.m]
         return replace(wide, K=np.hstack((wide.K, outside))[:, order], sigma=sigma[order])
 

@@ -124,14 +124,16 @@ def fit(
         Neighbouring columns of G that belong to one row: the outputs of a vector model.
     """
     exact = not noise.any()
-    S = (U.T @ U if exact else G.T @ U).astype(np.float64) + np.diag(noise)
+    wide = U.astype(np.float64, copy=False)  # float32 would hide what tau resolves
+    S = (wide.T if exact else G.T) @ wide + np.diag(noise)
     lengths = linalg.norms(G)
     tau = resolution(G)
     L, kept = linalg.cholesky_in_order(S, (tau * lengths) ** 2 if exact else 0.0 * lengths)
     W = linalg.solve_lower_right(U, L)
     if exact:
         W = W * kept  # columns of rows that use up nothing
-        L2, _ = linalg.cholesky_in_order(W.T @ W + np.diag(~kept), 0.0 * lengths)
+        again = W.astype(np.float64, copy=False)
+        L2, _ = linalg.cholesky_in_order(again.T @ again + np.diag(~kept), 0.0 * lengths)
         W, L = linalg.solve_lower_right(W, L2), L @ L2  # restores orthogonality
     flat = e.reshape(e.shape[0], -1)
     nu = _innovations(L, flat, kept)

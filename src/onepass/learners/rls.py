@@ -187,7 +187,7 @@ class RLSRegressor(_LeastSquares, Regressor):
             return said
         d, center = array.shape[1], self.centering_
         spare = center.mass - d - center.free
-        if spare <= 0.0:
+        if spare <= 0.0 or self.memory_.span is not None:  # not determined yet
             return said, np.full(said.shape, np.inf)
         variance = self.memory_.squares / spare
         spread = 1.0 + self.memory_.leverage(array - center.features)
