@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test check bench figures clean
+.PHONY: help run test check format bench clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/:/' | column -t -s ':'
 
 # The environment is made anew whenever pyproject.toml changes.
 $(VENV)/.ready: pyproject.toml
@@ -18,15 +21,19 @@ run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
 test: $(VENV)/.ready check  ## everything that CI runs
 	$(BIN)/python -m pytest -q
 
-check: $(VENV)/.ready  ## style, types, and the order of imports
+check: $(VENV)/.ready  ## style, types, spelling, and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-bench: $(VENV)/.ready  ## rows a second, and ratios against a plain NumPy loop
-	$(BIN)/python benchmarks/rls.py
+format: $(VENV)/.ready  ## put the code into the shape that check asks for
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
-clean:
+bench: $(VENV)/.ready  ## rows a second, and ratios against a plain NumPy loop
+	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:  ## remove the environment and all that was run
 	rm -rf $(VENV) runs
