@@ -1,0 +1,80 @@
+"""Arrow's columns as a table's: numbers float64, text object, dates datetime64[us] in UTC."""
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import TypeMismatchError
+from onepass.types import Array
+
+__all__ = ["to_array"]
+
+
+def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool = False) -> Array:
+    """One Arrow array as a table's column.
+
+    Parameters
+    ----------
+    column : pyarrow.Array of length n
+        Its values; nulls are missing.
+    name : str
+        The column's name, for the message.
+    pa : module
+        pyarrow, which is optional and so handed in.
+    where : str
+        The source, for the message.
+    text : bool
+        Take numbers as text, written as Arrow writes them: whole numbers of 64 bits keep all
+        their digits, which float64 would not.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Raises
+    ------
+    TypeMismatchError
+        If it holds lists, structures, bytes or anything else that is no table's column.
+    """
+    types = pa.types
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    kind = column.type
+    if types.is_null(kind):
+        return np.full(len(column), np.nan)
+    if _is_text(types, kind):
+        return _objects(column)
+    if types.is_time(kind) or (text and (types.is_integer(kind) or types.is_decimal(kind))):
+        return _objects(column.cast(pa.string()))
+    if types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return _numbers(column, pa)
+    if types.is_integer(kind):
+        return _numbers(column, pa)
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return _dates(column, pa)
+    raise TypeMismatchError(
+        f"{where}: column {name!r} must hold numbers, truth values, text or dates, got Arrow's "
+        f"{kind}. Leave it out with drop=[{name!r}], or write it as columns of plain values."
+    )
+
+
+def _is_text(types: Any, kind: Any) -> bool:
+    view = getattr(types, "is_string_view", None)  # newer than the oldest pyarrow we take
+    return bool(types.is_string(kind) or types.is_large_string(kind) or (view and view(kind)))
+
+
+def _numbers(column: Any, pa: ModuleType) -> Array:
+    numbers = column.cast(pa.float64(), safe=False)
+    return np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _objects(column: Any) -> Array:
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
+
+
+def _dates(column: Any, pa: ModuleType) -> Array:
+    """Arrow keeps a zoned time in UTC; here the zone is dropped and UTC stays."""
+    zone = getattr(column.type, "tz", None)
+    stamps = column.cast(pa.timestamp("us", tz=zone), safe=False)
+    return np.array(stamps.to_numpy(zero_copy_only=False), dtype="datetime64[us]")

@@ -1,0 +1,183 @@
+"""Choice: which columns of a source are read, and what each is for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onepass.errors import ColumnError, ParameterError, ShapeError, TypeMismatchError
+from onepass.stream.kinds import is_missing
+from onepass.stream.pieces import Piece
+from onepass.table import Table
+from onepass.types import Array
+
+__all__ = ["Choice", "Split"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Split:
+    """A piece, taken apart: features, answers, times, and which rows have an answer."""
+
+    X: Table
+    y: Array | None
+    time: Array | None
+    kept: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which columns are answers, time and features.
+
+    Parameters
+    ----------
+    target : str, list of str or None
+        The column of answers, or several. A list gives answers of shape (n, c).
+    time : str or None
+        The column that says when a row happened. It stays a feature unless it is dropped.
+    drop : tuple of str
+        Columns that are not features.
+    columns : tuple of str or None
+        The only columns that are features; None for all.
+    where : str
+        The source, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If a target is dropped or named as a feature, or a name is given twice.
+    """
+
+    target: str | list[str] | None
+    time: str | None
+    drop: tuple[str, ...]
+    columns: tuple[str, ...] | None
+    where: str
+
+    def __post_init__(self) -> None:
+        for name in self.targets:
+            if name in self.drop or name in (self.columns or ()):
+                raise ParameterError(
+                    f"{self.where}: the target {name!r} must not be among `drop` or `columns`, "
+                    "which choose the features. Name it as `target` alone."
+                )
+        for what, names in (("target", self.targets), ("columns", self.columns or ())):
+            if len(set(names)) != len(names):
+                raise ParameterError(
+                    f"{self.where}: `{what}` must name each column once, got {list(names)}. "
+                    "Leave out the repetition."
+                )
+
+    @property
+    def targets(self) -> list[str]:
+        """The columns of answers, as a list."""
+        if self.target is None:
+            return []
+        return [self.target] if isinstance(self.target, str) else list(self.target)
+
+    def of(self, names: Sequence[str], types: Mapping[str, str]) -> list[str]:
+        """The columns to be read, of those there are, in their order.
+
+        Raises
+        ------
+        ColumnError
+            If a column was named that is not there, or one stands there twice.
+        """
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        if twice:
+            raise ColumnError(
+                f"{self.where}: each column must have a name of its own, got "
+                f"{', '.join(map(repr, twice))} more than once. Rename the columns."
+            )
+        for what, wanted in (
+            ("target", self.targets),
+            ("time", [] if self.time is None else [self.time]),
+            ("drop", self.drop),
+            ("columns", self.columns or ()),
+            ("types", types),
+        ):
+            for name in wanted:
+                if name not in names:
+                    raise ColumnError(
+                        f"{self.where}: `{what}` must name a column of the source, which has "
+                        f"{_listed(names)}, got {name!r}. Check the spelling."
+                    )
+        return [name for name in names if self._feature(name) or name in self._others()]
+
+    def split(self, piece: Piece, table: Table, answers: Table | None) -> Split:
+        """A piece's features, answers and times.
+
+        Parameters
+        ----------
+        piece : Piece
+            As the source gave it.
+        table, answers : Table
+            Its columns and answers, held to their kinds.
+
+        Raises
+        ------
+        ParameterError
+            If a target was named although the source brings its answers with it.
+        ColumnError, TypeMismatchError, ShapeError
+            If answers are missing altogether, are dates, or mix text and numbers.
+        """
+        if self.targets and answers is not None:
+            raise ParameterError(
+                f"{self.where}: `target` must be left out where the source brings its answers, "
+                f"as (x, y), got {self.target!r}. Leave it out."
+            )
+        if self.targets:
+            answers = self._picked(table)
+        kept = np.ones(len(table), dtype=bool)
+        y = None
+        if answers is not None:
+            flat = piece.flat if not self.targets else isinstance(self.target, str)
+            y, kept = self._answers(answers, flat=flat)
+        time = None
+        if self.time is not None:
+            time = table[self.time]
+        chosen = self.columns
+        names = list(chosen) if chosen is not None else table.names
+        return Split(table.select([n for n in names if self._feature(n)]), y, time, kept)
+
+    def _feature(self, name: str) -> bool:
+        chosen = self.columns is None or name in self.columns
+        return chosen and name not in self.drop and name not in self.targets
+
+    def _others(self) -> list[str]:
+        return [*self.targets, *([] if self.time is None else [self.time])]
+
+    def _picked(self, table: Table) -> Table:
+        for name in self.targets:
+            if name not in table:
+                raise ColumnError(
+                    f"{self.where}: `target` must name a column of the source, which has "
+                    f"{_listed(table.names)} in its first rows, got {name!r}. Check the spelling."
+                )
+        return table.select(self.targets)
+
+    def _answers(self, answers: Table, *, flat: bool) -> tuple[Array, Array]:
+        """The answers as one array, and which rows have all of theirs."""
+        if not answers.columns:  # nobody has answered yet
+            return np.full(len(answers), np.nan), np.zeros(len(answers), dtype=bool)
+        kept = np.ones(len(answers), dtype=bool)
+        for name, column in answers.columns.items():
+            if column.dtype.kind == "M":
+                raise TypeMismatchError(
+                    f"{self.where}: the target {name!r} must hold numbers or labels, got dates. "
+                    f"Give types={{{name!r}: 'text'}} if they are labels."
+                )
+            kept &= ~is_missing(column)
+        # an answer that has only been missing so far stands as nan, whatever it will be
+        known = {c.dtype.kind for c in answers.columns.values() if not is_missing(c).all()}
+        if len(known) > 1:
+            raise ShapeError(
+                f"{self.where}: several targets must be all numbers or all text, got both in "
+                f"{_listed(answers.names)}. Learn them apart, each with a learner of its own."
+            )
+        columns = list(answers.columns.values())
+        return (columns[0] if flat else np.column_stack(columns)), kept
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,170 @@
+"""Delimited text (CSV, TSV) as a source: read as it flows, its types fixed by its first bytes.
+
+pyarrow fixes a column's type by the first block it parses, and for ever: a column of whole numbers
+refuses 3.5 a million rows later, a column that is empty at first refuses every value. So the first
+bytes are looked at by themselves, and then all columns are read by types that can hold what may
+come: numbers as float64, dates to the microsecond, and what was empty as text that becomes what
+its first values are (see :mod:`onepass.stream.late`).
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from onepass.errors import OnepassError
+from onepass.extras import need
+from onepass.stream.arrow import to_array
+from onepass.stream.bytestream import Bytes
+from onepass.stream.late import Late
+from onepass.stream.misread import Misread
+from onepass.stream.pieces import Piece
+from onepass.table import Table
+
+__all__ = ["Delimited"]
+
+_SAMPLE = 4 << 20  # bytes by which the types are fixed
+_CHUNK = 1 << 20  # bytes parsed at a time: the bound on memory, and on the length of a line
+
+
+class Delimited:
+    """Rows of a delimited text file, or of a pipe.
+
+    Parameters
+    ----------
+    source : Path or file object
+        A path can be read again and again, a file object once.
+    name : str
+        What messages call it.
+    delimiter : str
+        What stands between two fields.
+    header : sequence of str, optional
+        The columns' names, where the file has no line of them.
+
+    Raises
+    ------
+    MissingExtraError
+        If pyarrow is not installed.
+    SourceError
+        While reading: if the text is not as promised.
+    """
+
+    n_rows: int | None = None
+
+    def __init__(
+        self, source: Any, name: str, *, delimiter: str = ",", header: Sequence[str] | None = None
+    ) -> None:
+        self.name = name
+        self.repeatable = isinstance(source, Path)
+        self._source = source
+        self._delimiter = delimiter
+        self._header = None if header is None else list(header)
+        self._pa = need("pyarrow", extra="files", where="op.stream.read")
+        self._csv = need("pyarrow.csv", extra="files", where="op.stream.read")
+        self._layout: list[tuple[str, Any]] | None = None
+        self._waiting: Bytes | None = None  # a pipe whose first bytes were looked at
+
+    def columns(self) -> list[str]:
+        """The names in the first line; a name may stand there twice."""
+        if self._layout is None:
+            opened = self._open()
+            with self._told({}):
+                self._layout = self._looked(opened)
+            if self.repeatable:
+                opened.close()
+            else:
+                self._waiting = opened
+        return [name for name, _ in self._layout]
+
+    def pieces(
+        self, names: Sequence[str] | None, types: Mapping[str, str], block: int
+    ) -> Iterator[Piece]:
+        """The rows, about a mebibyte of text at a time."""
+        del block  # pieces are bounded by their bytes
+        every = self.columns()
+        opened, self._waiting = self._waiting or self._open(), None
+        fixed = {name: self._fixed(kind, types.get(name)) for name, kind in self._layout or []}
+        convert = self._csv.ConvertOptions(
+            include_columns=every if names is None else list(names),
+            column_types={name: kind or self._pa.string() for name, kind in fixed.items()},
+            strings_can_be_null=True,
+        )
+        late = Late([name for name, kind in fixed.items() if kind is None], self._pa, self.name)
+        first = 0
+        try:
+            with self._told(types):
+                for batch in self._reader(opened, _CHUNK, convert):
+                    table = self._table(batch, late, first)
+                    first += len(table)
+                    yield Piece(table, fraction=opened.fraction)
+        finally:
+            opened.close()
+
+    def _open(self) -> Bytes:
+        with self._told({}):
+            return Bytes(self._source)
+
+    def _reader(self, opened: Any, size: int, convert: Any) -> Any:
+        # one thread: blocks stay in order, and errors know their row
+        return self._csv.open_csv(
+            opened,
+            read_options=self._csv.ReadOptions(
+                use_threads=False, block_size=size, column_names=self._header
+            ),
+            parse_options=self._csv.ParseOptions(
+                delimiter=self._delimiter, newlines_in_values=True
+            ),
+            convert_options=convert,
+        )
+
+    def _looked(self, opened: Bytes) -> list[tuple[str, Any]]:
+        """Each column's name and the type of its first values."""
+        sample = opened.look(_SAMPLE)
+        Misread(self.name).check_beginning(sample)
+        # a sample that was cut ends within a line: parse one byte less, and what follows the last
+        # whole line is left to a block that nobody asks for
+        size = len(sample) - (len(sample) == _SAMPLE)
+        convert = self._csv.ConvertOptions(strings_can_be_null=True)
+        with self._reader(self._pa.BufferReader(sample), size, convert) as reader:
+            return list(zip(reader.schema.names, reader.schema.types, strict=True))
+
+    def _fixed(self, kind: Any, asked: str | None) -> Any:
+        """The type a column is read by; None for text that is decided late."""
+        pa = self._pa
+        zone = getattr(kind, "tz", None)
+        if asked is not None:
+            return {
+                "number": pa.float64(),
+                "truth": pa.bool_(),
+                "text": pa.string(),
+                "date": pa.timestamp("us", tz=zone),
+            }[asked]
+        if pa.types.is_null(kind):
+            return None
+        if pa.types.is_boolean(kind):
+            return kind
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            return pa.float64()
+        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+            return pa.timestamp("us", tz=zone)
+        return pa.string()
+
+    def _table(self, batch: Any, late: Late, first: int) -> Table:
+        columns = {}
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            decided = late.decided(name, column, first)
+            columns[name] = to_array(decided, name, self._pa, self.name)
+        return Table(columns, batch.num_rows)
+
+    @contextmanager
+    def _told(self, types: Mapping[str, str]) -> Iterator[None]:
+        """Say below's errors again in the user's words."""
+        try:
+            yield
+        except OnepassError:
+            raise
+        except (OSError, EOFError, ValueError, zlib.error) as wrong:
+            names = [name for name, _ in self._layout or []]
+            misread = Misread(self.name, names, types, headed=self._header is None)
+            raise misread.error(wrong) from wrong

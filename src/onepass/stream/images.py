@@ -1,0 +1,136 @@
+"""Images: sets of small pictures, each with a label, in a part to learn and a part to test."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onepass.errors import SourceError
+from onepass.stream.arrays import Matrix, Pair
+from onepass.stream.idx import read_idx
+
+__all__ = ["Images", "Pictures"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Images:
+    """Pictures and their labels.
+
+    Parameters
+    ----------
+    train_images : ndarray of uint8, shape (n, 28, 28)
+        Brightness, from 0 (background) to 255.
+    train_labels : ndarray of uint8, shape (n,)
+        Classes, from 0.
+    test_images : ndarray of uint8, shape (k, 28, 28)
+        As those above.
+    test_labels : ndarray of uint8, shape (k,)
+        As those above.
+    """
+
+    train_images: NDArray[np.uint8]
+    train_labels: NDArray[np.uint8]
+    test_images: NDArray[np.uint8]
+    test_labels: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """What a set of images must be, by which it is checked.
+
+    idx files are the originals, bit for bit. OpenML has the same pictures in a layout of its own,
+    which is checked by how often each label stands there and by the sum of all pixels.
+
+    Parameters
+    ----------
+    md5 : tuple of str
+        MD5 sums of the four idx files once unpacked, in the order of :class:`Images`.
+    labels : tuple of tuple of int
+        How often each class stands in each part.
+    pixels : tuple of int
+        The sum of all pixels of each part.
+    """
+
+    md5: tuple[str, str, str, str]
+    labels: tuple[tuple[int, ...], tuple[int, ...]]
+    pixels: tuple[int, int]
+
+    def read(self, paths: Sequence[Path]) -> Images:
+        """The images in four idx files, or in one npz file as :meth:`save` writes it.
+
+        Raises
+        ------
+        SourceError
+            If they are not the images that they should be.
+        """
+        if len(paths) == 1:
+            images = _unpacked(paths[0])
+            self.check(images, str(paths[0]))
+            return images
+        arrays = [read_idx(path, md5) for path, md5 in zip(paths, self.md5, strict=True)]
+        return Images(*arrays)
+
+    def parted(self, flat: Any, labels: Any, where: str) -> Images:
+        """Rows of pixels, those to learn before those to test, as images.
+
+        Parameters
+        ----------
+        flat : array-like of shape (n, 784)
+            Pixels.
+        labels : array-like of shape (n,)
+            Classes, as numbers or as text.
+        where : str
+            Their origin, for messages.
+        """
+        n, total = (sum(part) for part in self.labels), len(flat)
+        first = next(n)
+        pixels = np.asarray(flat).astype(np.uint8).reshape(total, 28, 28)
+        classes = np.asarray(labels).astype(np.float64).astype(np.uint8)
+        images = Images(pixels[:first], classes[:first], pixels[first:], classes[first:])
+        self.check(images, where)
+        return images
+
+    def check(self, images: Images, where: str) -> None:
+        """Refuse images whose labels or pixels are not those that they should be.
+
+        Raises
+        ------
+        SourceError
+            If so.
+        """
+        parts = (
+            ("train", images.train_images, images.train_labels),
+            ("test", images.test_images, images.test_labels),
+        )
+        for (part, x, y), labels, pixels in zip(parts, self.labels, self.pixels, strict=True):
+            counts = tuple(np.bincount(y, minlength=len(labels)).tolist())
+            total = int(x.sum(dtype=np.int64))
+            if counts != labels or total != pixels:
+                raise SourceError(
+                    f"op.stream: {where}: the {part} images must have labels {labels} times and "
+                    f"pixels that sum to {pixels}, got {counts} and {total}. Delete it, and get "
+                    "it again."
+                )
+
+    def source(self, paths: Sequence[Path], name: str) -> Pair:
+        """All images as rows, those to learn before those to test; pixels are p0, p1 and so on."""
+        images = self.read(paths)
+        pixels = np.concatenate([images.train_images, images.test_images])
+        flat = pixels.reshape(len(pixels), -1)
+        header = [f"p{j}" for j in range(flat.shape[1])]
+        labels = np.concatenate([images.train_labels, images.test_labels])
+        return Pair(Matrix(flat, name, header), labels)
+
+
+def _unpacked(path: Path) -> Images:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return Images(**{name: arrays[name] for name in Images.__slots__})
+    except (OSError, ValueError, KeyError, EOFError) as wrong:
+        raise SourceError(
+            f"op.stream: {path} must hold the images that were fetched, got a file that cannot be "
+            f"read ({wrong}). Delete it, and get it again."
+        ) from wrong

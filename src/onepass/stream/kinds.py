@@ -1,0 +1,203 @@
+"""Kinds: each column of a stream keeps the kind that its first values have.
+
+A kind is number, truth, text or date (see :mod:`onepass.table`). It is fixed by the first piece of
+the stream in which the column has a value, or beforehand by the user's ``types``. A column that has
+only been empty so far stands as nan. A later value of another kind is refused, with its place.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import ParameterError, SourceError
+from onepass.table import Table
+from onepass.types import Array
+
+__all__ = ["KINDS", "Kinds", "absent", "checked_types", "is_missing"]
+
+KINDS = ("number", "truth", "text", "date")
+
+_WORDS = {"f": "a number", "O": "text", "M": "a date"}
+_TRUE = frozenset({"true", "t", "yes", "1", "1.0"})
+_FALSE = frozenset({"false", "f", "no", "0", "0.0"})
+
+
+def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
+    """The user's ``types`` as a dict, refused where a kind is unknown.
+
+    Raises
+    ------
+    ParameterError
+        If a kind is not one of number, truth, text and date.
+    """
+    asked = dict(types or {})
+    for name, kind in asked.items():
+        if kind not in KINDS:
+            raise ParameterError(
+                f"{where}: `types` must give each column one of {', '.join(map(repr, KINDS))}, "
+                f"got {kind!r} for column {name!r}. Name one of these kinds."
+            )
+    return asked
+
+
+def is_missing(column: Array) -> Array:
+    """Where a column has no value, shape (n,) of bool."""
+    if column.dtype.kind == "f":
+        return np.isnan(column)
+    if column.dtype.kind == "M":
+        return np.isnat(column)
+    return np.fromiter((value is None for value in column.tolist()), bool, len(column))
+
+
+def absent(kind: str, n: int) -> Array:
+    """A column of n missing values; ``kind`` is the dtype's letter: f, O or M."""
+    if kind == "O":
+        return np.full(n, None, dtype=object)
+    if kind == "M":
+        return np.full(n, np.datetime64("NaT"), dtype="datetime64[us]")
+    return np.full(n, np.nan)
+
+
+class Kinds:
+    """Holds every column of a stream to one kind.
+
+    Parameters
+    ----------
+    types : dict of str to str
+        Kinds fixed beforehand.
+    source : str
+        The source's name, for messages.
+
+    Examples
+    --------
+    >>> kinds = Kinds({"code": "text"}, "meter.csv")
+    >>> table = kinds.fit(Table.from_rows([{"code": 7, "load": None}]), first=0)
+    >>> table.row(0)
+    {'code': '7', 'load': nan}
+    >>> kinds.fit(Table.from_rows([{"load": "high"}]), first=1).row(0)
+    {'code': None, 'load': 'high'}
+    """
+
+    def __init__(self, types: Mapping[str, str], source: str) -> None:
+        self._types = types
+        self._source = source
+        self._known: dict[str, str | None] = {}
+
+    def fit(self, table: Table, first: int) -> Table:
+        """The table with every column known so far, each of its kind.
+
+        Parameters
+        ----------
+        table : Table
+            The next rows. A column that it lacks is missing in all of them.
+        first : int
+            Where its first row stands in the source.
+
+        Raises
+        ------
+        SourceError
+            If a value is not of its column's kind.
+        """
+        names = dict.fromkeys((*self._known, *table.names))
+        return Table({name: self._fit(table, name, first) for name in names}, len(table))
+
+    def _fit(self, table: Table, name: str, first: int) -> Array:
+        known = self._known.setdefault(name, None)
+        column = table.columns.get(name)
+        if column is None:
+            column = absent(known or "f", len(table))
+        if name in self._types:
+            column = self._converted(column, name, first)
+            self._known[name] = column.dtype.kind
+            return column
+        if known == column.dtype.kind:
+            return column
+        missing = is_missing(column)
+        if missing.all():
+            return absent(known or "f", len(table))
+        if known is None:
+            self._known[name] = column.dtype.kind
+            return column
+        i = int(np.flatnonzero(~missing)[0])
+        raise self._refused(name, first + i, _WORDS[known], column[i], "as in the first rows")
+
+    def _converted(self, column: Array, name: str, first: int) -> Array:
+        """The column as the kind that the user asked for."""
+        kind = self._types[name]
+        n = len(column)
+        letter = {"text": "O", "date": "M"}.get(kind, "f")
+        if kind == "number" and column.dtype.kind == "f":
+            return column
+        if kind != "truth" and column.dtype.kind == letter:
+            return column
+        converted = absent(letter, n)
+        convert = _CONVERT[kind]
+        for i in np.flatnonzero(~is_missing(column)).tolist():
+            value = column[i : i + 1].tolist()[0]
+            try:
+                converted[i] = convert(value)
+            except ValueError:
+                words = {"number": "a number", "truth": "true or false", "date": "a date"}[kind]
+                raise self._refused(name, first + i, words, value, "as `types` asks") from None
+        return converted
+
+    def _refused(
+        self, name: str, row: int, expected: str, value: Any, because: str
+    ) -> SourceError:
+        kind = self._types.get(name)
+        remedy = (
+            f"Mend the row, or take {name!r} out of `types`"
+            if kind is not None
+            else f"Mend the row, or give types={{{name!r}: 'text'}}"
+        )
+        return SourceError(
+            f"op.stream.read: {self._source}: row {row} (counting from 0), column {name!r} must "
+            f"be {expected}, {because}, got {_shown(value)}. {remedy}."
+        )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.datetime64):
+        return repr(str(value))
+    return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, dt.datetime):
+        raise ValueError  # noqa: TRY004  caught above, where the row is known
+    return float(value)
+
+
+def _truth(value: Any) -> float:
+    word = _text(value).strip().lower()
+    if word in _TRUE:
+        return 1.0
+    if word in _FALSE:
+        return 0.0
+    raise ValueError
+
+
+def _text(value: Any) -> str:
+    """A number is written as a person would write it: 7, not 7.0."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
+        return str(int(value))
+    return value.isoformat() if isinstance(value, dt.datetime) else str(value)
+
+
+def _date(value: Any) -> np.datetime64:
+    if not isinstance(value, str):
+        raise ValueError  # noqa: TRY004  caught above, where the row is known
+    stamp = dt.datetime.fromisoformat(value.strip())
+    if stamp.tzinfo is not None:
+        stamp = stamp.astimezone(dt.UTC).replace(tzinfo=None)
+    return np.datetime64(stamp, "us")
+
+
+_CONVERT: dict[str, Callable[[Any], Any]] = {
+    "number": _number,
+    "truth": _truth,
+    "text": _text,
+    "date": _date,
+}

@@ -1,0 +1,136 @@
+"""Misread: what went wrong in a delimited text file, said in the user's words.
+
+pyarrow says the column by its number and the row by its line; here they get their name and the
+place that :class:`~onepass.stream.rows.Rows` counts by, and the message says what to do.
+"""
+
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+
+from onepass.errors import SourceError
+
+__all__ = ["Misread"]
+
+_WHERE = "op.stream.read"
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+_VALUE = re.compile(
+    r"column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([a-z0-9]+).*?: (.*)", re.DOTALL
+)
+_EXPECTED = {"double": "a number", "bool": "true or false", "timestamp": "a date"}
+_OTHER_CODES = {
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"PAR1": "Parquet",
+    b"PK\x03\x04": "a zip archive or a spreadsheet",
+}
+
+
+class Misread:
+    """Makes four-part errors for one file.
+
+    Parameters
+    ----------
+    source : str
+        The file's name.
+    names : sequence of str
+        Its columns.
+    types : dict of str to str
+        The kinds that the user asked for.
+    headed : bool
+        Whether the first line holds the columns' names.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        names: Sequence[str] = (),
+        types: Mapping[str, str] | None = None,
+        *,
+        headed: bool = True,
+    ) -> None:
+        self._source = source
+        self._names = names
+        self._types = types or {}
+        self._lines_before = 2 if headed else 1  # pyarrow's rows count from 1, and the header too
+
+    def check_beginning(self, sample: bytes) -> None:
+        """Refuse what is no delimited text in UTF-8 by its first bytes.
+
+        Raises
+        ------
+        SourceError
+            If the file is empty, or in another code or format.
+        """
+        if not sample.strip():
+            raise self._error("must hold rows, got an empty file", "Check that it was written")
+        for mark, code in _OTHER_CODES.items():
+            if sample.startswith(mark):
+                raise self._error(
+                    f"must be delimited text in UTF-8, got {code}",
+                    "Write it as CSV in UTF-8, or give the file a suffix that says what it is",
+                )
+
+    def error(self, wrong: Exception) -> SourceError:
+        """The error in the user's words."""
+        said = str(wrong)
+        if isinstance(wrong, (EOFError, zlib.error)) or "gzip" in said:
+            return self._error(
+                f"must be a whole gzip file, got one that breaks off or is damaged ({said})",
+                "Copy or download it again",
+            )
+        if isinstance(wrong, UnicodeDecodeError) or "invalid UTF8" in said:
+            return self._code(said)
+        if "Empty CSV" in said:
+            return self._error("must hold rows, got a header alone", "Check that it was written")
+        if "straddling" in said:
+            return self._error(
+                "must have lines of less than a mebibyte, got a longer one",
+                "Look for a quotation mark that is not closed",
+            )
+        return self._ragged(said) or self._value(said) or self._other(wrong)
+
+    def _ragged(self, said: str) -> SourceError | None:
+        found = _RAGGED.search(said)
+        if found is None:
+            return None
+        line, expected, came = (int(number) for number in found.groups())
+        return self._error(
+            f"row {line - self._lines_before} (counting from 0) must have {expected} fields, as "
+            f"in the first line, got {came}",
+            "Mend the line; a field that holds the delimiter must stand in quotation marks",
+        )
+
+    def _value(self, said: str) -> SourceError | None:
+        found = _VALUE.search(said)
+        if found is None:
+            return None
+        column, line, kind, came = found.groups()
+        name = self._names[int(column)]
+        row = f"row {int(line) - self._lines_before} (counting from 0), " if line else ""
+        asked = name in self._types
+        because = "as `types` asks" if asked else "as in the first rows"
+        remedy = f"take {name!r} out of `types`" if asked else f"give types={{{name!r}: 'text'}}"
+        return self._error(
+            f"{row}column {name!r} must be {_EXPECTED.get(kind, kind)}, {because}, got "
+            f"{came.removeprefix('invalid value ')}",
+            f"Mend the row, or {remedy}",
+        )
+
+    def _code(self, said: str) -> SourceError:
+        line = re.search(r"Row #(\d+)", said)
+        column = re.search(r"column #(\d+)", said)
+        place = f"row {int(line[1]) - self._lines_before} (counting from 0)" if line else "the text"
+        if column and int(column[1]) < len(self._names):
+            place += f", column {self._names[int(column[1])]!r}"
+        return self._error(
+            f"{place} must be UTF-8, got other bytes",
+            "Write it in UTF-8, as with: iconv -f latin1 -t utf-8",
+        )
+
+    def _other(self, wrong: Exception) -> SourceError:
+        return self._error(f"must be delimited text, got: {wrong}", "Check the file")
+
+    def _error(self, what: str, remedy: str) -> SourceError:
+        joint = "" if what.startswith("must") else ":"
+        return SourceError(f"{_WHERE}: {self._source}{joint} {what}. {remedy}.")
