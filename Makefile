@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: help run test check format bench clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/:/' | column -t -s ':'
+	@awk -F ':.*## +' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The environment is made anew whenever pyproject.toml changes.
 $(VENV)/.ready: pyproject.toml
