@@ -7,6 +7,7 @@ for; an option of something else is refused, so that none is accepted and ignore
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
 from onepass import validate
@@ -48,9 +49,10 @@ def chosen(catalogue: Mapping[str, type[T]], what: str, params: Mapping[str, Any
             f"{who}: `{what}` must be one of {', '.join(map(repr, catalogue))}, got {name!r}. "
             "Choose one of these."
         )
-    ranges = _ranges(catalogue[name])
+    kinds: Mapping[str, Any] = catalogue
+    ranges = _ranges(kinds[name])
     given = {}
-    for other, kind in catalogue.items():
+    for other, kind in kinds.items():
         for option in _ranges(kind):
             value = params.get(option)
             if value is None:
@@ -64,6 +66,7 @@ def chosen(catalogue: Mapping[str, type[T]], what: str, params: Mapping[str, Any
     return catalogue[name](**given)
 
 
+@cache
 def _ranges(kind: Any) -> dict[str, Mapping[str, float]]:
     """The options of a dataclass, and the range of each."""
     return {f.name: f.metadata for f in fields(kind)}

@@ -19,7 +19,10 @@ from onepass.errors import NotFittedError, ParameterError
 from onepass.estimator import Classifier
 from onepass.types import Array, Floats
 
-__all__ = ["Linear", "initial_weights", "said_at_first"]
+__all__ = ["HALVES", "Linear", "initial_weights", "named_columns", "said_at_first"]
+
+HALVES = np.array([-0.5, 0.5])
+"""What each of two classes takes of the one problem that they share."""
 
 
 class Linear:
@@ -104,6 +107,24 @@ def initial_weights(initial_coef: Any, d: int, c: int, who: str) -> Floats:
             f"feature, got {came}. Construct the learner with another `initial_coef`."
         )
     return np.array(rows.T, order="C")
+
+
+def named_columns(learner: Classifier, asking: str) -> Array:
+    """The columns of the classes named beforehand, for a start that other classes do not have.
+
+    Raises
+    ------
+    ParameterError
+        If fewer than two classes are named.
+    """
+    named = np.array([]) if learner.classes is None else np.unique(np.asarray(learner.classes))
+    if len(named) < 2 or not np.isin(named, learner.classes_).all():
+        who = type(learner).__name__
+        raise ParameterError(
+            f"{who}: `{asking}` must go with the names of two classes or more in `classes`, "
+            f"got {learner.classes!r}. Name the classes when constructing the learner."
+        )
+    return np.searchsorted(learner.classes_, named)
 
 
 def said_at_first(learner: Classifier, row: Floats) -> Any:

@@ -29,7 +29,7 @@ import numpy as np
 from onepass import validate
 from onepass.errors import NumericalError, ParameterError
 from onepass.estimator import Classifier
-from onepass.learners.linear import Linear, said_at_first
+from onepass.learners.linear import HALVES, Linear, named_columns, said_at_first
 from onepass.types import Array, Floats
 
 __all__ = ["Perceptron"]
@@ -43,8 +43,8 @@ class Perceptron(Linear, Classifier):
     step_size : float > 0, default=1.0
         η. From a zero start it scales the weights and changes no answer.
     initial : {"zeros", "random"}, default="zeros"
-        The start of β. Random weights are standard normal, drawn for each class by its label, so
-        that they do not depend on when a class comes.
+        The start of β. Random weights are standard normal, for the classes named in ``classes``;
+        a class that comes later begins at zero.
     seed : int >= 0, default=None
         Of the random start: the same seed is the same start. None is 0.
     fit_intercept : bool, default=False
@@ -105,27 +105,21 @@ class Perceptron(Linear, Classifier):
         self._checked()
         self.weights_, self.offset_ = np.zeros((d, c)), np.zeros(c)
         self.mistakes_ = 0
-
-    def _know(self, classes: Array) -> None:
-        before = getattr(self, "classes_", classes[:0])
-        super()._know(classes)
         if self.initial == "random":
-            weights, d = self.weights_.copy(), self.weights_.shape[0]
-            for k in np.flatnonzero(~np.isin(classes, before)):
-                weights[:, k] = self._drawn(classes[k], d)
-            self.weights_ = weights
+            at = named_columns(self, "initial")
+            self.weights_[:, at] = self._drawn(d, len(at))
 
     def _widen(self, d: int) -> None:
         now = self.weights_.shape[0]
         super()._widen(d)
         if self.initial == "random":
-            for k, label in enumerate(self.classes_):
-                self.weights_[now:, k] = self._drawn(label, d)[now:]
+            at = named_columns(self, "initial")
+            self.weights_[now:, at] = self._drawn(d, len(at))[now:]
 
-    def _drawn(self, label: Any, d: int) -> Floats:
-        """The random start of a class; more features leave the first ones' weights the same."""
-        rng = np.random.default_rng([self.seed or 0, *str(label).encode()])
-        return rng.standard_normal(d)
+    def _drawn(self, d: int, c: int) -> Floats:
+        """The random start (d, c); row by row, so that more features leave the first the same."""
+        rng = np.random.default_rng(0 if self.seed is None else self.seed)
+        return rng.standard_normal((d, 1)) * HALVES if c == 2 else rng.standard_normal((d, c))
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
         X = np.ascontiguousarray(X, dtype=np.float64)

@@ -13,21 +13,19 @@ Cost: O(dc) time a row, O(dc) memory.
     Algorithms", JMLR 7, 2006.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError
 from onepass.estimator import Classifier, Regressor
 from onepass.learners.descent import Descent, Slope, descend
-from onepass.learners.linear import initial_weights, said_at_first
+from onepass.learners.linear import HALVES, initial_weights, named_columns, said_at_first
 from onepass.learners.stepsize import Steps
 from onepass.losses import MARGIN_LOSSES, REGRESSION_LOSSES
 from onepass.types import Array, Floats
 
 __all__ = ["SGDClassifier", "SGDRegressor"]
-
-_HALVES = np.array([-0.5, 0.5])  # what two classes take of the problem that they share
 
 
 class SGDRegressor(Descent, Regressor):
@@ -232,41 +230,40 @@ class SGDClassifier(Descent, Classifier):
 
     def _initial(self, d: int, c: int) -> Floats:
         """The weights (d, c) that the coefficients of the classes named beforehand stand for."""
-        who = type(self).__name__
-        named = np.array([]) if self.classes is None else np.unique(np.asarray(self.classes))
-        if len(named) < 2 or not np.isin(named, self.classes_).all():
-            raise ParameterError(
-                f"{who}: `initial_coef` must go with the names of two classes or more in "
-                f"`classes`, got {self.classes!r}. Name the classes when constructing the learner."
-            )
-        problems = 1 if len(named) == 2 else len(named)
-        given = initial_weights(self.initial_coef, d, problems, who)
+        at = named_columns(self, "initial_coef")
+        problems = 1 if len(at) == 2 else len(at)
+        given = initial_weights(self.initial_coef, d, problems, type(self).__name__)
         weights = np.zeros((d, c))
-        at = np.searchsorted(self.classes_, named)
-        weights[:, at] = given * _HALVES if problems == 1 else given
+        weights[:, at] = given * HALVES if problems == 1 else given
         return weights
 
     def _descended(
         self, X: Floats, Y: Floats, slope: Slope, steps: Steps, known: Array | None
     ) -> tuple[Floats, Floats, Floats]:
         weights, offset, said = self.weights_.copy(), self.offset_.copy(), np.zeros(Y.shape)
-        there = np.ones(Y.shape, dtype=bool) if known is None else known | (Y > 0)
-        edges = np.flatnonzero(np.diff(there.sum(axis=1), prepend=0, append=0))
-        for rows in map(slice, edges[:-1], edges[1:]):  # between two, no class comes
-            at = np.flatnonzero(there[rows.start])
-            if len(at) < 2:
-                continue
-            y = 2.0 * Y[rows][:, at] - 1.0
+        for rows, at in _spans(Y, known):
+            y = 2.0 * Y[rows, at] - 1.0
             w, b = weights[:, at], offset[at]
-            if len(at) == 2:  # the first class has minus what the second has
+            two = y.shape[1] == 2
+            if two:  # the first class has minus what the second has
                 y, w, b = y[:, 1:], 2.0 * w[:, 1:], 2.0 * b[1:]
             w, b, scores = descend(
                 w, b, X[rows], y, slope, steps.of(rows), fit_intercept=self.fit_intercept
             )
-            halves = _HALVES if len(at) == 2 else 1.0
-            weights[:, at], offset[at] = w * halves, b * halves
-            said[rows.start : rows.stop, at] = scores * halves
+            halves = HALVES if two else 1.0
+            weights[:, at], offset[at], said[rows, at] = w * halves, b * halves, scores * halves
         return weights, offset, said
 
     def _unlearned(self, row: Floats) -> Any:
         return said_at_first(self, row)
+
+
+def _spans(Y: Floats, known: Array | None) -> list[tuple[slice, Any]]:
+    """Rows between which no class comes, and the classes that are there, if two or more."""
+    n, c = Y.shape
+    if known is None:
+        return [(slice(0, n), slice(0, c))] if c > 1 else []
+    there = known | (Y > 0)
+    edges = np.flatnonzero(np.diff(there.sum(axis=1), prepend=0, append=0))
+    spans = [(slice(a, b), np.flatnonzero(there[a])) for a, b in pairwise(edges)]
+    return [(rows, at) for rows, at in spans if len(at) > 1]
