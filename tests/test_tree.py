@@ -101,6 +101,11 @@ def test_arrays_are_named_by_their_place_and_never_share_a_name() -> None:
     assert same(join(said, found, "f"), tree)
 
 
+wide = pytest.mark.skipif(
+    np.dtype(np.longdouble).itemsize == 8, reason="longdouble is float64 here"
+)
+
+
 class _Odd(dict[str, int]):
     pass
 
@@ -111,8 +116,8 @@ class _Odd(dict[str, int]):
         ({"memory_": {"Q": object()}}, "m.onepass: `memory_.Q` must be .* got object"),
         ({"steps": [1, {2: 3}]}, "`steps.1` .* a dict with the key 2"),
         ({"a": np.ones(2, complex)}, "`a` .* an array of complex128"),
-        ({"a": np.ones(2, np.longdouble)}, "`a` .* an array of float128"),
-        ({"a": np.longdouble(1)}, "`a` .* longdouble"),
+        pytest.param({"a": np.ones(2, np.longdouble)}, "`a` .* an array of float", marks=wide),
+        pytest.param({"a": np.longdouble(1)}, "`a` .* longdouble", marks=wide),
         ({"a": np.array([b"x"])}, r"`a` .* an array of \|S1"),
         ({"a": np.array([None, {}])}, "`a` .* an array with a dict in it"),
         ({"a": np.zeros(1, "m8[s]")}, r"`a` .* an array of timedelta64\[s\]"),

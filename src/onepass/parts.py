@@ -206,6 +206,8 @@ class _Builder:
 
     def called(self, entry: Entry, arguments: dict[str, Any], path: _Path) -> Any:
         rest = arguments.pop(entry.rest, ()) if entry.rest else ()
+        if type(rest) not in {list, tuple}:
+            raise damaged(self.where, f"{_place((*path, str(entry.rest)))} is no list")
         try:
             return entry.cls(*rest, **arguments)
         except Exception as wrong:  # whatever a class makes of arguments that nobody checked

@@ -146,7 +146,9 @@ def _count(parts: list[dict[str, Any]], name: str) -> int | None:
 def _told(said: Any) -> Any:
     """A parameter as JSON can say it, for a reader's eyes."""
     mark = _mark(said)
-    if mark is not None:
+    if mark == "dict":
+        said = said.get("items")
+    elif mark is not None:
         return str(said.get("name")) if mark == "function" else _written(said)
     if isinstance(said, (np.ndarray, np.datetime64)):
         return _listed(said)
