@@ -184,6 +184,10 @@ class SGDClassifier(Descent, Classifier):
     NumericalError
         If the weights run away; the learner is then as it was before the block.
 
+    Notes
+    -----
+    A row's weight multiplies its step, but C with the passive-aggressive steps.
+
     Examples
     --------
     >>> import numpy as np

@@ -18,13 +18,13 @@ has no direction to move in: the rules that divide by it leave the weights alone
 (ℓ² / 2)′ = ℓ ℓ′, the passive-aggressive rules are normalised steps of size 1 on ℓ² / 2.
 
 A penalty l2 / 2 · ‖w‖² joins the loss of every row. For constant and decaying steps its gradient
-is taken with the same η, w ← (1 − η l2) w − …; for normalised steps as in leaky NLMS [3], with η
-undivided, since the penalty does not depend on the scale of x. The intercept is not penalised.
+is taken with the same η, w ← (1 − η l2) w − …; for normalised steps with η undivided, since the
+penalty does not depend on the scale of x (leaky NLMS). The intercept is not penalised.
 
 [1] "Online Learning", lecture notes.
 [2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
     Algorithms", JMLR 7, 2006; figure 1 and section 5.
-[3] S. Haykin, "Adaptive Filter Theory", 4th edition, 2002; chapters 5 and 6.
+[3] S. Haykin, "Adaptive Filter Theory", 4th edition, 2002; chapter 6.
 """
 
 from abc import ABC, abstractmethod
