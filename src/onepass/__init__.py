@@ -8,28 +8,53 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onepass import errors, memory
-    from onepass.learners import ORFitClassifier, ORFitRegressor, RLSClassifier, RLSRegressor
+    from onepass import errors as errors
+    from onepass import evaluate as evaluate
+    from onepass import features as features
+    from onepass import memory as memory
+    from onepass import stream as stream
+    from onepass.learners import ORFitClassifier as ORFitClassifier
+    from onepass.learners import ORFitRegressor as ORFitRegressor
+    from onepass.learners import Perceptron as Perceptron
+    from onepass.learners import RLSClassifier as RLSClassifier
+    from onepass.learners import RLSRegressor as RLSRegressor
+    from onepass.learners import SGDClassifier as SGDClassifier
+    from onepass.learners import SGDRegressor as SGDRegressor
+    from onepass.persist import load as load
+    from onepass.persist import save as save
+    from onepass.pipeline import Pipeline as Pipeline
 
-# name -> the module it comes from; loaded when first asked for, so that help is quick
-_PUBLIC: dict[str, str] = {
-    "ORFitClassifier": "onepass.learners",
-    "ORFitRegressor": "onepass.learners",
-    "RLSClassifier": "onepass.learners",
-    "RLSRegressor": "onepass.learners",
+# A name and the room it comes from: loaded when first asked for, so that `import onepass` and
+# the command line's help take milliseconds.
+_PUBLIC = {
+    "ORFitClassifier": "learners",
+    "ORFitRegressor": "learners",
+    "Perceptron": "learners",
+    "Pipeline": "pipeline",
+    "RLSClassifier": "learners",
+    "RLSRegressor": "learners",
+    "SGDClassifier": "learners",
+    "SGDRegressor": "learners",
+    "errors": "",
+    "evaluate": "",
+    "features": "",
+    "load": "persist",
+    "memory": "",
+    "save": "persist",
+    "stream": "",
 }
-_ROOMS = ("errors", "memory")
 
-__all__ = [*_PUBLIC, *_ROOMS]
+__all__ = list(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
-    if name in _ROOMS:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'onepass' has no attribute {name!r}")
+    room = _PUBLIC[name]
+    if not room:
         return import_module(f"onepass.{name}")
-    raise AttributeError(f"module 'onepass' has no attribute {name!r}")
+    return getattr(import_module(f"onepass.{room}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_PUBLIC)

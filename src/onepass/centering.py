@@ -14,6 +14,7 @@ weights u_k = λ⁻ᵏ s_k and their sums M_k = M₀ + u₁ + … + u_k, minimis
 pressures, lose no digits, and the triangle of RLS stays that of the centred rows.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,9 +66,7 @@ class Centering:
         """The means of no rows."""
         return cls(np.zeros(d), np.zeros(c), 0.0, free)
 
-    def reduce(
-        self, X: Floats, Y: Floats, weights: Floats | None, forgetting: float
-    ) -> Reduced:
+    def reduce(self, X: Floats, Y: Floats, weights: Floats | None, forgetting: float) -> Reduced:
         """Rows as (2) wants them, and the means after them.
 
         Parameters
@@ -80,6 +79,8 @@ class Centering:
             λ in (0, 1]; λⁿ should stay above 1e-3.
         """
         n = X.shape[0]
+        if n == 1 and self.mass > 0.0:
+            return self._reduce_one(X, Y, 1.0 if weights is None else weights[0], forgetting)
         fade = forgetting**n
         u = np.ones(n) if forgetting == 1.0 else forgetting ** -np.arange(1.0, n + 1.0)
         if weights is not None:
@@ -96,6 +97,20 @@ class Centering:
             dx[0], dy[0] = X[0], Y[0]
         center = Centering(mean_x, mean_y, fade * float(mass[-1]), free=True)
         return Reduced(center, dx, dy, np.sqrt(u * (before / mass)), fade)
+
+    def _reduce_one(self, X: Floats, Y: Floats, weight: float, forgetting: float) -> Reduced:
+        """One row, without the sums over a block."""
+        u = weight / forgetting
+        mass = self.mass + u
+        if not self.free:
+            center = Centering(self.features, self.answers, forgetting * mass, free=False)
+            return Reduced(center, X, Y, np.array([math.sqrt(u)]), forgetting)
+        dx, dy = X - self.features, Y - self.answers
+        part = u / mass
+        center = Centering(
+            self.features + part * dx[0], self.answers + part * dy[0], forgetting * mass, free=True
+        )
+        return Reduced(center, dx, dy, np.array([math.sqrt(part * self.mass)]), forgetting)
 
 
 def _around(rows: Floats, start: Floats, u: Floats, mass: Floats) -> tuple[Floats, Floats]:

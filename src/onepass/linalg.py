@@ -4,15 +4,23 @@ Everything above writes ``@``, ``.T`` and slices, and calls these. They take Num
 or float64; small matrices are factorised in float64 whatever comes in.
 """
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
 import numpy as np
 from scipy.linalg import lapack
+from threadpoolctl import ThreadpoolController
 
-from onepass.types import Floats
+from onepass.types import Array, Floats
 
 __all__ = [
     "cholesky_in_order",
+    "finite",
     "lower_from_rows",
     "norms",
+    "one_thread",
     "solve_lower",
     "solve_lower_right",
     "solve_lower_transposed",
@@ -99,7 +107,7 @@ def lower_from_rows(V: Floats) -> Floats:
     return (triangle * signs[:, None]).T
 
 
-def cholesky_in_order(S: Floats, least: Floats) -> tuple[Floats, Floats]:
+def cholesky_in_order(S: Floats, least: Floats) -> tuple[Floats, Array]:
     """Cholesky factor of a positive semidefinite S, its rows in order, dependent rows skipped.
 
     Without pivoting: the order of rows is the order of test-then-train, and of two rows that
@@ -147,3 +155,27 @@ def norms(G: Floats) -> Floats:
     """Euclidean norms of the columns of G, in float64, without overflow for |G| < 1e150."""
     squares: Floats = np.einsum("ij,ij->j", G, G, dtype=np.float64)
     return np.sqrt(squares)
+
+
+def finite(*arrays: Floats) -> bool:
+    """Whether all numbers are finite: one sum an array, which nan and infinity survive."""
+    return all(math.isfinite(np.add.reduce(array, axis=None)) for array in arrays)
+
+
+@contextmanager
+def one_thread(p: int, n: int) -> Iterator[None]:
+    """Hold BLAS to one thread where a block of n rows and p weights is too small to share.
+
+    Threads that wait for each other on a busy machine make small updates many times slower.
+    Tiny ones, which BLAS does not share anyway, are left alone: the hold itself costs 15 µs.
+    """
+    if p * min(n, 64) < 1024 or p >= 1024:
+        yield
+        return
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()

@@ -7,11 +7,11 @@ step (the sequential Karhunen-Loève algorithm, [1] (8), [2]): with A ≈ U Σ V
                   [0  h  ] [  I]
     [Σ UᵀG; 0 h] = Ũ Σ̃ Ṽᵀ,              U ← [U u] Ũ[:, :m],   Σ ← Σ̃[:m]                     (2)
 
-without V. Rotating U (p × m) at every step costs O(m² p). Kept instead are an orthonormal B (p × q),
-m <= q <= 2m, and a small K (q × m) with U = B K: a step appends u to B and turns K alone, and only
-when B is full is it turned itself, by one matrix product. It is the same subspace to rounding, at
-O(m p) a step. When B turns, a Gram matrix in float64 restores its orthogonality: over 10⁴ steps in
-float32 two projections alone drift to 1e-6, with it they stay at 1e-7.
+without V. Rotating U (p × m) at every step costs O(m² p). Kept instead are an orthonormal B
+(p × q), m <= q <= 2m, and a small K (q × m) with U = B K: a step appends u to B and turns K alone,
+and only when B is full is it turned itself, by one matrix product. It is the same subspace to
+rounding, at O(m p) a step. When B turns, a Gram matrix in float64 restores its orthogonality: over
+10⁴ steps in float32 two projections alone drift to 1e-6, with it they stay at 1e-7.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version; section 3.2 and Algorithm 3.
@@ -61,7 +61,7 @@ class Subspace:
         return len(self.sigma)
 
     @property
-    def U(self) -> Floats:
+    def U(self) -> Floats:  # noqa: N802  the papers' letter
         """The directions, (p, k), orthonormal."""
         return self.B @ self.K.astype(self.B.dtype)
 
@@ -104,8 +104,10 @@ class Subspace:
 
     def _widened(self, G: Floats) -> tuple["Subspace", Floats]:
         """B with the directions that G brings, and G in its coordinates."""
-        old = self if self.B.shape[1] + G.shape[1] <= self.m + max(self.m, G.shape[1]) else (
-            self.turned()
+        old = (
+            self
+            if self.B.shape[1] + G.shape[1] <= self.m + max(self.m, G.shape[1])
+            else (self.turned())
         )
         C, u, h = _split(old.B, G)
         K = np.vstack((old.K, np.zeros((len(h), old.rank))))

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.types import Floats
+from onepass.types import Array, Floats
 
 __all__ = ["Absorbed", "Fitted", "Step", "absorb", "fade", "fit", "resolution", "row_by_row"]
 
@@ -63,7 +63,7 @@ class Fitted(NamedTuple):
     w: Floats
     W: Floats
     errors: Floats
-    kept: Floats
+    kept: Array
     contradictions: int
 
 
@@ -104,9 +104,7 @@ def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:
     return R, z
 
 
-def fit(
-    w: Floats, G: Floats, U: Floats, e: Floats, noise: Floats, *, group: int = 1
-) -> Fitted:
+def fit(w: Floats, G: Floats, U: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Fitted:
     """The step itself, from U = P G.
 
     Where R = 0, P must be a projector that has been applied twice: then S = UᵀU. A gradient
@@ -147,9 +145,7 @@ def fit(
     return Fitted(w + moved, W, errors.reshape(e.shape), kept, against)
 
 
-def row_by_row(
-    memory: Any, w: Floats, G: Floats, e: Floats, noise: Floats, group: int
-) -> Step:
+def row_by_row(memory: Any, w: Floats, G: Floats, e: Floats, noise: Floats, group: int) -> Step:
     """Rows of ``group`` neighbouring gradients each, one row after the other.
 
     The errors of a row are those before any of its own gradients was learned.
@@ -170,7 +166,7 @@ def resolution(G: Floats) -> float:
     return 1e-5 if G.dtype == np.float32 else 1e-7
 
 
-def _innovations(L: Floats, e: Floats, kept: Floats) -> Floats:
+def _innovations(L: Floats, e: Floats, kept: Array) -> Floats:
     """ν = L⁻¹ e over the rows that are kept, zero for the others."""
     if kept.all():
         return linalg.solve_lower(L, e)
@@ -179,7 +175,7 @@ def _innovations(L: Floats, e: Floats, kept: Floats) -> Floats:
     return nu
 
 
-def _before(L: Floats, kept: Floats, group: int) -> Floats:
+def _before(L: Floats, kept: Array, group: int) -> Floats:
     """L without the columns of skipped rows and without each row's own group."""
     first = np.arange(L.shape[0]) // group
     earlier = first[None, :] < first[:, None]

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import validate
+from onepass import linalg, validate
 from onepass.centering import Centering
 from onepass.errors import NumericalError, ParameterError
 from onepass.estimator import Classifier, Regressor
@@ -75,8 +75,8 @@ class _LeastSquares(Linear):
                 memory, centering = memory.faded(reduced.fade), reduced.center
             weights = self.start_ + memory.w
             offset = centering.answers - centering.features @ weights
-        if not (np.isfinite(weights).all() and np.isfinite(np.diagonal(memory.R)).all()
-                and np.isfinite(offset).all() and np.isfinite(said).all()):
+            good = linalg.finite(weights, np.diagonal(memory.R), memory.squares, offset, said)
+        if not good:
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum in float64, "
                 f"got values up to {max(np.abs(X).max(), np.abs(Y).max()):.3g}. "
@@ -100,9 +100,8 @@ class _LeastSquares(Linear):
 
     def _widen(self, d: int) -> None:
         extra = d - len(self.start_)
-        zeros = np.zeros((extra, self.start_.shape[1]))
-        self.start_ = np.vstack((self.start_, zeros))
-        self.weights_ = np.vstack((self.weights_, zeros))
+        super()._widen(d)
+        self.start_ = np.vstack((self.start_, np.zeros((extra, self.start_.shape[1]))))
         self.memory_ = self.memory_.grown(d)
         center = self.centering_
         features = np.concatenate((center.features, np.zeros(extra)))
@@ -254,12 +253,10 @@ class RLSClassifier(_LeastSquares, Classifier):
     def _add_outputs(self, at: Array, c: int) -> None:
         old = np.setdiff1d(np.arange(c), at)
         center = self.centering_
-        answers, offset = np.zeros((2, c))
-        answers[old], offset[old] = center.answers, self.offset_
-        start, weights = np.zeros((2, len(self.start_), c))
-        start[:, old], weights[:, old] = self.start_, self.weights_
+        answers, self.start_ = np.zeros(c), np.zeros((len(self.start_), c))
+        answers[old] = center.answers
+        super()._add_outputs(at, c)
         self.centering_ = Centering(center.features, answers, center.mass, center.free)
-        self.start_, self.weights_, self.offset_ = start, weights, offset
         self.memory_ = self.memory_.with_outputs(at, c)
 
 

@@ -14,5 +14,11 @@ from onepass.subspace import Subspace
 __all__ = ["Basis", "Nothing", "Principal", "SquareRoot"]
 
 STATES: tuple[type, ...] = (
-    Components, Directions, Empty, NoisySpan, Span, Subspace, Triangle,
+    Components,
+    Directions,
+    Empty,
+    NoisySpan,
+    Span,
+    Subspace,
+    Triangle,
 )

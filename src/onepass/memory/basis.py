@@ -58,11 +58,9 @@ class Directions:
     @property
     def rank(self) -> int:
         """q, the directions used up."""
-        return self.Q.shape[1]
+        return int(self.Q.shape[1])
 
-    def learn(
-        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
-    ) -> Step:
+    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
         """The one equation, with R = 0: (1), (2).
 
         Parameters
@@ -115,9 +113,7 @@ class NoisySpan:
         """The directions seen; none of them is used up for good."""
         return 0
 
-    def learn(
-        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
-    ) -> Step:
+    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
         """The one equation, with R = ``noise`` > 0; parameters as of :class:`Directions`."""
         if group > 1:
             return row_by_row(self, w, G, e, noise, group)

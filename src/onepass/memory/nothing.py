@@ -41,9 +41,7 @@ class Empty:
         """No direction is used up."""
         return 0
 
-    def learn(
-        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
-    ) -> Step:
+    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
         """The one equation with P = I: (1), for one row, or for a block as one augmented row.
 
         Parameters

@@ -95,9 +95,7 @@ class Components:
         """The directions kept, of which none is free without noise."""
         return 0 if self.noise else self.subspace.rank
 
-    def learn(
-        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
-    ) -> Step:
+    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
         """The one equation for one row, or for a block as one augmented row ([1] (9)).
 
         Parameters

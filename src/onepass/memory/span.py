@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.types import Floats
+from onepass.types import Array, Floats
 from onepass.update import absorb, fade
 
 __all__ = ["Span", "Spanned"]
@@ -61,15 +61,15 @@ class Span:
     @property
     def rank(self) -> int:
         """q, the number of directions seen."""
-        return self.Q.shape[1]
+        return int(self.Q.shape[1])
 
     @property
     def full(self) -> bool:
         """Whether all directions have been seen."""
-        return self.rank == self.Q.shape[0]
+        return bool(self.rank == self.Q.shape[0])
 
     def solution(self) -> Floats:
-        """w of shape (p, c), by (4)."""
+        """The weights w, shape (p, c), by (4)."""
         return self.Q @ linalg.solve_upper(self.T, self.z)
 
     def absorb(self, A: Floats, b: Floats) -> Spanned:
@@ -77,7 +77,7 @@ class Span:
         errors, nu = np.empty(b.shape), np.empty(b.shape)
         span, i, n, ahead = self, 0, A.shape[0], 1
         while i < n:
-            coordinates, new = span._split(A[i : i + ahead])
+            coordinates, new = span.split(A[i : i + ahead])
             known = int(np.argmax(new)) if new.any() else len(new)
             if known:
                 rows = slice(i, i + known)
@@ -88,7 +88,7 @@ class Span:
             i += known
             ahead *= 2  # look further while nothing is new
             if known < len(new):
-                span, errors[i], nu[i] = span._extended(A[i], b[i])
+                span, errors[i], nu[i] = span.extended(A[i], b[i])
                 i, ahead = i + 1, 1
         return Spanned(span, errors, nu)
 
@@ -108,16 +108,16 @@ class Span:
         z[:, np.setdiff1d(np.arange(c), at)] = self.z
         return replace(self, z=z)
 
-    def _split(self, A: Floats) -> tuple[Floats, Floats]:
+    def split(self, A: Floats) -> tuple[Floats, Array]:
         """Coordinates of the rows (n, q), and which of them leave the span."""
         C = A @ self.Q
         rest = A - C @ self.Q.T
         again = rest @ self.Q
         rest -= again @ self.Q.T
         new = linalg.norms(rest.T) > self._least(linalg.norms(A.T))
-        return C + again, new if not self.full else np.zeros(len(A), dtype=bool)
+        return C + again, np.asarray(new) & (not self.full)
 
-    def _extended(self, a: Floats, b: Floats) -> tuple["Span", Floats, Floats]:
+    def extended(self, a: Floats, b: Floats) -> tuple["Span", Floats, Floats]:
         """One row that brings a new direction: (1), (2), (3)."""
         c = a @ self.Q
         rest = a - self.Q @ c
@@ -126,7 +126,7 @@ class Span:
         height = float(linalg.norms(rest[:, None])[0])
         error = b - (c + again) @ linalg.solve_upper(self.T, self.z)
         q = self.rank
-        T = np.zeros((q + 1, q + 1), order="F")
+        T: Floats = np.zeros((q + 1, q + 1), order="F")
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.ridge)
         z = np.vstack((self.z, np.zeros((1, self.z.shape[1]))))
         row = np.concatenate((c + again, [height]))[None, :]
@@ -140,4 +140,4 @@ class Span:
 
     def _least(self, lengths: Floats) -> Floats:
         """The smallest residual that counts as a new direction: above rounding, no more."""
-        return lengths * (16.0 * np.finfo(np.float64).eps * np.sqrt(self.Q.shape[0]))
+        return lengths * float(16.0 * np.finfo(np.float64).eps * np.sqrt(self.Q.shape[0]))

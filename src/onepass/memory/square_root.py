@@ -105,9 +105,7 @@ class Triangle:
         """The directions that are determined, by rows or by the prior."""
         return self.R.shape[0] if self.span is None else self.span.rank
 
-    def learn(
-        self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1
-    ) -> Step:
+    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
         """The one equation, with R = ``noise`` > 0: a block of gradients and errors.
 
         Parameters
@@ -156,8 +154,10 @@ class Triangle:
         """The same with all of the past, and the prior, weighing ``factor`` as much."""
         if factor == 1.0:
             return self
-        R, z = fade(self.R, self.z, factor) if self.span is None else (
-            self.R * np.sqrt(factor), self.z * np.sqrt(factor)
+        R, z = (
+            fade(self.R, self.z, factor)
+            if self.span is None
+            else (self.R * np.sqrt(factor), self.z * np.sqrt(factor))
         )
         span = None if self.span is None else self.span.faded(factor)
         return replace(self, R=R, z=z, squares=self.squares * factor, span=span)

@@ -1,21 +1,4 @@
-"""What all learners share: the verbs, over arrays, dicts and frames.
-
-The protocol of online learning [1]: a row comes, the learner says its answer, the true answer is
-revealed, the learner learns it. A learner brings five hooks and gets every verb from here:
-
-``_start(d, c)``            set what is learned to its beginning, for d features and c outputs
-``_learn(X, Y, s, known)``  learn the rows **one after the other**; return what it would have said
-                            of each just before learning it, shape (n, c)
-``_scores(X)``              what it says of the rows now, shape (n, c)
-``_widen(d)``               take new features, as if they had been zero in every row so far
-``_add_outputs(at, c)``     take new outputs (classes), to stand at the columns ``at`` of now c
-
-What is learned lives in attributes whose names end with an underscore. A hook never writes into an
-array that such an attribute held when it was called: it makes new ones and assigns them. So an
-error, or an interrupt, anywhere within a verb puts back the learner exactly as it was.
-
-[1] "Online Learning", lecture notes: steps 0-5 and equation (1).
-"""
+"""Learner: the verbs, over arrays, dicts and frames."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -23,19 +6,21 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 
-from onepass import validate
-from onepass.errors import LabelError, NotFittedError, ParameterError, ShapeError
+from onepass import linalg, validate
+from onepass.errors import NotFittedError, ParameterError, ShapeError
+from onepass.estimator.learned import learned, nbytes
 from onepass.types import Array, Floats
 
-__all__ = ["Classifier", "Learner", "Regressor", "learned", "nbytes"]
+__all__ = ["Learner"]
 
 
 class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     """The verbs that regressors and classifiers share."""
 
     n_features_in_: int
+    feature_names_in_: Array
 
     # -- hooks -----------------------------------------------------------------------------
 
@@ -150,9 +135,10 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             row = self._row(x, where)
             s = None if sample_weight == 1.0 else validate.weights([sample_weight], 1, where)
             self._meet(row.shape[0], list(x) if isinstance(x, dict) else None)
-            Y, known = self._admit(np.asarray(y)[None], 1, s, where)
+            Y, known = self._admit_one(y, s, where)
             if s is None or s[0] > 0:
-                self._learn(row[None, :], Y, s, known)
+                with linalg.one_thread(row.shape[0], 1):
+                    self._learn(row[None, :], Y, s, known)
         return self
 
     def predict_one(self, x: Any) -> Any:
@@ -170,6 +156,8 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     def grow(self, d: int) -> Self:
         """Take new features, at the end, as if they had been zero in every row so far.
+
+        Their prior begins anew: with forgetting it has not faded as that of the others has.
 
         Parameters
         ----------
@@ -234,14 +222,15 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         Y, known = self._admit(y, n, s, where)
         if n == 0:
             return self._answers(Y, known)
-        if s is None or (s > 0).all():
-            return self._answers(self._learn(array, Y, s, known), known)
-        if verb == "test_then_train":
-            return self._answers(self._in_runs(array, Y, s, known), known)
-        on = s > 0
-        if on.any():
-            self._learn(array[on], Y[on], s[on], None if known is None else known[on])
-        return np.empty(0)
+        with linalg.one_thread(array.shape[1], n):
+            if s is None or (s > 0).all():
+                return self._answers(self._learn(array, Y, s, known), known)
+            if verb == "test_then_train":
+                return self._answers(self._in_runs(array, Y, s, known), known)
+            on = s > 0
+            if on.any():
+                self._learn(array[on], Y[on], s[on], None if known is None else known[on])
+            return np.empty(0)
 
     def _in_runs(self, X: Floats, Y: Floats, s: Floats, known: Array | None) -> Floats:
         """Rows of weight 0 are answered, not learned: cut the block where they begin and end."""
@@ -261,6 +250,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             self.n_features_in_ = d
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _admit_one(self, y: Any, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
+        return self._admit(np.asarray(y)[None], 1, s, where)
 
     def _shape(self) -> dict[str, Any]:
         """The columns' number and names, as far as they are known."""
@@ -287,183 +279,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     @contextmanager
     def _whole(self) -> Iterator[None]:
         """All or nothing: whatever is raised within, the learner is as it was before."""
-        before = dict(vars(self))
+        before = dict(self.__dict__)
         try:
             yield
         except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__ = before
             raise
-
-
-class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
-    """The verbs of regressors: answers are real numbers, one or several a row."""
-
-    n_outputs_: int
-    answer_ndim_: int
-    rows_seen_: int
-
-    def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, None]:
-        array = validate.targets(y, n, where)
-        if not self._begun:
-            if n == 0:
-                return np.empty((0, 1)), None
-            self.answer_ndim_ = array.ndim
-            self.n_outputs_ = 1 if array.ndim == 1 else array.shape[1]
-            self.rows_seen_ = 0
-            self._start(self.n_features_in_, self.n_outputs_)
-        Y = array[:, None] if array.ndim == 1 else array
-        if Y.shape[1] != self.n_outputs_ or (n and array.ndim != self.answer_ndim_):
-            shape = "(n,)" if self.answer_ndim_ == 1 else f"(n, {self.n_outputs_})"
-            raise ShapeError(
-                f"{where}: `y` must have shape {shape}, as in the first block, got {array.shape}. "
-                "Start a new learner for another set of answers."
-            )
-        self.rows_seen_ += n if s is None else int(np.count_nonzero(s))
-        return Y, None
-
-    def _answers(self, scores: Floats, known: Array | None) -> Array:
-        del known
-        return scores[:, 0] if getattr(self, "answer_ndim_", 1) == 1 else scores
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        tags.target_tags.single_output = True
-        return tags
-
-
-class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
-    """The verbs of classifiers: new classes may come at any time.
-
-    ``classes_`` is always in sorted order. A class takes part in an answer only after its first
-    row, or from the start where it was named beforehand; so what is said of a row never depends
-    on how the stream was cut into blocks.
-    """
-
-    classes: Any
-    classes_: Array
-    rows_seen_: int
-
-    @abstractmethod
-    def _add_outputs(self, at: Array, c: int) -> None:
-        """Take new outputs, to stand at the columns ``at`` of now c."""
-
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> Self:
-        """Learn the rows one after the other, on top of all learned so far.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            n may be zero: then nothing is learned but the names in ``classes``.
-        y : array-like of shape (n,)
-            One label a row: whole numbers or text. New labels may come at any time.
-        classes : array-like, optional
-            Labels that are known beforehand. Others may still come.
-        sample_weight : array-like of shape (n,) or float, optional
-            A weight >= 0 for each row; rows of weight 0 are not learned.
-
-        Returns
-        -------
-        self
-        """
-        with self._whole():
-            if classes is not None:
-                where = f"{type(self).__name__}.partial_fit"
-                array, names = validate.matrix(X, where, **self._shape())
-                self._meet(array.shape[1], names)
-                named = np.unique(validate.labels(classes, len(classes), where))
-                self._know(self._united(named, where))
-            self._take(X, y, sample_weight, "partial_fit")
-        return self
-
-    def decision_function(self, X: Any) -> Floats:
-        """Scores of the classes: shape (n, c), or (n,) for two classes; not probabilities.
-
-        For two classes it is the second's score less the first's: the second is answered where
-        it is >= 0.
-        """
-        scores = self._scores(self._matrix(X, "decision_function"))
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def _admit(
-        self, y: Any, n: int, s: Floats | None, where: str
-    ) -> tuple[Floats, Array | None]:
-        if not hasattr(self, "classes_") and self.classes is not None:
-            named = np.unique(validate.labels(self.classes, len(self.classes), where))
-            self._know(named)
-        labels = validate.labels(y, n, where)
-        if n == 0:
-            return np.empty((0, len(getattr(self, "classes_", [])))), None
-        before = getattr(self, "classes_", labels[:0])
-        on = np.ones(n, dtype=bool) if s is None else s > 0
-        united = self._united(np.unique(labels[on]), where)
-        if len(united) > len(before) or not self._begun:
-            self._know(united)
-        Y = (labels[:, None] == united[None, :]).astype(np.float64)
-        self.rows_seen_ += int(on.sum())
-        if len(united) == len(before):
-            return Y, None
-        first = np.where(np.isin(united, before), -1, np.argmax((Y > 0) & on[:, None], axis=0))
-        return Y, np.arange(n)[:, None] > first[None, :]
-
-    def _united(self, labels: Array, where: str) -> Array:
-        """The classes known and these, sorted."""
-        before = getattr(self, "classes_", labels[:0])
-        text = {array.dtype.kind in "US" for array in (before, labels) if len(array)}
-        if len(text) == 2:
-            raise LabelError(
-                f"{where}: `y` must hold labels of the kind seen so far, {before.dtype}, got "
-                f"{labels.dtype}. Give all labels as text, or all as whole numbers."
-            )
-        return np.union1d(before, labels)
-
-    def _know(self, classes: Array) -> None:
-        """Begin with these classes, or take the new ones among them."""
-        if not self._begun:
-            self.classes_ = classes
-            self.rows_seen_ = 0
-            self._start(self.n_features_in_, len(classes))
-            return
-        at = np.flatnonzero(~np.isin(classes, self.classes_))
-        if len(at):
-            self._add_outputs(at, len(classes))
-            self.classes_ = classes
-
-    def _answers(self, scores: Floats, known: Array | None) -> Array:
-        """The best class of each row, the last of several that tie; None where none was known."""
-        if scores.shape[1] == 0:
-            return np.full(scores.shape[0], None, dtype=object)
-        if known is not None:
-            scores = np.where(known, scores, -np.inf)
-        best = scores.shape[1] - 1 - np.argmax(scores[:, ::-1], axis=1)
-        said: Array = self.classes_[best]
-        if known is not None and not known.any(axis=1).all():
-            said = np.where(known.any(axis=1), said.astype(object), None)
-        return said
-
-    def _unlearned(self, row: Floats) -> Any:
-        del row
-        return None if self.classes is None else np.unique(np.asarray(self.classes))[-1]
-
-
-def learned(thing: Any) -> list[str]:
-    """The names of the attributes that hold what was learned: they end with an underscore."""
-    return [name for name in vars(thing) if name.endswith("_") and not name.startswith("_")]
-
-
-def nbytes(thing: Any) -> int:
-    """Bytes of the arrays in what was learned, found through nested memories and parts."""
-    if isinstance(thing, np.ndarray):
-        return int(thing.nbytes)
-    if isinstance(thing, (list, tuple)):
-        return sum(nbytes(part) for part in thing)
-    if isinstance(thing, dict):
-        return sum(nbytes(part) for part in thing.values())
-    if isinstance(thing, BaseEstimator):
-        return sum(nbytes(getattr(thing, name)) for name in learned(thing))
-    if hasattr(thing, "__dataclass_fields__"):
-        return sum(nbytes(getattr(thing, name)) for name in thing.__dataclass_fields__)
-    return 0

@@ -1,29 +1,21 @@
-"""What comes in is checked here, once, and said in four parts when it is refused.
+"""Rows, answers and weights as finite arrays of the right shape."""
 
-Each function takes ``where``, the public call that the message should name,
-and returns arrays that the learners may trust: float, finite, of the right shape.
-"""
-
-import math
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import DataConversionWarning
 
 from onepass.errors import (
     ColumnError,
-    LabelError,
     NotFiniteError,
     ParameterError,
     ShapeError,
     TypeMismatchError,
 )
 from onepass.table import Table, has_names, is_frame
-from onepass.types import Array, Floats
+from onepass.types import Floats
 
-__all__ = ["in_range", "labels", "matrix", "row_vector", "targets", "weights"]
+__all__ = ["matrix", "refuse_nonfinite", "row_vector", "targets", "weights"]
 
 
 def matrix(
@@ -74,7 +66,7 @@ def matrix(
             f"{where}: X has {array.shape[1]} features, but {who} is expecting {d} features as "
             "input, as in the first block. Start a new learner for a new set of features."
         )
-    _finite(array, where, "X", columns or names)
+    refuse_nonfinite(array, where, "X", columns or names)
     return array, columns
 
 
@@ -92,7 +84,7 @@ def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None
             "Use partial_fit and predict for many rows."
         )
     if not np.isfinite(array).all():
-        _finite(array[None, :], where, "x", names)
+        refuse_nonfinite(array[None, :], where, "x", names)
     return array
 
 
@@ -111,7 +103,7 @@ def targets(y: Any, n: int, where: str) -> Floats:
             f"{where}: `y` must have shape ({n},) or ({n}, c), one answer for each row of X, "
             f"got {array.shape}. Check that X and y come from the same rows."
         )
-    _finite(array[:, None] if array.ndim == 1 else array, where, "y", None)
+    refuse_nonfinite(array[:, None] if array.ndim == 1 else array, where, "y", None)
     return array
 
 
@@ -127,7 +119,7 @@ def weights(sample_weight: Any, n: int, where: str) -> Floats | None:
             f"{where}: `sample_weight` must have shape ({n},), one weight for each row, "
             f"got {array.shape}. Give a scalar to weigh all rows alike."
         )
-    _finite(array[:, None], where, "sample_weight", None)
+    refuse_nonfinite(array[:, None], where, "sample_weight", None)
     if (array < 0).any():
         i = int(np.flatnonzero(array < 0)[0])
         raise ParameterError(
@@ -135,93 +127,6 @@ def weights(sample_weight: Any, n: int, where: str) -> Floats | None:
             "Use 0 for rows that are not to be learned."
         )
     return array.astype(np.float64, copy=False)
-
-
-def labels(y: Any, n: int, where: str) -> Array:
-    """Class labels as an array of shape (n,): whole numbers, truth values or text."""
-    if y is None:
-        raise TypeMismatchError(
-            f"{where}: requires y to be passed, but the target y is None. Give one label a row."
-        )
-    array = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
-    if array.ndim == 2 and array.shape[1] == 1:
-        warnings.warn(
-            f"A column-vector y was passed when a 1d array was expected, in {where}. Give "
-            "y.ravel(), of shape (n,).",
-            DataConversionWarning,
-            stacklevel=2,
-        )
-        array = array[:, 0]
-    if array.shape != (n,):
-        raise ShapeError(
-            f"{where}: `y` must have shape ({n},), one label for each row of X, got "
-            f"{array.shape}. Check that X and y come from the same rows."
-        )
-    if array.dtype.kind == "f":
-        _finite(array[:, None], where, "y", None)
-        if (array != np.floor(array)).any():
-            raise LabelError(
-                f"{where}: Unknown label type: `y` must hold class labels, got fractions such as "
-                f"{array[array != np.floor(array)][0]:g}. Use a regressor, or bin the values."
-            )
-    elif array.dtype.kind == "O":
-        array = _object_labels(array, where)
-    elif array.dtype.kind not in "biuUS":
-        raise LabelError(
-            f"{where}: Unknown label type: `y` must hold whole numbers or text, got "
-            f"{array.dtype}. Complex data not supported; name the classes."
-        )
-    return array
-
-
-def _object_labels(array: Array, where: str) -> Array:
-    """Objects that are all text, or all whole numbers, as an array of that kind."""
-    values = array.tolist()
-    if all(isinstance(v, str) for v in values):
-        return array.astype(str) if values else array
-    if all(isinstance(v, (bool, int, np.integer)) for v in values):
-        return np.array(values)
-    if all(isinstance(v, (bool, int, float, np.number)) for v in values):
-        return labels(np.array(values, dtype=np.float64), len(values), where)
-    i, odd = next((i, v) for i, v in enumerate(values) if not isinstance(v, type(values[0]))
-                  or not isinstance(v, (str, int)))
-    raise LabelError(
-        f"{where}: Unknown label type: `y` must hold labels of one kind, text or whole numbers, "
-        f"got {odd!r} in row {i}. Drop rows without a label, and give all labels one type."
-    )
-
-
-def in_range(
-    value: Any,
-    name: str,
-    where: str,
-    *,
-    above: float | None = None,
-    low: float | None = None,
-    high: float | None = None,
-) -> float:
-    """A hyperparameter as a float within (above, high] or [low, high].
-
-    Raises
-    ------
-    ParameterError
-        If it is not a real number, or outside the range.
-    """
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    number = float(value) if real else math.nan
-    good = math.isfinite(number) and not (
-        (above is not None and number <= above)
-        or (low is not None and number < low)
-        or (high is not None and number > high)
-    )
-    if not good:
-        left = f"({above:g}" if above is not None else f"[{low:g}" if low is not None else "(-inf"
-        right = f"{high:g}]" if high is not None else "inf)"
-        raise ParameterError(
-            f"{where}: `{name}` must be a number in {left}, {right}, got {value!r}. "
-            f"Construct the learner with another `{name}`."
-        )
-    return number
 
 
 def _numbers(values: Any, where: str, what: str) -> Floats:
@@ -297,7 +202,7 @@ def _same_names(came: Sequence[str], names: Sequence[str], where: str) -> None:
     )
 
 
-def _finite(array: Floats, where: str, what: str, names: Sequence[str] | None) -> None:
+def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] | None) -> None:
     """Refuse nan and infinity, saying the first place where one stands."""
     if np.isfinite(array).all():
         return

@@ -1,0 +1,129 @@
+"""Classifier: answers are labels, and new ones may come at any time."""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+
+from onepass import validate
+from onepass.errors import LabelError
+from onepass.estimator.learner import Learner
+from onepass.types import Array, Floats
+
+__all__ = ["Classifier"]
+
+
+class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
+    """The verbs of classifiers: new classes may come at any time.
+
+    ``classes_`` is always in sorted order. A class takes part in an answer only after its first
+    row, or from the start where it was named beforehand; so what is said of a row never depends
+    on how the stream was cut into blocks.
+    """
+
+    classes: Any
+    classes_: Array
+    rows_seen_: int
+
+    @abstractmethod
+    def _add_outputs(self, at: Array, c: int) -> None:
+        """Take new outputs, to stand at the columns ``at`` of now c."""
+
+    def partial_fit(  # type: ignore[override]  # scikit-learn's order of arguments
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Learn the rows one after the other, on top of all learned so far.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+            n may be zero: then nothing is learned but the names in ``classes``.
+        y : array-like of shape (n,)
+            One label a row: whole numbers or text. New labels may come at any time.
+        classes : array-like, optional
+            Labels that are known beforehand. Others may still come.
+        sample_weight : array-like of shape (n,) or float, optional
+            A weight >= 0 for each row; rows of weight 0 are not learned.
+
+        Returns
+        -------
+        self
+        """
+        with self._whole():
+            if classes is not None:
+                where = f"{type(self).__name__}.partial_fit"
+                array, names = validate.matrix(X, where, **self._shape())
+                self._meet(array.shape[1], names)
+                named = np.unique(validate.labels(classes, len(classes), where))
+                self._know(self._united(named, where))
+            self._take(X, y, sample_weight, "partial_fit")
+        return self
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores of the classes: shape (n, c), or (n,) for two classes; not probabilities.
+
+        For two classes it is the second's score less the first's: the second is answered where
+        it is >= 0.
+        """
+        scores = self._scores(self._matrix(X, "decision_function"))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
+        if not hasattr(self, "classes_") and self.classes is not None:
+            named = np.unique(validate.labels(self.classes, len(self.classes), where))
+            self._know(named)
+        labels = validate.labels(y, n, where)
+        if n == 0:
+            return np.empty((0, len(getattr(self, "classes_", [])))), None
+        before = getattr(self, "classes_", labels[:0])
+        on = np.ones(n, dtype=bool) if s is None else s > 0
+        united = self._united(np.unique(labels[on]), where)
+        if len(united) > len(before) or not self._begun:
+            self._know(united)
+        Y = (labels[:, None] == united[None, :]).astype(np.float64)
+        self.rows_seen_ += int(on.sum())
+        if len(united) == len(before):
+            return Y, None
+        first = np.where(np.isin(united, before), -1, np.argmax((Y > 0) & on[:, None], axis=0))
+        return Y, np.arange(n)[:, None] > first[None, :]
+
+    def _united(self, labels: Array, where: str) -> Array:
+        """The classes known and these, sorted."""
+        before = getattr(self, "classes_", labels[:0])
+        text = {array.dtype.kind in "US" for array in (before, labels) if len(array)}
+        if len(text) == 2:
+            raise LabelError(
+                f"{where}: `y` must hold labels of the kind seen so far, {before.dtype}, got "
+                f"{labels.dtype}. Give all labels as text, or all as whole numbers."
+            )
+        return np.union1d(before, labels)
+
+    def _know(self, classes: Array) -> None:
+        """Begin with these classes, or take the new ones among them."""
+        if not self._begun:
+            self.classes_ = classes
+            self.rows_seen_ = 0
+            self._start(self.n_features_in_, len(classes))
+            return
+        at = np.flatnonzero(~np.isin(classes, self.classes_))
+        if len(at):
+            self._add_outputs(at, len(classes))
+            self.classes_ = classes
+
+    def _answers(self, scores: Floats, known: Array | None) -> Array:
+        """The best class of each row, the last of several that tie; None where none was known."""
+        if scores.shape[1] == 0:
+            return np.full(scores.shape[0], None, dtype=object)
+        if known is not None:
+            scores = np.where(known, scores, -np.inf)
+        best = scores.shape[1] - 1 - np.argmax(scores[:, ::-1], axis=1)
+        said: Array = self.classes_[best]
+        if known is not None and not known.any(axis=1).all():
+            said = said.astype(object)
+            said[~known.any(axis=1)] = None
+        return said
+
+    def _unlearned(self, row: Floats) -> Any:
+        del row
+        return None if self.classes is None else np.unique(np.asarray(self.classes))[-1]

@@ -1,0 +1,28 @@
+"""What was learned: the attributes that hold it, and their size."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+__all__ = ["learned", "nbytes"]
+
+
+def learned(thing: Any) -> list[str]:
+    """The names of the attributes that hold what was learned: they end with an underscore."""
+    return [name for name in vars(thing) if name.endswith("_") and not name.startswith("_")]
+
+
+def nbytes(thing: Any) -> int:
+    """Bytes of the arrays in what was learned, found through nested memories and parts."""
+    if isinstance(thing, np.ndarray):
+        return int(thing.nbytes)
+    if isinstance(thing, (list, tuple)):
+        return sum(nbytes(part) for part in thing)
+    if isinstance(thing, dict):
+        return sum(nbytes(part) for part in thing.values())
+    if isinstance(thing, BaseEstimator):
+        return sum(nbytes(getattr(thing, name)) for name in learned(thing))
+    if hasattr(thing, "__dataclass_fields__"):
+        return sum(nbytes(getattr(thing, name)) for name in thing.__dataclass_fields__)
+    return 0

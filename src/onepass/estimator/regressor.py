@@ -1,0 +1,58 @@
+"""Regressor: answers are real numbers, one or several a row."""
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from onepass import validate
+from onepass.errors import ShapeError
+from onepass.estimator.learner import Learner
+from onepass.types import Array, Floats
+
+__all__ = ["Regressor"]
+
+
+class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
+    """The verbs of regressors: answers are real numbers, one or several a row."""
+
+    n_outputs_: int
+    answer_ndim_: int
+    rows_seen_: int
+
+    def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, None]:
+        array = validate.targets(y, n, where)
+        if not self._begun:
+            if n == 0:
+                return np.empty((0, 1)), None
+            self.answer_ndim_ = array.ndim
+            self.n_outputs_ = 1 if array.ndim == 1 else array.shape[1]
+            self.rows_seen_ = 0
+            self._start(self.n_features_in_, self.n_outputs_)
+        Y = array[:, None] if array.ndim == 1 else array
+        if Y.shape[1] != self.n_outputs_ or (n and array.ndim != self.answer_ndim_):
+            shape = "(n,)" if self.answer_ndim_ == 1 else f"(n, {self.n_outputs_})"
+            raise ShapeError(
+                f"{where}: `y` must have shape {shape}, as in the first block, got {array.shape}. "
+                "Start a new learner for another set of answers."
+            )
+        self.rows_seen_ += n if s is None else int(np.count_nonzero(s))
+        return Y, None
+
+    def _admit_one(self, y: Any, s: Floats | None, where: str) -> tuple[Floats, None]:
+        single = s is None and getattr(self, "answer_ndim_", 0) == 1
+        if single and isinstance(y, float) and math.isfinite(y):  # the common case, quickly
+            self.rows_seen_ += 1
+            return np.array([[y]]), None
+        return self._admit(np.asarray(y)[None], 1, s, where)
+
+    def _answers(self, scores: Floats, known: Array | None) -> Array:
+        del known
+        return scores[:, 0] if getattr(self, "answer_ndim_", 1) == 1 else scores
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags

@@ -1,0 +1,192 @@
+"""Fitting: rows as gradients, and the one step that the ORFit learners share.
+
+A row's gradients are its features, shared by all outputs, or Φ(x) (p × c) where a feature map
+gives each output its own. A row of weight s is as good as s rows: it is √s times as long.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from onepass import linalg, validate
+from onepass.errors import MemoryFullWarning, NumericalError, ParameterError, ShapeError
+from onepass.learners.linear import Linear
+from onepass.memory import Basis, Principal
+from onepass.types import Array, Floats
+
+__all__ = ["Fitting", "specification"]
+
+_WIDTH = 64  # rows a block, where a block is the same as its rows
+_LARGEST = 1e140  # inner products of longer rows would overflow
+
+
+class Fitting(Linear):
+    """What the regressor and the classifier share."""
+
+    memory: Any
+    noise: float
+    fit_intercept: bool
+    feature_map: Callable[[Floats], Floats] | None
+    block_update: bool
+    n_features_in_: int
+    parameters_: Floats
+    memory_: Any
+    contradictions_: int
+    full_: bool
+
+    @property
+    def weights_(self) -> Floats:  # type: ignore[override]  # a view, not a second copy
+        """Weights, (p, c), without the intercept's."""
+        return self.parameters_[1:] if self.fit_intercept else self.parameters_
+
+    @property
+    def offset_(self) -> Floats:  # type: ignore[override]  # a view, not a second copy
+        """The intercept's weights, (c,)."""
+        c = self.parameters_.shape[1:]
+        return self.parameters_[0] if self.fit_intercept else np.zeros(c or 1)
+
+    def _start(self, d: int, c: int) -> None:
+        where = type(self).__name__
+        noise = validate.in_range(self.noise, "noise", where, low=0.0)
+        self.contradictions_ = 0
+        self.full_ = False
+        self._begin_with(self._mapped(np.zeros((1, d)), c), c, noise)
+
+    def _begin_with(self, first: Floats, c: int, noise: float) -> None:
+        """Weights and memory for gradients of this shape."""
+        own = first.ndim == 3
+        p = first.shape[1]
+        shape = (p,) if own else (p, c)
+        start = np.zeros(shape)
+        initial = getattr(self, "initial_coef", None)
+        if initial is not None:
+            given = np.asarray(initial, dtype=np.float64)
+            wide = given if own else np.broadcast_to(given, (c, given.shape[-1])).T
+            part = start[1:] if self.fit_intercept else start
+            if wide.shape != part.shape or not np.isfinite(wide).all():
+                raise ParameterError(
+                    f"{type(self).__name__}: `initial_coef` must be finite and of shape "
+                    f"{part.T.shape}, one weight for each feature, got {given.shape}. "
+                    "Construct the learner with another one."
+                )
+            part[...] = wide
+        self.parameters_ = start
+        self.memory_ = specification(self.memory, type(self).__name__).start(
+            p, 1 if own else c, noise
+        )
+
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
+        del known  # an output whose class is not known yet has seen zeros
+        features = self._mapped(X, Y.shape[1])
+        largest = max(np.abs(features).max(initial=0.0), np.abs(Y).max(initial=0.0))
+        if s is not None:  # a row of weight s is as good as s rows: it is √s times as long
+            root = np.sqrt(s)
+            features = features * root.reshape(-1, *[1] * (features.ndim - 1))
+            Y = Y * root[:, None]
+        n = len(X)
+        exact = specification(self.memory, "") == Basis()
+        width = n if self.block_update else _WIDTH if exact else 1
+        w, memory, against = self.parameters_, self.memory_, 0
+        errors = np.empty(Y.shape)
+        good = False
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                for i in range(0, n, max(width, 1)):
+                    rows = slice(i, i + width)
+                    w, memory, errors[rows], new = self._step(w, memory, features[rows], Y[rows])
+                    against += new
+            good = largest < _LARGEST and linalg.finite(w, errors)
+        except np.linalg.LinAlgError:  # the SVD of numbers that overflowed
+            pass
+        if not good:
+            raise NumericalError(
+                f"{type(self).__name__}: rows must be small enough to square and sum, below "
+                f"{_LARGEST:g}, got values up to {largest:.3g}. "
+                "Give features and answers in larger units."
+            )
+        self.parameters_, self.memory_ = w, memory
+        self.contradictions_ += against
+        self._warn_when_full()
+        said = Y - errors
+        return said if s is None else said / root[:, None]
+
+    def _step(self, w: Floats, memory: Any, features: Floats, Y: Floats) -> Any:
+        """One step of the equation for these rows: w, memory, errors, contradictions."""
+        n, c = Y.shape
+        if features.ndim == 2:
+            step = memory.learn(w, features.T, Y - features @ w, np.full(n, float(self.noise)))
+            return step.w, step.memory, step.errors, step.contradictions
+        p = features.shape[1]
+        G = features.transpose(1, 0, 2).reshape(p, n * c)
+        e = (Y - features.transpose(0, 2, 1) @ w).reshape(-1)
+        step = memory.learn(w, G, e, np.full(n * c, float(self.noise)), group=c)
+        return step.w, step.memory, step.errors.reshape(n, c), step.contradictions
+
+    def _scores(self, X: Floats) -> Floats:
+        c = len(getattr(self, "classes_", ())) or getattr(self, "n_outputs_", 1)
+        features = self._mapped(X, c)
+        if features.ndim == 2:
+            return np.asarray(features @ self.parameters_)
+        return np.asarray(features.transpose(0, 2, 1) @ self.parameters_)
+
+    def _mapped(self, X: Floats, c: int) -> Floats:
+        """The rows' gradients: (n, p) where outputs share them, or (n, p, c)."""
+        features = X.astype(np.float64, copy=False)
+        if self.feature_map is not None:
+            features = np.asarray(self.feature_map(X), dtype=np.float64)
+            good = features.ndim in {2, 3} and len(features) == len(X)
+            if not good or (features.ndim == 3 and features.shape[2] != c):
+                raise ShapeError(
+                    f"{type(self).__name__}: `feature_map` must turn X of shape {X.shape} into "
+                    f"features of shape ({len(X)}, p) or ({len(X)}, p, {c}), got "
+                    f"{features.shape}. Check the map; name all classes beforehand."
+                )
+            if not np.isfinite(features).all():
+                raise NumericalError(
+                    f"{type(self).__name__}: `feature_map` must give finite features, got nan or "
+                    "infinity. Check the map on this block of X."
+                )
+        if self.fit_intercept:
+            ones = np.ones((len(X), 1, *features.shape[2:]))
+            features = np.concatenate((ones, features), axis=1)
+        return features
+
+    def _widen(self, d: int) -> None:
+        if self.feature_map is not None:
+            raise ParameterError(
+                f"{type(self).__name__}.grow: `feature_map` fixes the features, so none can be "
+                f"added, got {d}. Start a new learner with another map."
+            )
+        extra = d - self.n_features_in_
+        zeros = np.zeros((extra, self.parameters_.shape[1]))
+        self.parameters_ = np.vstack((self.parameters_, zeros))
+        self.memory_ = self.memory_.grown(len(self.parameters_))
+        self.full_ = False
+
+    def _warn_when_full(self) -> None:
+        if self.full_ or self.memory_.rank < len(self.parameters_):
+            return
+        self.full_ = True
+        warnings.warn(
+            f"{type(self).__name__}: the memory holds all {len(self.parameters_)} directions, so "
+            "with noise=0 nothing more can be learned. Use a smaller memory, noise > 0, or "
+            "op.RLSRegressor, which averages.",
+            MemoryFullWarning,
+            stacklevel=2,
+        )
+
+
+def specification(memory: Any, where: str) -> Any:
+    """The memory that a user means: m, None, or a specification."""
+    if memory is None:
+        return Basis()
+    if isinstance(memory, (int, np.integer)) and not isinstance(memory, bool):
+        return Principal(int(memory))
+    if not hasattr(memory, "start"):
+        raise ParameterError(
+            f"{where}: `memory` must be a whole number >= 1, None, or a specification such as "
+            f"op.memory.Principal(10), got {memory!r}. None keeps all directions."
+        )
+    return memory

@@ -1,0 +1,11 @@
+"""What comes in is checked here, once, and said in four parts when it is refused.
+
+Each function takes ``where``, the public call that the message should name,
+and returns arrays that the learners may trust: float, finite, of the right shape.
+"""
+
+from onepass.validate.arrays import matrix, row_vector, targets, weights
+from onepass.validate.labels import labels
+from onepass.validate.ranges import in_range
+
+__all__ = ["in_range", "labels", "matrix", "row_vector", "targets", "weights"]
