@@ -18,8 +18,8 @@ which for two classes is (2) with β = w_1 − w_0. Cost: O(dc) a row, O(dc) mem
 [1] "Online Learning", lecture notes; (5)-(9) and Algorithm 1.
 [2] A. B. J. Novikoff, "On Convergence Proofs on Perceptrons", Symposium on the Mathematical
     Theory of Automata, 1962.
-[3] R. O. Duda, P. E. Hart, "Pattern Classification and Scene Analysis", 1973; section 5.12,
-    Kesler's construction.
+[3] K. Crammer, Y. Singer, "Ultraconservative Online Algorithms for Multiclass Problems", JMLR 3,
+    2003; the update of one wrong class.
 """
 
 from typing import Any
@@ -50,8 +50,8 @@ class Perceptron(Linear, Classifier):
     fit_intercept : bool, default=False
         Learn an intercept, as the weight of a feature that is always 1. It starts at zero.
     classes : array-like, default=None
-        Labels known beforehand. Others may still come. Where none is given, of the first row only
-        its label is learned: nothing was said that could have been wrong.
+        Labels known beforehand. Others may still come. Where none is given there is no answer to
+        the first row: it counts as a mistake, and of it only the label is learned.
 
     Attributes
     ----------
