@@ -37,7 +37,7 @@ from cases import (
     snapshot,
 )
 from onepass import memory
-from onepass.errors import NotFittedError, NumericalError, OnepassError
+from onepass.errors import MemoryFullWarning, NotFittedError, NumericalError, OnepassError
 from oracles import one_row_at_a_time
 
 EQUIVALENCE = "check_sample_weight_equivalence_on_dense_data"
@@ -109,7 +109,7 @@ def assert_same_answers(one: Any, other: Any, tolerance: float = 1e-8) -> None:
 def _memories_may_fill() -> Iterator[None]:
     """Few features fill a memory soon; what a learner then warns of is its own test's affair."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module="onepass")
+        warnings.simplefilter("ignore", MemoryFullWarning)
         yield
 
 

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ ROOMS = ("learners", "memory", "features", "stream", "evaluate")
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SRC)))
 
 
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
@@ -42,6 +44,7 @@ def room(path: Path) -> str:
     return Path(path.relative_to(SRC).parts[0]).stem
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Every module that a file imports, wherever in it, by its full dotted name."""
     names = set()
@@ -57,11 +60,11 @@ def tops(path: Path) -> set[str]:
     return {name.partition(".")[0] for name in imported(path)}
 
 
-def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+@cache
+def calls(path: Path) -> list[tuple[str, ast.Call]]:
     """Every call in a file, with what is called as it is written: ``np.random.seed``."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func), node
+    made = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    return [(ast.unparse(call.func), call) for call in made]
 
 
 # -- size and names -------------------------------------------------------------------------------
