@@ -15,6 +15,7 @@ from onepass import catalogue, checkpoint, features, learners, memory, randomnes
 from onepass.errors import CheckpointError
 from onepass.estimator import Regressor
 from onepass.persist import describe, load, save
+from onepass.pipeline import Pipeline
 from onepass.table import Table
 from onepass.types import Array, Floats
 
@@ -159,6 +160,23 @@ def test_features(cls: Any, path: Path) -> None:
     twin = again(one, path)
     np.testing.assert_array_equal(one.transform(table), twin.transform(table))
     np.testing.assert_array_equal(one.learn_transform(table), twin.learn_transform(table))
+
+
+def test_a_pipeline_is_one_thing(path: Path) -> None:
+    rows = [{"a": "xyz"[i % 3], "b": None if i % 5 == 0 else float(i), "@": "?"} for i in range(40)]
+    y = np.sin(np.arange(40.0))
+    steps = (features.Encode(), features.Impute(), features.Scale(), learners.RLSRegressor())
+    model = Pipeline(*steps)
+    assert repr(again(model, path)) == repr(model)
+    twin = again(model.partial_fit(rows[:20], y[:20]), path)
+    said = model.test_then_train([*rows[20:], {"a": "new"}], [*y[20:], 1.0])
+    heard = twin.test_then_train([*rows[20:], {"a": "new"}], [*y[20:], 1.0])
+    np.testing.assert_array_equal(said, heard)
+    np.testing.assert_array_equal(model.predict(rows), twin.predict(rows))
+    assert model.predict_one(rows[3]) == twin.predict_one(rows[3])
+    told = describe(path)
+    assert (told["class"], told["rows_seen"], told["features"]) == ("Pipeline", 20, 3)
+    assert told["parameters"]["steps"][2] == "Scale(with_mean=True)"
 
 
 @pytest.mark.parametrize("spec", [memory.Principal(3), memory.SquareRoot(np.eye(2))])

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 __all__ = ["Entry", "can_hold", "can_learn", "entries"]
 
 _ROOMS = (  # each may hold what is of itself and of those below
+    "onepass.pipeline",
     "onepass.learners",
     "onepass.features",
     "onepass.memory",

@@ -127,9 +127,8 @@ class _Splitter:
         raise self.refusal(path, kind.__name__)
 
     def mapping(self, value: dict[Any, Any], path: tuple[str, ...]) -> dict[str, Any]:
-        for key in value:
-            if type(key) is not str:
-                raise self.refusal(path, f"a dict with the key {key!r}")
+        for key in (key for key in value if type(key) is not str):
+            raise self.refusal(path, f"a dict with the key {key!r}")
         items = {key: self.say(part, (*path, key)) for key, part in value.items()}
         return {"$": "dict", "items": items} if "$" in value else items
 
@@ -155,9 +154,8 @@ class _Splitter:
 
     def objects(self, array: Array, path: tuple[str, ...]) -> dict[str, Any]:
         values = [v.item() if isinstance(v, np.generic) else v for v in array.ravel().tolist()]
-        for value in values:
-            if type(value) not in _PLAIN:
-                raise self.refusal(path, f"an array with a {type(value).__name__} in it")
+        for odd in (type(v).__name__ for v in values if type(v) not in _PLAIN):
+            raise self.refusal(path, f"an array with a {odd} in it")
         return {"$": "objects", "shape": list(array.shape), "items": [_plain(v) for v in values]}
 
     def name(self, path: tuple[str, ...]) -> str:
@@ -193,9 +191,9 @@ class _Joiner:
             return {key: self.hear(part, (*path, key)) for key, part in said.items()}
         try:
             return self.tagged(said, path)
+        except CheckpointError:
+            raise
         except (KeyError, TypeError, ValueError, OverflowError) as wrong:
-            if isinstance(wrong, CheckpointError):
-                raise
             raise damaged(self.where, f"`{'.'.join(path)}` is no value it knows") from wrong
 
     def tagged(self, said: dict[str, Any], path: tuple[str, ...]) -> Any:
@@ -203,20 +201,18 @@ class _Joiner:
         fields = {key: part for key, part in said.items() if key != "$"}
         match said["$"]:
             case "float":
-                value: Any = _only(fields, lambda value: _NOT_FINITE[value])
+                value: Any = _NOT_FINITE[_only(fields, "value")]
             case "int":
-                value = _only(fields, lambda value: int(value, 16))
+                value = int(_only(fields, "value"), 16)
             case "tuple":
-                value = tuple(_only(fields, lambda items: self.hear(_of(list, items), path)))
+                value = tuple(self.hear(_of(list, _only(fields, "items")), path))
             case "dict":
-                value = {
-                    key: self.hear(part, (*path, key))
-                    for key, part in _only(fields, lambda items: _of(dict, items)).items()
-                }
+                items = _of(dict, _only(fields, "items")).items()
+                value = {key: self.hear(part, (*path, key)) for key, part in items}
             case "array":
                 value = self.array(**fields)
             case "scalar":
-                value = _only(fields, lambda of: self.array(**_untagged(of, "array"))[()])
+                value = self.array(**_untagged(_only(fields, "of"), "array"))[()]
             case "objects":
                 value = self.objects(path, **fields)
             case unknown:
@@ -280,9 +276,11 @@ def _retyped(array: Array, dtype: str) -> Array:
     return array.reshape(-1).view(f"<U{width}").reshape(array.shape[:-1])
 
 
-def _only(fields: dict[str, Any], of: Any) -> Any:
-    """What a function makes of the one field that it takes, by that field's name."""
-    return of(**fields)
+def _only(fields: dict[str, Any], name: str) -> Any:
+    """The one field that there is, which must have this name."""
+    if set(fields) != {name}:
+        raise KeyError(name)
+    return fields[name]
 
 
 def _of(kind: type, value: Any) -> Any:
