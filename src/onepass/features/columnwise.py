@@ -33,7 +33,7 @@ class Columnwise(Transformer):
     def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
         """Learn n >= 0 rows; return them as seen at their time, and each column's first row.
 
-        ``born`` (d,) is as in ``_take``. ``rows_seen_`` counts the rows before these.
+        ``born`` (d,) is as in ``take``. ``rows_seen_`` counts the rows before these.
         """
 
     @abstractmethod
@@ -56,19 +56,22 @@ class Columnwise(Transformer):
         """
         return np.array(self._names_in(input_features), dtype=object)
 
-    def _read(self, X: Any, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
+        """A finite matrix of the width known."""
         array, names = validate.matrix(X, where, **self._shape())
         if learning:
             self._meet(names)
         return array
 
-    def _read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+    def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+        """A finite row of the width known, as a matrix."""
         row = validate.row_vector(x, where, **self._shape())
         if learning:
             self._meet([str(name) for name in x] if isinstance(x, dict) else None)
         return row[None, :]
 
-    def _take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
+    def take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
+        """Begin or widen if need be, then take a step."""
         n, d = read.shape
         now = getattr(self, "n_features_in_", None)
         if now is None:
@@ -85,7 +88,8 @@ class Columnwise(Transformer):
         self.rows_seen_ += n
         return said
 
-    def _ask(self, read: Any) -> Floats:
+    def ask(self, read: Any) -> Floats:
+        """The rows, each as if it were the next one, also before anything was learned."""
         if hasattr(self, "n_features_in_"):
             return self._seen(read)
         said: Floats = clone(self).grow(read.shape[1]).transform(read)

@@ -146,7 +146,8 @@ class Encode(Transformer):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _read(self, X: Any, where: str, *, learning: bool) -> Any:
+    def read_rows(self, X: Any, where: str, *, learning: bool) -> Any:
+        """A table of columns of the kinds known, or an array where all are numbers."""
         columns = getattr(self, "columns_", None)
         rows = incoming(X, None if columns is None else list(columns), where)
         if isinstance(rows, np.ndarray):
@@ -157,11 +158,12 @@ class Encode(Transformer):
         hold_kinds(rows, columns or {}, where)
         return rows
 
-    def _read_row(self, x: Any, where: str, *, learning: bool) -> Any:
+    def read_row(self, x: Any, where: str, *, learning: bool) -> Any:
+        """The same of one row; encoded at once where it brings nothing new."""
         if not isinstance(x, Mapping):
-            return self._read(np.asarray(x)[None], where, learning=learning)
+            return self.read_rows(np.asarray(x)[None], where, learning=learning)
         row = self._encoded(x) if hasattr(self, "columns_") else None
-        return self._read([x], where, learning=learning) if row is None else _Encoded(row)
+        return self.read_rows([x], where, learning=learning) if row is None else _Encoded(row)
 
     def _wanted(self, rows: Table, X: Any, where: str, *, learning: bool) -> list[str]:
         """The names of the columns to take; the rest is passed over, or refused."""
@@ -230,7 +232,8 @@ class Encode(Transformer):
         self.plain_ = True
         self.n_features_in_ = self.rows_seen_ = 0
 
-    def _take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
+    def take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
+        """Learn rows; return them encoded, and the row that each output column came with."""
         if not hasattr(self, "columns_"):
             self._start()
         width = len(self.layout_)
@@ -250,7 +253,8 @@ class Encode(Transformer):
         self.rows_seen_ += len(out)
         return out, arrived
 
-    def _ask(self, read: Any) -> Floats:
+    def ask(self, read: Any) -> Floats:
+        """The rows encoded by what is known; new columns and categories light nothing."""
         if isinstance(read, _Encoded):
             return read.row
         if isinstance(read, np.ndarray):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onepass import validate
-from onepass.table import Table, is_frame
+from onepass.table import Table, has_names, is_frame
 from onepass.types import Array, Floats
 
 __all__ = ["matrix_with_gaps"]
@@ -36,12 +36,14 @@ def matrix_with_gaps(
     [[1.0, nan], [2.0, 3.0]]
     """
     if isinstance(X, Table) or is_frame(X):
+        named = isinstance(X, Table) or has_names(X)
         table = X if isinstance(X, Table) else Table.from_frame(X)
+        names = names if named else None  # columns without names are taken in their order
         filled = {name: _filled(column) for name, column in table.columns.items()}
         array, columns = validate.matrix(Table(filled, table.n), where, d=d, names=names)
         order = table.names if names is None else names
         missing = np.column_stack([table[name] != table[name] for name in order])
-        return np.where(missing, np.nan, array), columns
+        return np.where(missing, np.nan, array), columns if named else None
     raw = _floats(X)
     array, _ = validate.matrix(_filled(raw), where, d=d, names=names)
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":

@@ -92,16 +92,18 @@ class Impute(Columnwise):
                 names[self.flags_[j]] = f"{name} (missing)"
         return names
 
-    def _read(self, X: Any, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
+        """A matrix of the width known, finite or nan."""
         array, names = matrix_with_gaps(X, where, **self._shape())
         if learning:
             self._meet(names)
         return array
 
-    def _read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+    def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+        """The same of one row."""
         if isinstance(x, dict):
-            return self._read(Table.from_rows([x]), where, learning=learning)
-        return self._read(np.asarray(x)[None], where, learning=learning)
+            return self.read_rows(Table.from_rows([x]), where, learning=learning)
+        return self.read_rows(np.asarray(x)[None], where, learning=learning)
 
     def _start(self, d: int) -> None:
         if self.strategy not in self.strategies:

@@ -43,8 +43,13 @@ def incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:
         return Table.from_frame(X)
     if are_dicts(X):
         return Table.from_rows(X)
-    if isinstance(X, Mapping) or (np.ndim(X) == 1 and len(X) == 0):
-        return _odd(X, where)
+    if isinstance(X, Mapping):
+        raise TypeMismatchError(
+            f"{where}: `X` must be rows, got one dict. Give a list of dicts, a frame or an array; "
+            "learn_one and predict_one of a Pipeline take one dict."
+        )
+    if isinstance(X, (list, tuple)) and not X:
+        return Table({}, 0)
     array = _mixed(X)
     if array is None:
         return matrix_with_gaps(X, where, d=None if names is None else len(names), names=names)[0]
@@ -97,17 +102,10 @@ def _mixed(X: Any) -> Array | None:
     """A matrix of text, dates or mixed values; None where the numbers' way must judge X."""
     if hasattr(X, "toarray"):
         return None
-    array = np.asarray(X)
+    try:
+        array = np.asarray(X)
+    except ValueError:  # rows of different lengths
+        return None
     if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "OUSM":
         return None
     return array if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
-
-
-def _odd(X: Any, where: str) -> Table:
-    """No rows at all; or one dict, which is no set of rows."""
-    if isinstance(X, Mapping):
-        raise TypeMismatchError(
-            f"{where}: `X` must be rows, got one dict. Give a list of dicts, a frame or an array; "
-            "learn_one and predict_one of a Pipeline take one dict."
-        )
-    return Table({}, 0)

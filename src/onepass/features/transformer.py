@@ -46,18 +46,18 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     # -- hooks -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def _read(self, X: Any, where: str, *, learning: bool) -> Any:
-        """Check what a user gave; return the rows as ``_take`` and ``_ask`` want them.
+    def read_rows(self, X: Any, where: str, *, learning: bool) -> Any:
+        """Check what a user gave; return the rows as ``take`` and ``ask`` want them.
 
         They have a length, and take a slice or a mask of rows.
         """
 
     @abstractmethod
-    def _read_row(self, x: Any, where: str, *, learning: bool) -> Any:
+    def read_row(self, x: Any, where: str, *, learning: bool) -> Any:
         """The same for one row: an array of shape (d,), or a dict of named features."""
 
     @abstractmethod
-    def _take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
+    def take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
         """Learn rows; return them as seen at their time, and each column's first row.
 
         ``born`` (d,) says at which of these rows each input column came: 0 for those that had come
@@ -65,7 +65,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         """
 
     @abstractmethod
-    def _ask(self, read: Any) -> Floats:
+    def ask(self, read: Any) -> Floats:
         """The rows, each as if it were the next one, also before anything was learned."""
 
     @property
@@ -120,7 +120,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         -------
         ndarray of shape (n, n_features_out_)
         """
-        return self._ask(self._read(X, f"{type(self).__name__}.transform", learning=False))
+        return self.ask(self.read_rows(X, f"{type(self).__name__}.transform", learning=False))
 
     def grow(self, d: int) -> Self:
         """Take new input columns, at the end, as if they had been zero in every row so far.
@@ -147,7 +147,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
             )
         if d > now:
             with all_or_nothing(self):
-                self._take(np.empty((0, d)), None)
+                self.take(np.empty((0, d)), None)
         return self
 
     # -- what was learned --------------------------------------------------------------------------
@@ -164,8 +164,8 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _public(self, X: Any, verb: str) -> Floats:
         with all_or_nothing(self):
-            read = self._read(X, f"{type(self).__name__}.{verb}", learning=True)
-            return self._take(read, None)[0]
+            read = self.read_rows(X, f"{type(self).__name__}.{verb}", learning=True)
+            return self.take(read, None)[0]
 
 
 @contextmanager
