@@ -28,13 +28,13 @@ class Curve:
         Rows learned at each point.
     times : list of str or float, or None
         The time of the last of these rows: dates in ISO 8601, or numbers; None without times.
-    values : dict of str to dict of str to list of float
+    points : dict of str to dict of str to list of float
         Model -> metric -> value at each point; None where the metric is not defined.
     """
 
     rows: list[int]
     times: list[Any] | None
-    values: dict[str, dict[str, list[float | None]]]
+    points: dict[str, dict[str, list[float | None]]]
 
     def __len__(self) -> int:
         return len(self.rows)

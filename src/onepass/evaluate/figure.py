@@ -10,7 +10,7 @@ from sklearn.isotonic import isotonic_regression
 from onepass.errors import ParameterError
 from onepass.evaluate.curve import Curve
 from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.sheet import decimals
+from onepass.evaluate.sheet import decimals, worded
 from onepass.extras import need
 from onepass.types import Array, Floats
 
@@ -27,6 +27,8 @@ _SIZE = (5.0, 3.0)  # inches
 _STYLE = {
     "font.family": "sans-serif",
     "font.size": 8.5,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.6,
@@ -122,7 +124,7 @@ def _lines(report: "Report", metric: str) -> list[_Line]:
     lines = []
     hues = dashes = 0
     for name, score in report.scores.items():
-        values = np.array(report.overall.values[name][metric], dtype=np.float64)
+        values = np.array(report.overall.points[name][metric], dtype=np.float64)
         if score.baseline:
             lines.append(_Line(name, values, _GREY, _DASHES[dashes % len(_DASHES)], baseline=True))
             dashes += 1
@@ -140,11 +142,11 @@ def _trace(axes: Any, report: "Report", metric: str, lines: list[_Line]) -> None
         x = _along(report.recent)
         for line in lines:
             if not line.baseline:
-                recent = np.array(report.recent.values[line.name][metric], dtype=np.float64)
+                recent = _recent(report.recent, line, metric)
                 axes.plot(x, recent, color=line.colour, ls=line.dash, lw=0.9, alpha=0.4, zorder=2)
     x = _along(report.overall)
     for line in lines:
-        width, level = (1.0, 3) if line.baseline else (1.7, 4)
+        width, level = (1.0, 3) if line.baseline else (1.5, 4)
         axes.plot(
             x,
             line.values,
@@ -169,33 +171,51 @@ def _limits(report: "Report", metric: str, lines: list[_Line]) -> tuple[float, f
     """The range that matters: neither the first rows nor a model that went astray rule it.
 
     Values count from the first twentieth of the stream on, and as far as a reader would compare
-    them with the best: to four times its error, or 1.5 below its share.
+    them with the best: to four times its error, or 1.5 below its share. Baselines so far off that
+    several models could not be told apart beside them are left outside, as an arrow.
     """
-    finals = np.array([line.last for line in lines])
-    finals = finals[np.isfinite(finals)]
-    parts = [line.values for line in lines]
-    rows = [np.array(report.overall.rows)] * len(lines)
+    fence = _fence(report, metric, lines)
+    models = [line for line in lines if not line.baseline] or lines
+    shown = [_settled(report, report.overall, line.values, fence) for line in models]
     if report.recent is not None:
-        names = [line.name for line in lines if not line.baseline]
-        parts += [np.array(report.recent.values[n][metric], dtype=np.float64) for n in names]
-        rows += [np.array(report.recent.rows)] * len(names)
-    values, at = np.concatenate(parts), np.concatenate(rows)
-    near = np.isfinite(values)
-    if METRICS[report.task][metric].better == "lower" and (finals > 0).any():
-        near &= values <= 4.0 * finals[finals > 0].min()
-    elif METRICS[report.task][metric].better == "higher" and len(finals):
-        near &= values >= finals.max() - 1.5
-    settled = near & (at >= report.rows / 20)
-    shown = values[settled] if settled.any() else values[near]
-    if not len(shown):
-        return 0.0, 1.0
-    low, high = float(shown.min()), float(shown.max())
+        for line in (line for line in models if not line.baseline):
+            recent = _recent(report.recent, line, metric)
+            shown.append(_settled(report, report.recent, recent, fence))
+    low, high = _span(shown)
+    every = [_settled(report, report.overall, line.values, fence) for line in lines]
+    wide = _span([*shown, *every])
+    if len(models) == 1 or high - low >= 0.25 * (wide[1] - wide[0]):
+        low, high = wide
     margin = 0.06 * (high - low) or 0.05 * abs(high) or 0.5
     return low - margin, high + margin
 
 
+def _fence(report: "Report", metric: str, lines: list[_Line]) -> tuple[float, float]:
+    """What a reader would compare with the best."""
+    finals = [line.last for line in lines if np.isfinite(line.last)]
+    if METRICS[report.task][metric].better == "higher":
+        return max(finals, default=np.inf) - 1.5, np.inf
+    return -np.inf, 4.0 * min((value for value in finals if value > 0), default=np.inf)
+
+
+def _settled(report: "Report", curve: Curve, values: Floats, fence: tuple[float, float]) -> Floats:
+    """The finite values within the fence, past the first twentieth of the stream."""
+    late = np.array(curve.rows) >= report.rows / 20
+    return values[late & np.isfinite(values) & (values >= fence[0]) & (values <= fence[1])]
+
+
+def _span(parts: list[Floats]) -> tuple[float, float]:
+    values = np.concatenate(parts)
+    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+
+
+def _recent(curve: Curve, line: _Line, metric: str) -> Floats:
+    return np.array(curve.points[line.name][metric], dtype=np.float64)
+
+
 def _label_axes(axes: Any, report: "Report", metric: str) -> None:
     """What is measured, over what."""
+    axes.margins(x=0.0)
     dates = need("matplotlib.dates", extra="plot", where="Report.plot")
     tickers = need("matplotlib.ticker", extra="plot", where="Report.plot")
     x = _along(report.overall)
@@ -209,10 +229,11 @@ def _label_axes(axes: Any, report: "Report", metric: str) -> None:
         axes.xaxis.set_major_formatter(thousands)
         in_rows = report.overall.times is None or None in report.overall.times
         axes.set_xlabel("rows learned" if in_rows else "time")
-    axes.margins(x=0.0)
+        if in_rows:
+            axes.set_xlim(0, report.rows)
     axes.yaxis.set_major_locator(tickers.MaxNLocator(5))
     kind = METRICS[report.task][metric]
-    axes.set_ylabel(f"{kind.label}, {report.target}" if report.target else kind.label)
+    axes.set_ylabel(f"{kind.label} of {report.target}" if report.target else kind.label)
     about = f"{report.source + ': ' if report.source else ''}{report.rows:,} rows, one pass"
     if report.recent is not None and len(report.recent):
         about += f"; faint: last {report.window:,} rows"
@@ -234,10 +255,17 @@ def _label_lines(axes: Any, lines: list[_Line]) -> None:
     places = decimals([line.last for line in lines])
     for line, end, spot in zip(lines, ends, spots, strict=True):
         off = " ↑" if line.last > high else " ↓" if line.last < low else ""
-        form = f",.{places}f" if abs(line.last) < 1e6 else ".1e"
-        leader = {"arrowstyle": "-", "color": line.colour, "lw": 0.5, "shrinkA": 1, "shrinkB": 1}
+        number = worded(line.last, places).replace("-", "−")
+        leader = {
+            "arrowstyle": "-",
+            "color": line.colour,
+            "linewidth": 0.5,
+            "shrinkA": 1,
+            "shrinkB": 1,
+            "relpos": (0.0, 0.5),
+        }
         axes.annotate(
-            f"{line.name} {line.last:{form}}{off}",
+            f"{line.name} {number}{off}",
             xy=(1.0, end / height),
             xycoords="axes fraction",
             xytext=(12, spot - end),
@@ -247,5 +275,5 @@ def _label_lines(axes: Any, lines: list[_Line]) -> None:
             fontsize=8,
             color=line.colour,
             annotation_clip=False,
-            arrowprops=leader if abs(spot - end) > 2 else None,
+            arrowprops=leader if abs(spot - end) > 2 and not off else None,
         )

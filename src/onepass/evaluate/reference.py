@@ -79,7 +79,15 @@ class _Last(_Blind):
         self.last_ = _with_zeros(self.last_, at, c)
 
 
-class LastValue(_Last, Regressor):
+class _BlindRegressor(_Blind, Regressor):
+    """A regressor for which every row looks alike."""
+
+    def _unlearned(self, row: Floats) -> Any:
+        del row
+        return np.float64(0.0)
+
+
+class LastValue(_Last, _BlindRegressor):
     """Says the last answer; 0 before the first.
 
     Examples
@@ -89,7 +97,7 @@ class LastValue(_Last, Regressor):
     """
 
 
-class RunningMean(_Blind, Regressor):
+class RunningMean(_BlindRegressor):
     """Says the (weighted) mean of all answers so far; 0 before the first.
 
     The mean is moved by differences from itself, so that answers such as 10⁸ ± 1 keep their

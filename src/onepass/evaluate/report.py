@@ -250,7 +250,7 @@ class Report:
         for over, curve in (("all", self.overall), (f"last {self.window}", self.recent)):
             if curve is None:
                 continue
-            for model, metrics in curve.values.items():
+            for model, metrics in curve.points.items():
                 for metric, values in metrics.items():
                     for i, value in enumerate(values):
                         time = None if curve.times is None else curve.times[i]
@@ -274,7 +274,7 @@ def _restored(tree: dict[str, Any]) -> Report:
     curves = {
         over: None
         if (curve := tree.pop(over)) is None
-        else Curve(curve["rows"], curve["times"], _numbers(curve["values"]))
+        else Curve(curve["rows"], curve["times"], _numbers(curve["points"]))
         for over in ("overall", "recent")
     }
     return Report(**{**tree, "metrics": tuple(tree["metrics"]), "scores": scores, **curves})

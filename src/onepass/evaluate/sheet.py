@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich import box
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 from onepass.evaluate.metrics import METRICS, Metric
@@ -12,7 +14,7 @@ from onepass.evaluate.metrics import METRICS, Metric
 if TYPE_CHECKING:
     from onepass.evaluate.report import Report
 
-__all__ = ["decimals", "to_markdown", "to_rich"]
+__all__ = ["decimals", "to_markdown", "to_rich", "worded"]
 
 _NONE = "–"
 
@@ -27,7 +29,7 @@ class _Column:
 
 
 def to_rich(report: "Report") -> RichTable:
-    """The scores as a table for a terminal.
+    """The scores as a table for a terminal; those over the last rows stand below.
 
     Parameters
     ----------
@@ -35,6 +37,7 @@ def to_rich(report: "Report") -> RichTable:
         What to show.
     """
     table = RichTable(
+        box=box.SIMPLE_HEAD,
         title=_title(report),
         caption=_caption(report),
         title_justify="left",
@@ -42,22 +45,28 @@ def to_rich(report: "Report") -> RichTable:
         title_style="bold",
         caption_style="dim",
     )
-    columns = _columns(report)
+    overall, recent, costs = _overall(report), _recent(report), _costs(report)
     table.add_column("model", no_wrap=True)
-    for column in columns:
+    for column in overall + costs:
         table.add_column(column.heading, justify="right", no_wrap=True)
-    scores = list(report.scores.items())
-    for i, (name, score) in enumerate(scores):
-        if score.baseline and i and not scores[i - 1][1].baseline:
-            table.add_section()
-        cells = [
-            f"[bold green]{column.cells[i]}*[/]"
-            if i in column.best
-            else column.cells[i] + " " * bool(column.best)  # figures under figures
-            for column in columns
-        ]
-        table.add_row(name.replace("[", r"\["), *cells, style="dim" if score.baseline else None)
+    _add_rows(table, report, overall + costs)
+    if recent:
+        table.add_section()
+        table.add_row(f"last {_window(report)} rows", style="italic")
+        _add_rows(table, report, recent)
     return table
+
+
+def _add_rows(table: RichTable, report: "Report", columns: list[_Column]) -> None:
+    """A row for each model, the best of each column marked."""
+    for i, (name, score) in enumerate(report.scores.items()):
+        cells = [
+            # the mark stands in front, so that figures stand under figures
+            f"[bold green]*{cell}[/]" if i in column.best else cell
+            for column in columns
+            for cell in [column.cells[i]]
+        ]
+        table.add_row(escape(name), *cells, style="dim" if score.baseline else None)
 
 
 def to_markdown(report: "Report") -> str:
@@ -68,11 +77,11 @@ def to_markdown(report: "Report") -> str:
     report : Report
         What to show.
     """
-    columns = _columns(report)
+    columns = _overall(report) + _recent(report) + _costs(report)
     lines = [
         f"# {_title(report)}",
         "",
-        "| model | " + " | ".join(column.heading.replace("\n", " ") for column in columns) + " |",
+        "| model | " + " | ".join(column.heading for column in columns) + " |",
         "|:--|" + "--:|" * len(columns),
     ]
     for i, (name, score) in enumerate(report.scores.items()):
@@ -107,29 +116,42 @@ def _caption(report: "Report") -> str:
     return " · ".join(parts)
 
 
-def _columns(report: "Report") -> list[_Column]:
-    """All columns but the models' names."""
-    scores = list(report.scores.values())
-    kinds = METRICS[report.task]
-    columns = [_scored(kinds[m], "", [s.overall[m] for s in scores]) for m in report.metrics]
-    if report.window is not None:
-        over = f"\nlast {min(report.window, report.rows):,}"
-        columns += [
-            _scored(kinds[m], over, [(s.recent or {}).get(m) for s in scores])
-            for m in report.metrics
-        ]
+def _window(report: "Report") -> str:
+    return f"{min(report.window or 0, report.rows):,}"
+
+
+def _overall(report: "Report") -> list[_Column]:
+    """The metrics over all rows."""
+    kinds, scores = METRICS[report.task], report.scores.values()
+    return [_scored(kinds[m], "", [s.overall[m] for s in scores]) for m in report.metrics]
+
+
+def _recent(report: "Report") -> list[_Column]:
+    """The metrics over the last rows, if a window was asked for."""
+    if report.window is None:
+        return []
+    kinds, scores = METRICS[report.task], report.scores.values()
+    over = f", last {_window(report)}"
+    return [
+        _scored(kinds[m], over, [(s.recent or {}).get(m) for s in scores]) for m in report.metrics
+    ]
+
+
+def _costs(report: "Report") -> list[_Column]:
+    """Time and memory, as far as they were measured."""
+    scores, columns = report.scores.values(), []
     if any(score.seconds is not None for score in scores):
         rates = [report.rows / s.seconds if s.seconds else None for s in scores]
-        columns.append(_Column("seconds", _cells([s.seconds for s in scores], ",.2f"), set()))
-        columns.append(_Column("rows/s", _cells(rates, ",.0f"), set()))
+        columns.append(_Column("seconds", _cells([s.seconds for s in scores], 2), set()))
+        columns.append(_Column("rows/s", _cells(rates, 0), set()))
     if any(score.nbytes is not None for score in scores):
         kib = [None if s.nbytes is None else s.nbytes / 1024 for s in scores]
-        columns.append(_Column("memory\nKiB", _cells(kib, ",.1f"), set()))
+        columns.append(_Column("KiB kept", _cells(kib, 1), set()))
     return columns
 
 
 def _scored(kind: type[Metric], over: str, values: list[float | None]) -> _Column:
-    cells = _cells(values, f",.{decimals(values)}f")
+    cells = _cells(values, decimals(values))
     known = [value for value in values if value is not None]
     choose: Callable[[list[float]], float] = min if kind.better == "lower" else max
     # of values that look alike in print all are marked
@@ -137,8 +159,23 @@ def _scored(kind: type[Metric], over: str, values: list[float | None]) -> _Colum
     return _Column(kind.label + over, cells, {i for i, c in enumerate(cells) if c == best})
 
 
-def _cells(values: list[float | None], form: str) -> list[str]:
-    return [_NONE if v is None else format(v, form if abs(v) < 1e9 else ".3e") for v in values]
+def _cells(values: list[float | None], places: int) -> list[str]:
+    return [_NONE if value is None else worded(value, places) for value in values]
+
+
+def worded(value: float, places: int) -> str:
+    """A number as it is shown: thousands apart, no minus before zero, the enormous in powers.
+
+    Parameters
+    ----------
+    value : float
+        The number.
+    places : int
+        Decimals.
+    """
+    if abs(value) >= 1e9:
+        return f"{value:.1e}"
+    return f"{round(value, places) + 0.0:,.{places}f}"  # -0.0 + 0.0 is 0.0
 
 
 def decimals(values: list[float | None]) -> int:
@@ -152,4 +189,4 @@ def decimals(values: list[float | None]) -> int:
     sizes = sorted(abs(v) for v in values if v and math.isfinite(v))
     if not sizes:
         return 2
-    return min(6, max(0, 3 - math.floor(math.log10(sizes[len(sizes) // 2]))))
+    return min(6, max(0, 3 - math.floor(math.log10(sizes[(len(sizes) - 1) // 2]))))

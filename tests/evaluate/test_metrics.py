@@ -1,0 +1,183 @@
+"""Metrics equal scikit-learn's batch formulas, however the rows are cut or merged."""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as batch
+
+from onepass.errors import ParameterError, ShapeError
+from onepass.evaluate import METRICS
+from onepass.evaluate.metrics import Metric, metric_class
+from onepass.evaluate.metrics.total import Total
+
+
+def _root(y: Any, said: Any) -> float:
+    return batch.root_mean_squared_error(y, said)
+
+
+REGRESSION = {
+    "mae": batch.mean_absolute_error,
+    "rmse": _root,
+    "r2": batch.r2_score,
+    "mean_loss": batch.mean_squared_error,
+    "cumulative_loss": lambda y, said: len(y) * batch.mean_squared_error(y, said),
+}
+
+
+def _macro(y: Any, said: Any) -> float:
+    nothing = "nothing at all"
+    said = [nothing if label is None else label for label in said]
+    labels = sorted({*y, *said} - {nothing})
+    return batch.f1_score(y, said, labels=labels, average="macro", zero_division=0)
+
+
+CLASSIFICATION = {
+    "accuracy": lambda y, said: np.mean([a == b for a, b in zip(y, said, strict=True)]),
+    "macro_f1": _macro,
+    "mean_loss": lambda y, said: np.mean([a != b for a, b in zip(y, said, strict=True)]),
+    "cumulative_loss": lambda y, said: sum(a != b for a, b in zip(y, said, strict=True)),
+}
+
+
+def _pieces(rng: np.random.Generator, n: int) -> list[Any]:
+    cuts = np.sort(rng.integers(0, n + 1, size=rng.integers(0, 8)))
+    return np.split(np.arange(n), cuts)  # some are empty
+
+
+def _added(kind: type, y: Any, said: Any, pieces: list[Any]) -> Metric:
+    metric = kind()
+    for rows in pieces:
+        metric.add(y[rows], said[rows])
+    return metric
+
+
+def test_every_metric_is_held_against_a_batch_formula() -> None:
+    assert set(METRICS["regression"]) == set(REGRESSION)
+    assert set(METRICS["classification"]) == set(CLASSIFICATION)
+
+
+@pytest.mark.parametrize("name", REGRESSION)
+@pytest.mark.parametrize("mean", [0.0, 1e8])
+@pytest.mark.parametrize("outputs", [(), (3,)])
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 60))
+def test_regression_equals_the_batch(
+    name: str, mean: float, outputs: tuple[int, ...], seed: int, n: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    y = mean + rng.normal(size=(n, *outputs))
+    said = y + 0.3 * rng.normal(size=y.shape)
+    metric = _added(METRICS["regression"][name], y, said, _pieces(rng, n))
+    assert metric.rows == n
+    # shifting answers and sayings by one number is exact here and kinder to the batch formula
+    oracle = REGRESSION[name](y - mean, said - mean)
+    assert metric.value == pytest.approx(oracle, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", CLASSIFICATION)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 60), text=st.booleans())
+def test_classification_equals_the_batch(name: str, seed: int, n: int, *, text: bool) -> None:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 4, size=n)
+    said = rng.integers(1, 6, size=n)
+    if text:
+        y, said = y.astype(str), said.astype(str)
+        said = np.where(rng.random(n) < 0.2, None, said.astype(object))
+    metric = _added(METRICS["classification"][name], y, said, _pieces(rng, n))
+    known = {"y": list(y.tolist()), "said": list(said.tolist())}
+    assert metric.value == pytest.approx(CLASSIFICATION[name](**known), rel=1e-12)
+
+
+@pytest.mark.parametrize("task", METRICS)
+@pytest.mark.parametrize("n", [0, 1, 50])
+def test_merging_is_adding_both(task: str, n: int) -> None:
+    rng = np.random.default_rng(n)
+    for kind in METRICS[task].values():
+        if task == "regression":
+            y = 1e8 + rng.normal(size=(120, 2))
+            said = y + rng.normal(size=(120, 2))
+        else:
+            y = rng.integers(0, 3, size=120)
+            said = rng.integers(0, 4, size=120)
+        a, b = kind().add(y[:n], said[:n]), kind().add(y[n:], said[n:])
+        before = b.value
+        assert a.merge(b) is a
+        assert a.rows == 120
+        assert a.value == pytest.approx(kind().add(y, said).value, rel=1e-12)
+        assert b.value == before
+
+
+@pytest.mark.parametrize("task", METRICS)
+def test_nothing_is_known_of_no_rows(task: str) -> None:
+    for name, kind in METRICS[task].items():
+        value = kind().value
+        assert value == 0.0 if name == "cumulative_loss" else np.isnan(value)
+
+
+def test_r2_of_one_row_is_not_defined() -> None:
+    assert np.isnan(METRICS["regression"]["r2"]().add([1.0], [1.0]).value)
+
+
+@pytest.mark.parametrize("said", [[0.1, 0.1, 0.1], [0.1, 0.1, 0.2]])
+def test_r2_of_constant_answers(said: Any) -> None:
+    metric = METRICS["regression"]["r2"]()
+    for one in said:
+        metric.add([0.1], [one])
+    assert metric.value == (1.0 if said[-1] == 0.1 else 0.0)
+
+
+def test_r2_stands_an_outlier_as_the_first_answer() -> None:
+    rng = np.random.default_rng(3)
+    y = np.r_[1e6, rng.normal(size=500)]
+    said = y + 0.1 * rng.normal(size=501)
+    metric = METRICS["regression"]["r2"]()
+    for rows in np.array_split(np.arange(501), 40):
+        metric.add(y[rows], said[rows])
+    assert 1 - metric.value == pytest.approx(1 - batch.r2_score(y, said), rel=1e-3)
+
+
+def test_overflow_is_a_value_not_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, kind in METRICS["regression"].items():
+            value = kind().add([0.0, 1.0], [1e300, -1e300]).add([0.0], [1e300]).value
+            assert np.isinf(value) or name == "mae"
+
+
+def test_inputs_are_never_changed() -> None:
+    y, said = np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 3.0])
+    kept = y.copy(), said.copy()
+    for kind in METRICS["regression"].values():
+        kind().add(y, said).add(y, said)
+    assert (y == kept[0]).all()
+    assert (said == kept[1]).all()
+
+
+@pytest.mark.parametrize("task", METRICS)
+def test_shapes_must_agree(task: str) -> None:
+    for kind in METRICS[task].values():
+        with pytest.raises(ShapeError, match=r"Metric\.add: `said` must.*got.*Give one saying"):
+            kind().add([1.0, 2.0], [1.0])
+
+
+def test_an_unknown_metric_is_told_the_known_ones() -> None:
+    with pytest.raises(ParameterError, match=r"here: .*one of mae, rmse, r2, .*got 'mea'\. Choose"):
+        metric_class("mea", "regression", "here")
+
+
+def test_totals_keep_what_rounding_loses() -> None:
+    rng = np.random.default_rng(0)
+    terms = rng.normal(size=2000) * 10.0 ** rng.integers(-8, 9, size=2000)
+    total, other = Total(), Total()
+    for term in terms[:1000]:
+        total.add(term)
+    for term in terms[1000:]:
+        other.add(term)
+    total.merge(other)
+    assert float(total.value) == pytest.approx(math.fsum(terms), rel=1e-15)

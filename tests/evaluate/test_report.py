@@ -1,0 +1,325 @@
+"""A report comes back from JSON as it was, and shows its numbers in every form."""
+
+import csv
+import json
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from onepass.errors import MissingExtraError, OnepassError, ParameterError, SourceError
+from onepass.evaluate import Curve, LastValue, Report, Score, prequential
+from onepass.learners import RLSRegressor
+
+
+def _blocks(n: int = 4000) -> Any:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    y = 20 + X.sum(axis=1) * 10 + rng.normal(size=n)
+    time = np.datetime64("2013-01-01") + np.arange(n) * np.timedelta64(1, "h")
+    for rows in np.array_split(np.arange(n), 5):
+        yield SimpleNamespace(X=X[rows], y=y[rows], time=time[rows], skipped=2)
+
+
+class _Stream:
+    name = "loads"
+    target = "load"
+
+    def __iter__(self) -> Any:
+        return _blocks()
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    ticks = iter(range(10_000))
+    return prequential(
+        {"rls": RLSRegressor(), "rls | half": RLSRegressor(ridge=1e3)},
+        _Stream(),
+        window=500,
+        clock=lambda: next(ticks) / 10,
+    )
+
+
+def _odd() -> Report:
+    """Infinite, unknown, and very large values."""
+    inf = float("inf")
+    score = Score(
+        "L()",
+        baseline=False,
+        overall={"mae": inf, "r2": -inf},
+        recent=None,
+        seconds=None,
+        nbytes=None,
+    )
+    plain = Score(
+        "M()",
+        baseline=False,
+        overall={"mae": 1e12, "r2": None},
+        recent=None,
+        seconds=None,
+        nbytes=None,
+    )
+    curve = Curve(
+        [1, 2],
+        None,
+        {
+            "a [b]": {"mae": [1.0, inf], "r2": [None, -inf]},
+            "m": {"mae": [2.0, 1e12], "r2": [None, None]},
+        },
+    )
+    return Report(
+        None,
+        None,
+        "regression",
+        ("mae", "r2"),
+        None,
+        2,
+        0,
+        interrupted=True,
+        scores={"a [b]": score, "m": plain},
+        overall=curve,
+        recent=None,
+    )
+
+
+def _text(report: Report, width: int = 80) -> str:
+    console = Console(width=width, record=True, file=StringIO())
+    console.print(report)
+    return console.export_text()
+
+
+# -- JSON -----------------------------------------------------------------------------------------
+
+
+def test_from_json_is_the_same_report(report: Report, tmp_path: Path) -> None:
+    for one in (report, _odd()):
+        text = one.to_json(tmp_path / "report.json")
+        assert Report.from_json(text) == one
+        assert Report.from_json(tmp_path / "report.json") == one
+        assert Report.from_json(str(tmp_path / "report.json")) == one
+        json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert Report.from_json(_odd().to_json()) != report
+
+
+def test_what_is_no_report_is_refused(report: Report, tmp_path: Path) -> None:
+    tree = report.to_dict()
+    wrong: list[Any] = [
+        "{",
+        "{}",
+        json.dumps(tree | {"format": 2}),
+        json.dumps({name: part for name, part in tree.items() if name != "rows"}),
+        json.dumps(tree | {"scores": 3}),
+        json.dumps(tree | {"more": 3}),
+        tmp_path / "none.json",
+        tmp_path,
+    ]
+    for source in wrong:
+        with pytest.raises(
+            SourceError, match=r"^Report\.from_json: .* must be .* got .*to_json\.$"
+        ):
+            Report.from_json(source)
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def test_the_table_holds_the_numbers(report: Report) -> None:
+    text = _text(report)
+    score = report.scores["rls"].overall
+    row = next(line for line in text.splitlines() if line.strip().startswith("rls "))
+    assert f"*{score['mae']:.3f}" in row
+    assert f"*{score['r2']:.4f}" in row
+    assert "loads: regression of load, 4,000 rows learned in one pass, 10 skipped" in text
+    assert "last 500 rows" in text
+    assert "8,000" in row  # 4000 rows in 5 ticks of 0.1 s
+    assert "…" not in text
+    assert "in the unit of load" in text
+
+
+def test_figures_stand_under_figures(report: Report) -> None:
+    rows = [
+        line for line in _text(report).splitlines() if line.strip().startswith(("rls", "last v"))
+    ]
+    dots = [line.index(".") for line in rows]
+    assert len(rows) == 6
+    assert len(set(dots)) == 1
+
+
+def test_markdown_holds_the_numbers(report: Report) -> None:
+    text = report.to_markdown()
+    assert f"**{report.scores['rls'].overall['mae']:.3f}**" in text
+    assert r"| rls \| half |" in text
+    assert "| *last value* |" in text
+    widths = {line.replace(r"\|", "").count("|") for line in text.splitlines() if "|" in line}
+    assert len(widths) == 1
+
+
+def test_odd_values_are_shown() -> None:
+    text = _text(_odd())
+    assert "interrupted" in text
+    assert "a [b]" in text
+    assert "inf" in text
+    assert "1.0e+12" in text
+    assert "–" in text
+    assert "seconds" not in text
+
+
+# -- frames ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow", None])
+def test_frames_of_each_library(report: Report, library: Any) -> None:
+    scores, curve = report.to_frame(library), report.to_frame(library, of="curve")
+    assert type(scores).__module__.partition(".")[0] == (library or "pandas")
+    assert scores.shape == (4, 2 + 3 + 3 + 2)
+    assert report.recent is not None
+    assert curve.shape == ((len(report.overall) + len(report.recent)) * 4 * 3, 6)
+    assert scores["mae"][0].__float__() if library != "pyarrow" else scores["mae"][0].as_py()
+
+
+def test_frames_that_cannot_be_made(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ParameterError, match="one of pandas, polars, pyarrow, got 'arrow'"):
+        report.to_frame("arrow")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="'scores' or 'curve', got 'all'"):
+        report.to_frame(of="all")  # type: ignore[arg-type]
+
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr("onepass.evaluate.frames.import_module", missing)
+    with pytest.raises(MissingExtraError, match="needs polars"):
+        report.to_frame("polars")
+    with pytest.raises(MissingExtraError, match="needs pandas or polars or pyarrow"):
+        report.to_frame()
+
+
+# -- figures --------------------------------------------------------------------------------------
+
+
+def test_a_line_for_each_model_and_a_faint_one_for_its_window(report: Report) -> None:
+    axes = report.plot().axes[0]
+    assert len(axes.lines) == 4 + 2
+    dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert len(dashed) == 2
+    assert {line.get_color() for line in dashed} == {"#767676"}
+    words = [text.get_text() for text in axes.texts]
+    assert len(words) == 4
+    assert any(word.startswith("rls ") and "↑" not in word for word in words)
+    assert axes.get_ylabel() == "MAE of load"
+    assert report.plot(metric="r2").axes[0].get_ylabel() == "R² of load"
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_files_of_each_kind(report: Report, tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"curve.{suffix}"
+    report.plot(path)
+    heads = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+    assert path.read_bytes().startswith(heads[suffix])
+
+
+def test_labels_do_not_overlap(report: Report) -> None:
+    models = {f"model {i}": LastValue() for i in range(9)}
+    crowd = prequential(models, _Stream(), "mae", baselines=False)
+    for one in (report, crowd):
+        figure = one.plot()
+        axes = figure.axes[0]
+        height = axes.get_position().height * figure.get_size_inches()[1] * 72
+        spots = sorted(text.xy[1] * height + text.xyann[1] for text in axes.texts)
+        assert min(np.diff(spots)) > 10
+        assert spots[0] >= -1
+        assert spots[-1] <= height + 1
+
+
+def test_neither_the_first_rows_nor_a_model_astray_rule_the_scale() -> None:
+    rows = list(range(100, 10_100, 100))
+    steady = [1000.0, *[10.0 + 0.01 * i for i in range(99)]]
+    astray = [10.0**i for i in range(100)]
+    scores = {
+        name: Score(
+            "L()",
+            baseline=False,
+            overall={"mae": curve[-1]},
+            recent=None,
+            seconds=None,
+            nbytes=None,
+        )
+        for name, curve in (("steady", steady), ("astray", astray))
+    }
+    points = {"steady": {"mae": steady}, "astray": {"mae": astray}}
+    report = Report(
+        None,
+        None,
+        "regression",
+        ("mae",),
+        None,
+        10_000,
+        0,
+        interrupted=False,
+        scores=scores,
+        overall=Curve(rows, None, points),
+        recent=None,
+    )
+    axes = report.plot().axes[0]
+    low, high = axes.get_ylim()
+    assert 9 < low < 10.1
+    assert 10.9 < high < 12
+    assert "astray 1.0e+99 ↑" in [text.get_text() for text in axes.texts]
+
+
+def test_settings_of_matplotlib_are_left_alone(report: Report) -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    report.plot()
+    assert dict(mpl.rcParams) == before
+
+
+def test_odd_values_can_be_drawn() -> None:
+    _odd().plot()
+    single = prequential(LastValue(), ([[1.0]], [1.0]))
+    for metric in single.metrics:
+        single.plot(metric=metric)
+    labels = prequential({}, ([[1.0]] * 5, list("abcab")))
+    assert labels.plot().axes[0].get_ylabel() == "Accuracy"
+
+
+def test_what_cannot_be_drawn_is_refused(report: Report) -> None:
+    with pytest.raises(ParameterError, match="one of the report's, mae, rmse, r2, got 'mea'"):
+        report.plot(metric="mea")
+    with pytest.raises(OnepassError, match="at least 1 row, got 0"):
+        prequential(LastValue(), iter([])).plot()
+
+
+def test_without_matplotlib_all_but_the_figure_is_saved(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(MissingExtraError, match=r"Report\.plot needs matplotlib.*onepass\[plot\]"):
+        report.save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"report.json", "report.md", "curve.csv"}
+
+
+# -- folders --------------------------------------------------------------------------------------
+
+
+def test_a_saved_folder_holds_it_all(report: Report, tmp_path: Path) -> None:
+    paths = report.save(tmp_path / "new" / "folder")
+    assert [path.name for path in paths] == ["report.json", "report.md", "curve.csv", "curve.png"]
+    assert all(path.stat().st_size for path in paths)
+    assert Report.from_json(paths[0]) == report
+    with paths[2].open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert report.recent is not None
+    assert len(rows) == (len(report.overall) + len(report.recent)) * 4 * 3
+    last = [row for row in rows if row["over"] == "all" and row["model"] == "rls"][-1]
+    assert float(last["value"]) == report.scores["rls"].overall["r2"]
+    assert last["time"] == report.overall.times[-1]  # type: ignore[index]
+    assert [p.name for p in prequential(LastValue(), iter([])).save(tmp_path)] == [
+        "report.json",
+        "report.md",
+        "curve.csv",
+    ]
