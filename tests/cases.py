@@ -21,6 +21,7 @@ from onepass.errors import NumericalError
 from onepass.estimator import Classifier, Regressor
 
 __all__ = [
+    "CHECKED",
     "CLASSIFIERS",
     "LEARNERS",
     "PUBLIC",
@@ -109,7 +110,7 @@ class Case:
         return type(self.made).__name__ in NAMES
 
 
-NAMES: Sequence[str] = getattr(learners, "__all__", ())
+NAMES = tuple(learners.__all__)
 
 
 def _memories() -> Iterable[Any]:
@@ -127,12 +128,24 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
     ],
     "RLSClassifier": [{"forgetting": 0.95}, {"ridge": 1.0}],
     "ORFitRegressor": [
+        {"memory": 2, "fit_intercept": True},
         {"memory": None},
         {"memory": 2},
-        {"memory": 2, "fit_intercept": True},
         *({"memory": kept, "noise": 0.1} for kept in _memories()),
     ],
     "ORFitClassifier": [{"memory": None, "noise": 0.1}, {"memory": 2}],
+    "SGDRegressor": [
+        {"step": "constant", "step_size": 0.01},
+        {"step": "decaying", "step_size": 0.01, "l2": 0.1},
+        {"loss": "huber"},
+        {"loss": "epsilon-insensitive", "step": "pa1"},
+    ],
+    "SGDClassifier": [
+        {"loss": "logistic", "step": "decaying", "step_size": 0.1, "l2": 0.1},
+        {"loss": "perceptron", "step": "constant", "step_size": 0.1, "fit_intercept": False},
+        {"loss": "hinge", "step": "pa2"},
+    ],
+    "Perceptron": [{"fit_intercept": True}],
 }
 """Learner -> settings besides its defaults that take another path through its code."""
 
@@ -150,6 +163,12 @@ def _cases() -> Iterable[Case]:
 LEARNERS = list(_cases())
 PUBLIC = [case for case in LEARNERS if case.public]
 CLASSIFIERS = [case for case in LEARNERS if is_classifier(case.made)]
+CHECKED = [
+    case
+    for name in dict.fromkeys(type(case.made).__name__ for case in LEARNERS)
+    for case in [case for case in LEARNERS if type(case.made).__name__ == name][:2]
+]
+"""Each learner as it is, and in one other setting: scikit-learn's checks take long."""
 REGRESSORS = [case for case in LEARNERS if not is_classifier(case.made)]
 
 

@@ -24,6 +24,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cases import (
+    CHECKED,
     CLASSIFIERS,
     LEARNERS,
     PUBLIC,
@@ -88,7 +89,7 @@ every = pytest.mark.parametrize("case", LEARNERS, ids=lambda case: case.name)
 every_public = pytest.mark.parametrize("case", PUBLIC, ids=lambda case: case.name)
 every_classifier = pytest.mark.parametrize("case", CLASSIFIERS, ids=lambda case: case.name)
 every_regressor = pytest.mark.parametrize("case", REGRESSORS, ids=lambda case: case.name)
-quickly = settings(max_examples=12, deadline=None, derandomize=True)
+quickly = settings(max_examples=8, deadline=None, derandomize=True)
 
 N = 40
 """Rows of a stream in these tests: enough to fill every memory, few enough to be quick."""
@@ -117,7 +118,7 @@ def _memories_may_fill() -> Iterator[None]:
 
 
 @parametrize_with_checks(
-    [case.made for case in LEARNERS],
+    [case.made for case in CHECKED],
     expected_failed_checks=defended,
 )
 def test_scikit_learn(estimator: Any, check: Callable[[Any], None]) -> None:
@@ -126,7 +127,7 @@ def test_scikit_learn(estimator: Any, check: Callable[[Any], None]) -> None:
 
 def test_every_defence_is_needed() -> None:
     for fails, check, _ in DEFENDED:
-        assert any(fails(case.made) for case in LEARNERS), check
+        assert any(fails(case.made) for case in CHECKED), check
 
 
 # -- blocks are a speed device ---------------------------------------------------------------------
@@ -614,7 +615,12 @@ def test_poor_features_never_make_nan(case: Case, spoil: Callable[[Any], Any]) -
     X = spoil(features(N))
     y = answers(case, features(N))
     learner = case()
-    said = learner.test_then_train(X, y)
+    try:
+        said = learner.test_then_train(X, y)
+    except NumericalError:
+        # steps of a size chosen beforehand diverge on features too large for it: that is said
+        assert learner.step in {"constant", "decaying"}
+        return
     if is_classifier(learner):
         assert set(learner.predict(X)) <= set(learner.classes_)
         assert np.isfinite(learner.decision_function(X)).all()
@@ -720,6 +726,20 @@ def test_several_outputs_are_several_regressors(case: Case) -> None:
     for i in range(N):
         assert_same_answers(np.broadcast_to(rows.predict_one(X[i]), 4), said[i])
         rows.learn_one(X[i], Y[i])
+
+
+@every_regressor
+def test_learning_begins_at_the_initial_weights(case: Case) -> None:
+    if "initial_coef" not in case.made.get_params(deep=False):
+        return
+    X, start = features(N), np.array([1.0, -2.0, 0.0, 0.5])
+    learner = case(initial_coef=start)
+    assert_same_answers(learner.predict_one(X[0]), X[0] @ start)
+    if not getattr(learner, "l2", 0.0):  # nothing to correct: the weights stay where they are
+        assert_same_answers(learner.test_then_train(X, X @ start), X @ start)
+    assert_same_answers(learner.fit(X, answers(case, X)).coef_.shape, (4,))
+    assert start.tolist() == [1.0, -2.0, 0.0, 0.5]
+    assert learner.initial_coef is start
 
 
 @every_regressor
