@@ -113,6 +113,8 @@ def _caption(report: "Report") -> str:
     higher = [kinds[name].label for name in report.metrics if kinds[name].better == "higher"]
     if higher:
         parts.append(f"higher is better: {', '.join(higher)}")
+    if any(score.nbytes is not None for score in report.scores.values()):
+        parts.append("KiB of all that was learned")
     return " · ".join(parts)
 
 
@@ -146,7 +148,7 @@ def _costs(report: "Report") -> list[_Column]:
         columns.append(_Column("rows/s", _cells(rates, 0), set()))
     if any(score.nbytes is not None for score in scores):
         kib = [None if s.nbytes is None else s.nbytes / 1024 for s in scores]
-        columns.append(_Column("KiB kept", _cells(kib, 1), set()))
+        columns.append(_Column("KiB", _cells(kib, 1), set()))
     return columns
 
 
