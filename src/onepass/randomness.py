@@ -60,6 +60,8 @@ def heard(state: dict[str, Any]) -> np.random.Generator:
         sequence = np.random.SeedSequence(**(seeds or {"entropy": 0}))
         generator = getattr(np.random, name)(sequence)
         generator.state = bits
+        if not _same(generator.state, bits):
+            raise ValueError(name)
         return np.random.Generator(generator)
     except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as wrong:
         raise ValueError("not the state of a random generator") from wrong
@@ -72,3 +74,10 @@ def _inside(name: str, bits: dict[str, Any]) -> bool:
     key, largest = _POSITION[name]
     place = bits["state"] if name == "MT19937" else bits
     return type(place[key]) is int and 0 <= place[key] <= largest
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two states are equal, and so none was bent to fit."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    return np.array_equal(a, b)
