@@ -1,7 +1,8 @@
 """What every learner promises, held for every public learner by the same tests.
 
 The learners come from ``cases.LEARNERS``. A learner that cannot keep a law of scikit-learn is
-in `DEFENDED` with one sentence of defence; the laws of onepass have no exceptions.
+in `DEFENDED` with one sentence of defence; the laws of onepass are
+kept by all, but where a test says why one learner cannot.
 """
 
 import copy
