@@ -1,0 +1,63 @@
+"""What an evaluation keeps is bounded, and it leaves the program's interrupts alone."""
+
+import signal
+import threading
+from typing import Any
+
+import numpy as np
+
+from onepass.evaluate import LastValue, prequential
+from onepass.evaluate.interrupt import Interrupt
+from onepass.evaluate.metrics import METRICS
+from onepass.evaluate.tally import Tally
+
+
+def test_a_tally_keeps_no_more_than_its_window() -> None:
+    tally = Tally(dict(METRICS["regression"]), window=100)
+    for width in [1, 99, 1, 250, 7, 0, 3] * 20:
+        block = np.arange(float(width))
+        tally.add(block, block)
+        kept = [len(y) for y, _ in tally._last]
+        assert sum(kept) <= 100
+        assert all(y.base is None or y.base.size <= 250 for y, _ in tally._last)
+    assert sum(len(y) for y, _ in tally._last) == 100
+    assert tally.recent["mae"] == 0.0
+    assert len(tally._last) == 1
+
+
+def test_blocks_may_be_written_over_afterwards() -> None:
+    class Reused:
+        """One array in which each block stands in its turn."""
+
+        X = np.zeros((10, 1))
+        y = np.zeros(10)
+
+    def source() -> Any:
+        for k in range(5):
+            Reused.y[:] = np.arange(10 * k, 10 * k + 10)
+            yield Reused
+
+    report = prequential(LastValue(), source(), "mae", window=20)
+    score = report.scores["LastValue"]
+    assert score.recent == {"mae": 1.0}
+    assert score.overall == {"mae": 49 / 50}
+
+
+def test_other_threads_and_handlers_are_left_alone() -> None:
+    def own(number: int, frame: Any) -> None:
+        del number, frame
+
+    before = signal.signal(signal.SIGINT, own)
+    try:
+        with Interrupt().held():
+            assert signal.getsignal(signal.SIGINT) is own
+    finally:
+        signal.signal(signal.SIGINT, before)
+    rows = np.arange(10.0)
+    reports: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: reports.append(prequential(LastValue(), (rows[:, None], rows)))
+    )
+    thread.start()
+    thread.join()
+    assert reports[0].rows == 10
