@@ -329,5 +329,6 @@ def _minimum_norm(X: Floats, Y: Floats, root: Floats, *, intercept: bool) -> tup
     x_mean = s @ X / s.sum() if shift else np.zeros(X.shape[1])
     y_mean = s @ Y / s.sum() if shift else np.zeros(Y.shape[1])
     A, Z = root[:, None] * (X - x_mean), root[:, None] * (Y - y_mean)
-    coef = np.linalg.lstsq(A, Z)[0] if len(X) else np.zeros((X.shape[1], Y.shape[1]))
+    # centring leaves rounding where a singular value is zero: count less than 1e-13 as zero
+    coef = np.linalg.lstsq(A, Z, rcond=1e-13)[0] if len(X) else np.zeros((X.shape[1], Y.shape[1]))
     return coef, y_mean - x_mean @ coef
