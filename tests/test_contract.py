@@ -1,8 +1,8 @@
 """What every learner promises, held for every public learner by the same tests.
 
 The learners come from ``cases.LEARNERS``. A learner that cannot keep a law of scikit-learn is
-in `DEFENDED` with one sentence of defence; the laws of onepass are
-kept by all, but where a test says why one learner cannot.
+in `DEFENDED` with one sentence of defence; a law of onepass that a setting cannot keep is skipped
+for it where the law stands, with the reason.
 """
 
 import copy
