@@ -1,0 +1,20 @@
+"""Reproduce: experiments of the papers, one file each, run by ``onepass reproduce NAME``.
+
+Each is a function that takes keyword arguments with defaults as in the paper, and gives an
+:class:`~onepass.reproduce.outcome.Outcome`: a table, JSON and a figure with the paper's numbers
+beside ours.
+"""
+
+from collections.abc import Callable
+
+from onepass.reproduce.digits import RotatedDigits
+from onepass.reproduce.orfit import orfit_figure6, orfit_figure7
+from onepass.reproduce.outcome import Outcome
+
+__all__ = ["EXPERIMENTS", "Outcome", "RotatedDigits", "orfit_figure6", "orfit_figure7"]
+
+# name on the command line -> what it runs
+EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
+    "orfit-fig6": orfit_figure6,
+    "orfit-fig7": orfit_figure7,
+}
