@@ -53,7 +53,7 @@ def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats]
     p = R.shape[0]
     if p == 0 or A.shape[0] == 0:
         return R, z
-    R_new, V, T, _ = lapack.dtpqrt(0, min(p, 32), R, A)
+    R_new, V, T, _ = lapack.dtpqrt(0, min(p, 16 if p < 512 else 32), R, A)
     if z.shape[1] == 0:
         return R_new, z
     z_new, _, _ = lapack.dtpmqrt(0, V, T, z, b, side="L", trans="T")

@@ -55,8 +55,10 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
                 where = f"{type(self).__name__}.partial_fit"
                 array, names = validate.matrix(X, where, **self._shape())
                 self._meet(array.shape[1], names)
-                named = np.unique(validate.labels(classes, len(classes), where))
-                self._know(self._united(named, where))
+                named = validate.labels(classes, len(classes), where)
+                if not hasattr(self, "classes_"):
+                    named = np.concatenate((self._named(where), named))
+                self._know(self._united(np.unique(named), where))
             self._take(X, y, sample_weight, "partial_fit")
         return self
 
@@ -71,8 +73,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
     def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
         if not hasattr(self, "classes_") and self.classes is not None:
-            named = np.unique(validate.labels(self.classes, len(self.classes), where))
-            self._know(named)
+            self._know(np.unique(self._named(where)))
         labels = validate.labels(y, n, where)
         if n == 0:
             return np.empty((0, len(getattr(self, "classes_", [])))), None
@@ -87,6 +88,11 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             return Y, None
         first = np.where(np.isin(united, before), -1, np.argmax((Y > 0) & on[:, None], axis=0))
         return Y, np.arange(n)[:, None] > first[None, :]
+
+    def _named(self, where: str) -> Array:
+        """The labels that were named at construction."""
+        classes = [] if self.classes is None else self.classes
+        return validate.labels(classes, len(classes), where)
 
     def _united(self, labels: Array, where: str) -> Array:
         """The classes known and these, sorted."""

@@ -215,7 +215,7 @@ class Triangle:
 
 def _width(p: int) -> int:
     """Rows a block: wide enough for BLAS 3, narrow enough that the n × n part stays small."""
-    return 64 if p <= 256 else 128
+    return 64 if p <= 64 else 96 if p <= 256 else 128
 
 
 def _root(ridge: Floats, p: int) -> tuple[Floats, bool]:
