@@ -53,9 +53,7 @@ class Matrix:
         self.name = name
         self.n_rows: int | None = array.shape[0]
         self._array = array
-        self._header = (
-            [f"x{j}" for j in range(array.shape[1])] if header is None else list(header)
-        )
+        self._header = [f"x{j}" for j in range(array.shape[1])] if header is None else list(header)
 
     def columns(self) -> list[str]:
         """The names of its columns."""
@@ -126,7 +124,8 @@ class Frame:
         own = dict(zip(self.columns(), self._frame.columns, strict=True))
         frame = self._frame.select([own[n] for n in (own if names is None else names)])
         whole = [
-            name for name in frame.columns
+            name
+            for name in frame.columns
             if types.get(str(name)) == "text" and frame[name].dtype.is_integer()
         ]
         n = len(frame)

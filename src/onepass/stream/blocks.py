@@ -103,8 +103,6 @@ def _end_to_end(parts: list[Array]) -> Array:
     if len(parts) == 1:
         return parts[0]
     if len({part.dtype.kind for part in parts}) > 1:
-        kind = next(
-            p.dtype.kind for p in parts if p.dtype.kind != "f" or not is_missing(p).all()
-        )
+        kind = next(p.dtype.kind for p in parts if p.dtype.kind != "f" or not is_missing(p).all())
         parts = [p if p.dtype.kind == kind else absent(kind, len(p)) for p in parts]
     return np.concatenate(parts)

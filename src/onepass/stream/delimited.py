@@ -25,7 +25,8 @@ from onepass.table import Table
 __all__ = ["Delimited"]
 
 _SAMPLE = 4 << 20  # bytes by which the types are fixed
-_CHUNK = 1 << 20  # bytes parsed at a time: the bound on memory, and on the length of a line
+_CHUNK = 256 << 10  # bytes parsed at a time; pyarrow reads some 32 such chunks ahead
+_LINES = 8  # a chunk has room for as many lines as long as the first, however long that is
 
 
 class Delimited:
@@ -62,6 +63,7 @@ class Delimited:
         self._header = None if header is None else list(header)
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
         self._csv = need("pyarrow.csv", extra="files", where="op.stream.read")
+        self._chunk = _CHUNK
         self._layout: list[tuple[str, Any]] | None = None
         self._waiting: Bytes | None = None  # a pipe whose first bytes were looked at
 
@@ -80,7 +82,7 @@ class Delimited:
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int
     ) -> Iterator[Piece]:
-        """The rows, about a mebibyte of text at a time."""
+        """The rows, some hundred kibibytes of text at a time."""
         del block  # pieces are bounded by their bytes
         every = self.columns()
         opened, self._waiting = self._waiting or self._open(), None
@@ -94,7 +96,7 @@ class Delimited:
         first = 0
         try:
             with self._told(types):
-                for batch in self._reader(opened, _CHUNK, convert):
+                for batch in self._reader(opened, self._chunk, convert):
                     table = self._table(batch, late, first)
                     first += len(table)
                     yield Piece(table, fraction=opened.fraction)
@@ -122,6 +124,7 @@ class Delimited:
         """Each column's name and the type of its first values."""
         sample = opened.look(_SAMPLE)
         Misread(self.name).check_beginning(sample)
+        self._chunk = max(_CHUNK, _LINES * (sample.find(b"\n") + 1))
         # a sample that was cut ends within a line: parse one byte less, and what follows the last
         # whole line is left to a block that nobody asks for
         size = len(sample) - (len(sample) == _SAMPLE)

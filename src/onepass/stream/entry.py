@@ -157,7 +157,11 @@ class Entry:
             )
         path = places.cache_folder(cache) / (self.fetched or self.files[0])
         self.fetcher(path, progress)
-        self.opened([path])  # what was fetched is checked before it is said to be there
+        try:
+            self.opened([path])
+        except SourceError:
+            path.unlink(missing_ok=True)  # or it would be found the next time
+            raise
         progress("done", 1.0)
         return [path]
 

@@ -143,9 +143,7 @@ class Kinds:
                 raise self._refused(name, first + i, words, value, "as `types` asks") from None
         return converted
 
-    def _refused(
-        self, name: str, row: int, expected: str, value: Any, because: str
-    ) -> SourceError:
+    def _refused(self, name: str, row: int, expected: str, value: Any, because: str) -> SourceError:
         kind = self._types.get(name)
         remedy = (
             f"Mend the row, or take {name!r} out of `types`"

@@ -12,6 +12,8 @@ from onepass.errors import SourceError
 
 __all__ = ["Late"]
 
+_WORDS = {"double": "a number", "bool": "true or false"}
+
 
 class Late:
     """Decides what late columns hold.
@@ -60,8 +62,8 @@ class Late:
         i = next(i for i in range(len(column)) if not self._fits(column[i : i + 1], kind))
         raise SourceError(
             f"op.stream.read: {self._source}: row {first + i} (counting from 0), column {name!r} "
-            f"must be {kind}, as its first values are, got {column[i].as_py()!r}. "
-            f"Mend the row, or give types={{{name!r}: 'text'}}."
+            f"must be {_WORDS.get(str(kind), 'a date')}, as its first values are, got "
+            f"{column[i].as_py()!r}. Mend the row, or give types={{{name!r}: 'text'}}."
         )
 
     def _first(self, column: Any) -> Any:

@@ -4,6 +4,7 @@ pyarrow says the column by its number and the row by its line; here they get the
 place that :class:`~onepass.stream.rows.Rows` counts by, and the message says what to do.
 """
 
+import gzip
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -74,7 +75,7 @@ class Misread:
     def error(self, wrong: Exception) -> SourceError:
         """The error in the user's words."""
         said = str(wrong)
-        if isinstance(wrong, (EOFError, zlib.error)) or "gzip" in said:
+        if isinstance(wrong, (EOFError, zlib.error, gzip.BadGzipFile)):
             return self._error(
                 f"must be a whole gzip file, got one that breaks off or is damaged ({said})",
                 "Copy or download it again",
@@ -85,7 +86,7 @@ class Misread:
             return self._error("must hold rows, got a header alone", "Check that it was written")
         if "straddling" in said:
             return self._error(
-                "must have lines of less than a mebibyte, got a longer one",
+                "must have lines about as long as the first, got one that is far longer",
                 "Look for a quotation mark that is not closed",
             )
         return self._ragged(said) or self._value(said) or self._other(wrong)

@@ -1,0 +1,81 @@
+"""idx files, as the MNIST family has them."""
+
+import gzip
+import hashlib
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from onepass.errors import SourceError
+from onepass.stream.idx import read_idx
+from onepass.stream.images import Pictures
+
+UBYTE = 8
+
+
+def idx(array: np.ndarray, kind: int = UBYTE) -> bytes:
+    sizes = struct.pack(f">{array.ndim}I", *array.shape)
+    return bytes([0, 0, kind, array.ndim]) + sizes + array.tobytes()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(array=hnp.arrays(np.uint8, hnp.array_shapes(max_dims=3, max_side=4)), packed=st.booleans())
+def test_round_trip(tmp_path: Path, *, array: np.ndarray, packed: bool) -> None:
+    content = idx(array)
+    path = tmp_path / "a-idx"
+    path.write_bytes(gzip.compress(content) if packed else content)
+    read = read_idx(path, hashlib.md5(content, usedforsecurity=False).hexdigest())
+    assert read.dtype == np.uint8
+    np.testing.assert_array_equal(read, array)
+
+
+GOOD = idx(np.arange(6, dtype=np.uint8).reshape(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("content", "pattern"),
+    [
+        (b"", "must begin as an idx file of unsigned bytes, got b''. Delete it"),
+        (b"\0\1\x08\1", "must begin as an idx file"),
+        (idx(np.zeros(2, np.uint8), kind=13), "must begin as an idx file of unsigned bytes"),
+        (b"\0\0\x08\3\0\0", "must hold 3 dimensions, got 6 bytes"),
+        (GOOD[:-1], r"of shape \(2, 3\) must have 18 bytes, got 17"),
+        (GOOD + b"x", r"of shape \(2, 3\) must have 18 bytes, got 19"),
+        (gzip.compress(GOOD)[:-9], "must be a whole file, got one that is damaged"),
+    ],
+)
+def test_damaged(content: bytes, pattern: str, tmp_path: Path) -> None:
+    path = tmp_path / "a-idx"
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=pattern):
+        read_idx(path)
+
+
+def test_other_content(tmp_path: Path) -> None:
+    path = tmp_path / "a-idx"
+    path.write_bytes(GOOD)
+    with pytest.raises(SourceError, match="must have the MD5 sum 0123 once unpacked, got"):
+        read_idx(path, "0123")
+
+
+def test_four_files_are_images(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [
+        rng.integers(0, 256, (5, 28, 28), dtype=np.uint8),
+        rng.integers(0, 10, 5, dtype=np.uint8),
+        rng.integers(0, 256, (2, 28, 28), dtype=np.uint8),
+        rng.integers(0, 10, 2, dtype=np.uint8),
+    ]
+    paths, sums = [], []
+    for i, array in enumerate(arrays):
+        paths.append(tmp_path / f"{i}.gz")
+        paths[-1].write_bytes(gzip.compress(idx(array)))
+        sums.append(hashlib.md5(idx(array), usedforsecurity=False).hexdigest())
+    images = Pictures(tuple(sums), ((), ()), (0, 0)).read(paths)
+    np.testing.assert_array_equal(images.train_images, arrays[0])
+    np.testing.assert_array_equal(images.test_labels, arrays[3])

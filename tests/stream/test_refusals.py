@@ -1,0 +1,162 @@
+"""What cannot be read is refused with where, what was expected, what came, and what to do."""
+
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+
+from onepass.errors import (
+    ColumnError,
+    MissingExtraError,
+    ParameterError,
+    ShapeError,
+    SourceError,
+    TypeMismatchError,
+)
+from onepass.stream import delimited, read
+from onepass.stream import parquet as parquet_source
+
+PACKED = gzip.compress(b"a,y\n" + b"1,2\n3,4\n" * 5000 + bytes(np.arange(97, 123)) + b",1\n")
+
+
+def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -> None:
+    with pytest.raises(error, match=pattern) as caught:
+        list(read(source, **options))
+    said = str(caught.value)
+    assert said.startswith("op.stream")
+    assert said.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "pattern"),
+    [
+        ("a.csv", b"", r"a.csv must hold rows, got an empty file. Check"),
+        ("a.csv", b"\n\n", r"must hold rows, got an empty file"),
+        ("a.csv", b"a,y\n", r"must hold rows, got none. Check"),
+        ("a.csv", b"a,y", r"must hold rows, got a header alone. Check"),
+        ("a.csv", b"a,y\n1,2\n3\n", r"row 1 \(counting from 0\) must have 2 fields.*got 1. Mend"),
+        ("a.csv", b"a,y\n1,2\n1,2,3\n", r"row 1 .* must have 2 fields.*got 3. Mend"),
+        ("a.csv", b"a,y\nx,2\n\xff,2\n", r"row 1 .*column 'a' must be UTF-8.* Write it"),
+        ("a.csv", b"\xe9,y\n1,2\n", r"the text must be UTF-8, got other bytes. Write it"),
+        ("a.csv", "a,y\n1,2\n".encode("utf-16"), r"must be delimited text in UTF-8, got UTF-16"),
+        ("a.csv", b"PAR1....", r"must be delimited text in UTF-8, got Parquet. Write"),
+        ("a.csv.gz", PACKED[: len(PACKED) // 2], r"must be a whole gzip file.*Copy or download"),
+        ("a.csv.gz", PACKED[:40] + b"??????" + PACKED[46:], r"must be a whole gzip file"),
+        ("a.parquet", b"", r"a.parquet must be a whole Parquet file.*Copy, download or write"),
+        ("a.parquet", b"PAR1" + b"x" * 99, r"must be a whole Parquet file"),
+        ("a.json", b"{}", r"must have one of the suffixes .csv.*got '.json'. Rename"),
+        ("a", b"1", r"must have one of the suffixes .* got 'none'"),
+    ],
+)
+def test_files(name: str, content: bytes, pattern: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    refused(SourceError, pattern, tmp_path / name)
+
+
+def test_nothing_there_and_directories(tmp_path: Path) -> None:
+    refused(SourceError, "must be a file, got nothing by that name. Check", tmp_path / "a.csv")
+    refused(SourceError, "Data sets by name are flights", "fligths")
+    refused(SourceError, "must be a file, got a directory. Name one", tmp_path)
+
+
+def test_parquet_damaged_inside(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": np.arange(5000.0)}), path, compression="zstd")
+    content = bytearray(path.read_bytes())
+    content[100:2000] = b"\xff" * 1900
+    path.write_bytes(content)
+    refused(SourceError, "must be a whole Parquet file, got one that cannot be read", path)
+
+
+def test_rows_far_behind_the_first_block(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(delimited, "_SAMPLE", 256)
+    monkeypatch.setattr(delimited, "_CHUNK", 128)
+    path = tmp_path / "a.csv"
+    path.write_text("a,y\n" + "1,2\n" * 1000 + "1,2,3\n")
+    refused(SourceError, r"row 1000 \(counting from 0\) must have 2 fields", path)
+    path.write_text("a,y\n" + "1,2\n" * 1000 + "1," + "7" * 600 + "\n")
+    refused(SourceError, "must have lines about as long as the first, got one that is far", path)
+    path.write_bytes(b"a,y\n" + b"u,2\n" * 1000 + b"\xff,2\n")
+    refused(SourceError, r"row 1000 .*column 'a' must be UTF-8", path)
+
+
+def test_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,a,y\n1,2,3\n")
+    refused(ColumnError, "name of its own, got 'a' more than once. Rename", tmp_path / "a.csv")
+    twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    refused(ColumnError, "name of their own|name of its own", twice)
+    frame = pl.DataFrame({"a": [1], "y": [2]})
+    for option in ({"target": "z"}, {"time": "z"}, {"drop": ["z"]}, {"columns": ["z"]}):
+        (what,) = option
+        pattern = f"`{what}` must name a column of the source, which has 'a', 'y', got 'z'. Check"
+        refused(ColumnError, pattern, frame, **option)
+    refused(ColumnError, "in its first rows, got 'z'", [{"a": 1}], target="z")
+    refused(ColumnError, "must be asked for columns 0 to 1, got 2", np.ones((3, 2)), target=2)
+    refused(ColumnError, "by their names, got 0", frame, target=0)
+
+
+def test_missing_target_is_told_before_any_row_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,y\n1,3\n")
+    with pytest.raises(ColumnError, match="`target` must name a column"):
+        read(tmp_path / "a.csv", target="z")
+
+
+def test_choices_that_contradict() -> None:
+    frame = pl.DataFrame({"a": [1], "y": [2]})
+    refused(ParameterError, "must not be among `drop`", frame, target="y", drop=["y"])
+    refused(ParameterError, "must not be among `drop` or `columns`", frame, target="y", columns="y")
+    refused(ParameterError, "must name each column once", frame, target=["y", "y"])
+    pair = (np.ones((2, 1)), [1, 2])
+    refused(ParameterError, "`target` must be left out", pair, target="x0")
+    refused(ParameterError, "`target` must be left out", [({"a": 1}, 2)], target="a")
+
+
+def test_arrays_and_iterables() -> None:
+    refused(ShapeError, r"must have shape \(n, d\), got \(3,\). Reshape", np.ones(3))
+    refused(ShapeError, r"must have shape \(n, d\)", (np.ones(3), np.ones(3)))
+    refused(ShapeError, r"`y` must have shape \(3,\) or \(3, c\)", (np.ones((3, 1)), [1, 2]))
+    refused(TypeMismatchError, "must be dense, got the sparse", sp.eye_array(3).tocsr())
+    refused(TypeMismatchError, "`source` must be a path", 5)
+    refused(TypeMismatchError, "`source` must be a path.*Collect lazy", pl.LazyFrame({"a": [1]}))
+    refused(TypeMismatchError, "`source` must be a path.*as a DataFrame", {"a": [1]})
+    refused(TypeMismatchError, "row 0 must be a dict of named features, got int", [1, 2])
+    refused(TypeMismatchError, "row 1 must be a dict of named", [{"a": 1}, ({"a": 1}, 2)])
+    refused(TypeMismatchError, r"row 1 must be a pair \(x, y\)", [({"a": 1}, 2), {"a": 1}])
+    refused(ShapeError, r"row 0: `x` must be a dict or have shape \(d,\)", [(np.ones((2, 2)), 1)])
+    refused(ShapeError, "as many for each", [({"a": 1}, [1, 2]), ({"a": 1}, [1])])
+
+
+def test_answers() -> None:
+    dates = pl.DataFrame({"a": [1.0], "y": ["2013-01-01"]}).with_columns(pl.col("y").str.to_date())
+    refused(
+        TypeMismatchError, "target 'y' must hold numbers or labels, got dates", dates, target="y"
+    )
+    mixed = pl.DataFrame({"a": [1.0], "b": ["x"], "c": [1]})
+    refused(ShapeError, "must be all numbers or all text, got both", mixed, target=["b", "a"])
+    refused(SourceError, "must hold rows, got none", np.ones((0, 2)))
+    refused(SourceError, "must hold rows, got none", iter([]))
+    none = pl.DataFrame({"a": [1.0, 2.0], "y": [None, None]})
+    refused(SourceError, "'y' is missing in all of its 2 rows. Name another", none, target="y")
+    refused(SourceError, "missing in all of its 2 rows", [({"a": 1}, None)] * 2)
+
+
+def test_files_need_an_extra_and_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def missing(module: str, *, extra: str, where: str) -> None:
+        raise MissingExtraError(f"{where} needs {module}: {extra}.")
+
+    monkeypatch.setattr(delimited, "need", missing)
+    monkeypatch.setattr(parquet_source, "need", missing)
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    refused(MissingExtraError, "needs pyarrow: files", tmp_path / "a.csv")
+    refused(MissingExtraError, "needs pyarrow: files", io.StringIO("a\n1\n"))
+    assert len(list(read([{"a": 1}]))) == len(list(read(np.ones((2, 2))))) == 1
