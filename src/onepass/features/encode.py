@@ -148,7 +148,7 @@ class Encode(Transformer):
 
     def read_rows(self, X: Any, where: str, *, learning: bool) -> Any:
         """A table of columns of the kinds known, or an array where all are numbers."""
-        columns = getattr(self, "columns_", None)
+        columns = getattr(self, "columns_", None) or None  # none known yet: any will do
         rows = incoming(X, None if columns is None else list(columns), where)
         if isinstance(rows, np.ndarray):
             if columns is None or self.plain_:
@@ -167,11 +167,11 @@ class Encode(Transformer):
 
     def _wanted(self, rows: Table, X: Any, where: str, *, learning: bool) -> list[str]:
         """The names of the columns to take; the rest is passed over, or refused."""
-        known = getattr(self, "columns_", None)
-        if known is None:
+        known: Columns = getattr(self, "columns_", {})
+        if not getattr(self, "rows_seen_", 0):
             if not learning or self.extra == "learn" or not are_dicts(X):
                 return rows.names
-            known = dict.fromkeys(map(str, X[0]))  # the first row's keys, however rows are cut
+            known = known | dict.fromkeys(map(str, X[0]))  # the first row's keys, however rows are cut
         extra = [name for name in rows.names if name not in known]
         taken = [name for name in rows.names if name in known]
         if extra and self.extra == "refuse":

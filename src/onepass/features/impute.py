@@ -123,8 +123,9 @@ class Impute(Columnwise):
 
     def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
         gaps = np.isnan(X)
-        arrived = self._placed(gaps, born)
-        return self._laid_out(self._filled(X, gaps) if len(X) else X, gaps), arrived
+        holed = np.flatnonzero(gaps.any(axis=0))
+        arrived = self._placed(gaps, holed, born)
+        return self._laid_out(self._filled(X, gaps, holed) if len(X) else X, gaps), arrived
 
     def _seen(self, X: Floats) -> Floats:
         gaps = np.isnan(X)
@@ -140,43 +141,44 @@ class Impute(Columnwise):
         out[:, self.flags_[flagged]] = gaps[:, flagged]
         return out
 
-    def _placed(self, gaps: Array, born: Array) -> Array:
+    def _placed(self, gaps: Array, holed: Array, born: Array) -> Array:
         """Give places to inputs and indicators that come, row after row; say when each came."""
         known, d, width = len(self.places_), len(born), self.n_features_out_
-        flags = np.append(self.flags_, np.full(d - known, -1))
+        flags = np.append(self.flags_, np.full(d - known, -1)) if d > known else self.flags_.copy()
         coming = [(int(born[j]), 0, j) for j in range(known, d)]
-        if self.indicator and gaps.any():
-            first = np.where(gaps.any(axis=0) & (flags < 0), gaps.argmax(axis=0), -1)
-            coming += [(int(first[j]), 1, int(j)) for j in np.flatnonzero(first >= 0)]
-        places = np.append(self.places_, np.zeros(d - known, dtype=np.intp))
+        if self.indicator:
+            first = [(int(gaps[:, j].argmax()), 1, int(j)) for j in holed if flags[j] < 0]
+            coming += first
         arrived = np.zeros(width + len(coming), dtype=np.intp)
-        for at, (row, is_flag, j) in enumerate(sorted(coming), width):
-            (flags if is_flag else places)[j] = at
-            arrived[at] = row
-        self.places_, self.flags_ = places, flags
+        if coming:
+            places = np.append(self.places_, np.zeros(d - known, dtype=np.intp))
+            for at, (row, is_flag, j) in enumerate(sorted(coming), width):
+                (flags if is_flag else places)[j] = at
+                arrived[at] = row
+            self.places_, self.flags_ = places, flags
         return arrived
 
-    def _filled(self, X: Floats, gaps: Array) -> Floats:
+    def _filled(self, X: Floats, gaps: Array, holed: Array) -> Floats:
         """Learn n >= 1 rows; return them with their gaps filled."""
-        fills, counts = self.fills_, self.counts_
-        filled = X.copy()
-        holed = np.flatnonzero(gaps.any(axis=0))
         part, holes = X[:, holed], gaps[:, holed]
-        self.counts_ = counts + len(X) - gaps.sum(axis=0)
-        if self.strategy == "zero":
-            filled[gaps] = 0
-            return filled
+        counts, filled = self.counts_, X.copy()
+        self.counts_ = counts + len(X)
+        self.counts_[holed] -= holes.sum(axis=0)
+        running = np.zeros_like(part)
         if self.strategy == "last":
-            running = _last_known(part, holes, fills[holed])
+            running = _last_known(part, holes, self.fills_[holed])
             self.fills_ = X[-1].astype(np.float64)
-        else:
+            self.fills_[holed] = running[-1]
+        elif self.strategy == "mean":
             with np.errstate(over="ignore", invalid="ignore"):
-                D = np.where(gaps, 0.0, X - fills)
-                known = counts[holed] + np.cumsum(~holes, axis=0)
-                running = fills[holed] + np.cumsum(D[:, holed], axis=0) / np.maximum(known, 1)
-                self.fills_ = fills + D.sum(axis=0) / np.maximum(self.counts_, 1)
-        self.fills_[holed] = running[-1]
-        self._refuse_overflow(X)
+                D = X - self.fills_
+                D[:, holed] = np.where(holes, 0.0, D[:, holed])
+                if len(holed):
+                    known = counts[holed] + np.cumsum(~holes, axis=0)
+                    sums = np.cumsum(D[:, holed], axis=0)
+                    running = self.fills_[holed] + sums / np.maximum(known, 1)
+                self.fills_ = self.fills_ + D.sum(axis=0) / np.maximum(self.counts_, 1)
+            self._refuse_overflow(X)
         filled[:, holed] = np.where(holes, running, part)
         return filled
 

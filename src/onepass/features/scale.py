@@ -104,32 +104,31 @@ class Scale(Columnwise):
         self.squares_ = np.append(self.squares_, new)
 
     def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
-        n = X.shape[0]
+        n, seen = X.shape[0], self.rows_seen_
         if n == 0:
             return X, born
-        count = np.arange(self.rows_seen_ + 1.0, self.rows_seen_ + n + 1.0)[:, None]
-        if self.rows_seen_ == 0 and self.with_mean:
+        if seen == 0 and self.with_mean:
             self.origin_ = np.array(X[0], dtype=np.float64)
+        count = np.arange(seen + 1.0, seen + n + 1.0)
         with np.errstate(over="ignore", invalid="ignore"):
-            Z, squares = self._centred(X, count) if self.with_mean else self._raw(X)
-            squares[0] += self.squares_
-            squares = np.cumsum(squares, axis=0)
-            self.squares_ = squares[-1].copy()
-            return self._divided(Z, squares / count, X), born
+            Z, squares = self._centred(X, count) if self.with_mean else _about_zero(X.T)
+            squares[:, 0] += self.squares_
+            squares = np.cumsum(squares, axis=1)
+            self.squares_ = squares[:, -1].copy()
+            squares /= count
+        return self._divided(Z.T, squares.T, X), born
 
     def _centred(self, X: Floats, count: Floats) -> tuple[Floats, Floats]:
-        """The numerators of (3) and the terms of (2); the mean moves on."""
-        D = (X - self.origin_) - self.offset_
-        means = np.cumsum(D, axis=0) / count  # (1)
-        self.offset_ = self.offset_ + means[-1]
-        D[1:] -= means[:-1]  # x - m_{n-1}
+        """The numerators of (3) and the terms of (2), (d, n): sums run along memory."""
+        D = np.ascontiguousarray(X.T, dtype=np.float64) - self.origin_[:, None]
+        D -= self.offset_[:, None]
+        means = np.cumsum(D, axis=1)
+        means /= count  # (1)
+        self.offset_ = self.offset_ + means[:, -1]
+        D[:, 1:] -= means[:, :-1]  # x - m_{n-1}
         Z = D * ((count - 1) / count)  # x - m_n
         D *= Z  # (2), of one sign by construction
         return Z, D
-
-    def _raw(self, X: Floats) -> tuple[Floats, Floats]:
-        Z = X.astype(np.float64)
-        return Z, Z * Z
 
     def _seen(self, X: Floats) -> Floats:
         n = self.rows_seen_
@@ -139,7 +138,7 @@ class Scale(Columnwise):
                 Z = D * (n / (n + 1.0))
                 D *= Z
             else:
-                Z, D = self._raw(X)
+                Z, D = _about_zero(X)
             return self._divided(Z, (self.squares_ + D) / (n + 1.0), X)
 
     def _divided(self, Z: Floats, variance: Floats, X: Floats) -> Floats:
@@ -153,4 +152,10 @@ class Scale(Columnwise):
         # Below the least normal number a square has lost its digits. nan goes on to the learner.
         varies = ~(variance < np.finfo(np.float64).tiny)
         Z = np.divide(Z, np.sqrt(variance), out=np.zeros_like(Z), where=varies)
-        return Z.astype(X.dtype, copy=False)
+        return np.ascontiguousarray(Z, dtype=X.dtype)
+
+
+def _about_zero(X: Floats) -> tuple[Floats, Floats]:
+    """The numerators of (3) and the terms of (2) about a mean that is 0."""
+    Z = np.array(X, dtype=np.float64, order="C")
+    return Z, Z * Z

@@ -1,0 +1,226 @@
+"""Encode: columns by name, categories as they come, dates as phases; any cut, the same."""
+
+import datetime as dt
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from features.feature_cases import CUTS, in_blocks, row_by_row, state, tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from onepass.errors import (
+    ColumnError,
+    NotFiniteError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
+from onepass.features import Encode
+from onepass.table import Table
+
+ENCODERS = st.builds(
+    Encode,
+    categories=st.sampled_from(["onehot", "hash"]),
+    max_categories=st.integers(1, 4),
+    hash_size=st.integers(1, 5),
+    times=st.sampled_from([("hour",), ("elapsed", "weekday"), ("hour", "weekday", "yearday")]),
+    extra=st.sampled_from(["learn", "ignore", "refuse"]),
+)
+
+
+@given(table=tables(), cuts=CUTS, encode=ENCODERS)
+@settings(max_examples=80, deadline=None)
+def test_any_cut_is_row_by_row(table, cuts, encode):
+    cuts = [cut for cut in cuts if cut <= len(table)]
+    one, other = clone(encode), clone(encode)
+    expected = row_by_row(one, table)
+    assert_allclose(in_blocks(other, table, cuts), expected, atol=1e-12)
+    assert one.get_feature_names_out().tolist() == other.get_feature_names_out().tolist()
+    assert state(vars(one)) == state(vars(other))
+
+
+@given(rows=st.lists(st.dictionaries(st.sampled_from("abc"), st.floats(-9, 9)), min_size=1,
+                     max_size=8), cut=st.integers(0, 8), encode=ENCODERS)
+@settings(deadline=None)
+def test_rows_with_optional_keys_may_be_cut_anywhere(rows, cut, encode):
+    encode.set_params(extra="learn" if encode.extra == "refuse" else encode.extra)
+    one, other = clone(encode), clone(encode)
+    expected = row_by_row(one, rows)
+    assert_allclose(in_blocks(other, rows, [min(cut, len(rows))]), expected)
+    assert one.layout_ == other.layout_
+
+
+@given(table=tables(), encode=ENCODERS)
+@settings(deadline=None)
+def test_one_dict_is_seen_as_in_a_table(table, encode):
+    encode.learn(table)
+    before = state(vars(encode))
+    many = encode.transform(table)
+    for i, row in enumerate(table.rows()):
+        one = encode.ask(encode.read_row(row, "here", learning=False))
+        assert_allclose(one[0], many[i], atol=1e-12)
+    assert state(vars(encode)) == before
+
+
+@given(table=tables(), encode=ENCODERS, data=st.data())
+@settings(deadline=None)
+def test_columns_are_found_by_name(table, encode, data):
+    encode.learn(table)
+    names = data.draw(st.permutations(table.names))
+    assert_array_equal(encode.transform(table.select(names)), encode.transform(table))
+
+
+def test_every_kind_of_input_is_the_same():
+    when = [dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 7, 4, 18, 30)]  # noqa: DTZ001
+    data = {"km": [1.5, 2.0], "ok": [True, False], "by": ["air", None], "when": when}
+    rows = [dict(zip(data, values, strict=True)) for values in zip(*data.values(), strict=True)]
+    expected = Encode().learn_transform(rows)
+    for X in (pd.DataFrame(data), pl.DataFrame(data), Table.from_rows(rows), tuple(rows),
+              pd.DataFrame(data).to_numpy()):
+        assert_allclose(Encode().learn_transform(X), expected)
+
+
+def test_phases_of_a_date():
+    encode = Encode(times=("hour", "weekday", "yearday", "elapsed"))
+    monday = dt.datetime(2012, 1, 2, 6)  # noqa: DTZ001
+    X = encode.learn_transform([{"t": monday}, {"t": monday + dt.timedelta(days=3.5)}, {"t": None}])
+    day = 2 * np.pi * np.array([6 / 24, 18 / 24])
+    week = 2 * np.pi * np.array([0, 3]) / 7
+    year = 2 * np.pi * np.array([1, 4]) / 366
+    columns = [f(a) for a in (day, week, year) for f in (np.sin, np.cos)]
+    assert_allclose(X[:2], np.column_stack([*columns, [0.0, 3.5]]), atol=1e-12)
+    assert np.isnan(X[2]).all()
+    assert encode.get_feature_names_out().tolist() == [
+        "t.hour_sin", "t.hour_cos", "t.weekday_sin", "t.weekday_cos",
+        "t.yearday_sin", "t.yearday_cos", "t.elapsed",
+    ]
+
+
+def test_late_categories_share_a_column():
+    encode = Encode(max_categories=2)
+    X = encode.learn_transform([{"by": text} for text in ["a", "b", "c", None, "a", "d"]])
+    assert X.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
+    assert encode.layout_ == ["by=a", "by=b", "by (other)"]
+    assert encode.transform([{"by": "new"}, {"by": None}]).tolist() == [[0, 0, 1], [0, 0, 0]]
+
+
+def test_hashes_are_the_same_on_every_machine():
+    encode = Encode(categories="hash", hash_size=8)
+    X = encode.learn_transform([{"by": "air"}, {"by": "sea"}, {"by": None}, {"by": "air"}])
+    assert np.abs(X).sum(axis=1).tolist() == [1, 1, 0, 1]
+    assert_array_equal(X[0], X[3])
+    assert (int(np.abs(X[0]).argmax()), X[0].sum(), int(np.abs(X[1]).argmax()), X[1].sum()) == (0, 1.0, 3, -1.0)
+    other = Encode(categories="hash", hash_size=1024, seed=1)
+    first = Encode(categories="hash", hash_size=1024)
+    rows = [{"by": "air"}]
+    assert (other.learn_transform(rows) != first.learn_transform(rows)).any()
+
+
+def test_a_column_enters_with_its_first_value():
+    encode = Encode()
+    X = encode.learn_transform([{"a": None, "b": 1.0}, {"a": 2.0, "b": None}, {"a": None}])
+    assert encode.layout_ == ["b", "a"]
+    assert_array_equal(X, [[1, 0], [np.nan, 2], [np.nan, np.nan]])
+    assert_array_equal(encode.transform([{"c": 3.0}]), [[np.nan, np.nan]])
+
+
+def test_extra_columns():
+    rows, more = [{"a": 1.0}], [{"a": 2.0, "b": 3.0}]
+    learns = Encode().learn(rows)
+    assert learns.transform(more).tolist() == [[2.0]]
+    assert learns.learn_transform(more).tolist() == [[2.0, 3.0]]
+    assert Encode(extra="ignore").learn(rows).learn_transform(more).tolist() == [[2.0]]
+    strict = Encode(extra="refuse").learn(rows)
+    for verb in (strict.transform, strict.learn):
+        with pytest.raises(ColumnError, match="'b' too"):
+            verb(more)
+
+
+def test_a_frame_without_any_known_column_is_refused():
+    encode = Encode().learn(pd.DataFrame({"a": [1.0]}))
+    with pytest.raises(ColumnError, match=r"such as 'a', got none of them, but 'z'"):
+        encode.transform(pd.DataFrame({"z": [1.0]}))
+    assert np.isnan(encode.transform([{"z": 1.0}])).all()  # keys of a dict are optional
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "words"),
+    [
+        ([{"a": 1.0}], [{"a": None}, {"a": "x"}], r"'a' must hold numbers.*got text: 'x' in row 1"),
+        ([{"a": "x"}], [{"a": 2}], r"must hold text.*got numbers: '2.0' in row 0"),
+        ([{"a": dt.date(2020, 1, 1)}], [{"a": "x"}], r"must hold dates.*got text"),
+        ([{"a": 1.0}], [{"a": dt.date(2020, 1, 1)}], r"must hold numbers.*got dates"),
+    ],
+)
+def test_a_column_keeps_its_kind(first, then, words):
+    encode = Encode().learn(first)
+    before = state(vars(encode))
+    for verb in (encode.learn, encode.transform):
+        with pytest.raises(TypeMismatchError, match=words):
+            verb(then)
+    assert state(vars(encode)) == before
+
+
+def test_what_is_no_table_is_refused():
+    encode = Encode()
+    with pytest.raises(NotFiniteError, match="row 1, column 'a'"):
+        encode.learn([{"a": 1.0}, {"a": np.inf}])
+    with pytest.raises(TypeMismatchError, match="got one dict"):
+        encode.learn({"a": 1.0})
+    with pytest.raises(TypeMismatchError, match="one kind of value"):
+        encode.learn([{"a": 1.0}, {"a": "x"}])
+    with pytest.raises(ShapeError):
+        encode.learn(np.ones(3))
+    encode.learn(np.ones((2, 3)))
+    with pytest.raises(ShapeError, match="3"):
+        encode.learn(np.ones((2, 4)))
+    with pytest.raises(ShapeError, match="3 columns"):
+        encode.learn(np.full((2, 2), "x"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"categories": "ordinal"}, {"max_categories": 0}, {"max_categories": 1.5},
+        {"hash_size": True}, {"times": "hour"}, {"times": ()}, {"times": ("minute",)},
+        {"extra": "no"}, {"seed": 0.5},
+    ],
+)
+def test_parameters_out_of_range(wrong):
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        Encode(**wrong).learn([{"a": 1.0}])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_array_of_numbers_passes(dtype):
+    X = np.array([[1.0, np.nan], [2.0, 3.0]], dtype=dtype)
+    encode = Encode()
+    said = encode.learn_transform(X)
+    assert_array_equal(said, X)
+    assert said is not X
+    assert said.dtype == dtype
+    assert encode.get_feature_names_out().tolist() == ["x0", "x1"]
+    assert_array_equal(encode.transform([{"x1": 5.0}]), [[np.nan, 5.0]])
+    assert encode.grow(3).learn_transform(np.ones((1, 3))).tolist() == [[1, 1, 1]]
+
+
+def test_an_empty_block_is_learned_as_nothing():
+    encode = Encode().learn([{"a": "x"}])
+    before = state(vars(encode))
+    assert encode.learn_transform([]).shape == (0, 1)
+    assert encode.learn_transform(pd.DataFrame({"a": []})).shape == (0, 1)
+    assert state(vars(encode)) == before
+    assert Encode().transform([{"a": 1.0}]).shape == (1, 0)
+
+
+def test_names_and_bytes():
+    encode = Encode().learn([{"a": "x", "b": 1}])
+    assert encode.get_feature_names_out(["a", "b"]).tolist() == ["a=x", "b"]
+    with pytest.raises(ColumnError):
+        encode.get_feature_names_out(["b", "a"])
+    small = encode.nbytes
+    assert encode.learn([{"a": "y" * 100}]).nbytes > small + 100
