@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validate
@@ -114,7 +114,7 @@ class Pipeline(Steps):
         ParameterError
             If ``classes`` is given and the learner is no classifier.
         """
-        if classes is not None and not hasattr(type(self.learner), "_add_outputs"):
+        if classes is not None and not is_classifier(self.learner):
             raise ParameterError(
                 "Pipeline.partial_fit: `classes` must be left out unless the learner is a "
                 f"classifier, got it with {type(self.learner).__name__}. Leave it out."

@@ -1,17 +1,18 @@
 """Encode: columns by name, categories as they come, dates as phases; any cut, the same."""
 
 import datetime as dt
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from features.feature_cases import CUTS, in_blocks, row_by_row, state, tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
+from features.feature_cases import CUTS, in_blocks, row_by_row, state, tables
 from onepass.errors import (
     ColumnError,
     NotFiniteError,
@@ -34,7 +35,7 @@ ENCODERS = st.builds(
 
 @given(table=tables(), cuts=CUTS, encode=ENCODERS)
 @settings(max_examples=80, deadline=None)
-def test_any_cut_is_row_by_row(table, cuts, encode):
+def test_any_cut_is_row_by_row(table: Any, cuts: Any, encode: Any) -> None:
     cuts = [cut for cut in cuts if cut <= len(table)]
     one, other = clone(encode), clone(encode)
     expected = row_by_row(one, table)
@@ -43,10 +44,15 @@ def test_any_cut_is_row_by_row(table, cuts, encode):
     assert state(vars(one)) == state(vars(other))
 
 
-@given(rows=st.lists(st.dictionaries(st.sampled_from("abc"), st.floats(-9, 9)), min_size=1,
-                     max_size=8), cut=st.integers(0, 8), encode=ENCODERS)
+@given(
+    rows=st.lists(
+        st.dictionaries(st.sampled_from("abc"), st.floats(-9, 9)), min_size=1, max_size=8
+    ),
+    cut=st.integers(0, 8),
+    encode=ENCODERS,
+)
 @settings(deadline=None)
-def test_rows_with_optional_keys_may_be_cut_anywhere(rows, cut, encode):
+def test_rows_with_optional_keys_may_be_cut_anywhere(rows: Any, cut: Any, encode: Any) -> None:
     encode.set_params(extra="learn" if encode.extra == "refuse" else encode.extra)
     one, other = clone(encode), clone(encode)
     expected = row_by_row(one, rows)
@@ -56,7 +62,7 @@ def test_rows_with_optional_keys_may_be_cut_anywhere(rows, cut, encode):
 
 @given(table=tables(), encode=ENCODERS)
 @settings(deadline=None)
-def test_one_dict_is_seen_as_in_a_table(table, encode):
+def test_one_dict_is_seen_as_in_a_table(table: Any, encode: Any) -> None:
     encode.learn(table)
     before = state(vars(encode))
     many = encode.transform(table)
@@ -68,23 +74,28 @@ def test_one_dict_is_seen_as_in_a_table(table, encode):
 
 @given(table=tables(), encode=ENCODERS, data=st.data())
 @settings(deadline=None)
-def test_columns_are_found_by_name(table, encode, data):
+def test_columns_are_found_by_name(table: Any, encode: Any, data: Any) -> None:
     encode.learn(table)
     names = data.draw(st.permutations(table.names))
     assert_array_equal(encode.transform(table.select(names)), encode.transform(table))
 
 
-def test_every_kind_of_input_is_the_same():
+def test_every_kind_of_input_is_the_same() -> None:
     when = [dt.datetime(2013, 1, 1, 5), dt.datetime(2013, 7, 4, 18, 30)]  # noqa: DTZ001
     data = {"km": [1.5, 2.0], "ok": [True, False], "by": ["air", None], "when": when}
     rows = [dict(zip(data, values, strict=True)) for values in zip(*data.values(), strict=True)]
     expected = Encode().learn_transform(rows)
-    for X in (pd.DataFrame(data), pl.DataFrame(data), Table.from_rows(rows), tuple(rows),
-              pd.DataFrame(data).to_numpy()):
+    for X in (
+        pd.DataFrame(data),
+        pl.DataFrame(data),
+        Table.from_rows(rows),
+        tuple(rows),
+        pd.DataFrame(data).to_numpy(),
+    ):
         assert_allclose(Encode().learn_transform(X), expected)
 
 
-def test_phases_of_a_date():
+def test_phases_of_a_date() -> None:
     encode = Encode(times=("hour", "weekday", "yearday", "elapsed"))
     monday = dt.datetime(2012, 1, 2, 6)  # noqa: DTZ001
     X = encode.learn_transform([{"t": monday}, {"t": monday + dt.timedelta(days=3.5)}, {"t": None}])
@@ -95,12 +106,17 @@ def test_phases_of_a_date():
     assert_allclose(X[:2], np.column_stack([*columns, [0.0, 3.5]]), atol=1e-12)
     assert np.isnan(X[2]).all()
     assert encode.get_feature_names_out().tolist() == [
-        "t.hour_sin", "t.hour_cos", "t.weekday_sin", "t.weekday_cos",
-        "t.yearday_sin", "t.yearday_cos", "t.elapsed",
+        "t.hour_sin",
+        "t.hour_cos",
+        "t.weekday_sin",
+        "t.weekday_cos",
+        "t.yearday_sin",
+        "t.yearday_cos",
+        "t.elapsed",
     ]
 
 
-def test_late_categories_share_a_column():
+def test_late_categories_share_a_column() -> None:
     encode = Encode(max_categories=2)
     X = encode.learn_transform([{"by": text} for text in ["a", "b", "c", None, "a", "d"]])
     assert X.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 0], [0, 0, 1]]
@@ -108,19 +124,24 @@ def test_late_categories_share_a_column():
     assert encode.transform([{"by": "new"}, {"by": None}]).tolist() == [[0, 0, 1], [0, 0, 0]]
 
 
-def test_hashes_are_the_same_on_every_machine():
+def test_hashes_are_the_same_on_every_machine() -> None:
     encode = Encode(categories="hash", hash_size=8)
     X = encode.learn_transform([{"by": "air"}, {"by": "sea"}, {"by": None}, {"by": "air"}])
     assert np.abs(X).sum(axis=1).tolist() == [1, 1, 0, 1]
     assert_array_equal(X[0], X[3])
-    assert (int(np.abs(X[0]).argmax()), X[0].sum(), int(np.abs(X[1]).argmax()), X[1].sum()) == (0, 1.0, 3, -1.0)
+    assert (int(np.abs(X[0]).argmax()), X[0].sum(), int(np.abs(X[1]).argmax()), X[1].sum()) == (
+        0,
+        1.0,
+        3,
+        -1.0,
+    )
     other = Encode(categories="hash", hash_size=1024, seed=1)
     first = Encode(categories="hash", hash_size=1024)
     rows = [{"by": "air"}]
     assert (other.learn_transform(rows) != first.learn_transform(rows)).any()
 
 
-def test_a_column_enters_with_its_first_value():
+def test_a_column_enters_with_its_first_value() -> None:
     encode = Encode()
     X = encode.learn_transform([{"a": None, "b": 1.0}, {"a": 2.0, "b": None}, {"a": None}])
     assert encode.layout_ == ["b", "a"]
@@ -128,7 +149,7 @@ def test_a_column_enters_with_its_first_value():
     assert_array_equal(encode.transform([{"c": 3.0}]), [[np.nan, np.nan]])
 
 
-def test_extra_columns():
+def test_extra_columns() -> None:
     rows, more = [{"a": 1.0}], [{"a": 2.0, "b": 3.0}]
     learns = Encode().learn(rows)
     assert learns.transform(more).tolist() == [[2.0]]
@@ -140,7 +161,7 @@ def test_extra_columns():
             verb(more)
 
 
-def test_a_frame_without_any_known_column_is_refused():
+def test_a_frame_without_any_known_column_is_refused() -> None:
     encode = Encode().learn(pd.DataFrame({"a": [1.0]}))
     with pytest.raises(ColumnError, match=r"such as 'a', got none of them, but 'z'"):
         encode.transform(pd.DataFrame({"z": [1.0]}))
@@ -156,7 +177,7 @@ def test_a_frame_without_any_known_column_is_refused():
         ([{"a": 1.0}], [{"a": dt.date(2020, 1, 1)}], r"must hold numbers.*got dates"),
     ],
 )
-def test_a_column_keeps_its_kind(first, then, words):
+def test_a_column_keeps_its_kind(first: Any, then: Any, words: Any) -> None:
     encode = Encode().learn(first)
     before = state(vars(encode))
     for verb in (encode.learn, encode.transform):
@@ -165,7 +186,7 @@ def test_a_column_keeps_its_kind(first, then, words):
     assert state(vars(encode)) == before
 
 
-def test_what_is_no_table_is_refused():
+def test_what_is_no_table_is_refused() -> None:
     encode = Encode()
     with pytest.raises(NotFiniteError, match="row 1, column 'a'"):
         encode.learn([{"a": 1.0}, {"a": np.inf}])
@@ -185,18 +206,24 @@ def test_what_is_no_table_is_refused():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"categories": "ordinal"}, {"max_categories": 0}, {"max_categories": 1.5},
-        {"hash_size": True}, {"times": "hour"}, {"times": ()}, {"times": ("minute",)},
-        {"extra": "no"}, {"seed": 0.5},
+        {"categories": "ordinal"},
+        {"max_categories": 0},
+        {"max_categories": 1.5},
+        {"hash_size": True},
+        {"times": "hour"},
+        {"times": ()},
+        {"times": ("minute",)},
+        {"extra": "no"},
+        {"seed": 0.5},
     ],
 )
-def test_parameters_out_of_range(wrong):
+def test_parameters_out_of_range(wrong: Any) -> None:
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         Encode(**wrong).learn([{"a": 1.0}])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_an_array_of_numbers_passes(dtype):
+def test_an_array_of_numbers_passes(dtype: Any) -> None:
     X = np.array([[1.0, np.nan], [2.0, 3.0]], dtype=dtype)
     encode = Encode()
     said = encode.learn_transform(X)
@@ -208,7 +235,7 @@ def test_an_array_of_numbers_passes(dtype):
     assert encode.grow(3).learn_transform(np.ones((1, 3))).tolist() == [[1, 1, 1]]
 
 
-def test_an_empty_block_is_learned_as_nothing():
+def test_an_empty_block_is_learned_as_nothing() -> None:
     encode = Encode().learn([{"a": "x"}])
     before = state(vars(encode))
     assert encode.learn_transform([]).shape == (0, 1)
@@ -217,7 +244,7 @@ def test_an_empty_block_is_learned_as_nothing():
     assert Encode().transform([{"a": 1.0}]).shape == (1, 0)
 
 
-def test_names_and_bytes():
+def test_names_and_bytes() -> None:
     encode = Encode().learn([{"a": "x", "b": 1}])
     assert encode.get_feature_names_out(["a", "b"]).tolist() == ["a=x", "b"]
     with pytest.raises(ColumnError):

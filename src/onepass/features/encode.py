@@ -171,7 +171,8 @@ class Encode(Transformer):
         if not getattr(self, "rows_seen_", 0):
             if not learning or self.extra == "learn" or not are_dicts(X):
                 return rows.names
-            known = known | dict.fromkeys(map(str, X[0]))  # the first row's keys, however rows are cut
+            first = map(str, X[0])  # the first row's keys, however the rows are cut
+            known = known | dict.fromkeys(first)
         extra = [name for name in rows.names if name not in known]
         taken = [name for name in rows.names if name in known]
         if extra and self.extra == "refuse":

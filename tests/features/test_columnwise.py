@@ -1,0 +1,198 @@
+"""Impute and Scale: blocks are rows, rows are bounded, the limit is scikit-learn's."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import StandardScaler
+
+from features.feature_cases import CUTS, in_blocks, matrices, row_by_row, state
+from onepass.errors import (
+    ColumnError,
+    NotFiniteError,
+    NumericalError,
+    ParameterError,
+    ShapeError,
+)
+from onepass.features import Impute, Scale
+
+IMPUTERS = st.builds(
+    Impute, strategy=st.sampled_from(["mean", "last", "zero"]), indicator=st.booleans()
+)
+SCALES = st.builds(Scale, with_mean=st.booleans())
+# std, the divisor, has lost sqrt(eps) of the values' own size where a mean is not subtracted
+NEAR = {"rtol": 1e-9, "atol": 1e-9}
+
+
+@given(X=matrices(gaps=True), cuts=CUTS, impute=IMPUTERS)
+@settings(max_examples=80, deadline=None)
+def test_impute_in_any_cut_is_row_by_row(X: Any, cuts: Any, impute: Any) -> None:
+    one, other = clone(impute), clone(impute)
+    expected = row_by_row(one, X)
+    assert_allclose(
+        in_blocks(other, X, [c for c in cuts if c <= len(X)]), expected, rtol=1e-12, atol=1e-6
+    )
+    assert one.get_feature_names_out().tolist() == other.get_feature_names_out().tolist()
+    assert np.isfinite(expected).all()
+
+
+@given(X=matrices(gaps=False), cuts=CUTS, scale=SCALES)
+@settings(max_examples=80, deadline=None)
+def test_scale_in_any_cut_is_row_by_row(X: Any, cuts: Any, scale: Any) -> None:
+    one, other = clone(scale), clone(scale)
+    expected = row_by_row(one, X)
+    assert_allclose(in_blocks(other, X, [c for c in cuts if c <= len(X)]), expected, **NEAR)
+
+
+@given(X=matrices(gaps=False), scale=SCALES)
+@settings(deadline=None)
+def test_a_row_is_part_of_its_own_statistics(X: Any, scale: Any) -> None:
+    for k, row in enumerate(X, 1):
+        before = state(vars(scale))
+        asked = scale.transform(row[None])
+        assert state(vars(scale)) == before
+        assert_allclose(asked, scale.learn_transform(row[None]), **NEAR)
+        bound = k - 1 if scale.with_mean else k
+        assert (np.abs(asked) <= np.sqrt(bound) * (1 + 1e-9)).all()
+
+
+@given(X=matrices(gaps=True), impute=IMPUTERS)
+@settings(deadline=None)
+def test_impute_asked_is_impute_taught(X: Any, impute: Any) -> None:
+    for row in X:
+        before = state(vars(impute))
+        asked = impute.transform(row[None])[0]
+        assert state(vars(impute)) == before
+        taught = impute.learn_transform(row[None])[0]
+        assert_allclose(asked, taught[: len(asked)], rtol=1e-12)
+
+
+@given(X=matrices(gaps=False), new=matrices(gaps=False), feature=st.one_of(IMPUTERS, SCALES))
+@settings(deadline=None)
+def test_a_grown_column_had_been_zero_all_along(X: Any, new: Any, feature: Any) -> None:
+    d = X.shape[1]
+    zeros = np.zeros((len(X), new.shape[1]))
+    late, early = clone(feature), clone(feature)
+    late.learn(X).grow(d + new.shape[1])
+    early.learn(np.hstack([X, zeros]))
+    rows = np.hstack([np.resize(X, (len(new), d)), new])
+    assert_allclose(late.transform(rows), early.transform(rows), **NEAR)
+    assert_allclose(late.learn_transform(rows), early.learn_transform(rows), **NEAR)
+
+
+def test_scale_is_standard_scaler_of_the_rows_and_the_one_asked_about(rng: Any) -> None:
+    X = rng.normal([1e8, -3, 0], [1, 100, 1e-6], size=(500, 3))
+    x = rng.normal([1e8, -3, 0], [1, 100, 1e-6])
+    expected = StandardScaler().fit(np.vstack([X, x])).transform(x[None])
+    scale = Scale().learn(X)
+    assert_allclose(scale.transform(x[None]), expected, rtol=1e-6)
+    assert_allclose(scale.mean_, X.mean(axis=0), rtol=1e-12, atol=1e-9)
+    assert_allclose(scale.std_, X.std(axis=0), rtol=1e-7)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("mean", "mean"), ("zero", "constant")])
+def test_impute_is_simple_imputer_of_the_rows_so_far(rng: Any, ours: Any, theirs: Any) -> None:
+    X = np.where(rng.random((300, 4)) < 0.3, np.nan, rng.normal(5, 2, size=(300, 4)))
+    imputer = SimpleImputer(strategy=theirs, add_indicator=True).fit(X)
+    impute = Impute(ours, indicator=True).learn(X)
+    row = np.array([[np.nan, 1.0, np.nan, 2.0]])
+    expected = imputer.transform(row)[0]
+    said = dict(zip(impute.get_feature_names_out(), impute.transform(row)[0], strict=True))
+    assert_allclose([said[f"x{j}"] for j in range(4)], expected[:4], rtol=1e-12)
+    assert [said[f"x{j} (missing)"] for j in range(4)] == expected[4:].tolist()
+
+
+def test_digits_that_all_rows_share_are_no_trouble() -> None:
+    small = np.tile([-1.0, 1.0], 5000)[:, None]
+    said = Scale().learn_transform(small + 1e12)
+    assert_allclose(said, Scale().learn_transform(small), rtol=1e-12)
+
+
+def test_constant_columns_are_zero_and_zeros_stay_zeros() -> None:
+    X = np.array([[3.7, 0.0], [3.7, 2.0], [3.7, 0.0]])
+    assert_array_equal(Scale().learn_transform(X)[:, 0], 0.0)
+    assert_array_equal(Scale(with_mean=False).learn_transform(X)[[0, 2], 1], 0.0)
+
+
+def test_last_value_and_indicators_by_hand() -> None:
+    impute = Impute("last", indicator=True)
+    X = np.array([[1, np.nan], [np.nan, 5], [2, np.nan], [np.nan, np.nan]])
+    said = impute.learn_transform(X)
+    assert said.tolist() == [[1, 0, 1, 0], [1, 5, 0, 1], [2, 5, 1, 0], [2, 5, 1, 1]]
+    names = ["x0", "x1", "x1 (missing)", "x0 (missing)"]
+    assert impute.get_feature_names_out().tolist() == names
+
+
+def test_names_of_a_frame() -> None:
+    frame = pd.DataFrame({"a": [1.0, np.nan, 3.0], "b": [4, 5, 6]})
+    impute = Impute().learn(frame)
+    assert impute.transform(frame[["b", "a"]]).tolist() == [[1, 4], [2, 5], [3, 6]]
+    with pytest.raises(ColumnError):
+        impute.transform(frame[["a"]])
+    unnamed = pd.DataFrame([[1.0, np.nan]])
+    assert Impute().learn(unnamed).get_feature_names_out().tolist() == ["x0", "x1"]
+    scale = Scale().learn(frame[["b"]])
+    assert scale.grow(2).get_feature_names_out().tolist() == ["b", "x1"]
+
+
+@pytest.mark.parametrize("feature", [Impute(), Scale()])
+def test_what_is_refused_leaves_no_trace(feature: Any) -> None:
+    feature = clone(feature).learn(np.array([[1.0, 2.0], [3.0, 5.0]]))
+    before = state(vars(feature))
+    for wrong, error in [
+        (np.array([[1.0, np.inf]]), NotFiniteError),
+        (np.ones((2, 3)), ShapeError),
+        (np.ones(2), ShapeError),
+        ([["x", "y"]], TypeError),
+        (np.array([[1.7e308, 1.0], [-1.7e308, 1.0], [1.7e308, 1.0]]), NumericalError),
+    ]:
+        if error is NumericalError and isinstance(feature, Impute):
+            wrong = np.array([[1.7e308, 1.0], [1.7e308, 1.0]])  # noqa: PLW2901
+        with pytest.raises(error):
+            feature.learn_transform(wrong)
+        assert state(vars(feature)) == before
+    with pytest.raises(ParameterError, match="must be >= 2"):
+        feature.grow(1)
+
+
+def test_nan_is_a_gap_only_to_impute() -> None:
+    with pytest.raises(NotFiniteError, match="Impute"):
+        Scale().learn([[np.nan]])
+    with pytest.raises(ParameterError, match="'median'"):
+        Impute("median").learn([[1.0]])
+
+
+@pytest.mark.parametrize("feature", [Impute(indicator=True), Scale(), Scale(with_mean=False)])
+def test_before_anything_was_learned(feature: Any) -> None:
+    feature = clone(feature)
+    assert feature.transform([[2.0, 3.0]]).shape == (1, 2)
+    assert not hasattr(feature, "n_features_in_")
+    assert feature.learn_transform(np.empty((0, 2))).shape == (0, 2)
+    assert feature.rows_seen_ == 0
+    assert_allclose(feature.transform([[2.0, 3.0]]), feature.learn_transform([[2.0, 3.0]]))
+
+
+@pytest.mark.parametrize("feature", [Impute(indicator=True), Scale()])
+def test_float32_stays_float32_and_inputs_stay_as_they_were(feature: Any) -> None:
+    X = np.arange(12, dtype=np.float32).reshape(6, 2)
+    kept = X.copy()
+    said = clone(feature).learn_transform(X)
+    assert said.dtype == np.float32
+    said[:] = 7
+    assert_array_equal(X, kept)
+    assert_allclose(
+        clone(feature).learn_transform(X),
+        clone(feature).learn_transform(kept.astype(float)),
+        rtol=1e-6,
+    )
+
+
+@pytest.fixture
+def rng() -> Any:
+    return np.random.default_rng(0)

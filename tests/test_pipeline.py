@@ -1,0 +1,329 @@
+"""Pipeline: one learner made of features and a learner, equal to its parts run by hand."""
+
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone, is_classifier, is_regressor
+
+from features.feature_cases import CUTS, state, tables
+from onepass import persist
+from onepass.errors import (
+    NotFiniteError,
+    NotFittedError,
+    NumericalError,
+    ParameterError,
+    TypeMismatchError,
+)
+from onepass.estimator import Regressor
+from onepass.features import Encode, Impute, Scale
+from onepass.learners import RLSClassifier, RLSRegressor
+from onepass.pipeline import Pipeline
+from onepass.table import Table
+
+
+class Steepest(Regressor):
+    """Normalised least-mean-squares, row after row: it depends on the features' units."""
+
+    def __init__(self, step_size: Any = 0.5) -> None:
+        self.step_size = step_size
+
+    def _start(self, d: Any, c: Any) -> None:
+        self.w_ = np.zeros((d, c))
+
+    def _learn(self, X: Any, Y: Any, s: Any, known: Any) -> Any:
+        del known
+        w, said = self.w_.copy(), np.empty(Y.shape)
+        for i, (x, y) in enumerate(zip(X, Y, strict=True)):
+            said[i] = x @ w
+            rate = self.step_size * (1.0 if s is None else s[i])
+            w += rate / (1 + x @ x) * np.outer(x, y - said[i])
+        if np.abs(Y).max() > 1e6:
+            raise NumericalError("Steepest: too much.")
+        self.w_ = w
+        return said
+
+    def _scores(self, X: Any) -> Any:
+        return X @ self.w_
+
+    def _widen(self, d: Any) -> None:
+        self.w_ = np.vstack([self.w_, np.zeros((d - len(self.w_), self.w_.shape[1]))])
+
+    def _unlearned(self, row: Any) -> Any:
+        del row
+        return 0.0
+
+    def _add_outputs(self, at: Any, c: Any) -> None:
+        raise NotImplementedError
+
+
+def steepest() -> Any:
+    return Pipeline(Encode(), Impute(indicator=True), Scale(), Steepest())
+
+
+def answers(table: Any) -> Any:
+    return np.linspace(-1, 2, len(table)) + np.nan_to_num(table["u"]) / 1e8
+
+
+@given(
+    table=tables(),
+    cuts=CUTS,
+    weights=st.lists(st.sampled_from([0.0, 1.0, 2.0]), min_size=12, max_size=12),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_cut_is_predict_one_then_learn_one(table: Any, cuts: Any, weights: Any) -> None:
+    y, s = answers(table), np.array(weights[: len(table)])
+    one, many = steepest(), steepest()
+    said = []
+    for i, row in enumerate(table.rows()):
+        said.append(one.predict_one(row))
+        one.learn_one(row, y[i], sample_weight=s[i])
+    edges = [0, *sorted(c for c in cuts if c <= len(table)), len(table)]
+    blocks = [
+        many.test_then_train(table[a:b], y[a:b], sample_weight=s[a:b]) for a, b in pairwise(edges)
+    ]
+    assert_allclose(np.concatenate(blocks), said, rtol=1e-7, atol=1e-9)
+    if s.any():
+        assert one.get_feature_names_out().tolist() == many.get_feature_names_out().tolist()
+        assert one.learner_.feature_names_in_.tolist() == one.get_feature_names_out().tolist()
+        assert_allclose(one.learner_.w_, many.learner_.w_, rtol=1e-7, atol=1e-9)
+        assert one.rows_seen_ == many.rows_seen_ == np.count_nonzero(s)
+        quiet = steepest().partial_fit(table, y, sample_weight=s)
+        assert_allclose(quiet.learner_.w_, many.learner_.w_, rtol=1e-7, atol=1e-9)
+
+
+def test_it_is_its_parts_run_by_hand() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(3, 2, size=(50, 3)), rng.normal(size=50)
+    X[rng.random(X.shape) < 0.2] = np.nan
+    pipeline = Pipeline(Impute(), Scale(), Steepest())
+    impute, scale, learner = Impute(), Scale(), Steepest()
+    for rows in (slice(0, 30), slice(30, 50)):
+        said = pipeline.test_then_train(X[rows], y[rows])
+        Z = scale.learn_transform(impute.learn_transform(X[rows]))
+        assert_array_equal(said, learner.test_then_train(Z, y[rows]))
+    Z = scale.transform(impute.transform(X))
+    assert_array_equal(pipeline.predict(X), learner.predict(Z))
+    assert pipeline.score(X, y) == learner.score(Z, y)
+    assert pipeline.nbytes == impute.nbytes + scale.nbytes + learner.nbytes + _named(pipeline)
+
+
+def _named(pipeline: Any) -> Any:
+    """Bytes of the names that only a pipeline tells its parts."""
+    names = pipeline.get_feature_names_out()
+    return names.nbytes + sum(map(len, names)) + names.nbytes
+
+
+def test_new_categories_grow_least_squares_exactly() -> None:
+    rows = [{"by": by, "u": float(u)} for u, by in enumerate("aababcacbd")]
+    y = np.arange(10.0) ** 2
+    early, late = (
+        Pipeline(Encode(), RLSRegressor(ridge=0.1)),
+        Pipeline(Encode(), RLSRegressor(ridge=0.1)),
+    )
+    early.partial_fit(rows, y)
+    for a in range(0, 10, 3):
+        late.partial_fit(rows[a : a + 3], y[a : a + 3])
+    assert_allclose(late.learner.coef_, early.learner.coef_, rtol=1e-9)
+    dense = np.array([[r["by"] == c for c in "ab"] + [r["u"]] for r in rows], dtype=float)
+    Z = np.column_stack(
+        [dense[:, 0], dense[:, 2], dense[:, 1], *[[r["by"] == c for r in rows] for c in "cd"]]
+    )
+    assert early.get_feature_names_out().tolist() == ["by=a", "u", "by=b", "by=c", "by=d"]
+    assert_allclose(early.learner.coef_, RLSRegressor(ridge=0.1).fit(Z, y).coef_, rtol=1e-9)
+
+
+def test_scale_is_passed_by_where_units_do_not_matter() -> None:
+    free = Pipeline(Encode(), Scale(), RLSRegressor()).fit([{"a": 1.0}, {"a": 3.0}], [1.0, 2.0])
+    assert [type(part).__name__ for part in free.features] == ["Encode"]
+    assert (
+        "Scale()         passed by: RLSRegressor is free of the features' units" in free.describe()
+    )
+    assert "Encode()        1 columns -> 1" in free.describe()
+    bound = Pipeline(Encode(), Scale(), Steepest())
+    assert [type(part).__name__ for part in bound.features] == ["Encode", "Scale"]
+    assert "passed by" not in bound.describe()
+
+
+class Breaks(Scale):
+    """A feature that fails behind those that have learned already."""
+
+    def _step(self, X: Any, born: Any) -> Any:
+        if X.shape[0] and X[-1, 0] == -1:
+            raise KeyboardInterrupt
+        return super()._step(X, born)
+
+
+LEARNED = [{"a": 1.0, "by": "x"}, {"a": 2.0, "by": "y"}]
+
+
+@pytest.mark.parametrize("learned", [[], LEARNED])
+@pytest.mark.parametrize(
+    ("a", "y", "error"),
+    [
+        (1.0, [1e9], NumericalError),
+        (1.0, [np.nan], NotFiniteError),
+        (1.0, [1.0, 2.0], ValueError),
+        (-1.0, [1.0], KeyboardInterrupt),
+        (np.inf, [1.0], NotFiniteError),
+        ([1.0], [1.0], TypeMismatchError),
+    ],
+)
+def test_whatever_is_raised_leaves_all_parts_as_they_were(
+    learned: Any, a: Any, y: Any, error: Any
+) -> None:
+    pipeline = Pipeline(Encode(), Breaks(), Steepest())
+    if learned:
+        pipeline.partial_fit(learned, [1.0, 2.0])
+    before, rows = state(vars(pipeline)), [{"a": a, "by": "new"}]
+    for verb in (pipeline.partial_fit, pipeline.fit, pipeline.test_then_train):
+        with pytest.raises(error):
+            verb(rows, y)
+        assert state(vars(pipeline)) == before
+    if len(y) == 1:
+        with pytest.raises(error):
+            pipeline.learn_one(rows[0], y[0])
+        assert state(vars(pipeline)) == before
+
+
+@pytest.mark.parametrize(("a", "error"), [("x", TypeMismatchError), (np.nan, NotFiniteError)])
+def test_a_column_that_was_numbers_stays_numbers(a: Any, error: Any) -> None:
+    pipeline = Pipeline(Encode(), Scale(), Steepest()).partial_fit(LEARNED, [1.0, 2.0])
+    before, row = state(vars(pipeline)), {"by": "new", "a": a}
+    with pytest.raises(error, match="'a'"):
+        pipeline.partial_fit([row], [1.0])
+    with pytest.raises(error, match="'a'"):
+        pipeline.learn_one(row, 1.0)
+    with pytest.raises(error, match="'a'"):
+        pipeline.predict([row])
+    assert state(vars(pipeline)) == before
+
+
+def test_errors_name_the_users_column() -> None:
+    pipeline = Pipeline(Encode(), RLSRegressor())
+    rows = [{"by": "x", "delay": 1.0}, {"by": "y", "delay": np.nan}]
+    with pytest.raises(NotFiniteError, match="row 1, column 'delay'"):
+        pipeline.fit(rows, [1.0, 2.0])
+
+
+def test_asking_changes_nothing() -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "by": ["x", "y", "x"], "y": [1.0, 2.0, 3.0]})
+    pipeline = steepest().fit(frame[["a", "by"]], frame["y"])
+    before = state(vars(pipeline))
+    odd = frame.assign(by=["z", None, "x"])[["y", "by", "a"]]
+    said = pipeline.predict(odd)
+    assert_allclose(pipeline.predict_one({"a": 4.0, "by": "x"}), said[2])
+    assert np.isfinite(pipeline.predict(frame[["by"]])).all()
+    pipeline.score(odd, frame["y"])
+    assert state(vars(pipeline)) == before
+
+
+def test_before_anything_was_learned() -> None:
+    pipeline = steepest()
+    assert pipeline.predict_one({"a": 1.0}) == 0.0
+    assert state(vars(pipeline)) == state(vars(steepest()))
+    for verb in (pipeline.predict, lambda X: pipeline.score(X, [1.0])):
+        with pytest.raises(NotFittedError):
+            verb([{"a": 1.0}])
+    assert pipeline.test_then_train([{"a": None}, {"a": 2.0}], [1.0, 1.0]).tolist() == [0.0, 0.0]
+    empty = steepest().partial_fit([], [])
+    assert empty.predict_one({"a": 1.0}) == 0.0
+    assert empty.learn_one({"a": 1.0}, 1.0).rows_seen_ == 1
+    with pytest.raises(ValueError, match="0 sample"):
+        steepest().fit([], [])
+
+
+def test_a_first_row_without_any_value_is_learned_too() -> None:
+    rows = [{"a": None}, {"a": 3.0}, {"a": 4.0}]
+    y = [5.0, 6.0, 7.0]
+    block = Pipeline(Encode(), Impute(), RLSRegressor()).partial_fit(rows, y)
+    single = Pipeline(Encode(), Impute(), RLSRegressor())
+    for row, answer in zip(rows, y, strict=True):
+        single.learn_one(row, answer)
+    assert_allclose(single.learner.coef_, block.learner.coef_)
+    assert single.rows_seen_ == 3
+    assert single.learner.feature_names_in_.tolist() == ["a"]
+
+
+def test_classifiers() -> None:
+    rows = [{"by": by} for by in "abab"]
+    model = Pipeline(Encode(), RLSClassifier())
+    model.partial_fit([], [], classes=["hi", "lo"])
+    assert model.classes_.tolist() == ["hi", "lo"]
+    model.partial_fit(rows, ["hi", "lo", "hi", "lo"])
+    assert model.predict(rows).tolist() == ["hi", "lo", "hi", "lo"]
+    assert model.score(rows, ["hi", "lo", "hi", "lo"]) == 1.0
+    assert model.decision_function(rows).shape == (4,)
+    assert is_classifier(model)
+    assert not is_regressor(model)
+    regressor = Pipeline(Encode(), RLSRegressor())
+    assert is_regressor(regressor)
+    assert not hasattr(regressor, "decision_function")
+    with pytest.raises(ParameterError, match="`classes`"):
+        regressor.partial_fit(rows, [1, 2, 3, 4], classes=[1])
+
+
+def test_clone_parameters_and_words() -> None:
+    given_steps = Encode(max_categories=5), Scale(), Scale(with_mean=False), Steepest()
+    model = Pipeline(*given_steps).fit([{"a": 1.0}], [1.0])
+    assert not any(hasattr(step, "n_features_in_") for step in given_steps)
+    twin = clone(model)
+    assert repr(twin) == repr(model)
+    assert repr(model) == (
+        "Pipeline(Encode(max_categories=5), Scale(), Scale(with_mean=False), Steepest())"
+    )
+    assert not hasattr(twin, "learner_")
+    assert twin.steps[0] is not model.steps[0]
+    assert model.get_params()["encode__max_categories"] == 5
+    assert model.get_params(deep=False) == {"steps": given_steps}
+    twin.set_params(encode__max_categories=7, **{"scale-2": Impute()}, steepest__step_size=0.1)
+    assert repr(twin).startswith("Pipeline(Encode(max_categories=7), Scale(), Impute(), Steepest")
+    assert given_steps[0].max_categories == 5
+    assert twin.set_params(steps=(Steepest(),)).steps[0].step_size == 0.5
+    with pytest.raises(ParameterError, match="enkode"):
+        model.set_params(enkode__seed=1)
+    assert model._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "steps", [(), (Encode(),), (RLSRegressor(), Encode()), (Encode, RLSRegressor())]
+)
+def test_steps_are_features_then_a_learner(steps: Any) -> None:
+    with pytest.raises(TypeMismatchError, match="features, then one learner"):
+        Pipeline(*steps)
+
+
+def test_a_learner_alone_is_itself() -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(20, 3)), rng.normal(size=20)
+    alone, piped = RLSRegressor(), Pipeline(RLSRegressor())
+    assert_array_equal(piped.test_then_train(X, y), alone.test_then_train(X, y))
+    assert_array_equal(
+        piped.learn_one(X[0], y[0]).predict(X), alone.learn_one(X[0], y[0]).predict(X)
+    )
+    assert piped.n_features_in_ == 3
+    assert piped.get_feature_names_out().tolist() == ["x0", "x1", "x2"]
+    frame = pd.DataFrame(X, columns=list("abc"))
+    assert piped.fit(frame, y).feature_names_in_.tolist() == list("abc")
+
+
+@given(table=tables())
+@settings(max_examples=20, deadline=None)
+def test_saved_and_loaded_it_goes_on_as_it_was(table: Any) -> None:
+    y = answers(table)
+    model = Pipeline(Encode(categories="onehot"), Impute(indicator=True), RLSRegressor())
+    model.partial_fit(table, y)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.onepass"
+        persist.save(model, path)
+        other = persist.load(path)
+    assert_array_equal(other.test_then_train(table, y), model.test_then_train(table, y))
+    assert repr(other) == repr(model)
+    assert_array_equal(other.predict(Table({}, 1)), model.predict(Table({}, 1)))
