@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.model_selection import GridSearchCV
 
 from features.feature_cases import CUTS, state, tables
 from onepass import persist
@@ -92,7 +93,8 @@ def test_any_cut_is_predict_one_then_learn_one(table: Any, cuts: Any, weights: A
     assert_allclose(np.concatenate(blocks), said, rtol=1e-7, atol=1e-9)
     if s.any():
         assert one.get_feature_names_out().tolist() == many.get_feature_names_out().tolist()
-        assert one.learner_.feature_names_in_.tolist() == one.get_feature_names_out().tolist()
+        names = list(getattr(one.learner_, "feature_names_in_", []))
+        assert names == one.get_feature_names_out().tolist()
         assert_allclose(one.learner_.w_, many.learner_.w_, rtol=1e-7, atol=1e-9)
         assert one.rows_seen_ == many.rows_seen_ == np.count_nonzero(s)
         quiet = steepest().partial_fit(table, y, sample_weight=s)
@@ -298,6 +300,26 @@ def test_clone_parameters_and_words() -> None:
 def test_steps_are_features_then_a_learner(steps: Any) -> None:
     with pytest.raises(TypeMismatchError, match="features, then one learner"):
         Pipeline(*steps)
+
+
+def test_it_can_be_searched_by_scikit_learn() -> None:
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"u": rng.normal(size=60), "by": rng.choice(list("abc"), size=60)})
+    y = frame["u"] + (frame["by"] == "b")
+    search = GridSearchCV(
+        Pipeline(Encode(), RLSRegressor()),
+        {"encode__max_categories": [1, 9], "rlsregressor__ridge": [1e-9, 1e6]},
+        cv=3,
+    ).fit(frame, y)
+    assert search.best_params_ == {"encode__max_categories": 9, "rlsregressor__ridge": 1e-9}
+    assert search.best_score_ > 0.999
+
+
+def test_a_long_step_is_still_one_line() -> None:
+    long = Encode("hash", 1, 2, ("hour", "weekday", "elapsed"), "ignore", 1)
+    model = Pipeline(long, RLSRegressor(ridge=0.123456789, forgetting=0.999, fit_intercept=False))
+    assert "\n" not in repr(model)
+    assert len(model.describe().splitlines()) == 2
 
 
 def test_a_learner_alone_is_itself() -> None:

@@ -94,7 +94,7 @@ class Pipeline(Steps):
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, *, classes: Any = None, sample_weight: Any = None
+        self, X: Any, y: Any, *, sample_weight: Any = None, classes: Any = None
     ) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 

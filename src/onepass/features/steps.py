@@ -1,5 +1,6 @@
 """Steps: features and a learner in a row: what they are, and how scikit-learn sees them."""
 
+import re
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -112,9 +113,9 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
                 part = next(used)
                 came = getattr(part, "n_features_in_", None)
                 what = "" if came is None else f"{came} columns -> {part.n_features_out_}"
-            lines.append((repr(step), what))
+            lines.append((_line(step), what))
         seen = getattr(self.learner, "rows_seen_", 0)
-        lines.append((repr(self.steps[-1]), f"{seen} rows learned"))
+        lines.append((_line(self.steps[-1]), f"{seen} rows learned"))
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {what}".rstrip() for name, what in lines)
 
@@ -172,7 +173,7 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         del N_CHAR_MAX
-        return f"{type(self).__name__}({', '.join(map(repr, self.steps))})"
+        return f"{type(self).__name__}({', '.join(map(_line, self.steps))})"
 
     # -- what stands behind them -------------------------------------------------------------------
 
@@ -188,6 +189,11 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _first(self) -> Any:
         return self.features_[0] if self._begun and self.features_ else self.learner
+
+
+def _line(step: Any) -> str:
+    """A step in words, in one line."""
+    return re.sub(r"\n\s+", " ", repr(step))
 
 
 def _named(steps: tuple[Any, ...]) -> dict[str, Any]:
