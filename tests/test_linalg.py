@@ -1,0 +1,129 @@
+"""Factorisations are held against NumPy's, on the matrices that streams make."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from onepass import linalg
+
+Floats = NDArray[Any]
+SIZES = [(1, 1), (1, 5), (5, 1), (3, 40), (40, 3), (70, 70), (0, 4), (4, 0)]
+
+
+def random(seed: int, *shape: int) -> Floats:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+@pytest.mark.parametrize(("n", "p"), SIZES)
+@pytest.mark.parametrize("c", [0, 1, 3])
+@pytest.mark.parametrize("singular", [False, True])
+def test_take_in_adds_the_gram_matrices_of_rows_and_answers(
+    n: int,
+    p: int,
+    c: int,
+    singular: bool,  # noqa: FBT001
+) -> None:
+    R = np.zeros((p, p)) if singular else np.triu(random(0, p, p))
+    z, A, b = (np.zeros((p, c)) if singular else random(1, p, c)), random(2, n, p), random(3, n, c)
+    copies = [array.copy() for array in (R, z, A, b)]
+    R_new, z_new = linalg.take_in(R, z, A, b)
+    np.testing.assert_allclose(R_new.T @ R_new, R.T @ R + A.T @ A, atol=1e-11)
+    np.testing.assert_allclose(R_new.T @ z_new, R.T @ z + A.T @ b, atol=1e-11)
+    np.testing.assert_array_equal(R_new, np.triu(R_new))
+    for array, copy in zip((R, z, A, b), copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.parametrize("p", [0, 1, 6])
+def test_triangular_solvers_solve_in_every_layout(p: int) -> None:
+    R = np.triu(random(0, p, p)) + 3.0 * np.eye(p)
+    b = random(1, p, 2)
+    for order in ("C", "F"):
+        T, L = np.array(R, order=order), np.array(R.T, order=order)
+        np.testing.assert_allclose(R @ linalg.solve_upper(T, b), b, atol=1e-13)
+        np.testing.assert_allclose(R.T @ linalg.solve_upper_transposed(T, b), b, atol=1e-13)
+        np.testing.assert_allclose(R.T @ linalg.solve_lower(L, b), b, atol=1e-13)
+        np.testing.assert_allclose(R @ linalg.solve_lower_transposed(L, b), b, atol=1e-13)
+        np.testing.assert_allclose(linalg.solve_lower_right(b.T, L) @ R, b.T, atol=1e-13)
+
+
+def test_a_right_solve_keeps_the_precision_of_what_it_turns() -> None:
+    U = random(0, 9, 3).astype(np.float32)
+    assert linalg.solve_lower_right(U, np.eye(3)).dtype == np.float32
+
+
+@pytest.mark.parametrize("size", [1e-8, 1.0, 1e3, 1e7, 1e10])
+@pytest.mark.parametrize(("p", "n"), [(1, 1), (4, 9), (9, 4), (0, 3)])
+def test_lower_from_rows_keeps_the_order_of_rows_and_does_not_square_large_ones(
+    size: float, p: int, n: int
+) -> None:
+    V = size * random(0, p, n)
+    L = linalg.lower_from_rows(V)
+    assert (np.diagonal(L) > 0).all()
+    np.testing.assert_array_equal(L, np.tril(L))
+    signs = np.sign(np.diagonal(np.linalg.qr(np.vstack((V, np.eye(n))))[1]))
+    exact = (np.linalg.qr(np.vstack((V, np.eye(n))))[1] * signs[:, None]).T
+    np.testing.assert_allclose(L, exact, rtol=1e-7, atol=1e-13 * max(size, 1.0))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 8))
+def test_cholesky_in_order_skips_the_rows_that_depend_on_those_before(
+    seed: int, p: int, n: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    U = rng.normal(size=(p, n))
+    for j in range(1, n):
+        if rng.random() < 0.4:
+            U[:, j] = U[:, :j] @ rng.normal(size=j)
+    lengths = np.linalg.norm(U, axis=0)
+    L, kept = linalg.cholesky_in_order(U.T @ U, (1e-6 * lengths) ** 2)
+    ranks = [np.linalg.matrix_rank(U[:, : j + 1], tol=1e-5 * lengths.max()) for j in range(n)]
+    if any(s / lengths.max() < 1e-3 for s in _pivots(U, kept)):
+        return  # what is nearly dependent may fall on either side
+    assert kept.tolist() == (np.diff([0, *ranks]) == 1).tolist()
+    W = linalg.solve_lower_right(U, L) * kept
+    np.testing.assert_allclose(W.T @ W, np.diag(kept.astype(float)), atol=1e-6)
+
+
+def _pivots(U: Floats, kept: Floats) -> Floats:
+    """How far each kept column is from the kept ones before it."""
+    return np.abs(np.diagonal(np.linalg.qr(U[:, kept])[1]))
+
+
+def test_cholesky_in_order_is_numpys_where_nothing_depends() -> None:
+    A = random(0, 9, 5)
+    L, kept = linalg.cholesky_in_order(A.T @ A, np.zeros(5))
+    assert kept.all()
+    np.testing.assert_allclose(np.tril(L), np.linalg.cholesky(A.T @ A), atol=1e-13)
+
+
+def test_a_matrix_of_zeros_has_no_row_to_keep() -> None:
+    L, kept = linalg.cholesky_in_order(np.zeros((3, 3)), np.zeros(3))
+    assert not kept.any()
+    np.testing.assert_array_equal(L, np.eye(3))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_norms_and_singular_values_are_computed_in_float64(dtype: Any) -> None:
+    G = (1e25 * random(0, 7, 3)).astype(dtype)  # squares of float32 overflow
+    np.testing.assert_allclose(linalg.norms(G), np.linalg.norm(G.astype(float), axis=0))
+    U, sigma = linalg.svd(G)
+    assert U.dtype == sigma.dtype == np.float64
+    np.testing.assert_allclose((U * sigma) @ (U * sigma).T, G.astype(float) @ G.T.astype(float))
+
+
+def test_an_empty_matrix_has_no_singular_values() -> None:
+    U, sigma = linalg.svd(np.zeros((0, 3)))
+    assert U.shape == (0, 0)
+    assert sigma.shape == (0,)
+
+
+def test_finite_means_every_number() -> None:
+    assert linalg.finite(np.ones(3), np.zeros((0, 2)))
+    assert not linalg.finite(np.ones(3), np.array([1.0, np.nan]))
+    assert not linalg.finite(np.array([np.inf, 1.0]), np.ones(2))

@@ -1,0 +1,142 @@
+"""The late-turning subspace is held against one that turns at every step, and a full SVD."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from onepass.subspace import Subspace
+from oracles import full_svd_basis
+
+Floats = NDArray[Any]
+
+
+def projector(U: Floats) -> Floats:
+    U = U.astype(np.float64)
+    return U @ U.T
+
+
+def turning_each_step(space: Subspace, G: Floats) -> Subspace:
+    return space.added(G).turned()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 8), st.integers(1, 4))
+def test_while_all_fit_they_are_the_principal_directions_of_all_vectors(
+    seed: int, p: int, count: int, n: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(p, count)) * 10.0 ** rng.uniform(-2, 2, count)
+    space = Subspace.start(p, count)
+    for i in range(0, count, n):
+        space = space.added(G[:, i : i + n])
+    U, sigma = full_svd_basis(G)
+    assert space.rank == len(sigma)
+    np.testing.assert_allclose(space.sigma, sigma, rtol=1e-9)
+    np.testing.assert_allclose(projector(space.U), projector(U), atol=1e-8)
+    np.testing.assert_allclose(space.U.T @ space.U, np.eye(space.rank), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_turning_late_is_turning_at_each_step_to_rounding_over_2000_steps(n: int) -> None:
+    rng = np.random.default_rng(0)
+    scales = np.array([9.0, 5.0, 3.0, 2.0] + [0.3] * 20)
+    late = early = Subspace.start(24, 4)
+    for _ in range(2000 // n):
+        G = scales[:, None] * rng.normal(size=(24, n))
+        late, early = late.added(G), turning_each_step(early, G)
+        assert late.B.shape[1] <= 4 + max(4, n)
+    np.testing.assert_allclose(late.sigma, early.sigma, rtol=1e-11)
+    np.testing.assert_allclose(projector(late.U), projector(early.U), atol=1e-11)
+    np.testing.assert_allclose(late.B.T @ late.B, np.eye(late.B.shape[1]), atol=1e-13)
+
+
+def test_float32_stays_orthogonal_over_ten_thousand_steps() -> None:
+    rng = np.random.default_rng(1)
+    space = Subspace.start(16, 3, np.float32)
+    worst = 0.0
+    for k in range(10_000):
+        space = space.added(rng.normal(size=(16, 1)).astype(np.float32))
+        if k % 100 == 0:
+            gram = space.B.astype(np.float64).T @ space.B
+            worst = max(worst, float(np.abs(gram - np.eye(len(gram))).max()))
+    assert worst < 1e-6
+    assert space.B.dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_vectors_inside_the_span_add_no_direction(dtype: Any) -> None:
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(50, 3)).astype(dtype)
+    space = Subspace.start(50, 10, dtype).added(A)
+    for _ in range(300):
+        inside = (A @ rng.normal(size=(3, 1))).astype(dtype)
+        space = space.added(inside)
+    if dtype == np.float64:
+        assert space.rank == 3
+    else:  # rounding to float32 leaves the span by 1e-7; such directions stay far below the rest
+        assert (space.sigma[3:] < 1e-6 * space.sigma[0]).all()
+    eye = np.eye(space.B.shape[1])
+    np.testing.assert_allclose(space.B.astype(float).T @ space.B, eye, atol=1e-6)
+
+
+@pytest.mark.parametrize("p", [1, 2, 5])
+@pytest.mark.parametrize("m", [1, 3, 9])
+@pytest.mark.parametrize("n", [1, 4])
+def test_zeros_and_more_directions_than_there_are(p: int, m: int, n: int) -> None:
+    rng = np.random.default_rng(3)
+    space = Subspace.start(p, m)
+    vectors = []
+    for k in range(12):
+        G = np.zeros((p, n)) if k % 3 == 0 else rng.normal(size=(p, n))
+        space = space.added(G)
+        vectors.append(G)
+        assert space.B.shape[1] <= p
+        assert space.rank <= min(m, p)
+        np.testing.assert_allclose(space.U.T @ space.U, np.eye(space.rank), atol=1e-12)
+    if m >= p:
+        U, sigma = full_svd_basis(np.hstack(vectors))
+        np.testing.assert_allclose(projector(space.U), projector(U), atol=1e-10)
+        np.testing.assert_allclose(space.sigma, sigma, rtol=1e-10)
+
+
+def test_a_joined_vector_inside_the_subspace_leaves_it_as_it_was() -> None:
+    rng = np.random.default_rng(4)
+    space = Subspace.start(6, 3).joined(np.zeros(6))
+    assert space.rank == 0
+    v = rng.normal(size=6)
+    space = space.joined(v)
+    assert space.joined(-3.0 * v).rank == 1
+    assert space.joined(np.zeros(6)).rank == 1
+    np.testing.assert_allclose(space.sigma, [np.linalg.norm(v)])
+
+
+def test_coordinates_and_removal_are_those_of_u() -> None:
+    rng = np.random.default_rng(5)
+    space = Subspace.start(20, 4)
+    for _ in range(7):
+        space = space.added(rng.normal(size=(20, 1)))
+    X, U, share = rng.normal(size=(20, 3)), space.U, np.array([0.9, 0.5, 0.2, 0.1])
+    np.testing.assert_allclose(space.coordinates(X), U.T @ X, atol=1e-13)
+    np.testing.assert_allclose(space.removed(X), X - U @ U.T @ X, atol=1e-13)
+    shared = X - U @ (share[:, None] * (U.T @ X))
+    np.testing.assert_allclose(space.removed(X, share), shared, atol=1e-13)
+
+
+def test_growing_and_turning_change_no_direction_and_no_array() -> None:
+    rng = np.random.default_rng(6)
+    space = Subspace.start(6, 3)
+    for _ in range(5):
+        space = space.added(rng.normal(size=(6, 1)))
+    before = [space.B.copy(), space.K.copy(), space.sigma.copy()]
+    turned, grown = space.turned(), space.grown(9)
+    space.added(rng.normal(size=(6, 1)))
+    space.joined(rng.normal(size=6))
+    for array, copy in zip((space.B, space.K, space.sigma), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
+    np.testing.assert_allclose(projector(turned.U), projector(space.U), atol=1e-14)
+    np.testing.assert_allclose(grown.U, np.vstack((space.U, np.zeros((3, 3)))), atol=1e-15)
+    assert turned.B.shape[1] == 3

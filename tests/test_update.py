@@ -1,0 +1,98 @@
+"""The one equation, in both its forms, is held against P kept dense."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from onepass import update
+from oracles import DenseP
+
+Floats = NDArray[Any]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.integers(1, 20), st.integers(1, 3))
+def test_absorbing_rows_is_the_step_of_the_dense_p(seed: int, p: int, n: int, c: int) -> None:
+    rng = np.random.default_rng(seed)
+    R = np.triu(rng.normal(size=(p, p))) + 3.0 * np.eye(p)
+    w, A, b = rng.normal(size=(p, c)), rng.normal(size=(n, p)), rng.normal(size=(n, c))
+    dense = DenseP(p, np.linalg.inv(R.T @ R))
+    expected = dense.learn(w, A.T, b - A @ w, 1.0)
+    found = update.absorb(np.asfortranarray(R), R @ w, w, A, b)
+    np.testing.assert_allclose(found.w, expected.w, atol=1e-11)
+    np.testing.assert_allclose(found.errors, expected.errors, atol=1e-10)
+    np.testing.assert_allclose(np.linalg.inv(found.R.T @ found.R), dense.P, atol=1e-12)
+    np.testing.assert_allclose(found.R @ found.w, found.z, atol=1e-11)
+    # the least sum of squares grows by the innovations
+    before = np.sum((b - A @ found.w) ** 2, axis=0) + np.sum((R @ (found.w - w)) ** 2, axis=0)
+    np.testing.assert_allclose(np.sum(found.nu**2, axis=0), before, atol=1e-10)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.7])
+@pytest.mark.parametrize("c", [1, 3])
+@pytest.mark.parametrize(("p", "n"), [(1, 1), (9, 4), (30, 30), (200, 12)])
+def test_fitting_a_block_is_fitting_its_rows_one_after_the_other(
+    p: int, n: int, c: int, noise: float
+) -> None:
+    rng = np.random.default_rng(0)
+    G, w, e = rng.normal(size=(p, n)), rng.normal(size=(p, c)), rng.normal(size=(n, c))
+    expected = DenseP(p).learn(w, G, e, noise)
+    found = update.fit(w, G, G, e, np.full(n, noise))
+    np.testing.assert_allclose(found.w, expected.w, atol=1e-7 if p == n else 1e-10)
+    np.testing.assert_allclose(found.errors, expected.errors, atol=1e-7 if p == n else 1e-10)
+    if not noise:
+        np.testing.assert_allclose(found.W.T @ found.W, np.eye(n), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dependent_rows_of_a_block_use_up_nothing_in_both_precisions(dtype: Any) -> None:
+    rng = np.random.default_rng(1)
+    g, h = rng.normal(size=(2, 300, 1)).astype(dtype)
+    G = np.hstack((g, 1.5 * g, h, g + h, g, np.zeros_like(g)))
+    e = np.array([1.0, 1.5, 2.0, 9.0, 1.0, 0.0], dtype=dtype)
+    found = update.fit(np.zeros(300, dtype=dtype), G, G, e, np.zeros(6))
+    assert found.kept.tolist() == [True, False, True, False, False, False]
+    assert found.contradictions == 1  # g + h should have given 3
+    np.testing.assert_allclose(G.T @ found.w, [1, 1.5, 2, 3, 1, 0], atol=1e-4)
+    np.testing.assert_allclose(found.errors, [1, 0, found.errors[2], 6, 0, 0], atol=1e-4)
+    assert found.w.dtype == found.W.dtype == dtype
+
+
+def test_of_two_rows_that_contradict_the_first_wins_whatever_the_block() -> None:
+    g = np.array([[1.0, 1.0], [2.0, 2.0]])
+    found = update.fit(np.zeros(2), g, g, np.array([1.0, 5.0]), np.zeros(2))
+    np.testing.assert_allclose(g.T @ found.w, 1.0)
+    np.testing.assert_allclose(found.errors, [1.0, 4.0])
+    assert found.contradictions == 1
+
+
+def test_a_row_contradicts_once_however_many_of_its_outputs_do() -> None:
+    G = np.zeros((3, 4))
+    found = update.fit(np.zeros(3), G, G, np.array([1.0, 2.0, 0.0, 0.0]), np.zeros(4), group=2)
+    assert found.contradictions == 1
+    np.testing.assert_array_equal(found.errors, [1.0, 2.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.5, 1e-3])
+def test_fading_moves_no_weight_and_never_underflows(factor: float) -> None:
+    rng = np.random.default_rng(2)
+    R, w = np.triu(rng.normal(size=(4, 4))) + 3.0 * np.eye(4), rng.normal(size=(4, 2))
+    z = R @ w
+    before = R.copy()
+    faded, z_faded = update.fade(R, z, factor)
+    np.testing.assert_allclose(faded.T @ faded, factor * R.T @ R)
+    for _ in range(3000):
+        faded, z_faded = update.fade(faded, z_faded, factor)
+    np.testing.assert_allclose(np.linalg.solve(faded / faded.max(), z_faded / faded.max()), w)
+    assert np.abs(np.diagonal(faded)).min() >= 1e-120
+    np.testing.assert_array_equal(R, before)
+
+
+def test_what_counts_as_new_lies_above_the_rounding_of_its_precision() -> None:
+    for dtype in (np.float32, np.float64):
+        tau = update.resolution(np.zeros((2, 1), dtype=dtype))
+        assert np.finfo(dtype).eps < tau < 1e-4
