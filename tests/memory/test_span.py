@@ -1,0 +1,89 @@
+"""The span of the rows is held against lstsq and ridge, at every row and every rank."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from onepass.memory import SquareRoot
+from onepass.memory.span import Span
+from oracles import ridge_qr
+
+Floats = NDArray[Any]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 12),
+    st.integers(1, 6),
+    st.sampled_from([0.0, 0.3]),
+    st.lists(st.integers(0, 20), max_size=4),
+)
+def test_rows_of_any_rank_in_any_blocks_give_the_least_norm_solution(
+    seed: int, p: int, rank: int, ridge: float, cuts: list[int]
+) -> None:
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(20, min(rank, p))) @ rng.normal(size=(min(rank, p), p))
+    A[rng.random(20) < 0.2] = 0.0
+    b = rng.normal(size=(20, 2))
+    span = Span.start(p, 2, ridge)
+    errors = []
+    for rows in np.split(np.arange(20), sorted(cuts)):
+        taken = span.absorb(A[rows], b[rows])
+        span = taken.span
+        errors.append(taken.errors)
+    size = 1.0 + np.abs(np.linalg.pinv(A, rcond=1e-10)).max()
+    coef, _ = ridge_qr(A, b, ridge, intercept=False)
+    np.testing.assert_allclose(span.solution(), coef, atol=1e-9 * size)
+    np.testing.assert_allclose(span.Q.T @ span.Q, np.eye(span.rank), atol=1e-12)
+    assert span.rank == np.linalg.matrix_rank(A)
+    first = np.flatnonzero(np.abs(A).any(axis=1))
+    if len(first):
+        before = first[0]
+        np.testing.assert_allclose(np.vstack(errors)[: before + 1], b[: before + 1])
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.9])
+def test_a_triangle_without_ridge_is_lstsq_at_every_row(forgetting: float) -> None:
+    rng = np.random.default_rng(0)
+    A, b = rng.normal(size=(15, 6)), rng.normal(size=(15, 2))
+    A[3], A[5] = A[1] + A[2], 0.0
+    memory = SquareRoot(0.0).start(6, 2)
+    for i in range(15):
+        coef, _ = ridge_qr(A[:i], b[:i], intercept=False, forgetting=forgetting)
+        memory, errors = memory.absorb(A[i : i + 1], b[i : i + 1], np.full(1, forgetting**-0.5))
+        memory = memory.faded(forgetting)
+        np.testing.assert_allclose(errors[0], b[i] - A[i] @ coef, atol=1e-9)
+    coef, _ = ridge_qr(A, b, intercept=False, forgetting=forgetting)
+    np.testing.assert_allclose(memory.w, coef, atol=1e-11)
+    assert memory.span is None
+    u = forgetting ** np.arange(14, -1, -1.0)
+    np.testing.assert_allclose(memory.squares, u @ (b - A @ coef) ** 2)
+
+
+def test_a_weight_that_comes_after_full_rank_opens_the_span_again() -> None:
+    rng = np.random.default_rng(1)
+    A, b = rng.normal(size=(12, 3)), rng.normal(size=(12, 1))
+    A[:8, 2] = 0.0
+    memory = SquareRoot(0.0).start(2, 1)
+    memory, _ = memory.absorb(A[:8, :2], b[:8], np.ones(8))
+    assert memory.span is None
+    memory = memory.grown(3)
+    assert memory.rank == 2
+    assert np.isinf(memory.leverage(A)).all()
+    memory, _ = memory.absorb(A[8:], b[8:], np.ones(4))
+    np.testing.assert_allclose(memory.w, np.linalg.lstsq(A, b)[0], atol=1e-12)
+
+
+def test_a_span_keeps_no_more_than_its_directions() -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(300, 4)) @ rng.normal(size=(4, 50))
+    span = Span.start(50, 1, 0.1)
+    for i in range(0, 300, 30):
+        span = span.absorb(rows[i : i + 30], rng.normal(size=(30, 1))).span
+        assert span.Q.shape == (50, 4)
+        assert span.T.shape == (4, 4)
