@@ -251,3 +251,22 @@ def test_names_and_bytes() -> None:
         encode.get_feature_names_out(["b", "a"])
     small = encode.nbytes
     assert encode.learn([{"a": "y" * 100}]).nbytes > small + 100
+
+
+def test_a_row_may_be_a_list_of_mixed_values() -> None:
+    encode = Encode().learn([[1.0, "a"], [2.0, "b"]])
+    read = encode.read_row([3.0, "b"], "here", learning=False)
+    assert encode.ask(read).tolist() == [[3.0, 0.0, 1.0]]
+    for ragged in ([[1.0, 2.0], [3.0]], [[1.0, "x"], ["y"]]):
+        with pytest.raises(TypeMismatchError):
+            Encode().learn(ragged)
+    with pytest.raises(ParameterError, match="numbers without names"):
+        encode.grow(5)
+    assert encode.ask(encode.read_row({"x0": None}, "here", learning=False)).shape == (1, 3)
+
+
+def test_a_column_that_stays_empty_is_no_trouble() -> None:
+    encode = Encode().learn([{"a": 1.0, "none": None}])
+    read = encode.read_row({"a": 2.0, "none": None}, "here", learning=True)
+    assert encode.take(read, None)[0].tolist() == [[2.0]]
+    assert encode.learn_transform([{"none": "now"}])[0, 1] == 1.0

@@ -161,7 +161,8 @@ class Encode(Transformer):
     def read_row(self, x: Any, where: str, *, learning: bool) -> Any:
         """The same of one row; encoded at once where it brings nothing new."""
         if not isinstance(x, Mapping):
-            return self.read_rows(np.asarray(x)[None], where, learning=learning)
+            rows = x[None] if isinstance(x, np.ndarray) else [x]
+            return self.read_rows(rows, where, learning=learning)
         row = self._encoded(x) if hasattr(self, "columns_") else None
         return self.read_rows([x], where, learning=learning) if row is None else _Encoded(row)
 
@@ -196,6 +197,8 @@ class Encode(Transformer):
         row = out[0]
         for name, value in x.items():
             column = columns.get(name)
+            if column is None and value is None and name in columns:
+                continue
             if column is None or not column.write_one(value, row):
                 return None
         if len(x) < len(columns):
@@ -265,6 +268,11 @@ class Encode(Transformer):
     def _numbered(self, X: Floats, born: Array | None) -> tuple[Floats, Array]:
         """Numbers without names, each column known to be one from the start."""
         known, d = self.n_features_in_, X.shape[1]
+        if d > known and not self.plain_:
+            raise ParameterError(
+                "Encode.grow: columns must be numbers without names, got tables so far. Leave it "
+                "out: columns of tables are taken in when they come."
+            )
         if d > known:
             new: Columns = {f"x{j}": Number(at=j) for j in range(known, d)}
             self._hold(self.columns_ | new, list(new))

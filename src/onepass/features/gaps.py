@@ -55,7 +55,10 @@ def _floats(X: Any) -> Any:
     """X as an array; None among numbers becomes nan; what is no number is left as it is."""
     if hasattr(X, "toarray"):
         return X
-    raw = np.asarray(X)
+    try:
+        raw = np.asarray(X)
+    except ValueError:  # rows of different lengths
+        return X
     if raw.dtype.kind == "O":
         with suppress(TypeError, ValueError):
             return raw.astype(np.float64)  # None becomes nan

@@ -103,7 +103,8 @@ class Impute(Columnwise):
         """The same of one row."""
         if isinstance(x, dict):
             return self.read_rows(Table.from_rows([x]), where, learning=learning)
-        return self.read_rows(np.asarray(x)[None], where, learning=learning)
+        rows = x[None] if isinstance(x, np.ndarray) else [x]
+        return self.read_rows(rows, where, learning=learning)
 
     def _start(self, d: int) -> None:
         if self.strategy not in self.strategies:
@@ -147,8 +148,7 @@ class Impute(Columnwise):
         flags = np.append(self.flags_, np.full(d - known, -1)) if d > known else self.flags_.copy()
         coming = [(int(born[j]), 0, j) for j in range(known, d)]
         if self.indicator:
-            first = [(int(gaps[:, j].argmax()), 1, int(j)) for j in holed if flags[j] < 0]
-            coming += first
+            coming += [(int(gaps[:, j].argmax()), 1, int(j)) for j in holed if flags[j] < 0]
         arrived = np.zeros(width + len(coming), dtype=np.intp)
         if coming:
             places = np.append(self.places_, np.zeros(d - known, dtype=np.intp))
