@@ -12,7 +12,7 @@ import numpy as np
 
 from onepass import linalg, validate
 from onepass.errors import MemoryFullWarning, NumericalError, ParameterError, ShapeError
-from onepass.learners.linear import Linear
+from onepass.learners.linear import Linear, initial_weights
 from onepass.memory import Basis, Principal
 from onepass.types import Array, Floats
 
@@ -61,17 +61,9 @@ class Fitting(Linear):
         shape = (p,) if own else (p, c)
         start = np.zeros(shape)
         initial = getattr(self, "initial_coef", None)
-        if initial is not None:
-            given = np.asarray(initial, dtype=np.float64)
-            wide = given if own else np.broadcast_to(given, (c, given.shape[-1])).T
-            part = start[1:] if self.fit_intercept else start
-            if wide.shape != part.shape or not np.isfinite(wide).all():
-                raise ParameterError(
-                    f"{type(self).__name__}: `initial_coef` must be finite and of shape "
-                    f"{part.T.shape}, one weight for each feature, got {given.shape}. "
-                    "Construct the learner with another one."
-                )
-            part[...] = wide
+        part = start[1:] if self.fit_intercept else start
+        given = initial_weights(initial, len(part), 1 if own else c, type(self).__name__)
+        part[...] = given[:, 0] if own else given
         self.parameters_ = start
         self.memory_ = specification(self.memory, type(self).__name__).start(
             p, 1 if own else c, noise
@@ -131,16 +123,16 @@ class Fitting(Linear):
             return np.asarray(features @ self.parameters_)
         return np.asarray(features.transpose(0, 2, 1) @ self.parameters_)
 
-    def _mapped(self, X: Floats, c: int) -> Floats:
-        """The rows' gradients: (n, p) where outputs share them, or (n, p, c)."""
+    def _mapped(self, X: Floats, c: int | None) -> Floats:
+        """The rows' gradients: (n, p) where outputs share them, or (n, p, c); any c where None."""
         features = X.astype(np.float64, copy=False)
         if self.feature_map is not None:
             features = np.asarray(self.feature_map(X), dtype=np.float64)
             good = features.ndim in {2, 3} and len(features) == len(X)
-            if not good or (features.ndim == 3 and features.shape[2] != c):
+            if not good or (features.ndim == 3 and c not in {None, features.shape[2]}):
                 raise ShapeError(
                     f"{type(self).__name__}: `feature_map` must turn X of shape {X.shape} into "
-                    f"features of shape ({len(X)}, p) or ({len(X)}, p, {c}), got "
+                    f"features of shape ({len(X)}, p) or ({len(X)}, p, {c or 'c'}), got "
                     f"{features.shape}. Check the map; name all classes beforehand."
                 )
             if not np.isfinite(features).all():

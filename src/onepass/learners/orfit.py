@@ -27,6 +27,7 @@ import numpy as np
 from onepass.errors import ParameterError
 from onepass.estimator import Classifier, Regressor
 from onepass.learners.fitting import Fitting
+from onepass.learners.linear import initial_weights
 from onepass.types import Array, Floats
 
 __all__ = ["ORFitClassifier", "ORFitRegressor"]
@@ -111,12 +112,16 @@ class ORFitRegressor(Fitting, Regressor):
         return super().intercept_
 
     def _unlearned(self, row: Floats) -> Any:
-        features = self._mapped(row[None, :], 1)[0]
-        if self.initial_coef is None:
-            return 0.0
-        start = np.asarray(self.initial_coef, dtype=np.float64)
-        said = start @ (features[1:] if self.fit_intercept else features)
-        return float(said) if said.ndim == 0 else said
+        features = self._mapped(row[None, :], None)[0]
+        features = features[1:] if self.fit_intercept else features
+        p, own, given = len(features), features.ndim == 2, self.initial_coef
+        if given is None:
+            return np.zeros(features.shape[1]) if own else 0.0
+        c = 1 if own or np.ndim(given) < 2 else len(given)
+        said = features.T @ initial_weights(given, p, c, type(self).__name__)
+        if own:
+            return said[:, 0]
+        return said if np.ndim(given) == 2 else float(said[0])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
