@@ -1,5 +1,6 @@
 """How learners do on a stream: each row is said first, then learned, and counted."""
 
+from onepass.evaluate.answers import answers
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.curve import Curve
 from onepass.evaluate.metrics import METRICS
@@ -17,5 +18,6 @@ __all__ = [
     "Report",
     "RunningMean",
     "Score",
+    "answers",
     "prequential",
 ]

@@ -4,12 +4,13 @@ Nothing is learned here. A source becomes a :class:`Stream` of :class:`Rows`: bl
 columns with their answers, in order, in bounded memory.
 """
 
-from onepass.stream.datasets import dataset, datasets, fetch, images
+from onepass.stream.datasets import dataset, datasets, fetch, folder, images
 from onepass.stream.entry import Description
 from onepass.stream.images import Images
 from onepass.stream.read import read
 from onepass.stream.rows import Rows
 from onepass.stream.stream import Stream
+from onepass.stream.write import write
 
 __all__ = [
     "Description",
@@ -19,6 +20,8 @@ __all__ = [
     "dataset",
     "datasets",
     "fetch",
+    "folder",
     "images",
     "read",
+    "write",
 ]

@@ -3,6 +3,7 @@
 import os
 
 from onepass.errors import SourceError
+from onepass.spelling import meant
 from onepass.stream.entry import Content, Entry
 from onepass.stream.forms import csv, parquet, recording
 from onepass.stream.images import Pictures
@@ -176,7 +177,7 @@ def entry(name: str, where: str = "op.stream.dataset") -> Entry:
     if name not in ENTRIES:
         raise SourceError(
             f"{where}: `name` must be one of {', '.join(names())}, got {name!r}. "
-            "Use op.stream.read for files of your own."
+            f"Use op.stream.read for files of your own.{meant(name, names())}"
         )
     return ENTRIES[name]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onepass.errors import ColumnError, ParameterError, ShapeError, TypeMismatchError
+from onepass.spelling import meant
 from onepass.stream.kinds import is_missing
 from onepass.stream.pieces import Piece
 from onepass.table import Table
@@ -99,7 +100,8 @@ class Choice:
                 if name not in names:
                     raise ColumnError(
                         f"{self.where}: `{what}` must name a column of the source, which has "
-                        f"{_listed(names)}, got {name!r}. Check the spelling."
+                        f"{_listed(names)}, got {name!r}."
+                        f"{meant(name, names) or ' Check the spelling.'}"
                     )
         return [name for name in names if self._feature(name) or name in self._others()]
 

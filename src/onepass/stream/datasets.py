@@ -11,7 +11,7 @@ from onepass.stream.images import Images, Pictures
 from onepass.stream.openml import Progress
 from onepass.stream.stream import Stream
 
-__all__ = ["dataset", "datasets", "fetch", "images"]
+__all__ = ["dataset", "datasets", "fetch", "folder", "images"]
 
 Cache = str | os.PathLike[str] | None
 
@@ -72,7 +72,7 @@ def dataset(name: str, *, block: int = 1024, cache: Cache = None) -> Stream:
     entry = catalogue.entry(name)
     source = catalogue.opened(name, cache)
     choice = Choice(entry.target, entry.time, entry.drop, None, f"op.stream.dataset: {name}")
-    return Stream(source, choice, block=block, types={}, n_rows=entry.rows)
+    return Stream(source, choice, block=block, types={}, n_rows=entry.rows, task=entry.task)
 
 
 def images(name: str, *, cache: Cache = None) -> Images:
@@ -131,3 +131,27 @@ def fetch(name: str, *, cache: Cache = None, progress: Progress | None = None) -
     """
     entry = catalogue.entry(name, "op.stream.fetch")
     return entry.got(cache, progress or _silent, "op.stream.fetch")[0].parent
+
+
+def folder(name: str, *, cache: Cache = None) -> Path:
+    """The folder in which a named data set lies; nothing is fetched.
+
+    Parameters
+    ----------
+    name : str
+        One of the names in :func:`datasets`.
+    cache : path, optional
+        The cache to look in.
+
+    Raises
+    ------
+    SourceError
+        If there is none by that name, or it is not here.
+    """
+    described = catalogue.entry(name, "op.stream.folder").described(cache)
+    if not described.found:
+        raise SourceError(
+            f"op.stream.folder: {name} must lie in {described.place.parent}, or wherever "
+            f"ONEPASS_DATA says, got nothing there. {described.how}."
+        )
+    return described.place.parent

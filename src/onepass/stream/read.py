@@ -101,10 +101,11 @@ def read(
     (1, np.float64(4.0))
     """
     asked = checked_types(types, _WHERE)
-    n_rows = None
+    n_rows = task = None
     if isinstance(source, str) and _names_a_set(source):
         known = catalogue.entry(source)
         n_rows = known.rows
+        task = known.task if target in {None, known.target} else None
         target = known.target if target is None else target
         time = known.time if time is None else time
         drop = (*known.drop, *drop) if columns is None else drop
@@ -112,7 +113,7 @@ def read(
     else:
         opened = _opened(source)
     choice = _choice(opened, target, time, drop, columns)
-    return Stream(opened, choice, block=block, types=asked, n_rows=n_rows)
+    return Stream(opened, choice, block=block, types=asked, n_rows=n_rows, task=task)
 
 
 def _choice(opened: Source, target: Any, time: Any, drop: Any, columns: Any) -> Choice:

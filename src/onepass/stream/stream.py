@@ -1,6 +1,7 @@
 """Stream: rows from wherever they come, in blocks, in order, once or again and again."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from onepass.stream.choice import Choice
 from onepass.stream.kinds import Kinds
 from onepass.stream.pieces import Source
 from onepass.stream.rows import Rows
+from onepass.stream.task import LOOKED_AT, suggested
 
 __all__ = ["Stream"]
 
@@ -36,6 +38,8 @@ class Stream:
         Kinds of columns that are fixed beforehand.
     n_rows : int, optional
         Rows in the source, where they are known better than the source knows them.
+    task : {"regression", "classification"}, optional
+        What the answers ask for, where it is known without looking at them.
 
     Attributes
     ----------
@@ -69,6 +73,7 @@ class Stream:
         block: int,
         types: Mapping[str, str],
         n_rows: int | None = None,
+        task: str | None = None,
     ) -> None:
         self.name = source.name
         self.block = _checked(block)
@@ -78,7 +83,9 @@ class Stream:
         self._choice = choice
         self._types = dict(types)
         self._n_rows = source.n_rows if n_rows is None else n_rows
+        self._task = task
         self._begun = False
+        self._ahead: Iterator[Rows] | None = None  # blocks looked at, then the rest
         if source.repeatable:
             self._names()
 
@@ -97,11 +104,27 @@ class Stream:
         """Whether the stream can be read again from its beginning."""
         return self._source.repeatable
 
+    @property
+    def task(self) -> str | None:
+        """What the answers ask for, "regression" or "classification"; None where there are none.
+
+        It is known of a named data set. Otherwise the first rows are looked at, which will be
+        given all the same: text, or nothing but 0 and 1, are labels (:mod:`onepass.stream.task`).
+        """
+        if self._task is None:
+            answers = [rows.y for rows in self._looked() if rows.y is not None]
+            self._task = suggested(answers) if answers else None
+        return self._task
+
     def __repr__(self) -> str:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows} rows"
         return f"<Stream {self.name}: {rows}, target {self.target!r}, block {self.block}>"
 
     def __iter__(self) -> Iterator[Rows]:
+        blocks, self._ahead = self._ahead or self._from_start(), None
+        return self._counted(blocks)
+
+    def _from_start(self) -> Iterator[Rows]:
         if self._begun and not self.repeatable:
             raise SourceError(
                 f"op.stream: {self.name} can be read only once, and it was begun before. "
@@ -114,8 +137,19 @@ class Stream:
         names = self._source.columns()
         return None if names is None else self._choice.of(names, self._types)
 
+    def _looked(self) -> list[Rows]:
+        """The first blocks. A source that can be read only once will give them again."""
+        blocks, looked, rows = self._from_start(), [], 0
+        for block in blocks:
+            looked.append(block)
+            rows += len(block)
+            if rows >= LOOKED_AT:
+                break
+        if not self.repeatable:
+            self._ahead = chain(looked, blocks)
+        return looked
+
     def _blocks(self) -> Iterator[Rows]:
-        self.rows_read, self.fraction = 0, None
         columns = Kinds(self._types, self.name)
         answers = Kinds({}, self.name)
         cutter = Cutter(self.block)
@@ -123,12 +157,13 @@ class Stream:
             table = columns.fit(piece.table, cutter.seen)
             told = None if piece.answers is None else answers.fit(piece.answers, cutter.seen)
             self.fraction = piece.fraction
-            yield from self._counted(cutter.add(self._choice.split(piece, table, told)))
+            yield from cutter.add(self._choice.split(piece, table, told))
         self._check(cutter)
         self.fraction = 1.0
-        yield from self._counted(cutter.rest())
+        yield from cutter.rest()
 
     def _counted(self, blocks: Iterator[Rows]) -> Iterator[Rows]:
+        self.rows_read, self.fraction = 0, None
         for rows in blocks:
             self.rows_read += len(rows) + rows.skipped
             yield rows

@@ -1,0 +1,85 @@
+"""Answers: what a learned model says of the rows of a stream, block after block."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import ColumnError, OnepassError
+from onepass.spelling import meant
+from onepass.types import Array
+
+__all__ = ["answers"]
+
+_WHERE = "op.evaluate.answers"
+
+
+def answers(
+    model: Any, stream: Iterable[Any], *, keep: Sequence[str] = ()
+) -> Iterator[dict[str, Array]]:
+    """What a model says of each row; nothing is learned.
+
+    Parameters
+    ----------
+    model : learner or Pipeline
+        It has learned something.
+    stream : Stream or iterable of blocks
+        As from ``op.stream``; the features of a block are a Table ``X``.
+    keep : sequence of str
+        Columns of the features that are given too, to tell the rows apart.
+
+    Yields
+    ------
+    block : dict of str to ndarray of shape (n,)
+        The columns kept, then ``said``; for a model with c outputs ``said0``, ``said1``, …
+
+    Raises
+    ------
+    ColumnError
+        If a column to keep is not there, or has the name of an answer.
+    OnepassError
+        If the model refuses a block: the message says which rows.
+
+    Examples
+    --------
+    >>> import onepass as op
+    >>> from onepass import models
+    >>> model = models.pipelines(["rls"], "regression")["rls"]
+    >>> rows = [{"km": 1.0, "by": "sea"}, {"km": 2.0, "by": "sea"}, {"km": 3.0, "by": "sea"}]
+    >>> _ = model.partial_fit(rows, [3.0, 5.0, 7.0])
+    >>> (block,) = answers(model, op.stream.read(rows), keep=["km"])
+    >>> block["km"].tolist(), block["said"].round(3).tolist()
+    ([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
+    """
+    first = 0
+    for rows in stream:
+        kept = {name: _column(rows.X, name) for name in keep}
+        try:
+            said = np.asarray(model.predict(rows.X))
+        except OnepassError as error:
+            place = f"{len(rows):,} rows from row {first:,} (from 0)"
+            raise type(error)(f"{_WHERE}: {place}: {error}") from error
+        first += len(rows)
+        columns = {"said": said} if said.ndim == 1 else dict(_outputs(said))
+        taken = [name for name in keep if name in columns]
+        if taken:
+            raise ColumnError(
+                f"{_WHERE}: no column to keep may be called as an answer, got {taken[0]!r}. "
+                "Rename the column."
+            )
+        yield {**kept, **columns}
+
+
+def _column(table: Any, name: str) -> Array:
+    if name not in table:
+        raise ColumnError(
+            f"{_WHERE}: `keep` must name columns of the source that are not dropped, got {name!r}."
+            f"{meant(name, table.names) or ' Check the spelling.'}"
+        )
+    column: Array = table[name]
+    return column
+
+
+def _outputs(said: Array) -> Iterator[tuple[str, Array]]:
+    for j, column in enumerate(said.T):
+        yield f"said{j}", column

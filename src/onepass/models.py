@@ -1,0 +1,159 @@
+"""Models: ready pipelines by name, for whoever starts from a table and no code.
+
+The name of a learner is its class's without the task, in small letters: ``rls`` is
+:class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each is
+``Pipeline(Encode(), Impute(), Scale(), learner)``, in which ``Scale`` is passed by where the
+learner does not depend on the features' units. A learner that is listed in
+:mod:`onepass.learners` is offered here; nothing else needs to know of it.
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sklearn.base import is_classifier
+
+from onepass import learners
+from onepass.errors import ParameterError
+from onepass.features import Encode, Impute, Scale
+from onepass.pipeline import Pipeline
+from onepass.spelling import meant
+
+__all__ = ["learner_class", "names", "pipelines"]
+
+_WHERE = "op.models"
+_FEATURES = {kind.__name__.lower(): kind for kind in (Encode, Impute, Scale)}
+_TASKS = ("regression", "classification")
+
+
+def names(task: str | None = None) -> list[str]:
+    """The names of the models, of one task or of all.
+
+    Parameters
+    ----------
+    task : {"regression", "classification"}, optional
+        By default both.
+
+    Examples
+    --------
+    >>> len(set(names("classification")) - set(names("regression")))
+    1
+    """
+    return [name for name, tasks in _known().items() if task is None or _checked(task) in tasks]
+
+
+def learner_class(name: str, task: str) -> type:
+    """The class of a model's learner.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    task : {"regression", "classification"}
+        What it is to do.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such model for the task.
+    """
+    known = _known()
+    if _checked(task) in known.get(name, {}):
+        return known[name][task]
+    there = names(task)
+    if name in known:
+        came = f"{name!r}, which is for {next(iter(known[name]))}"
+        raise ParameterError(
+            f"{_WHERE}: a model for {task} must be one of {', '.join(there)}, got {came}. "
+            "Choose one of these, or the other task."
+        )
+    raise ParameterError(
+        f"{_WHERE}: a model for {task} must be one of {', '.join(there)}, got {name!r}."
+        f"{meant(name, there) or ' Choose one of these.'}"
+    )
+
+
+def pipelines(
+    chosen: Sequence[str], task: str, settings: Mapping[str, Any] | None = None
+) -> dict[str, Pipeline]:
+    """New models, by name.
+
+    Parameters
+    ----------
+    chosen : sequence of str
+        Some of :func:`names`, each once.
+    task : {"regression", "classification"}
+        What they are to do.
+    settings : mapping of str to value, optional
+        Parameters that are not to have their default: ``"rls.forgetting"`` of one model's learner,
+        ``"encode.max_categories"`` of a feature in all of them.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such model, task or parameter, or a model stands there twice.
+
+    Examples
+    --------
+    >>> from onepass import models
+    >>> pair = models.pipelines(["rls", "sgd"], "regression", {"rls.forgetting": 0.99})
+    >>> pair["rls"].learner.forgetting
+    0.99
+    """
+    twice = [name for i, name in enumerate(chosen) if name in chosen[:i]]
+    if not chosen or twice:
+        came = f"{twice[0]!r} twice" if twice else "none"
+        raise ParameterError(
+            f"{_WHERE}: each model must be named once, got {came}. "
+            f"Choose from {', '.join(names(task))}."
+        )
+    parts = {**{name: learner_class(name, task) for name in chosen}, **_FEATURES}
+    given: dict[str, dict[str, Any]] = {part: {} for part in parts}
+    for setting, value in (settings or {}).items():
+        part, parameter = _placed(setting, parts)
+        given[part][parameter] = value
+    return {
+        name: Pipeline(
+            *(kind(**given[part]) for part, kind in _FEATURES.items()),
+            parts[name](**given[name]),
+        )
+        for name in chosen
+    }
+
+
+def _placed(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
+    """The part and the parameter that a setting such as ``"rls.forgetting"`` is about."""
+    part, _, parameter = setting.partition(".")
+    if part not in parts or not parameter:
+        raise ParameterError(
+            f"{_WHERE}: a setting must be one of a part in use, {', '.join(parts)}, such as "
+            f"{next(iter(parts))}.<parameter>, got {setting!r}."
+            f"{meant(part, parts) or ' Name the part, a point and the parameter.'}"
+        )
+    taken = list(inspect.signature(parts[part]).parameters)
+    if parameter not in taken:
+        raise ParameterError(
+            f"{_WHERE}: {part} must be given parameters that it has, {', '.join(taken)}, got "
+            f"{parameter!r}.{meant(parameter, taken) or ' Choose one of these.'}"
+        )
+    return part, parameter
+
+
+def _known() -> dict[str, dict[str, type]]:
+    """Name -> task -> class of all learners."""
+    known: dict[str, dict[str, type]] = {}
+    for listed in learners.__all__:
+        kind = getattr(learners, listed)
+        task = "classification" if is_classifier(kind()) else "regression"
+        name = listed.removesuffix("Regressor").removesuffix("Classifier").lower()
+        known.setdefault(name, {})[task] = kind
+    return known
+
+
+def _checked(task: str) -> str:
+    if task not in _TASKS:
+        raise ParameterError(
+            f"{_WHERE}: `task` must be {' or '.join(map(repr, _TASKS))}, got {task!r}. "
+            "Choose one of the two."
+        )
+    return task

@@ -1,0 +1,51 @@
+"""Task: what the answers of a stream ask for, classification or regression.
+
+======================================= ==============
+the answers of the first rows           the task
+======================================= ==============
+text                                    classification
+0 and 1, both and nothing else          classification
+any other numbers                       regression
+======================================= ==============
+
+Truth values are 0 and 1 in every table. Numbers are taken for labels in no other case: 0 to 9 may
+be digits, or counts. Whoever knows better says so.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from onepass.types import Array
+
+__all__ = ["LOOKED_AT", "suggested"]
+
+LOOKED_AT = 1024
+"""How many rows are looked at, whatever the width of a block."""
+
+
+def suggested(answers: Sequence[Array]) -> str:
+    """The task that some answers suggest.
+
+    Parameters
+    ----------
+    answers : sequence of ndarrays of shape (n,) or (n, c)
+        Those of the first blocks; only the first :data:`LOOKED_AT` rows are looked at.
+
+    Returns
+    -------
+    task : {"regression", "classification"}
+
+    Examples
+    --------
+    >>> suggested([np.array([0.0, 1.0, 1.0])]), suggested([np.array([0.0, 1.0, 1.5])])
+    ('classification', 'regression')
+    >>> len(suggested([np.zeros(3), np.array(["wet", "dry"], dtype=object)]))
+    14
+    """
+    if any(y.dtype.kind == "O" for y in answers):
+        return "classification"
+    values = np.concatenate([y.astype(np.float64).ravel() for y in answers] or [np.empty(0)])
+    single = all(y.ndim == 1 for y in answers)
+    found = set(np.unique(values[:LOOKED_AT]).tolist())
+    return "classification" if single and found == {0.0, 1.0} else "regression"

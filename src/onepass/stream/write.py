@@ -1,0 +1,163 @@
+"""Write: named columns, block after block, into a file of text or Parquet, in bounded memory.
+
+In text a missing value is an empty field, a whole number has no point (7, not 7.0), any other
+number has as many digits as bring it back exactly, and a date is in ISO 8601.
+"""
+
+import csv
+import gzip
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onepass.durable import replacing
+from onepass.errors import SourceError
+from onepass.extras import need
+from onepass.types import Array
+
+__all__ = ["write"]
+
+_WHERE = "op.stream.write"
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_WHOLE = 2.0**53  # above it a float64 does not tell whole numbers apart
+
+
+def write(blocks: Iterable[Mapping[str, Array]], target: Any) -> int:
+    r"""Write blocks of named columns, as they come.
+
+    Parameters
+    ----------
+    blocks : iterable of mappings of str to ndarray of shape (n,)
+        All with the same names, in the same order. Numbers, text (None is missing) or dates.
+    target : path or file object
+        A path that ends in .csv, .tsv, either with .gz, or .parquet; its folder must be there, and
+        a file there is replaced at the end, as a whole or not at all. Or a file object, open for
+        text: CSV.
+
+    Returns
+    -------
+    rows : int
+        How many were written.
+
+    Raises
+    ------
+    SourceError
+        If the path cannot be written or has another suffix, or a Parquet column changes its kind.
+    MissingExtraError
+        If it is a Parquet file and pyarrow is not installed.
+
+    Examples
+    --------
+    >>> import io
+    >>> text = io.StringIO()
+    >>> blocks = [{"id": np.array([1.0, 2.0]), "said": np.array([0.25, np.nan])}]
+    >>> rows = write(blocks, text)
+    >>> text.getvalue()
+    'id,said\n1,0.25\n2,\n'
+    >>> rows
+    2
+    """
+    if not isinstance(target, (str, os.PathLike)):
+        return _written(blocks, target, ",")
+    path = Path(target)
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = suffixes[-1:] == [".gz"]
+    suffix = "".join(suffixes[-2:-1] if packed else suffixes[-1:])
+    if suffix not in _DELIMITERS and (packed or suffix != ".parquet"):
+        raise SourceError(
+            f"{_WHERE}: {path} must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, got "
+            f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Give the file another name."
+        )
+    with _told(path), replacing(path) as temporary:
+        if suffix == ".parquet":
+            return _parquet(blocks, temporary, path)
+        opened: Any = gzip.open if packed else open
+        with opened(temporary, "wt", encoding="utf-8", newline="") as file:
+            return _written(blocks, file, _DELIMITERS[suffix])
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say the system's refusals in the user's words."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except OSError as wrong:
+        raise SourceError(
+            f"{_WHERE}: {path} must be a file that can be written, got: {wrong.strerror or wrong}. "
+            "Check the folder, its permissions and the space left."
+        ) from wrong
+
+
+def _written(blocks: Iterable[Mapping[str, Array]], file: Any, delimiter: str) -> int:
+    """Text, a line a row."""
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    rows, names = 0, None
+    for block in blocks:
+        if names is None:
+            names = list(block)
+            writer.writerow(names)
+        columns = [_worded(block[name]) for name in names]
+        writer.writerows(zip(*columns, strict=True))
+        rows += len(columns[0]) if columns else 0
+    return rows
+
+
+def _worded(column: Array) -> list[Any]:
+    """A column's values as the csv module is to write them."""
+    kind = column.dtype.kind
+    if kind == "f":
+        return [_number(value) for value in column.tolist()]
+    if kind == "M":
+        days = column.astype("datetime64[D]")
+        plain = bool((np.isnat(column) | (days == column)).all())
+        stamps = np.datetime_as_string(days if plain else column)
+        return ["" if stamp == "NaT" else stamp for stamp in stamps.tolist()]
+    return ["" if value is None else value for value in column.tolist()]
+
+
+def _number(value: float) -> Any:
+    if value != value:  # noqa: PLR0124  nan
+        return ""
+    return int(value) if abs(value) < _WHOLE and value.is_integer() else value
+
+
+def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path) -> int:
+    """A Parquet file, a row group a block."""
+    pa = need("pyarrow", extra="files", where=_WHERE)
+    parquet = need("pyarrow.parquet", extra="files", where=_WHERE)
+    rows, writer = 0, None
+    try:
+        for block in blocks:
+            columns = {name: pa.array(column, from_pandas=True) for name, column in block.items()}
+            table = pa.table(columns)
+            if writer is None:
+                schema = _typed(pa, table.schema)
+                writer = parquet.ParquetWriter(temporary, schema)
+            try:
+                writer.write_table(table.cast(schema))
+            except (pa.ArrowException, ValueError) as wrong:
+                raise SourceError(
+                    f"{_WHERE}: {path} must have columns of one kind each, as in the first rows, "
+                    f"got others from row {rows} on ({wrong}). Write it as CSV."
+                ) from wrong
+            rows += table.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    return rows
+
+
+def _typed(pa: Any, schema: Any) -> Any:
+    """The schema, with text for columns that have shown no value yet."""
+    return pa.schema(
+        [
+            (field.name, pa.string() if pa.types.is_null(field.type) else field.type)
+            for field in schema
+        ]
+    )
