@@ -60,19 +60,19 @@ def test_one_row_group(table: pa.Table, tmp_path: Path) -> None:
     n, growth = grown(short, path)
     assert n == len(table)
     assert path.stat().st_size > 35 * MIB
-    assert growth < 20 * MIB
+    assert growth < 12 * MIB
 
 
 def test_csv(tmp_path: Path) -> None:
     header = ",".join([*(f"x{j}" for j in range(9)), "y"]) + "\n"
     lines = (",".join(["1.25"] * 10) + "\n") * 10_000
     short, path = tmp_path / "short.csv", tmp_path / "long.csv"
-    short.write_text(header + lines * 25)  # so long that pyarrow reads ahead as far as it ever does
+    short.write_text(header + lines * 10)  # as long as the first bytes that are looked at
     with path.open("w") as file:
         file.write(header)
-        for _ in range(120):
+        for _ in range(80):
             file.write(lines)
-    assert path.stat().st_size > 50 * MIB
+    assert path.stat().st_size > 35 * MIB
     n, growth = grown(short, path)
-    assert n == 1_200_000
-    assert growth < 24 * MIB  # all its numbers would be 90 more, its text 50
+    assert n == 800_000
+    assert growth < 12 * MIB

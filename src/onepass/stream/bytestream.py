@@ -14,7 +14,7 @@ __all__ = ["Bytes"]
 _GZIP = b"\x1f\x8b"
 
 
-class Bytes(io.RawIOBase):
+class Bytes:
     """A readable of bytes whose beginning can be looked at.
 
     Parameters
@@ -25,18 +25,16 @@ class Bytes(io.RawIOBase):
     """
 
     def __init__(self, source: Any) -> None:
-        super().__init__()
         self._file: BinaryIO | None = None
         self._size = 0
         if isinstance(source, Path):
-            self._file = source.open("rb")
+            source = self._file = source.open("rb")
             self._size = os.fstat(self._file.fileno()).st_size
-            inner: Any = self._file
-        else:
-            inner = _Encoded(source) if isinstance(source, io.TextIOBase) else source
-        head = _full(inner, len(_GZIP))
-        inner = _Again(head, inner)
-        self._inner: Any = gzip.GzipFile(fileobj=inner) if head == _GZIP else inner
+        try:
+            self._inner = _unpacked(source)
+        except BaseException:
+            self.close()
+            raise
 
     def look(self, n: int) -> bytes:
         """The next n bytes, or all there are; they will be read again."""
@@ -51,11 +49,7 @@ class Bytes(io.RawIOBase):
             return None
         return min(1.0, self._file.tell() / self._size) if self._size else 1.0
 
-    def readable(self) -> bool:
-        """It can be read, which is all that it is for."""
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
+    def read(self, size: int) -> bytes:
         """The next bytes: as many as asked, but at the end."""
         return _full(self._inner, size)
 
@@ -63,7 +57,14 @@ class Bytes(io.RawIOBase):
         """Close the file that was opened here; a file object that was given stays open."""
         if self._file is not None:
             self._file.close()
-        super().close()
+
+
+def _unpacked(source: Any) -> Any:
+    """The file as bytes, out of gzip if it is packed."""
+    inner = _Encoded(source) if isinstance(source.read(0), str) else source
+    head = _full(inner, len(_GZIP))
+    again: Any = _Again(head, inner)
+    return gzip.GzipFile(fileobj=again) if head == _GZIP else again
 
 
 class _Again:
@@ -73,44 +74,30 @@ class _Again:
         self._ahead = io.BytesIO(ahead)
         self._rest = rest
 
-    def read(self, size: int | None = -1) -> bytes:
-        size = -1 if size is None else size
-        before = self._ahead.read(size)
-        if 0 <= size <= len(before):
-            return before
-        more = self._rest.read(-1 if size < 0 else size - len(before)) or b""
-        return before + bytes(more)
+    def read(self, size: int) -> bytes:
+        """The next bytes, as many as asked or fewer."""
+        return self._ahead.read(size) or self._rest.read(size) or b""
 
 
 class _Encoded:
     """Text as the bytes that it would be in UTF-8."""
 
-    def __init__(self, text: io.TextIOBase) -> None:
+    def __init__(self, text: Any) -> None:
         self._text = text
         self._left = b""
 
-    def read(self, size: int = -1) -> bytes:
-        if size < 0:
-            given, self._left = self._left + self._text.read().encode(), b""
-            return given
-        while len(self._left) < size:
-            more = self._text.read(size - len(self._left))
-            if not more:
-                break
-            self._left += more.encode()
+    def read(self, size: int) -> bytes:
+        """The next bytes, as many as asked or fewer."""
+        if not self._left:
+            self._left = self._text.read(size).encode()
         given, self._left = self._left[:size], self._left[size:]
         return given
 
 
-def _full(file: Any, n: int | None) -> bytes:
+def _full(file: Any, n: int) -> bytes:
     """Read until n bytes are there or none are left: a pipe gives fewer at a time."""
-    if n is None or n < 0:
-        return bytes(file.read() or b"")
     parts = []
-    while n > 0:
-        part = bytes(file.read(n) or b"")
-        if not part:
-            break
-        parts.append(part)
+    while n > 0 and (part := file.read(n)):
+        parts.append(bytes(part))
         n -= len(part)
     return b"".join(parts)

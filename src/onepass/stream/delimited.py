@@ -5,6 +5,10 @@ refuses 3.5 a million rows later, a column that is empty at first refuses every 
 bytes are looked at by themselves, and then all columns are read by types that can hold what may
 come: numbers as float64, dates to the microsecond, and what was empty as text that becomes what
 its first values are (see :mod:`onepass.stream.late`).
+
+The text is cut into whole rows here, and pyarrow parses them out of memory. Were it given the file,
+it would read ahead in a thread of its own, which calls back into Python: at exit that ends in an
+abort, and until then it holds many blocks more than are needed.
 """
 
 import zlib
@@ -20,13 +24,13 @@ from onepass.stream.bytestream import Bytes
 from onepass.stream.late import Late
 from onepass.stream.misread import Misread
 from onepass.stream.pieces import Piece
+from onepass.stream.records import Records, TooLongError
 from onepass.table import Table
 
 __all__ = ["Delimited"]
 
 _SAMPLE = 4 << 20  # bytes by which the types are fixed
-_CHUNK = 256 << 10  # bytes parsed at a time; pyarrow reads some 32 such chunks ahead
-_LINES = 8  # a chunk has room for as many lines as long as the first, however long that is
+_CHUNK = 256 << 10  # bytes parsed at a time
 
 
 class Delimited:
@@ -60,10 +64,10 @@ class Delimited:
         self.repeatable = isinstance(source, Path)
         self._source = source
         self._delimiter = delimiter
+        self._records = Records(delimiter)
         self._header = None if header is None else list(header)
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
         self._csv = need("pyarrow.csv", extra="files", where="op.stream.read")
-        self._chunk = _CHUNK
         self._layout: list[tuple[str, Any]] | None = None
         self._waiting: Bytes | None = None  # a pipe whose first bytes were looked at
 
@@ -71,12 +75,13 @@ class Delimited:
         """The names in the first line; a name may stand there twice."""
         if self._layout is None:
             opened = self._open()
-            with self._told({}):
-                self._layout = self._looked(opened)
-            if self.repeatable:
-                opened.close()
-            else:
-                self._waiting = opened
+            try:
+                with self._told({}, headed=self._header is None):
+                    self._layout = self._looked(opened)
+            finally:
+                if self.repeatable or self._layout is None:
+                    opened.close()
+            self._waiting = None if self.repeatable else opened
         return [name for name, _ in self._layout]
 
     def pieces(
@@ -93,13 +98,17 @@ class Delimited:
             strings_can_be_null=True,
         )
         late = Late([name for name, kind in fixed.items() if kind is None], self._pa, self.name)
-        first = 0
+        header, first = self._header, 0
+        chunks = self._records.chunks(opened, _CHUNK)
         try:
-            with self._told(types):
-                for batch in self._reader(opened, self._chunk, convert):
-                    table = self._table(batch, late, first)
-                    first += len(table)
-                    yield Piece(table, fraction=opened.fraction)
+            while True:
+                with self._told(types, first, headed=header is None):
+                    chunk = next(chunks, b"")
+                    if not chunk:
+                        break
+                    table = self._table(self._parsed(chunk, header, convert), late, first)
+                header, first = every, first + len(table)
+                yield Piece(table, fraction=opened.fraction)
         finally:
             opened.close()
 
@@ -107,30 +116,33 @@ class Delimited:
         with self._told({}):
             return Bytes(self._source)
 
-    def _reader(self, opened: Any, size: int, convert: Any) -> Any:
-        # one thread: blocks stay in order, and errors know their row
-        return self._csv.open_csv(
-            opened,
+    def _looked(self, opened: Bytes) -> list[tuple[str, Any]]:
+        """Each column's name and the type of its first values."""
+        sample = opened.look(_SAMPLE)
+        Misread(self.name).check_beginning(sample)
+        if len(sample) == _SAMPLE:  # cut within a row
+            sample = sample[: self._records.end(sample)]
+            if not sample:
+                raise TooLongError
+        convert = self._csv.ConvertOptions(strings_can_be_null=True)
+        schema = self._parsed(sample, self._header, convert).schema
+        return list(zip(schema.names, schema.types, strict=True))
+
+    def _parsed(self, text: bytes, header: list[str] | None, convert: Any) -> Any:
+        """Whole rows as an Arrow table; the first line names the columns if ``header`` does not."""
+        if header is not None and not text.strip():
+            return self._pa.table({})
+        # one thread and one block: rows stay in order, and errors know theirs
+        return self._csv.read_csv(
+            self._pa.BufferReader(text),
             read_options=self._csv.ReadOptions(
-                use_threads=False, block_size=size, column_names=self._header
+                use_threads=False, block_size=len(text) + 1, column_names=header
             ),
             parse_options=self._csv.ParseOptions(
                 delimiter=self._delimiter, newlines_in_values=True
             ),
             convert_options=convert,
         )
-
-    def _looked(self, opened: Bytes) -> list[tuple[str, Any]]:
-        """Each column's name and the type of its first values."""
-        sample = opened.look(_SAMPLE)
-        Misread(self.name).check_beginning(sample)
-        self._chunk = max(_CHUNK, _LINES * (sample.find(b"\n") + 1))
-        # a sample that was cut ends within a line: parse one byte less, and what follows the last
-        # whole line is left to a block that nobody asks for
-        size = len(sample) - (len(sample) == _SAMPLE)
-        convert = self._csv.ConvertOptions(strings_can_be_null=True)
-        with self._reader(self._pa.BufferReader(sample), size, convert) as reader:
-            return list(zip(reader.schema.names, reader.schema.types, strict=True))
 
     def _fixed(self, kind: Any, asked: str | None) -> Any:
         """The type a column is read by; None for text that is decided late."""
@@ -153,21 +165,23 @@ class Delimited:
             return pa.timestamp("us", tz=zone)
         return pa.string()
 
-    def _table(self, batch: Any, late: Late, first: int) -> Table:
+    def _table(self, read: Any, late: Late, first: int) -> Table:
         columns = {}
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            decided = late.decided(name, column, first)
+        for name, column in zip(read.schema.names, read.columns, strict=True):
+            decided = late.decided(name, column.combine_chunks(), first)
             columns[name] = to_array(decided, name, self._pa, self.name)
-        return Table(columns, batch.num_rows)
+        return Table(columns, read.num_rows)
 
     @contextmanager
-    def _told(self, types: Mapping[str, str]) -> Iterator[None]:
+    def _told(
+        self, types: Mapping[str, str], first: int = 0, *, headed: bool = True
+    ) -> Iterator[None]:
         """Say below's errors again in the user's words."""
         try:
             yield
         except OnepassError:
             raise
-        except (OSError, EOFError, ValueError, zlib.error) as wrong:
+        except (OSError, EOFError, ValueError, zlib.error, TooLongError) as wrong:
             names = [name for name, _ in self._layout or []]
-            misread = Misread(self.name, names, types, headed=self._header is None)
+            misread = Misread(self.name, names, types, first=first, headed=headed)
             raise misread.error(wrong) from wrong

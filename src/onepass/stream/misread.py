@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 from onepass.errors import SourceError
+from onepass.stream.records import TooLongError
 
 __all__ = ["Misread"]
 
@@ -38,8 +39,10 @@ class Misread:
         Its columns.
     types : dict of str to str
         The kinds that the user asked for.
+    first : int
+        Where the first row of the text at hand stands in the source.
     headed : bool
-        Whether the first line holds the columns' names.
+        Whether the columns' names stand before it.
     """
 
     def __init__(
@@ -48,12 +51,14 @@ class Misread:
         names: Sequence[str] = (),
         types: Mapping[str, str] | None = None,
         *,
+        first: int = 0,
         headed: bool = True,
     ) -> None:
         self._source = source
         self._names = names
         self._types = types or {}
-        self._lines_before = 2 if headed else 1  # pyarrow's rows count from 1, and the header too
+        # pyarrow counts from 1, the line of names included
+        self._shift = first - (2 if headed else 1)
 
     def check_beginning(self, sample: bytes) -> None:
         """Refuse what is no delimited text in UTF-8 by its first bytes.
@@ -84,9 +89,9 @@ class Misread:
             return self._code(said)
         if "Empty CSV" in said:
             return self._error("must hold rows, got a header alone", "Check that it was written")
-        if "straddling" in said:
+        if isinstance(wrong, TooLongError):
             return self._error(
-                "must have lines about as long as the first, got one that is far longer",
+                "must have rows of some mebibytes at most, got one that is longer",
                 "Look for a quotation mark that is not closed",
             )
         return self._ragged(said) or self._value(said) or self._other(wrong)
@@ -97,7 +102,7 @@ class Misread:
             return None
         line, expected, came = (int(number) for number in found.groups())
         return self._error(
-            f"row {line - self._lines_before} (counting from 0) must have {expected} fields, as "
+            f"row {line + self._shift} (counting from 0) must have {expected} fields, as "
             f"in the first line, got {came}",
             "Mend the line; a field that holds the delimiter must stand in quotation marks",
         )
@@ -108,7 +113,7 @@ class Misread:
             return None
         column, line, kind, came = found.groups()
         name = self._names[int(column)]
-        row = f"row {int(line) - self._lines_before} (counting from 0), " if line else ""
+        row = f"row {int(line) + self._shift} (counting from 0), " if line else ""
         asked = name in self._types
         because = "as `types` asks" if asked else "as in the first rows"
         remedy = f"take {name!r} out of `types`" if asked else f"give types={{{name!r}: 'text'}}"
@@ -121,7 +126,7 @@ class Misread:
     def _code(self, said: str) -> SourceError:
         line = re.search(r"Row #(\d+)", said)
         column = re.search(r"column #(\d+)", said)
-        place = f"row {int(line[1]) - self._lines_before} (counting from 0)" if line else "the text"
+        place = f"row {int(line[1]) + self._shift} (counting from 0)" if line else "the text"
         if column and int(column[1]) < len(self._names):
             place += f", column {self._names[int(column[1])]!r}"
         return self._error(

@@ -52,7 +52,8 @@ def read(
         - an iterable of dicts, or of pairs (x, y) with x a dict or an array of shape (d,).
     target : str, int or list of them, optional
         The column of answers; a list gives answers of shape (n, c). Rows that lack an answer are
-        skipped and counted. None for features alone, or where the source brings its answers.
+        skipped and counted. None for features alone, or where the source brings its answers, or
+        for the usual target of a data set; () for none there too.
     time : str or int, optional
         The column that says when a row happened. It stays among the features unless dropped.
     drop : sequence of str or int
@@ -86,7 +87,8 @@ def read(
     -----
     Memory is bounded by the block and some mebibytes, whatever the length of the file, also where
     a Parquet file is a single row group. A CSV file must be in UTF-8 and have a line of names.
-    Empty fields, ``NA``, ``NaN`` and ``null`` are missing. Missing features stay missing: to fill
+    Empty fields, ``NA``, ``NaN`` and ``null`` are missing. Of a pipe, 4 MiB or all there is are
+    awaited before the first block is given; rows that come slowly are better given as an iterable. Missing features stay missing: to fill
     them is the model's part.
 
     Examples
@@ -105,7 +107,7 @@ def read(
     if isinstance(source, str) and _names_a_set(source):
         known = catalogue.entry(source)
         n_rows = known.rows
-        task = known.task if target in {None, known.target} else None
+        task = known.task if target is None or target == known.target else None
         target = known.target if target is None else target
         time = known.time if time is None else time
         drop = (*known.drop, *drop) if columns is None else drop
