@@ -88,8 +88,8 @@ def read(
     Memory is bounded by the block and some mebibytes, whatever the length of the file, also where
     a Parquet file is a single row group. A CSV file must be in UTF-8 and have a line of names.
     Empty fields, ``NA``, ``NaN`` and ``null`` are missing. Of a pipe, 4 MiB or all there is are
-    awaited before the first block is given; rows that come slowly are better given as an iterable. Missing features stay missing: to fill
-    them is the model's part.
+    awaited before the first block is given; rows that come slowly are better given as an iterable.
+    Missing features stay missing: to fill them is the model's part.
 
     Examples
     --------

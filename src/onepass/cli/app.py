@@ -1,0 +1,170 @@
+"""App: the commands under one name, and what becomes of errors.
+
+========= =============================================================
+exit code meaning
+========= =============================================================
+0         done
+1         an error, told on standard error
+2         wrong usage: an unknown option, or one that cannot be read
+130       interrupted by Ctrl-C; what was learned until then is saved
+141       whoever read standard output has closed it, as ``head`` does
+========= =============================================================
+"""
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+
+from onepass.cli.data import fetch, listed, path
+from onepass.cli.inspect import inspect
+from onepass.cli.predict import predict
+from onepass.cli.reproduce import reproduce
+from onepass.cli.run import run
+from onepass.cli.terminal import remark
+
+__all__ = ["app", "launch", "main"]
+
+app = App(
+    name="onepass",
+    help="Learn a stream in one pass: predict each row, be told the answer, learn it, let it go.",
+    help_epilogue="""Start here:
+
+    onepass run flights --model rls,sgd --save flights.onepass
+    onepass run table.csv --target price
+    onepass COMMAND --help
+""",
+    help_format="plaintext",
+    version=lambda: version("onepass"),
+    default_parameter=Parameter(negative=()),
+    suppress_keyboard_interrupt=False,
+    result_action="return_value",
+)
+app.meta.help_format = "plaintext"
+_data = App(name="data", help="Named data sets: which there are, and where they lie.")
+
+for _command, _name, _examples in (
+    (
+        run,
+        "run",
+        """
+    onepass run flights --model rls,sgd --report out
+    onepass run table.csv --target price --drop id --save m.onepass
+    zcat log.csv.gz | onepass run - --target load --set rls.forgetting=0.999
+""",
+    ),
+    (
+        predict,
+        "predict",
+        """
+    onepass predict m.onepass new.csv --out said.csv --keep id
+    onepass predict m.onepass new.parquet --out said.parquet
+    tail -n +1 new.csv | onepass predict m.onepass - | head
+""",
+    ),
+    (
+        inspect,
+        "inspect",
+        """
+    onepass inspect m.onepass
+    onepass inspect m.onepass --json
+""",
+    ),
+    (
+        reproduce,
+        "reproduce",
+        """
+    onepass reproduce
+    onepass reproduce orfit-fig6 --draws 4 --out figures
+""",
+    ),
+):
+    app.command(_command, name=_name, help_epilogue=f"Examples:\n{_examples}")
+for _command, _name, _examples in (
+    (listed, "list", "\n    onepass data list\n"),
+    (fetch, "fetch", "\n    onepass data fetch mnist\n"),
+    (path, "path", "\n    onepass data path flights\n"),
+):
+    _data.command(_command, name=_name, help_epilogue=f"Examples:\n{_examples}")
+app.command(_data)
+
+
+@app.meta.default
+def launch(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    debug: bool = False,
+) -> int:
+    """Run a command.
+
+    Parameters
+    ----------
+    *tokens
+        The command and its arguments.
+    debug
+        Show where in the code an error was raised.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = _warned
+        try:
+            return _code(app(tokens, exit_on_error=False, print_error=False))
+        except (CycloptsError, BrokenPipeError):
+            raise
+        except Exception as error:
+            if debug:
+                traceback.print_exc()
+            elif not _told(error):
+                raise
+            return 1
+
+
+def main(tokens: Sequence[str] | None = None) -> int:
+    """What ``onepass`` does in a shell; its exit code.
+
+    Parameters
+    ----------
+    tokens : sequence of str, optional
+        The arguments; those of the process by default.
+    """
+    given = sys.argv[1:] if tokens is None else list(tokens)
+    try:
+        code = _code(app.meta(given or ["--help"], exit_on_error=False, print_error=False))
+        sys.stdout.flush()
+    except CycloptsError as wrong:
+        remark(f"onepass: {str(wrong).strip()} See onepass --help.")
+        return 2
+    except KeyboardInterrupt:
+        remark("onepass: interrupted.")
+        return 130
+    except BrokenPipeError:
+        # what is still buffered has nowhere to go: let Python's own flush at exit succeed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return code
+
+
+def _code(result: Any) -> int:
+    return result if isinstance(result, int) else 0
+
+
+def _told(error: Exception) -> bool:
+    """Tell an error in one message, if it is one that was raised on purpose."""
+    from onepass.errors import OnepassError
+
+    if isinstance(error, OnepassError):
+        remark(f"{type(error).__name__}: {error}")
+    elif isinstance(error, OSError):
+        remark(f"onepass: {error.filename or 'the file'}: {error.strerror or error}.")
+    else:
+        return False
+    return True
+
+
+def _warned(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """A warning as a remark, without the place in the code."""
+    del place
+    remark(f"{category.__name__}: {message}")

@@ -1,0 +1,48 @@
+"""Inspect: what stands in a model file, which is read and not built."""
+
+import json as text
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from onepass.cli.terminal import show
+
+__all__ = ["inspect"]
+
+
+def inspect(model: Path, /, *, json: bool = False) -> None:
+    """Show what stands in a model file: class, parameters, rows learned, size, checksum.
+
+    Parameters
+    ----------
+    model
+        A file that "onepass run --save" wrote.
+    json
+        As JSON.
+    """
+    from onepass.persist import describe
+
+    description = describe(model)
+    if json:
+        show(text.dumps(description, indent=1, ensure_ascii=False))
+        return
+    table = Table(box=box.SIMPLE, show_header=False, title=str(model), title_justify="left")
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in description.items():
+        table.add_row(name.replace("_", " "), escape(_worded(value)))
+    show(table)
+
+
+def _worded(value: Any) -> str:
+    """A value as a reader wants it."""
+    if isinstance(value, dict):
+        return "\n".join(f"{name} = {_worded(part)}" for name, part in value.items()) or "–"
+    if isinstance(value, list):
+        return "\n".join(map(str, value)) or "–"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "–" if value is None else str(value)

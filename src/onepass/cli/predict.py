@@ -1,0 +1,58 @@
+"""Predict: what a saved model says of the rows of a source."""
+
+import sys
+from pathlib import Path
+
+from onepass.cli.arguments import Names, Types, pairs
+from onepass.cli.terminal import remark
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: Path,
+    source: str,
+    /,
+    *,
+    out: Path | None = None,
+    keep: Names = (),
+    drop: Names = (),
+    types: Types = (),
+    block: int = 1024,
+    quiet: bool = False,
+) -> None:
+    """Write what a saved model says of each row, in order, in the column "said".
+
+    Columns may stand in any order. What is missing is imputed, a category that was never learned
+    counts as none, and columns that the model does not know are passed over. No row is left out.
+
+    Parameters
+    ----------
+    model
+        A file that "onepass run --save" wrote.
+    source
+        A file (.csv, .tsv, either with .gz, .parquet), "-" for CSV from standard input, or the
+        name of a data set.
+    out
+        Where to write: .csv, .tsv, either with .gz, .parquet. By default CSV on standard output.
+    keep
+        Columns to copy, to tell the rows apart.
+    drop
+        Columns that are not to be looked at.
+    types
+        The kind of a column: NAME=number, truth, text or date. Otherwise its first values tell.
+    block
+        Rows read and answered at a time.
+    quiet
+        Say nothing of what was written.
+    """
+    from onepass.evaluate import answers
+    from onepass.persist import load
+    from onepass.stream import read, write
+
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    learned = load(model)
+    stream = read(source, target=(), drop=drop, types=pairs(types), block=block)
+    rows = write(answers(learned, stream, keep=keep), sys.stdout if out is None else out)
+    remark(f"{rows:,} rows: {out}", quiet=quiet or out is None)

@@ -1,0 +1,120 @@
+"""Terminal: results on standard output, remarks and progress on standard error."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+__all__ = ["advancing", "remark", "show"]
+
+_WIDTH = 160  # of what no terminal shows: files and pipes cut nothing off
+_PATIENCE = 10.0  # seconds between two lines of progress where there is no terminal
+
+
+class _Screen(Console):
+    """A console that leaves a closed pipe to the caller."""
+
+    def on_broken_pipe(self) -> None:
+        """Not an exit, as rich would have it: the error goes on."""
+        raise BrokenPipeError
+
+
+def show(result: RenderableType) -> None:
+    """Show a result on standard output.
+
+    Parameters
+    ----------
+    result : str, table or what else rich renders
+    """
+    width = None if sys.stdout.isatty() else _WIDTH
+    _Screen(file=sys.stdout, width=width, highlight=False).print(result)
+
+
+def remark(text: str, *, quiet: bool = False) -> None:
+    """Say something on standard error.
+
+    Parameters
+    ----------
+    text : str
+        One line.
+    quiet : bool
+        Say nothing.
+    """
+    if not quiet:
+        console = Console(file=sys.stderr, highlight=False)
+        console.print(text, markup=False, soft_wrap=True)
+
+
+@contextmanager
+def advancing(
+    fraction: Callable[[], float | None], *, quiet: bool, unit: str = "rows"
+) -> Iterator[Callable[[int], None]]:
+    """Progress on standard error: a bar on a terminal, elsewhere a line every ten seconds.
+
+    Parameters
+    ----------
+    fraction : callable
+        Says how much of all is done, in [0, 1]; None while that is unknown.
+    quiet : bool
+        Show nothing.
+    unit : str
+        What is counted.
+
+    Yields
+    ------
+    advance : callable
+        To be called with what is done so far, in units.
+    """
+    if quiet:
+        yield lambda done: None  # noqa: ARG005  nobody listens
+    elif sys.stderr.isatty():
+        with _bar(unit) as bar:
+            task = bar.add_task(unit, total=None, done="0", speed="")
+            began = time.monotonic()
+
+            def advance(done: int) -> None:
+                part = fraction()
+                bar.update(
+                    task,
+                    total=None if part is None else 1.0,
+                    completed=part or 0.0,
+                    done=f"{done:,}",
+                    speed=_speed(done, began, unit),
+                )
+
+            yield advance
+    else:
+        yield _lines(unit)
+
+
+def _bar(unit: str) -> Progress:
+    columns: list[Any] = [
+        BarColumn(),
+        TextColumn(f"{{task.fields[done]}} {unit}"),
+        TextColumn("{task.fields[speed]}"),
+        TimeElapsedColumn(),
+        TextColumn("· left"),
+        TimeRemainingColumn(),
+    ]
+    return Progress(*columns, console=Console(file=sys.stderr), transient=True)
+
+
+def _lines(unit: str) -> Callable[[int], None]:
+    """A line now and then."""
+    began = last = time.monotonic()
+
+    def advance(done: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _PATIENCE:
+            last = time.monotonic()
+            remark(f"{done:,} {unit}, {_speed(done, began, unit)}, {last - began:.0f} s")
+
+    return advance
+
+
+def _speed(done: int, began: float, unit: str) -> str:
+    return f"{done / max(time.monotonic() - began, 1e-9):,.0f} {unit}/s"
