@@ -22,7 +22,7 @@ def test_chunks_are_whole_rows(rows: list[list[str]], size: int) -> None:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
     text = file.getvalue().encode()
-    chunks = list(Records(",").chunks(io.BytesIO(text), size))
+    chunks = list(Records(",", "a.csv").chunks(io.BytesIO(text), size))
     assert b"".join(chunks) == text
     split = [row for chunk in chunks for row in csv.reader(io.StringIO(chunk.decode(), newline=""))]
     assert split == rows
@@ -45,12 +45,12 @@ def test_chunks_are_whole_rows(rows: list[list[str]], size: int) -> None:
     ],
 )
 def test_end(text: bytes, end: int) -> None:
-    assert Records(",").end(text) == end
+    assert Records(",", "a.csv").end(text) == end
 
 
 def test_other_delimiters() -> None:
-    assert Records("\t").end(b'a\t"b\n"\n1\t"') == 7
-    assert Records("\t").end(b'a,"b\n"') == 5
+    assert Records("\t", "a.tsv").end(b'a\t"b\n"\n1\t"') == 7
+    assert Records("\t", "a.tsv").end(b'a,"b\n"') == 5
 
 
 def test_values_with_line_breaks_across_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def test_mark_that_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_CHUNK", 32)
     monkeypatch.setattr(records, "_LONGEST", 1000)
     text = "a,y\n" + "1,2\n" * 50 + '1,"2\n' + "1,2\n" * 1000
-    with pytest.raises(SourceError, match=r"rows of some mebibytes at most.*mark that is not clos"):
+    with pytest.raises(SourceError, match=r"rows of some mebibytes at most.*not closed"):
         list(read(io.StringIO(text)))
     with pytest.raises(SourceError, match="rows of some mebibytes at most"):
         list(read(io.StringIO("a" * 200)))

@@ -24,7 +24,7 @@ from onepass.stream.bytestream import Bytes
 from onepass.stream.late import Late
 from onepass.stream.misread import Misread
 from onepass.stream.pieces import Piece
-from onepass.stream.records import Records, TooLongError
+from onepass.stream.records import Records
 from onepass.table import Table
 
 __all__ = ["Delimited"]
@@ -64,7 +64,7 @@ class Delimited:
         self.repeatable = isinstance(source, Path)
         self._source = source
         self._delimiter = delimiter
-        self._records = Records(delimiter)
+        self._records = Records(delimiter, name)
         self._header = None if header is None else list(header)
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
         self._csv = need("pyarrow.csv", extra="files", where="op.stream.read")
@@ -123,7 +123,7 @@ class Delimited:
         if len(sample) == _SAMPLE:  # cut within a row
             sample = sample[: self._records.end(sample)]
             if not sample:
-                raise TooLongError
+                raise self._records.too_long()
         convert = self._csv.ConvertOptions(strings_can_be_null=True)
         schema = self._parsed(sample, self._header, convert).schema
         return list(zip(schema.names, schema.types, strict=True))
@@ -181,7 +181,7 @@ class Delimited:
             yield
         except OnepassError:
             raise
-        except (OSError, EOFError, ValueError, zlib.error, TooLongError) as wrong:
+        except (OSError, EOFError, ValueError, zlib.error) as wrong:
             names = [name for name, _ in self._layout or []]
             misread = Misread(self.name, names, types, first=first, headed=headed)
             raise misread.error(wrong) from wrong

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 from onepass.errors import SourceError
-from onepass.stream.records import TooLongError
 
 __all__ = ["Misread"]
 
@@ -89,11 +88,6 @@ class Misread:
             return self._code(said)
         if "Empty CSV" in said:
             return self._error("must hold rows, got a header alone", "Check that it was written")
-        if isinstance(wrong, TooLongError):
-            return self._error(
-                "must have rows of some mebibytes at most, got one that is longer",
-                "Look for a quotation mark that is not closed",
-            )
         return self._ragged(said) or self._value(said) or self._other(wrong)
 
     def _ragged(self, said: str) -> SourceError | None:

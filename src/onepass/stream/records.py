@@ -9,16 +9,14 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
-__all__ = ["Records", "TooLongError"]
+from onepass.errors import SourceError
+
+__all__ = ["Records"]
 
 _LONGEST = 16 << 20  # bytes; a longer row is a quotation mark that was not closed
 
 
-class TooLongError(Exception):
-    """A row goes on and on; told again above, where the file is known."""
-
-
-class Readable(Protocol):
+class _Readable(Protocol):
     """Gives as many bytes as asked, but at its end."""
 
     def read(self, size: int) -> bytes:
@@ -32,14 +30,18 @@ class Records:
     ----------
     delimiter : str
         What stands between two fields, one character.
+    source : str
+        The source's name, for messages.
 
     Examples
     --------
-    >>> Records(",").end(b'1,"a\nb"\n2,"c\n')
+    >>> Records(",", "a.csv").end(b'1,"a\nb"\n2,"c\n')
     8
     """
 
-    def __init__(self, delimiter: str) -> None:
+    def __init__(self, delimiter: str, source: str) -> None:
+        self._source = source
+        delimiter = re.escape(delimiter)
         stop = rf"{delimiter}\r\n"
         field = rf'(?:"(?:[^"]++|"")*+"[^{stop}]*+|[^"{stop}][^{stop}]*+|)'
         # possessive throughout: one pass, nothing is tried twice
@@ -53,12 +55,12 @@ class Records:
         found = self._rows.match(text)
         return 0 if found is None else found.end()
 
-    def chunks(self, file: Readable, size: int) -> Iterator[bytes]:
+    def chunks(self, file: _Readable, size: int) -> Iterator[bytes]:
         """Texts of whole rows, about ``size`` bytes each, or as long as one row.
 
         Raises
         ------
-        TooLongError
+        SourceError
             If a row is longer than 16 MiB.
         """
         left, wanted = b"", size
@@ -69,8 +71,15 @@ class Records:
                 yield text[:end]
                 left, wanted = text[end:], size
             elif len(text) > _LONGEST:
-                raise TooLongError
+                raise self.too_long()
             else:  # twice as much each time, or a long row would be looked through too often
                 left, wanted = text, len(text)
         if left:
             yield left
+
+    def too_long(self) -> SourceError:
+        """What is said where no row ends."""
+        return SourceError(
+            f"op.stream.read: {self._source} must have rows of some mebibytes at most, got one "
+            "that is longer. Look for a quotation mark that is not closed."
+        )
