@@ -30,7 +30,9 @@ def test_take_in_adds_the_gram_matrices_of_rows_and_answers(
     R = np.zeros((p, p)) if singular else np.triu(random(0, p, p))
     z, A, b = (np.zeros((p, c)) if singular else random(1, p, c)), random(2, n, p), random(3, n, c)
     copies = [array.copy() for array in (R, z, A, b)]
-    R_new, z_new = linalg.take_in(R, z, A, b)
+    R_new, z_new, left = linalg.take_in(R, z, A, b)
+    squares = (z**2).sum(axis=0) + (b**2).sum(axis=0)
+    np.testing.assert_allclose((z_new**2).sum(axis=0) + left, squares, atol=1e-11)
     np.testing.assert_allclose(R_new.T @ R_new, R.T @ R + A.T @ A, atol=1e-11)
     np.testing.assert_allclose(R_new.T @ z_new, R.T @ z + A.T @ b, atol=1e-11)
     np.testing.assert_array_equal(R_new, np.triu(R_new))

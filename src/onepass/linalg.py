@@ -33,7 +33,7 @@ __all__ = [
 _SAFE_GRAM = 1e4  # a Gram matrix may be squared while its largest entry is below this
 
 
-def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats]:
+def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
     """The triangle of the rows [R z] and [A b] together, by Householder QR (LAPACK tpqrt).
 
     Parameters
@@ -49,15 +49,17 @@ def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats]
     -------
     R, z : ndarrays of the same shapes
         New arrays; RᵀR has grown by AᵀA and Rᵀz by Aᵀb.
+    left : ndarray of shape (c,)
+        Sum of squares of what of b no weights can answer: by so much grows the residual.
     """
     p = R.shape[0]
     if p == 0 or A.shape[0] == 0:
-        return R, z
+        return R, z, np.einsum("ij,ij->j", b, b)
     R_new, V, T, _ = lapack.dtpqrt(0, min(p, 16 if p < 512 else 32), R, A)
     if z.shape[1] == 0:
-        return R_new, z
-    z_new, _, _ = lapack.dtpmqrt(0, V, T, z, b, side="L", trans="T")
-    return R_new, z_new
+        return R_new, z, np.zeros(0)
+    z_new, rest, _ = lapack.dtpmqrt(0, V, T, z, b, side="L", trans="T")
+    return R_new, z_new, np.einsum("ij,ij->j", rest, rest)
 
 
 def solve_upper(R: Floats, z: Floats) -> Floats:

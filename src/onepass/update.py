@@ -54,7 +54,9 @@ class Absorbed(NamedTuple):
     z: Floats
     w: Floats
     errors: Floats
-    nu: Floats
+    """What each row would have shown alone, (n, c)."""
+    left: Floats
+    """By how much the least sum of squares grew, (c,)."""
 
 
 class Fitted(NamedTuple):
@@ -83,9 +85,9 @@ def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> Absorbed:
     e = b - A @ w
     L = linalg.lower_from_rows(linalg.solve_upper_transposed(R, A.T))
     nu = linalg.solve_lower(L, e)
-    R_new, z_new = linalg.take_in(R, z, A, b)
+    R_new, z_new, left = linalg.take_in(R, z, A, b)
     errors = np.diagonal(L)[:, None] * nu
-    return Absorbed(R_new, z_new, linalg.solve_upper(R_new, z_new), errors, nu)
+    return Absorbed(R_new, z_new, linalg.solve_upper(R_new, z_new), errors, left)
 
 
 def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:

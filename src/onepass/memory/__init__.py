@@ -5,6 +5,7 @@ with one method, ``learn``, the equation of :mod:`onepass.update`.
 """
 
 from onepass.memory.basis import Basis, Directions, NoisySpan
+from onepass.memory.floor import Floor
 from onepass.memory.nothing import Empty, Nothing
 from onepass.memory.principal import Components, Principal
 from onepass.memory.span import Span
@@ -17,6 +18,7 @@ STATES: tuple[type, ...] = (
     Components,
     Directions,
     Empty,
+    Floor,
     NoisySpan,
     Span,
     Subspace,

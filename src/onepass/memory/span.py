@@ -26,11 +26,11 @@ __all__ = ["Span", "Spanned"]
 
 
 class Spanned(NamedTuple):
-    """A span that took in rows: itself, the rows' errors before, and their ν."""
+    """A span that took in rows, their errors before, and the growth of the residual."""
 
     span: "Span"
     errors: Floats
-    nu: Floats
+    left: Floats
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -74,7 +74,7 @@ class Span:
 
     def absorb(self, A: Floats, b: Floats) -> Spanned:
         """Take in rows [A b] of noise 1, one after the other; at once where no row is new."""
-        errors, nu = np.empty(b.shape), np.empty(b.shape)
+        errors, left = np.empty(b.shape), np.zeros(b.shape[1])
         span, i, n, ahead = self, 0, A.shape[0], 1
         while i < n:
             coordinates, new = span.split(A[i : i + ahead])
@@ -83,14 +83,15 @@ class Span:
                 rows = slice(i, i + known)
                 theta = linalg.solve_upper(span.T, span.z)
                 taken = absorb(span.T, span.z, theta, coordinates[:known], b[rows])
-                errors[rows], nu[rows] = taken.errors, taken.nu
+                errors[rows], left = taken.errors, left + taken.left
                 span = replace(span, T=taken.R, z=taken.z)
             i += known
             ahead *= 2  # look further while nothing is new
             if known < len(new):
-                span, errors[i], nu[i] = span.extended(A[i], b[i])
+                errors[i], span, more = span.extended(A[i], b[i])
+                left = left + more
                 i, ahead = i + 1, 1
-        return Spanned(span, errors, nu)
+        return Spanned(span, errors, left)
 
     def faded(self, factor: float) -> "Span":
         """The same with all that was learned, and the prior, weighing ``factor`` as much."""
@@ -117,7 +118,7 @@ class Span:
         new = linalg.norms(rest.T) > self._least(linalg.norms(A.T))
         return C + again, np.asarray(new) & (not self.full)
 
-    def extended(self, a: Floats, b: Floats) -> tuple["Span", Floats, Floats]:
+    def extended(self, a: Floats, b: Floats) -> tuple[Floats, "Span", Floats]:
         """One row that brings a new direction: (1), (2), (3)."""
         c = a @ self.Q
         rest = a - self.Q @ c
@@ -130,13 +131,9 @@ class Span:
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.ridge)
         z = np.vstack((self.z, np.zeros((1, self.z.shape[1]))))
         row = np.concatenate((c + again, [height]))[None, :]
-        if self.ridge:
-            V = linalg.solve_upper_transposed(T, row.T)
-            nu = error / np.sqrt(1.0 + float((V * V).sum()))
-        else:
-            nu = np.zeros(b.shape)  # a free direction fits the row exactly
-        T, z = linalg.take_in(T, z, row, b[None, :])
-        return replace(self, Q=np.column_stack((self.Q, rest / height)), T=T, z=z), error, nu
+        T, z, left = linalg.take_in(T, z, row, b[None, :])
+        wider = replace(self, Q=np.column_stack((self.Q, rest / height)), T=T, z=z)
+        return error, wider, left
 
     def _least(self, lengths: Floats) -> Floats:
         """The smallest residual that counts as a new direction: above rounding, no more."""

@@ -201,12 +201,12 @@ class Triangle:
         """One block of rows of noise 1."""
         if self.span is None:
             taken = absorb(self.R, self.z, self.w, A, b)
-            squares = self.squares + np.einsum("ij,ij->j", taken.nu, taken.nu)
+            squares = self.squares + taken.left
             return replace(self, R=taken.R, z=taken.z, w=taken.w, squares=squares), taken.errors
         taken_span = self.span.absorb(A, b)
         span = taken_span.span
-        R, z = linalg.take_in(self.R, self.z, A, b)
-        squares = self.squares + (taken_span.nu**2).sum(axis=0)
+        R, z, _ = linalg.take_in(self.R, self.z, A, b)
+        squares = self.squares + taken_span.left
         done = span.full and bool(np.diagonal(R).all())
         w = linalg.solve_upper(R, z) if done else span.solution()
         memory = replace(self, R=R, z=z, w=w, squares=squares, span=None if done else span)
