@@ -171,7 +171,7 @@ def one_thread(p: int, n: int) -> Iterator[None]:
     Threads that wait for each other on a busy machine make small updates many times slower.
     Tiny ones, which BLAS does not share anyway, are left alone: the hold itself costs 15 µs.
     """
-    if p * min(n, 64) < 1024 or p >= 1024:
+    if p * n < 1024 or p >= 1024:
         yield
         return
     with _blas().limit(limits=1, user_api="blas"):

@@ -15,7 +15,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -39,58 +39,43 @@ app = App(
     onepass run table.csv --target price
     onepass COMMAND --help
 """,
-    help_format="plaintext",
+    help_format="markdown",
     version=lambda: version("onepass"),
-    default_parameter=Parameter(negative=()),
+    default_parameter=Parameter(negative=(), show_default=False),
     suppress_keyboard_interrupt=False,
     result_action="return_value",
 )
-app.meta.help_format = "plaintext"
-_data = App(name="data", help="Named data sets: which there are, and where they lie.")
+_data = App(
+    name="data",
+    help="Named data sets: which there are, and where they lie.",
+    help_epilogue="Examples:\n\n    onepass data list\n",
+)
 
-for _command, _name, _examples in (
-    (
-        run,
-        "run",
-        """
-    onepass run flights --model rls,sgd --report out
-    onepass run table.csv --target price --drop id --save m.onepass
-    zcat log.csv.gz | onepass run - --target load --set rls.forgetting=0.999
-""",
-    ),
-    (
-        predict,
-        "predict",
-        """
-    onepass predict m.onepass new.csv --out said.csv --keep id
-    onepass predict m.onepass new.parquet --out said.parquet
-    tail -n +1 new.csv | onepass predict m.onepass - | head
-""",
-    ),
-    (
-        inspect,
-        "inspect",
-        """
-    onepass inspect m.onepass
-    onepass inspect m.onepass --json
-""",
-    ),
-    (
-        reproduce,
-        "reproduce",
-        """
-    onepass reproduce
-    onepass reproduce orfit-fig6 --draws 4 --out figures
-""",
-    ),
-):
-    app.command(_command, name=_name, help_epilogue=f"Examples:\n{_examples}")
-for _command, _name, _examples in (
-    (listed, "list", "\n    onepass data list\n"),
-    (fetch, "fetch", "\n    onepass data fetch mnist\n"),
-    (path, "path", "\n    onepass data path flights\n"),
-):
-    _data.command(_command, name=_name, help_epilogue=f"Examples:\n{_examples}")
+
+def _add(where: App, name: str, command: Callable[..., Any], *examples: str) -> None:
+    """A command, with examples below its help."""
+    lines = "".join(f"    onepass {example}\n" for example in examples)
+    where.command(command, name=name, help_epilogue=f"Examples:\n\n{lines}")
+
+
+_add(
+    app, "run", run,
+    "run flights --model rls,sgd --report out",
+    "run table.csv --target price --drop id --save m.onepass",
+    "run - --target load --set rls.forgetting=0.999 < log.csv",
+)  # fmt: skip
+_add(
+    app, "predict", predict,
+    "predict m.onepass new.csv --keep id --out said.csv",
+    "predict m.onepass - < new.csv | head",
+)  # fmt: skip
+_add(app, "inspect", inspect, "inspect m.onepass", "inspect m.onepass --json")
+_add(
+    app, "reproduce", reproduce, "reproduce", "reproduce orfit-fig6 --draws 4 --out figures"
+)  # fmt: skip
+_add(_data, "list", listed, "data list")
+_add(_data, "fetch", fetch, "data fetch mnist")
+_add(_data, "path", path, "data path flights")
 app.command(_data)
 
 
@@ -164,7 +149,6 @@ def _told(error: Exception) -> bool:
     return True
 
 
-def _warned(message: Warning | str, category: type[Warning], *place: Any) -> None:
+def _warned(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """A warning as a remark, without the place in the code."""
-    del place
     remark(f"{category.__name__}: {message}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Parameter, Token
 
-__all__ = ["Names", "Settings", "Types", "pairs", "values"]
+__all__ = ["Names", "Quiet", "Settings", "Source", "Types", "pairs", "values"]
 
 
 def _split(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -23,13 +23,25 @@ def _equated(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
     return tuple(token.value for token in tokens)
 
 
-Names: TypeAlias = Annotated[tuple[str, ...], Parameter(converter=_split)]
+Names: TypeAlias = Annotated[tuple[str, ...], Parameter(converter=_split, metavar="A,B")]
 """Names with commas between them, or the option more than once."""
 
-Settings: TypeAlias = Annotated[tuple[str, ...], Parameter(name="--set", converter=_equated)]
+Source: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True)]
+"""A path, a name, or ``-`` for standard input."""
+
+Quiet: TypeAlias = Annotated[bool, Parameter(alias="-q")]
+"""A switch."""
+
+Settings: TypeAlias = Annotated[
+    tuple[str, ...],
+    Parameter(name="--set", converter=_equated, metavar="PART.PARAMETER=VALUE"),
+]
 """``PART.PARAMETER=VALUE``, once or more than once."""
 
-Types: TypeAlias = Annotated[tuple[str, ...], Parameter(name="--type", converter=_equated)]
+Types: TypeAlias = Annotated[
+    tuple[str, ...],
+    Parameter(name="--type", converter=_equated, metavar="COLUMN=KIND"),
+]
 """``COLUMN=KIND``, once or more than once."""
 
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from onepass.cli.arguments import Names, Types, pairs
+from onepass.cli.arguments import Names, Quiet, Source, Types, pairs
 from onepass.cli.terminal import remark
 
 __all__ = ["predict"]
@@ -11,7 +11,7 @@ __all__ = ["predict"]
 
 def predict(
     model: Path,
-    source: str,
+    source: Source,
     /,
     *,
     out: Path | None = None,
@@ -19,7 +19,7 @@ def predict(
     drop: Names = (),
     types: Types = (),
     block: int = 1024,
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write what a saved model says of each row, in order, in the column "said".
 
@@ -42,7 +42,7 @@ def predict(
     types
         The kind of a column: NAME=number, truth, text or date. Otherwise its first values tell.
     block
-        Rows read and answered at a time.
+        Rows read and answered at a time, 1024 by default.
     quiet
         Say nothing of what was written.
     """

@@ -1,10 +1,11 @@
 """Reproduce: experiments of the papers, their numbers beside ours."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import CycloptsError, Parameter
+from cyclopts import CycloptsError
 
+from onepass.cli.arguments import Quiet
 from onepass.cli.terminal import advancing, remark, show
 
 __all__ = ["reproduce"]
@@ -16,7 +17,7 @@ def reproduce(
     *,
     draws: int | None = None,
     out: Path | None = None,
-    quiet: Annotated[bool, Parameter(alias="-q")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Repeat an experiment of a paper and show its numbers beside the published ones.
 

@@ -3,13 +3,14 @@
 Ctrl-C ends the pass after the block that was begun: what was learned until then is saved.
 """
 
+import os
 import time as clocks
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from cyclopts import CycloptsError, Parameter
+from cyclopts import CycloptsError
 
-from onepass.cli.arguments import Names, Settings, Types, pairs, values
+from onepass.cli.arguments import Names, Quiet, Settings, Source, Types, pairs, values
 from onepass.cli.terminal import advancing, remark, show
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ __all__ = ["run"]
 
 
 def run(
-    source: str,
+    source: Source,
     /,
     *,
     target: Names = (),
@@ -35,7 +36,7 @@ def run(
     block: int = 1024,
     save: Path | None = None,
     report: Path | None = None,
-    quiet: Annotated[bool, Parameter(alias="-q")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Learn a stream in one pass, and report how well each row was predicted before.
 
@@ -47,7 +48,7 @@ def run(
     target
         The column of answers; several with commas between them. A data set has its own.
     model
-        Models with commas between them, such as rls, sgd, orfit, perceptron.
+        Models with commas between them, such as rls, sgd, orfit, perceptron; rls by default.
     task
         What the models are to do. By default what the answers ask for: classification if they are
         text, truth values or 0 and 1 alone, regression if they are other numbers.
@@ -64,7 +65,8 @@ def run(
     window
         Measure also over the last so many rows.
     block
-        Rows read and learned at a time. It changes the speed, not what is learned.
+        Rows read and learned at a time, 1024 by default. It changes the speed, not what is
+        learned.
     save
         Where to save what was learned. Several models get a file each: m-rls.onepass.
     report
@@ -85,19 +87,23 @@ def run(
         report.mkdir(parents=True, exist_ok=True)
     if task is None:
         other = "classification" if chosen == "regression" else "regression"
-        remark(f"Learning {chosen}; --task {other} for the other.", quiet=quiet)
+        remark(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)
     with advancing(lambda: stream.fraction, quiet=quiet) as advance:
         found = prequential(
             models, stream, metrics or None,
             window=window, clock=clocks.perf_counter, on_progress=advance,
         )  # fmt: skip
-    show(found.table())
+    if found.rows:  # an empty model takes no other's place
+        _save(models, files, quiet=quiet)
+    try:
+        if report is not None:
+            remark(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
+    finally:  # last: who reads the table may have gone
+        show(found.table())
     if found.interrupted:
         remark(f"Interrupted after {found.rows:,} rows.")
-    _save(models, files, quiet=quiet)
-    if report is not None:
-        remark(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
-    return 130 if found.interrupted else 0
+        return 130
+    return 0
 
 
 def _task(stream: "Stream", source: str) -> str:
@@ -111,8 +117,15 @@ def _task(stream: "Stream", source: str) -> str:
 
 
 def _files(save: Path, models: list[str]) -> dict[str, Path]:
-    """A file for each model, in a folder that is there."""
+    """A file for each model, in a folder that is there: known before the pass, not after it."""
+    from onepass.errors import ParameterError
+
     save.parent.mkdir(parents=True, exist_ok=True)
+    if save.is_dir() or not os.access(save.parent, os.W_OK):
+        raise ParameterError(
+            f"run: --save must name a file, in a folder that can be written to, got {save}. "
+            "Give the file's name too, such as m.onepass, or another folder."
+        )
     if len(models) == 1:
         return {models[0]: save}
     return {name: save.with_name(f"{save.stem}-{name}{save.suffix}") for name in models}
