@@ -25,5 +25,5 @@ def meant(name: str, known: Iterable[str]) -> str:
     """
     names = list(dict.fromkeys(known))
     small = {each.lower(): each for each in reversed(names)}
-    close = [small[each] for each in get_close_matches(name.lower(), small, n=3, cutoff=0.7)]
+    close = [small[each] for each in get_close_matches(name.lower(), small, n=3, cutoff=0.66)]
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

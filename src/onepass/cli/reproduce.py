@@ -56,10 +56,6 @@ def reproduce(
             advance(done)
 
         outcome = EXPERIMENTS[name](progress=progress, **given)
-    show(outcome.table())
     if out is not None:
-        files = [str(out / f"{name}{suffix}") for suffix in (".json", ".md", ".png")]
-        outcome.to_json(files[0])
-        Path(files[1]).write_text(outcome.to_markdown(), encoding="utf-8")
-        outcome.plot(files[2])
-        remark(f"Saved: {', '.join(files)}", quiet=quiet)
+        remark(f"Saved: {', '.join(map(str, outcome.save(out)))}", quiet=quiet)
+    show(outcome.table())

@@ -175,6 +175,32 @@ class Outcome:
         """
         return draw(self, path)
 
+    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
+        """Write the numbers, the table and the figure: NAME.json, NAME.md and NAME.png.
+
+        Parameters
+        ----------
+        directory : path
+            Made if it is not there.
+
+        Returns
+        -------
+        paths : list of Path
+            What was written.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed: then all but the figure is written.
+        """
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / f"{self.name}{suffix}" for suffix in (".json", ".md", ".png")]
+        self.to_json(paths[0])
+        paths[1].write_text(self.to_markdown(), encoding="utf-8")
+        self.plot(paths[2])
+        return paths
+
     def _about(self) -> str:
         return f"{self.setup['draws']} draws of the images, {self.setup['runs']} runs each"
 

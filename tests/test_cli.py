@@ -1,0 +1,467 @@
+"""The commands, as a shell calls them: what they give, and every way in which they end."""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import onepass as op
+from onepass import learners, models
+from onepass.cli import main
+
+ONEPASS = [sys.executable, "-c", "import sys; from onepass.cli import main; sys.exit(main())"]
+HEADER = "id,by,km,at,price"
+
+
+def line(i: int) -> str:
+    by, km = ("sea", "air", "rail")[i % 3], i % 7
+    return f"{i},{by},{km},2024-01-{1 + i % 28:02}T08:00:00,{2.0 * km + i % 3}"
+
+
+@pytest.fixture
+def trips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, with a table in it; the price follows from by and km."""
+    monkeypatch.chdir(tmp_path)
+    Path("trips.csv").write_text("\n".join([HEADER, *map(line, range(300))]) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def model(trips: Path) -> Path:
+    does("run trips.csv --target price --drop id --save m.onepass")
+    return trips / "m.onepass"
+
+
+def does(words: str) -> None:
+    """The command ends well."""
+    assert main(words.split()) == 0
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def fails(capsys: pytest.CaptureFixture[str], words: str, code: int = 1) -> str:
+    """What is said on standard error; nothing but it."""
+    capsys.readouterr()
+    assert main(words.split()) == code
+    told = capsys.readouterr()
+    assert not told.out
+    assert "Traceback" not in told.err
+    return told.err
+
+
+def shell(words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603  our own command
+        [*ONEPASS, *words.split()], capture_output=True, text=True, check=False, **options
+    )
+
+
+# -- run ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("trips")
+def test_run_shows_models_and_baselines(capsys: pytest.CaptureFixture[str]) -> None:
+    does("run trips.csv --target price --model rls,sgd --drop id")
+    told = capsys.readouterr()
+    shown = [words[0] for row in told.out.splitlines() if (words := row.split())]
+    assert {"rls", "sgd", "last", "running"} <= set(shown)
+    assert "300 rows" in told.out
+    assert "Task: regression. For the other: --task classification" in told.err
+
+
+@pytest.mark.usefixtures("trips")
+def test_run_quiet_shows_the_table_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    does("run trips.csv --target price -q --save m.onepass --report out")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("trips")
+def test_run_writes_the_report_of_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "run trips.csv --target price --drop id --metrics rmse,mae --window 50 --report a/b"
+    does(words)
+    report = op.evaluate.Report.from_json("a/b/report.json")
+    stream = op.stream.read("trips.csv", target="price", drop=["id"])
+    again = op.evaluate.prequential(
+        models.pipelines(["rls"], "regression"), stream, ["rmse", "mae"], window=50
+    )
+    assert report.overall == again.overall
+    assert report.recent == again.recent
+    assert {path.name for path in Path("a/b").iterdir()} == {
+        "report.json", "report.md", "curve.csv", "curve.png",
+    }  # fmt: skip
+    assert "a/b/curve.png" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("block", [1, 7, 300])
+@pytest.mark.usefixtures("trips")
+def test_blocks_change_nothing_that_is_learned(block: int) -> None:
+    does(f"run trips.csv --target price --block {block} -q --report out")
+    said = op.evaluate.Report.from_json("out/report.json").scores["rls"].overall
+    stream = op.stream.read("trips.csv", target="price")
+    whole = op.evaluate.prequential(models.pipelines(["rls"], "regression"), stream)
+    assert said == pytest.approx(whole.scores["rls"].overall, abs=1e-6)
+
+
+def test_one_model_is_saved_where_it_is_told(model: Path) -> None:
+    assert op.load(model).rows_seen_ == 300
+
+
+@pytest.mark.usefixtures("trips")
+def test_several_models_are_saved_to_a_file_each(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (
+        "run trips.csv --target price --model rls,sgd --set sgd.step_size=0.5 --save new/m.onepass"
+    )
+    does(words)
+    assert sorted(path.name for path in Path("new").iterdir()) == ["m-rls.onepass", "m-sgd.onepass"]
+    assert op.load("new/m-sgd.onepass").learner.step_size == 0.5
+    assert "Saved sgd: new/m-sgd.onepass" in capsys.readouterr().err
+
+
+def test_a_file_that_is_there_is_replaced(model: Path) -> None:
+    model.write_text("something else")
+    does("run trips.csv --target by -q --save m.onepass")
+    assert op.load(model).classes_.tolist() == ["air", "rail", "sea"]
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "task"),
+    [
+        ("price", "", "regression"),
+        ("by", "", "classification"),
+        ("km", "", "regression"),
+        ("km", "--task classification", "classification"),
+        ("km", "--type km=text", "classification"),
+    ],
+)
+@pytest.mark.usefixtures("trips")
+def test_the_task_follows_from_the_answers(target: str, more: str, task: str) -> None:
+    does(f"run trips.csv --target {target} {more} -q --report out")
+    assert op.evaluate.Report.from_json("out/report.json").task == task
+
+
+@pytest.mark.usefixtures("trips")
+def test_truth_values_are_classified() -> None:
+    Path("flags.csv").write_text("x,y\n" + "".join(f"{i},{i % 2 == 0}\n" for i in range(40)))
+    does("run flags.csv --target y -q --report out")
+    assert op.evaluate.Report.from_json("out/report.json").task == "classification"
+
+
+@pytest.mark.usefixtures("trips")
+def test_several_targets_are_learned_together() -> None:
+    does("run trips.csv --target price,km --drop id -q --save m.onepass")
+    does("predict m.onepass trips.csv -q --out said.csv")
+    assert list(rows(Path("said.csv").read_text())[0]) == ["said0", "said1"]
+
+
+@pytest.mark.parametrize("name", models.names())
+@pytest.mark.usefixtures("trips")
+def test_every_learner_is_offered(name: str) -> None:
+    task = "regression" if name in models.names("regression") else "classification"
+    extra = "--set orfit.noise=1" if name == "orfit" else ""
+    target = "price" if task == "regression" else "by"
+    does(f"run trips.csv --target {target} --model {name} {extra} -q")
+
+
+def test_models_follow_the_list_of_learners() -> None:
+    listed = {
+        models.learner_class(name, task).__name__
+        for task in ("regression", "classification")
+        for name in models.names(task)
+    }
+    assert listed == set(learners.__all__)
+
+
+def test_a_data_set_has_its_own_target(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = op.stream.read("flights")
+    assert (stream.target, stream.task) == ("arr_delay", "regression")
+    does("data path flights")
+    assert Path(capsys.readouterr().out.strip(), "flights.parquet").exists()
+
+
+# -- predict --------------------------------------------------------------------------------------
+
+
+def test_predict_says_what_the_model_says(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    does("predict m.onepass trips.csv --keep id --block 7")
+    said = rows(capsys.readouterr().out)
+    table = next(iter(op.stream.read("trips.csv"))).X
+    assert [row["id"] for row in said] == [str(i) for i in range(300)]
+    wanted = op.load(model).predict(table)
+    np.testing.assert_array_equal([float(row["said"]) for row in said], wanted)
+
+
+@pytest.mark.usefixtures("model")
+def test_predict_takes_columns_in_any_order_and_the_unknown() -> None:
+    Path("new.csv").write_text(
+        "new,km,id,by\n"
+        "a,3,1,sea\n"  # another order, an extra column, and no `at`
+        "b,,2,air\n"  # a missing number
+        "c,3,3,\n"  # a missing category
+        "d,3,4,submarine\n"  # a new one
+        ",,5,\n"
+    )
+    does("predict m.onepass new.csv --keep id,new --out deep/said.csv")
+    said = rows(Path("deep/said.csv").read_text())
+    values = [float(row["said"]) for row in said]
+    assert [row["new"] for row in said] == ["a", "b", "c", "d", ""]
+    assert np.isfinite(values).all()
+    assert values[0] == pytest.approx(2 * 3 + 0, abs=0.05)
+    assert values[2] == values[3]  # a new category is none
+
+
+@pytest.mark.usefixtures("model")
+def test_predict_leaves_out_no_row_and_no_answer_is_looked_at() -> None:
+    text = Path("trips.csv").read_text().splitlines()
+    Path("new.csv").write_text(
+        "\n".join([text[0], *(f"{t.rpartition(',')[0]}," for t in text[1:])])
+    )
+    for source in ("trips.csv", "new.csv"):
+        does(f"predict m.onepass {source} -q --out {source}.said.csv")
+    assert Path("new.csv.said.csv").read_text() == Path("trips.csv.said.csv").read_text()
+
+
+@pytest.mark.parametrize("name", ["said.parquet", "said.tsv", "said.csv.gz"])
+@pytest.mark.usefixtures("model")
+def test_predict_writes_by_the_suffix(name: str) -> None:
+    does(f"predict m.onepass trips.csv --keep id,by,at --out {name} -q")
+    does("predict m.onepass trips.csv --out said.csv -q")
+    (block,) = op.stream.read(name, block=300)
+    (plain,) = op.stream.read("said.csv", block=300)
+    assert block.X.names == ["id", "by", "at", "said"]
+    np.testing.assert_array_equal(block.X["said"], plain.X["said"])
+    assert block.X["at"].dtype.kind == "M"
+    assert block.X["by"][:3].tolist() == ["sea", "air", "rail"]
+
+
+def test_predicted_labels_are_written_as_they_came(trips: Path) -> None:
+    does("run trips.csv --target by -q --save m.onepass")
+    pq.write_table(pa.table({"km": [1.0, 2.0], "id": [7, 8]}), trips / "new.parquet")
+    does("predict m.onepass new.parquet --keep id -q --out said.csv")
+    said = rows(Path("said.csv").read_text())
+    assert [row["id"] for row in said] == ["7", "8"]
+    assert {row["said"] for row in said} <= {"sea", "air", "rail"}
+
+
+# -- inspect, data, reproduce ----------------------------------------------------------------------
+
+
+def test_inspect_shows_what_stands_in_a_file(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from onepass.persist import describe
+
+    capsys.readouterr()
+    assert main(["inspect", str(model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == describe(model)
+    assert main(["inspect", str(model)]) == 0
+    shown = capsys.readouterr().out
+    assert "RLSRegressor(ridge=1e-06" in shown
+    assert describe(model)["sha256"] in shown
+
+
+def test_data_list_shows_every_set(capsys: pytest.CaptureFixture[str]) -> None:
+    does("data list")
+    shown = capsys.readouterr().out
+    assert all(one.name in shown for one in op.stream.datasets())
+
+
+def test_reproduce_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    from onepass.reproduce import EXPERIMENTS
+
+    does("reproduce")
+    told = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in told] == list(EXPERIMENTS)
+
+
+def test_reproduce_runs_an_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from onepass import reproduce
+    from onepass.stream import Images
+
+    rng = np.random.default_rng(0)
+    pictures = rng.integers(0, 256, size=(130, 28, 28), dtype=np.uint8)
+    twos = np.full(130, 2, dtype=np.uint8)
+    images = Images(pictures, twos, pictures[:5], twos[:5])
+    figure6 = reproduce.EXPERIMENTS["orfit-fig6"]
+    monkeypatch.setitem(
+        reproduce.EXPERIMENTS, "orfit-fig6", lambda **given: figure6(images, runs=1, **given)
+    )
+    assert main(["reproduce", "orfit-fig6", "--draws", "1", "--out", str(tmp_path / "f")]) == 0
+    assert "ORFit" in capsys.readouterr().out
+    assert {path.suffix for path in (tmp_path / "f").iterdir()} == {".json", ".md", ".png"}
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run trips.csv --target pric", "ColumnError.*Did you mean 'price'"),
+        ("run trips.csv --target price --drop idd", "ColumnError.*'idd'.*Did you mean 'id'"),
+        ("run trips.csv --target price --model rsl", "ParameterError.*one of orfit, rls, sgd, got"),
+        ("run trips.csv --target price --model perceptron", "which is for classification"),
+        ("run trips.csv --target price --model rls,rls", "each model must be named once"),
+        ("run trips.csv --target price --set rls.forgeting=1", "Did you mean 'forgetting'"),
+        ("run trips.csv --target price --set rsl.forgetting=1", "Did you mean 'rls'"),
+        ("run trips.csv --target price -q --set rls.forgetting=2", "ParameterError.*in \\(0, 1\\]"),
+        ("run trips.csv --target price -q --metrics mea", "ParameterError.*one of mae, rmse, r2"),
+        ("run trips.csv --target price -q --block 0", "ParameterError.*whole number >= 1"),
+        ("run trips.csv --target price --type km=integer", "ParameterError.*'number'"),
+        ("run trips.csv --target price --save .", "--save must name a file"),
+        ("run trips.csv --target price --report trips.csv", "trips.csv: File exists"),
+        ("run flihgts --target y", "SourceError.*flights"),
+        ("run nothing.csv --target y", "SourceError.*nothing by that name"),
+        ("predict trips.csv trips.csv", "CheckpointError"),
+        ("predict none.onepass trips.csv", "CheckpointError"),
+        ("predict m.onepass trips.csv --keep idd", "ColumnError.*Did you mean 'id'"),
+        ("predict m.onepass trips.csv --out said.txt", "SourceError.*must end in .csv"),
+        ("predict m.onepass other.csv", "ColumnError.*none of them"),
+        ("inspect trips.csv", "CheckpointError"),
+        ("data path nothing", "SourceError.*one of flights"),
+        ("data fetch nothing", "SourceError.*one of flights"),
+    ],
+)
+@pytest.mark.usefixtures("model")
+def test_an_error_is_one_message(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import re
+
+    Path("other.csv").write_text("a,b\n1,2\n")
+    told = fails(capsys, words)
+    assert re.search(message, told)
+    assert not list(Path().glob(".onepass-*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run trips.csv", "needs --target"),
+        ("run --target price", "SOURCE"),
+        ("run trips.csv --tagret price", "Did you mean --target"),
+        ("run trips.csv --target price --block many", "--block"),
+        ("run trips.csv --target price --set ridge", "NAME=VALUE"),
+        ("run trips.csv --target price --task guess", "--task"),
+        ("reproduce orfit-fig", "Did you mean 'orfit-fig"),
+        ("nothing", "nothing"),
+        ("data nothing", "nothing"),
+    ],
+)
+@pytest.mark.usefixtures("trips")
+def test_wrong_usage_is_told(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert message in fails(capsys, words, code=2)
+
+
+@pytest.mark.usefixtures("trips")
+def test_debug_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "trips.csv", "--target", "pric", "--debug"]) == 1
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert "ColumnError" in told
+
+
+@pytest.mark.usefixtures("trips")
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("onepass.stream.read", broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["run", "trips.csv", "--target", "price"])
+
+
+@pytest.mark.usefixtures("trips")
+def test_an_error_in_the_pass_leaves_a_saved_model_as_it_was(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = model.read_bytes()
+    text = [HEADER, *map(line, range(300)), "300,sea,inf,2024-01-01T08:00:00,1"]
+    Path("bad.csv").write_text("\n".join(text) + "\n")
+    assert "row" in fails(capsys, "run bad.csv --target price -q --save m.onepass --block 100")
+    assert model.read_bytes() == before
+
+
+# -- a process of its own -------------------------------------------------------------------------
+
+
+def test_help_waits_for_no_heavy_import() -> None:
+    code = (
+        "import sys; from onepass.cli import main; main(['run', '--help']); "
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run(  # noqa: S603  our own words, our own interpreter
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "onepass run table.csv --target price" in done.stdout
+    assert not {"numpy", "scipy", "sklearn", "pyarrow"} & set(done.stderr.split())
+
+
+def test_no_words_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "Usage: onepass COMMAND" in capsys.readouterr().out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    from importlib.metadata import version
+
+    does("--version")
+    assert capsys.readouterr().out.strip() == version("onepass")
+
+
+def test_standard_input_is_learned_and_answered(trips: Path) -> None:
+    text = (trips / "trips.csv").read_text()
+    done = shell("run - --target price --drop id --save m.onepass", input=text, cwd=trips)
+    assert done.returncode == 0, done.stderr
+    assert "300 rows learned" in done.stdout
+    said = shell("predict m.onepass -", input=text, cwd=trips)
+    assert len(said.stdout.splitlines()) == 301
+    assert said.stderr == ""
+
+
+def test_a_closed_pipe_is_no_error(model: Path) -> None:
+    long = "\n".join([HEADER, *(line(i) for i in range(20_000))]) + "\n"
+    (model.parent / "long.csv").write_text(long)
+    with subprocess.Popen(  # noqa: S603  our own command
+        [*ONEPASS, "predict", "m.onepass", "long.csv", "--block", "100"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=model.parent, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "said\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGINT to another process there")
+def test_an_interrupt_saves_what_was_learned(trips: Path) -> None:
+    padding = "x" * 2000
+    text = "".join(f"{padding},{i % 7},{2 * (i % 7)}\n" for i in range(3500))  # 7 MB: the first
+    with subprocess.Popen(  # noqa: S603  our own command    # 4 MiB are read before row 0 is given
+        [*ONEPASS, "run", "-", "--target", "y", "--drop", "note", "--save", "m.onepass"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=trips, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        process.stdin.write("note,x,y\n" + text)
+        process.stdin.flush()  # returns when all but the pipe's own buffer was read
+        process.send_signal(signal.SIGINT)
+        shown, told = process.communicate()  # more would come: the pipe was open
+    assert process.returncode == 130, told
+    assert "interrupted" in shown
+    assert "Interrupted after" in told
+    assert "Traceback" not in told
+    assert 0 < op.load(trips / "m.onepass").rows_seen_ <= 3500

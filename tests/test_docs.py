@@ -1,0 +1,78 @@
+"""What stands in docs is true: every command and option is there, and what it shows runs."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclopts import App
+
+from onepass import evaluate, models
+from onepass.cli import app
+from test_readme import run_document
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "cli.md").read_text(encoding="utf-8")
+
+
+def commands(of: App, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], App]:
+    """All commands by their path; those that only hold others are left out."""
+    found = {}
+    for name in of:
+        if not name.startswith("-"):
+            below = commands(of[name], (*path, name))
+            found |= below or {(*path, name): of[name]}
+    return found
+
+
+COMMANDS = commands(app)
+
+
+def section(name: str) -> str:
+    """The page's section about a command."""
+    return re.split(r"^## ", PAGE, flags=re.MULTILINE)[
+        [part.partition("\n")[0] for part in re.split(r"^## ", PAGE, flags=re.MULTILINE)].index(
+            name
+        )
+    ]
+
+
+def options(command: Any) -> set[str]:
+    arguments = command.assemble_argument_collection(default_parameter=app.default_parameter)
+    return {name for argument in arguments for name in argument.names if name.startswith("-")}
+
+
+def test_the_reader_of_commands_reads() -> None:
+    assert ("data", "fetch") in COMMANDS
+    assert {"--set", "--quiet", "-q"} <= options(COMMANDS["run",])
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_and_option_is_documented(path: tuple[str, ...]) -> None:
+    text = section(path[0])
+    assert " ".join(path) in text
+    assert not {name for name in options(COMMANDS[path]) if f"`{name}" not in text}
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_no_option_is_documented_that_is_not_there(path: tuple[str, ...]) -> None:
+    there = set().union(*(options(c) for each, c in COMMANDS.items() if each[0] == path[0]))
+    assert set(re.findall(r"^\| `(--[a-z]+)", section(path[0]), re.MULTILINE)) <= there
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_examples_in_its_help(
+    path: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    app([*path, "--help"])
+    assert f"onepass {' '.join(path)}" in capsys.readouterr().out.partition("Examples:")[2]
+
+
+def test_models_and_metrics_are_documented() -> None:
+    named = set(models.names()).union(*evaluate.METRICS.values())
+    assert not {name for name in named if f"`{name}`" not in section("run")}
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_document(PAGE, "docs/cli.md", tmp_path) > 5
