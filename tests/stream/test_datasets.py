@@ -15,8 +15,8 @@ import sklearn.datasets
 from onepass.errors import MissingExtraError, SourceError
 from onepass.stream import catalogue, dataset, datasets, fetch, images, places, read
 from onepass.stream.entry import Content
-from onepass.stream.images import Images, Pictures
 from onepass.stream.openml import OpenMLImages
+from onepass.stream.pictures import Images, Pictures
 
 
 def crc(*answers: float) -> int:

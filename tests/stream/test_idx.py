@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from onepass.errors import SourceError
 from onepass.stream.idx import read_idx
-from onepass.stream.images import Pictures
+from onepass.stream.pictures import Pictures
 
 UBYTE = 8
 

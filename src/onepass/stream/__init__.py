@@ -6,7 +6,7 @@ columns with their answers, in order, in bounded memory.
 
 from onepass.stream.datasets import dataset, datasets, fetch, folder, images
 from onepass.stream.entry import Description
-from onepass.stream.images import Images
+from onepass.stream.pictures import Images
 from onepass.stream.read import read
 from onepass.stream.rows import Rows
 from onepass.stream.stream import Stream

@@ -6,8 +6,8 @@ from onepass.errors import SourceError
 from onepass.spelling import meant
 from onepass.stream.entry import Content, Entry
 from onepass.stream.forms import csv, parquet, recording
-from onepass.stream.images import Pictures
 from onepass.stream.openml import Electricity, OpenMLImages, Progress
+from onepass.stream.pictures import Pictures
 from onepass.stream.pieces import Source
 
 __all__ = ["ENTRIES", "entry", "names", "opened"]

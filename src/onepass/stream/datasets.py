@@ -7,8 +7,8 @@ from onepass.errors import SourceError
 from onepass.stream import catalogue
 from onepass.stream.choice import Choice
 from onepass.stream.entry import Description
-from onepass.stream.images import Images, Pictures
 from onepass.stream.openml import Progress
+from onepass.stream.pictures import Images, Pictures
 from onepass.stream.stream import Stream
 
 __all__ = ["dataset", "datasets", "fetch", "folder", "images"]

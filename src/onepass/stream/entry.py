@@ -10,8 +10,8 @@ import numpy as np
 from onepass.errors import SourceError
 from onepass.stream import places
 from onepass.stream.forms import Form
-from onepass.stream.images import Pictures
 from onepass.stream.openml import Fetcher, Progress
+from onepass.stream.pictures import Pictures
 from onepass.stream.pieces import Source
 
 __all__ = ["Content", "Description", "Entry"]

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from onepass.errors import SourceError
-from onepass.stream.images import Images, Pictures
+from onepass.stream.pictures import Images, Pictures
 
 __all__ = ["Electricity", "Fetcher", "OpenMLImages", "Progress"]
 

@@ -1,4 +1,4 @@
-"""Images: sets of small pictures, each with a label, in a part to learn and a part to test."""
+"""Pictures: sets of small images, each with a label, in a part to learn and a part to test."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
