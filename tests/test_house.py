@@ -355,7 +355,7 @@ def _loaded_by(statement: str) -> set[str]:
 
 
 HEAVY = {"matplotlib", "numpy", "pandas", "polars", "pyarrow", "scipy", "sklearn", "torch"}
-QUICK = ["onepass", *(["onepass.cli"] if (SRC / "cli.py").exists() else [])]
+QUICK = ["onepass", *(["onepass.cli"] if (SRC / "cli").exists() else [])]
 
 
 @pytest.mark.parametrize("module", QUICK)

@@ -150,6 +150,11 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
     finally:
         if writer is not None:
             writer.close()
+    if writer is None:
+        raise SourceError(
+            f"{_WHERE}: {path} must have at least one block, which names its columns, got none. "
+            "Give a block without rows, or write CSV."
+        )
     return rows
 
 

@@ -1,0 +1,95 @@
+"""What is written can be read again; a file is whole or not there."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onepass import stream
+from onepass.errors import SourceError
+
+WORDS = np.array(["a,b", 'say "x"', None, "two\nlines"], dtype=object)
+DATES = np.array(["2024-01-01T08:00:00", "NaT", "2024-02-29", "1999-12-31T23:59:59.5"], "M8[us]")
+
+
+def blocks() -> Iterator[dict[str, Any]]:
+    numbers = np.array([1.0, np.nan, -0.1, 2.0**60])
+    for rows in (slice(0, 3), slice(3, 4), slice(0, 0)):
+        yield {"n": numbers[rows], "w": WORDS[rows], "d": DATES[rows]}
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.csv.gz", "t.TSV.GZ", "t.parquet"])
+def test_what_is_written_can_be_read_again(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    assert stream.write(blocks(), path) == 4
+    (rows,) = stream.read(path)
+    assert rows.X["n"].tolist()[2:] == [-0.1, 2.0**60]
+    assert np.isnan(rows.X["n"][1])
+    assert rows.X["w"].tolist() == WORDS.tolist()
+    np.testing.assert_array_equal(rows.X["d"], DATES)
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@given(st.lists(st.floats(allow_infinity=False), min_size=1))
+def test_numbers_keep_their_last_digit(values: list[float]) -> None:
+    text = io.StringIO()
+    stream.write([{"x": np.array(values), "i": np.arange(len(values))}], text)
+    lines = text.getvalue().splitlines()[1:]
+    again = [line.split(",")[0] for line in lines]
+    np.testing.assert_array_equal([float(x) if x else np.nan for x in again], values)
+    assert [line.split(",")[1] for line in lines] == [str(i) for i in range(len(values))]
+
+
+def test_dates_without_a_time_of_day_have_none() -> None:
+    text = io.StringIO()
+    stream.write([{"d": np.array(["2024-01-01", "NaT"], "M8[us]")}], text)
+    assert text.getvalue() == 'd\n2024-01-01\n""\n'  # an empty line would be no row
+
+
+def test_no_blocks_are_an_empty_file(tmp_path: Path) -> None:
+    assert stream.write([], tmp_path / "t.csv") == 0
+    assert (tmp_path / "t.csv").read_text() == ""
+    with pytest.raises(SourceError, match="at least one block"):
+        stream.write([], tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_failure_leaves_the_old_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text("old")
+
+    def broken() -> Iterator[dict[str, Any]]:
+        yield {"x": np.arange(3.0)}
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stream.write(broken(), path)
+    assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["t.txt", "t", "t.parquet.gz", "t.gz"])
+def test_other_suffixes_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"must end in \.csv"):
+        stream.write(blocks(), tmp_path / name)
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"t\.csv must be a file.*, got: No such"):
+        stream.write(blocks(), tmp_path / "none" / "t.csv")
+
+
+def test_a_parquet_column_keeps_its_kind(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    numbers, words = np.array([1.0, 2.0]), np.array(["a", "b"], dtype=object)
+    with pytest.raises(SourceError, match="from row 2 on"):
+        stream.write([{"x": numbers}, {"x": words}], path)
+    assert not path.exists()
+    stream.write([{"x": np.array([None], dtype=object)}, {"x": words}], path)
+    assert pq.read_table(path)["x"].to_pylist() == [None, "a", "b"]
