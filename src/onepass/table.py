@@ -18,15 +18,21 @@ come in through :meth:`Table.from_frame` and :meth:`Table.from_rows`.
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from onepass.errors import ColumnError, ShapeError, TypeMismatchError
+from onepass.errors import ColumnError, NumericalError, ShapeError, TypeMismatchError
 from onepass.types import Array
 
 __all__ = ["Table", "has_names", "is_frame", "to_column"]
+
+_NUMBERS = (bool, int, float, np.number, np.bool_, Decimal)
+_CAN_BE_MISSING = (float, np.floating, Decimal, dt.datetime, np.datetime64)
+_PLAIN_NUMBERS = frozenset({bool, int, float, type(None)})
+_PLAIN_TEXT = frozenset({str, type(None)})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,25 +164,41 @@ def _array(values: Any) -> Array:
 
 def _from_objects(values: list[Any], name: str) -> Array:
     """Objects, None and nan among them, as the one kind of column that they all fit."""
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN_NUMBERS:
+        return _numbers(values, name)
+    if kinds <= _PLAIN_TEXT:
+        return _array(values)
     known = [v for v in values if not _missing(v)]
-    if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in known):
-        return np.array([np.nan if _missing(v) else float(v) for v in values], dtype=np.float64)
+    if all(isinstance(v, _NUMBERS) for v in known):
+        return _numbers([None if _missing(v) else v for v in values], name)
     if all(isinstance(v, str) for v in known):
-        text = np.empty(len(values), dtype=object)
-        text[:] = [None if _missing(v) else str(v) for v in values]
-        return text
+        return _array([None if _missing(v) else str(v) for v in values])
     if all(isinstance(v, (dt.date, np.datetime64)) for v in known):
         stamps = [None if _missing(v) else _naive(v) for v in values]
         return np.array(stamps, dtype="datetime64[us]")
-    kinds = sorted({type(v).__name__ for v in known})
+    kinds = {type(v) for v in known}
     raise TypeMismatchError(
         f"Table: column {name!r} must hold one kind of value (numbers, text or dates), "
-        f"got {', '.join(kinds)}. Convert it, or leave it out."
+        f"got {', '.join(sorted(kind.__name__ for kind in kinds))}. Convert it, or leave it out."
     )
 
 
+def _numbers(values: list[Any], name: str) -> Array:
+    try:
+        return np.array(values, dtype=np.float64)  # None becomes nan
+    except OverflowError as wrong:
+        raise NumericalError(
+            f"Table: column {name!r} must hold numbers within float64, got a whole number of more "
+            "than 308 digits. Give it as text, or in larger units."
+        ) from wrong
+
+
 def _missing(value: Any) -> bool:
-    return value is None or (isinstance(value, (float, np.floating)) and value != value)  # noqa: PLR0124  nan
+    """None, nan, NaT, and the NA of pandas, which is known by its name alone."""
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    return isinstance(value, _CAN_BE_MISSING) and value != value  # noqa: PLR0124  nan and NaT
 
 
 def _naive(value: Any) -> Any:
@@ -191,15 +213,14 @@ def _series(series: Any, name: str) -> Array:
     kind = series.dtype
     if kind.is_numeric() or kind == nw.Boolean:
         missing = series.is_null().to_numpy()
-        if missing.any():
-            filled = series.cast(nw.Float64).to_numpy().astype(np.float64)
-            return np.where(missing, np.nan, filled)
-        return np.asarray(series.to_numpy()).astype(np.float64)
+        numbers = np.array(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        numbers[missing] = np.nan
+        return numbers
     if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     if isinstance(kind, (nw.Datetime, nw.Date)) or kind in (nw.Datetime, nw.Date):
         return np.asarray(series.to_numpy()).astype("datetime64[us]")
-    return to_column(_array(series.to_list()), name)
+    return _from_objects(series.to_list(), name)
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

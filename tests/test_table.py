@@ -1,0 +1,118 @@
+"""Tables: whatever holds values comes in as one of four kinds of column."""
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from onepass.errors import NumericalError, TypeMismatchError
+from onepass.table import Table, to_column
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, None, 3],
+        [1.0, float("nan"), 3],
+        [Decimal(1), Decimal("nan"), Decimal(3)],
+        [np.float32(1), None, np.int8(3)],
+        [1, pd.NA, 3],
+        [True, None, 3],
+    ],
+    ids=["int", "float", "decimal", "numpy", "pandas", "bool"],
+)
+def test_numbers_of_any_kind(values: list[Any]) -> None:
+    np.testing.assert_array_equal(to_column(values, "a"), [1.0, np.nan, 3.0])
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), pd.NA])
+def test_text_with_gaps(gap: Any) -> None:
+    assert to_column(["x", gap, np.str_("y")], "a").tolist() == ["x", None, "y"]
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), pd.NaT, np.datetime64("NaT"), pd.NA])
+def test_dates_with_gaps(gap: Any) -> None:
+    column = to_column([dt.date(2020, 1, 2), gap], "a")
+    assert column.dtype == np.dtype("datetime64[us]")
+    assert column[0] == np.datetime64("2020-01-02")
+    assert np.isnat(column[1])
+
+
+def test_what_was_never_there_may_become_anything() -> None:
+    np.testing.assert_array_equal(to_column([None, None], "a"), [np.nan, np.nan])
+    assert to_column([], "a").dtype == np.float64
+
+
+def test_whole_numbers_beyond_float64_are_refused() -> None:
+    with pytest.raises(NumericalError, match="'a' must hold numbers within float64"):
+        to_column([1, 10**400], "a")
+
+
+def test_two_kinds_in_one_column_are_refused() -> None:
+    with pytest.raises(TypeMismatchError, match="one kind of value .* got int, str"):
+        to_column([1, "x"], "a")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64")}),
+        pd.DataFrame({"a": pd.array([1, None, 3], dtype="Float32")}),
+        pd.DataFrame({"a": [1.0, np.nan, 3.0]}),
+        pd.DataFrame({"a": np.array([1, None, 3], dtype=object)}),
+        pl.DataFrame({"a": [1, None, 3]}),
+        pl.DataFrame({"a": pl.Series([1, None, 3], dtype=pl.Int128)}),
+        pl.DataFrame({"a": [Decimal(1), None, Decimal(3)]}),
+        pa.table({"a": pa.array([1, None, 3], pa.uint8())}),
+    ],
+    ids=["Int64", "Float32", "float", "object", "polars", "Int128", "decimal", "arrow"],
+)
+def test_numbers_of_frames(frame: Any) -> None:
+    np.testing.assert_array_equal(Table.from_frame(frame)["a"], [1.0, np.nan, 3.0])
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"a": [True, False]}),
+        pd.DataFrame({"a": pd.array([True, False], dtype="boolean")}),
+        pl.DataFrame({"a": [True, False]}),
+        pa.table({"a": [True, False]}),
+    ],
+    ids=["bool", "boolean", "polars", "arrow"],
+)
+def test_truths_of_frames(frame: Any) -> None:
+    assert Table.from_frame(frame)["a"].tolist() == [1.0, 0.0]
+
+
+def test_a_column_of_a_frame_is_a_copy() -> None:
+    frame = pl.DataFrame({"a": [1.0, 2.0]})
+    Table.from_frame(frame)["a"][0] = 7.0
+    assert frame["a"].to_list() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"a": ["x", None]}),
+        pd.DataFrame({"a": pd.array(["x", None], dtype="string")}),
+        pd.DataFrame({"a": pd.Categorical(["x", None])}),
+        pl.DataFrame({"a": ["x", None]}),
+        pa.table({"a": ["x", None]}),
+    ],
+    ids=["object", "string", "categorical", "polars", "arrow"],
+)
+def test_text_of_frames(frame: Any) -> None:
+    assert Table.from_frame(frame)["a"].tolist() == ["x", None]
+
+
+def test_dates_kept_as_objects_in_a_frame() -> None:
+    stamps = pd.Series([pd.NaT, pd.Timestamp("2020-01-02", tz="UTC")], dtype=object)
+    column = Table.from_frame(pd.DataFrame({"a": stamps}))["a"]
+    assert np.isnat(column[0])
+    assert column[1] == np.datetime64("2020-01-02")
