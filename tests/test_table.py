@@ -54,7 +54,7 @@ def test_whole_numbers_beyond_float64_are_refused() -> None:
 
 
 def test_two_kinds_in_one_column_are_refused() -> None:
-    with pytest.raises(TypeMismatchError, match="one kind of value .* got int, str"):
+    with pytest.raises(TypeMismatchError, match=r"one kind of value .* got int, str"):
         to_column([1, "x"], "a")
 
 

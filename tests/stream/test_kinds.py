@@ -178,3 +178,9 @@ def test_arrow_types_that_are_no_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [[1, 2], [3]]}), tmp_path / "a.parquet")
     with pytest.raises(TypeMismatchError, match=r"a.parquet: column 'a' .*list.*drop=\['a'\]"):
         list(read(tmp_path / "a.parquet"))
+
+
+def test_text_was_asked_for_and_numbers_stand_beside_it() -> None:
+    rows = [{"a": 2**60 + 1}, {"a": "x"}, {"a": 1.5}, {"a": 7.0}, {"a": None}, {"a": float("nan")}]
+    (block,) = read(rows, types={"a": "text"})
+    assert block.X["a"].tolist() == [str(2**60 + 1), "x", "1.5", "7", None, None]

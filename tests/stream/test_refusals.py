@@ -47,6 +47,13 @@ def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -
         ("a.csv", b"a,y\nx,2\n\xff,2\n", r"row 1 .*column 'a' must be UTF-8.* Write it"),
         ("a.csv", b"\xe9,y\n1,2\n", r"the text must be UTF-8, got other bytes. Write it"),
         ("a.csv", "a,y\n1,2\n".encode("utf-16"), r"must be delimited text in UTF-8, got UTF-16"),
+        (
+            "a.csv",
+            b"a;y\n1,5;2\n",
+            r"with ',' between them, got ';' .*, sep=';'\)",
+        ),
+        ("a.csv", b"a\ty\n1\t2\n", r"with ',' between them, got '\\t' in its first line"),
+        ("a.tsv", b"a,y\n1,2\n", r"with '\\t' between them, got ',' in its first line"),
         ("a.csv", b"PAR1....", r"must be delimited text in UTF-8, got Parquet. Write"),
         ("a.csv.gz", PACKED[: len(PACKED) // 2], r"must be a whole gzip file.*Copy or download"),
         ("a.csv.gz", PACKED[:40] + b"??????" + PACKED[46:], r"must be a whole gzip file"),
@@ -158,3 +165,19 @@ def test_files_need_an_extra_and_nothing_else_does(
     refused(MissingExtraError, "needs pyarrow: files", tmp_path / "a.csv")
     refused(MissingExtraError, "needs pyarrow: files", io.StringIO("a\n1\n"))
     assert len(list(read([{"a": 1}]))) == len(list(read(np.ones((2, 2))))) == 1
+
+
+def test_a_lone_column_may_have_any_name_in_quotation_marks() -> None:
+    (rows,) = read(io.StringIO('"a;b"\n1\n2\n'))
+    assert rows.X["a;b"].tolist() == [1.0, 2.0]
+
+
+def test_names_of_several_levels() -> None:
+    levels = pd.MultiIndex.from_tuples([("a", "x"), ("a", "y")])
+    frame = pd.DataFrame([[1, 2]], columns=levels)
+    refused(ColumnError, r"must each have one name, got \('a', 'x'\). Join the levels", frame)
+
+
+def test_answers_that_all_lack_and_have_no_name() -> None:
+    pair = (np.eye(2), [np.nan, np.nan])
+    refused(SourceError, "must hold answers, but they are missing in all of its 2 rows", pair)

@@ -97,7 +97,7 @@ class Frame:
     Raises
     ------
     ColumnError
-        If two columns have one name.
+        If two columns have one name, or one has a name of several levels.
     """
 
     repeatable = True
@@ -110,6 +110,13 @@ class Frame:
                 f"{_WHERE}: the frame's columns must each have a name of their own, got: {wrong}. "
                 "Rename the columns."
             ) from wrong
+        for label in self._frame.columns:
+            if isinstance(label, tuple):  # as pandas has them, level by level
+                raise ColumnError(
+                    f"{_WHERE}: the frame's columns must each have one name, got {label!r}. "
+                    "Join the levels: frame.columns = ['_'.join(map(str, c)) for c in "
+                    "frame.columns]."
+                )
         self.name = name
         self.n_rows: int | None = len(self._frame)
 

@@ -1,5 +1,6 @@
 """Choice: which columns of a source are read, and what each is for."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -83,12 +84,13 @@ class Choice:
         ColumnError
             If a column was named that is not there, or one stands there twice.
         """
-        twice = sorted({name for name in names if list(names).count(name) > 1})
+        twice = sorted(name for name, times in Counter(names).items() if times > 1)
         if twice:
             raise ColumnError(
                 f"{self.where}: each column must have a name of its own, got "
                 f"{', '.join(map(repr, twice))} more than once. Rename the columns."
             )
+        there = set(names)
         for what, wanted in (
             ("target", self.targets),
             ("time", [] if self.time is None else [self.time]),
@@ -97,13 +99,14 @@ class Choice:
             ("types", types),
         ):
             for name in wanted:
-                if name not in names:
+                if name not in there:
                     raise ColumnError(
                         f"{self.where}: `{what}` must name a column of the source, which has "
                         f"{_listed(names)}, got {name!r}."
                         f"{meant(name, names) or ' Check the spelling.'}"
                     )
-        return [name for name in names if self._feature(name) or name in self._others()]
+        read = {*self._features(names), *self._others()}
+        return [name for name in names if name in read]
 
     def split(self, piece: Piece, table: Table, answers: Table | None) -> Split:
         """A piece's features, answers and times.
@@ -137,13 +140,12 @@ class Choice:
         time = None
         if self.time is not None:
             time = table[self.time]
-        chosen = self.columns
-        names = list(chosen) if chosen is not None else table.names
-        return Split(table.select([n for n in names if self._feature(n)]), y, time, kept)
+        return Split(table.select(self._features(table.names)), y, time, kept)
 
-    def _feature(self, name: str) -> bool:
-        chosen = self.columns is None or name in self.columns
-        return chosen and name not in self.drop and name not in self.targets
+    def _features(self, names: Sequence[str]) -> list[str]:
+        """The columns that are features, of those there are; in the order asked for."""
+        gone = {*self.drop, *self.targets}
+        return [n for n in (names if self.columns is None else self.columns) if n not in gone]
 
     def _others(self) -> list[str]:
         return [*self.targets, *([] if self.time is None else [self.time])]

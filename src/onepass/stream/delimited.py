@@ -119,7 +119,7 @@ class Delimited:
     def _looked(self, opened: Bytes) -> list[tuple[str, Any]]:
         """Each column's name and the type of its first values."""
         sample = opened.look(_SAMPLE)
-        Misread(self.name).check_beginning(sample)
+        Misread(self.name).check_beginning(sample, self._delimiter)
         if len(sample) == _SAMPLE:  # cut within a row
             sample = sample[: self._records.end(sample)]
             if not sample:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ShapeError, TypeMismatchError
+from onepass.stream.kinds import as_text
 from onepass.stream.pieces import Piece
 from onepass.table import Table, to_column
 
@@ -89,13 +90,15 @@ def _parted(
                 "Give one row at a time."
             )
         x = {f"x{j}": value for j, value in enumerate(array.tolist())}
-    whole = {name: str(x[name]) for name in text if _is_whole(x.get(name))}
-    return {**x, **whole}, y
+    # whole numbers keep the digits that float64 would not; others may stand beside text
+    worded = {name: as_text(x[name]) for name in text if _is_number(x.get(name))}
+    return {**x, **worded}, y
 
 
-def _is_whole(value: Any) -> bool:
-    """Whether it is a whole number: as float64 it would lose digits beyond 2^53."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+def _is_number(value: Any) -> bool:
+    """Whether it is a number; nan is none."""
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    return number and not isinstance(value, bool) and value == value  # noqa: PLR0124
 
 
 def _answers(answers: list[Any], where: str) -> tuple[Table, bool]:

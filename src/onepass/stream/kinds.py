@@ -15,7 +15,7 @@ from onepass.errors import ParameterError, SourceError
 from onepass.table import Table
 from onepass.types import Array
 
-__all__ = ["KINDS", "Kinds", "absent", "checked_types", "is_missing"]
+__all__ = ["KINDS", "Kinds", "absent", "as_text", "checked_types", "is_missing"]
 
 KINDS = ("number", "truth", "text", "date")
 
@@ -58,6 +58,13 @@ def absent(kind: str, n: int) -> Array:
     if kind == "M":
         return np.full(n, np.datetime64("NaT"), dtype="datetime64[us]")
     return np.full(n, np.nan)
+
+
+def as_text(value: Any) -> str:
+    """A value as a person would write it: a number is 7, not 7.0."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
+        return str(int(value))
+    return value.isoformat() if isinstance(value, dt.datetime) else str(value)
 
 
 class Kinds:
@@ -169,19 +176,12 @@ def _number(value: Any) -> float:
 
 
 def _truth(value: Any) -> float:
-    word = _text(value).strip().lower()
+    word = as_text(value).strip().lower()
     if word in _TRUE:
         return 1.0
     if word in _FALSE:
         return 0.0
     raise ValueError
-
-
-def _text(value: Any) -> str:
-    """A number is written as a person would write it: 7, not 7.0."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
-        return str(int(value))
-    return value.isoformat() if isinstance(value, dt.datetime) else str(value)
 
 
 def _date(value: Any) -> np.datetime64:
@@ -196,6 +196,6 @@ def _date(value: Any) -> np.datetime64:
 _CONVERT: dict[str, Callable[[Any], Any]] = {
     "number": _number,
     "truth": _truth,
-    "text": _text,
+    "text": as_text,
     "date": _date,
 }

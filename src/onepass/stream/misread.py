@@ -25,6 +25,7 @@ _OTHER_CODES = {
     b"PAR1": "Parquet",
     b"PK\x03\x04": "a zip archive or a spreadsheet",
 }
+_DELIMITERS = (b";", b"\t", b",")
 
 
 class Misread:
@@ -59,13 +60,20 @@ class Misread:
         # pyarrow counts from 1, the line of names included
         self._shift = first - (2 if headed else 1)
 
-    def check_beginning(self, sample: bytes) -> None:
+    def check_beginning(self, sample: bytes, delimiter: str) -> None:
         """Refuse what is no delimited text in UTF-8 by its first bytes.
+
+        Parameters
+        ----------
+        sample : bytes
+            The first of them.
+        delimiter : str
+            What stands between two fields.
 
         Raises
         ------
         SourceError
-            If the file is empty, or in another code or format.
+            If the file is empty, in another code or format, or delimited by something else.
         """
         if not sample.strip():
             raise self._error("must hold rows, got an empty file", "Check that it was written")
@@ -75,6 +83,15 @@ class Misread:
                     f"must be delimited text in UTF-8, got {code}",
                     "Write it as CSV in UTF-8, or give the file a suffix that says what it is",
                 )
+        first = sample.lstrip().split(b"\n", 1)[0]
+        others = [mark for mark in _DELIMITERS if mark in first]
+        if others and delimiter.encode() not in first and b'"' not in first:
+            came, wanted = others[0].decode(), delimiter
+            raise self._error(
+                f"must have fields with {wanted!r} between them, got {came!r} in its first line",
+                f"Give it as a frame: pandas.read_csv({self._source!r}, sep={came!r}); or, if "
+                "this is a name, put it in quotation marks",
+            )
 
     def error(self, wrong: Exception) -> SourceError:
         """The error in the user's words."""

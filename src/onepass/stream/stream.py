@@ -175,10 +175,10 @@ class Stream:
                 "Check that it was written to its end, and that it is the one you mean."
             )
         if not cutter.kept:
+            which = "they are" if self.target is None else f"the target {self.target!r} is"
             raise SourceError(
-                f"op.stream: {self.name} must hold answers, but the target "
-                f"{self.target!r} is missing in all of its {cutter.seen} rows. "
-                "Name another target, or leave it out to read features alone."
+                f"op.stream: {self.name} must hold answers, but {which} missing in all of its "
+                f"{cutter.seen} rows. Name another target, or leave it out to read features alone."
             )
 
 
