@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from onepass import evaluate as evaluate
     from onepass import features as features
     from onepass import memory as memory
+    from onepass import models as models
+    from onepass import reproduce as reproduce
     from onepass import stream as stream
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
@@ -40,6 +42,8 @@ _PUBLIC = {
     "features": "",
     "load": "persist",
     "memory": "",
+    "models": "",
+    "reproduce": "",
     "save": "persist",
     "stream": "",
 }
