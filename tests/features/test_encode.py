@@ -16,11 +16,14 @@ from features.feature_cases import CUTS, in_blocks, row_by_row, state, tables
 from onepass.errors import (
     ColumnError,
     NotFiniteError,
+    NumericalError,
     ParameterError,
     ShapeError,
     TypeMismatchError,
 )
 from onepass.features import Encode
+from onepass.learners import RLSRegressor
+from onepass.pipeline import Pipeline
 from onepass.table import Table
 
 ENCODERS = st.builds(
@@ -270,3 +273,30 @@ def test_a_column_that_stays_empty_is_no_trouble() -> None:
     read = encode.read_row({"a": 2.0, "none": None}, "here", learning=True)
     assert encode.take(read, None)[0].tolist() == [[2.0]]
     assert encode.learn_transform([{"none": "now"}])[0, 1] == 1.0
+
+
+def test_a_row_of_a_frame_is_read_by_its_names() -> None:
+    pipe = Pipeline(Encode(), RLSRegressor()).partial_fit([{"a": 1.0, "b": 9.0}], [1.0])
+    row = pd.DataFrame({"b": [9.0], "a": [1.0]}).iloc[0]
+    assert pipe.predict_one(row) == pipe.predict_one({"a": 1.0, "b": 9.0})
+    assert pipe.learn_one(row, 1.0).learner_.n_features_in_ == 2
+
+
+def test_a_row_of_a_frame_without_names_is_read_by_place() -> None:
+    pipe = Pipeline(Encode(), RLSRegressor()).partial_fit([[1.0, 9.0]], [1.0])
+    assert pipe.predict_one(pd.Series([1.0, 9.0])) == pipe.predict_one(np.array([1.0, 9.0]))
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_whole_numbers_beyond_float64_are_refused(begun: bool) -> None:  # noqa: FBT001
+    pipe = Pipeline(Encode(), RLSRegressor())
+    if begun:
+        pipe.learn_one({"a": 1.0}, 1.0)
+    before = state(vars(pipe))
+    for ask in (
+        lambda: pipe.learn_one({"a": 10**400}, 1.0),
+        lambda: pipe.predict_one({"a": 10**400}),
+    ):
+        with pytest.raises(NumericalError, match="'a' must hold numbers within float64"):
+            ask()
+    assert state(vars(pipe)) == before

@@ -77,7 +77,10 @@ class Number(Column):
             return True
         if type(value) not in {float, int, bool} or value in {math.inf, -math.inf}:
             return False
-        row[self.at] = value
+        try:
+            row[self.at] = value
+        except OverflowError:  # a whole number beyond float64
+            return False
         return True
 
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from onepass.errors import ColumnError, ParameterError
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
-from onepass.features.intake import are_dicts, hold_kinds, incoming
+from onepass.features.intake import are_dicts, hold_kinds, incoming, named_row
 from onepass.features.layout import Columns, encoded, extended
 from onepass.features.transformer import Transformer
 from onepass.table import Table
@@ -160,6 +160,7 @@ class Encode(Transformer):
 
     def read_row(self, x: Any, where: str, *, learning: bool) -> Any:
         """The same of one row; encoded at once where it brings nothing new."""
+        x = x if isinstance(x, Mapping) else named_row(x)
         if not isinstance(x, Mapping):
             rows = x[None] if isinstance(x, np.ndarray) else [x]
             return self.read_rows(rows, where, learning=learning)

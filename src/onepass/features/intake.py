@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import narwhals.stable.v1 as nw
 import numpy as np
 
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
@@ -11,7 +12,7 @@ from onepass.features.gaps import matrix_with_gaps
 from onepass.table import Table, is_frame, to_column
 from onepass.types import Array, Floats
 
-__all__ = ["are_dicts", "hold_kinds", "incoming", "known_values"]
+__all__ = ["are_dicts", "hold_kinds", "incoming", "known_values", "named_row"]
 
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 
@@ -19,6 +20,13 @@ _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 def are_dicts(X: Any) -> bool:
     """Whether X is a sequence of rows given as dicts."""
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
+
+
+def named_row(x: Any) -> Any:
+    """A row of a pandas frame, which is a Series with the columns' names, as a dict."""
+    if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
+        return x.to_dict()
+    return x
 
 
 def incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:
