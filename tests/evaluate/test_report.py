@@ -1,6 +1,7 @@
 """A report comes back from JSON as it was, and shows its numbers in every form."""
 
 import csv
+import dataclasses
 import json
 from io import StringIO
 from pathlib import Path
@@ -292,6 +293,63 @@ def test_what_cannot_be_drawn_is_refused(report: Report) -> None:
         report.plot(metric="mea")
     with pytest.raises(OnepassError, match="at least 1 row, got 0"):
         prequential(LastValue(), iter([])).plot()
+
+
+def _words(figure: Any) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def _in_blocks(time: Any) -> Report:
+    blocks = [
+        SimpleNamespace(X=np.ones((50, 1)), y=np.arange(50.0), time=time[i : i + 50])
+        for i in range(0, 200, 50)
+    ]
+    return prequential(LastValue(), blocks, baselines=False)
+
+
+@pytest.mark.parametrize(
+    ("time", "label"),
+    [
+        (np.array([f"quarter {i}" for i in range(200)], dtype=object), "rows learned"),
+        (np.full(200, 7.0), "rows learned"),
+        (np.arange(200.0)[::-1], "rows learned"),
+        (np.arange(200.0), "time"),
+        (np.datetime64("2020-01-01") + np.arange(200), ""),
+    ],
+    ids=["text", "one moment", "backwards", "numbers", "dates"],
+)
+def test_time_is_an_axis_where_it_goes_on(time: Any, label: str, tmp_path: Path) -> None:
+    figure = _in_blocks(time).plot(tmp_path / "curve.png")
+    assert figure.axes[0].get_xlabel() == label
+
+
+def test_a_model_of_which_nothing_is_known_is_named_where_the_worst_stands() -> None:
+    report = prequential(LastValue(), ([[1.0]], [1.0]), ["mae", "r2"], baselines=False)
+    assert _words(report.plot(metric="r2")) == ["LastValue –"]
+    assert report.plot(metric="r2").axes[0].get_title(loc="left") == "1 row, one pass"
+
+
+def test_a_lone_point_can_be_seen() -> None:
+    report = prequential(LastValue(), ([[1.0]] * 2, [1.0, 2.0]), "r2", baselines=False)
+    (line,) = report.plot().axes[0].lines
+    assert line.get_marker() == "."
+
+
+def test_the_very_small_is_shown() -> None:
+    report = prequential(LastValue(), ([[1.0]] * 2, [1e-12, 1e-12]), "mae", baselines=False)
+    assert _words(report.plot()) == ["LastValue 5.0e−13"]
+
+
+def test_names_are_no_formulas(tmp_path: Path) -> None:
+    report = prequential({"$x_$": LastValue()}, ([[1.0]] * 2, [1.0, 2.0]), baselines=False)
+    named = dataclasses.replace(report, source="$_$", target="$^$")
+    assert _words(named.plot(tmp_path / "curve.svg")) == ["$x_$ 1.000"]
+
+
+@pytest.mark.parametrize("name", ["curve.xyz", "curve", "none/curve.png"])
+def test_places_where_no_figure_can_stand(report: Report, name: str, tmp_path: Path) -> None:
+    with pytest.raises(OnepassError, match=r"Report.plot: .* must .* got"):
+        report.plot(tmp_path / name)
 
 
 def test_without_matplotlib_all_but_the_figure_is_saved(

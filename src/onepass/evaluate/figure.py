@@ -9,8 +9,9 @@ from sklearn.isotonic import isotonic_regression
 
 from onepass.errors import ParameterError
 from onepass.evaluate.curve import Curve
-from onepass.evaluate.metrics import METRICS
+from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.sheet import decimals, worded
+from onepass.evaluate.style import COLOURS, DASHES, GREY, sheet
 from onepass.extras import need
 from onepass.types import Array, Floats
 
@@ -19,33 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-# Okabe and Ito's colours, told apart by all kinds of eyes; black and yellow left out
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_GREY = "#767676"
-_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
 _SIZE = (5.0, 3.0)  # inches
-_STYLE = {
-    "font.family": "sans-serif",
-    "font.size": 8.5,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "axes.edgecolor": "#444444",
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": "#E4E4E4",
-    "grid.linewidth": 0.6,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.0,
-    "xtick.major.size": 3.0,
-    "pdf.fonttype": 42,  # letters, not outlines: journals ask for it
-    "svg.fonttype": "none",
-}
 
 
 @dataclass(frozen=True)
@@ -85,21 +60,18 @@ def draw(report: "Report", path: str | os.PathLike[str] | None, metric: str | No
     MissingExtraError
         If matplotlib is not installed.
     ParameterError
-        If the report has no such metric, or no row was learned.
+        If the report has no such metric, no row was learned, or the suffix is another.
+    SourceError
+        If the file cannot be written.
     """
     metric = _chosen(report, metric)
-    matplotlib = need("matplotlib", extra="plot", where="Report.plot")
-    figures = need("matplotlib.figure", extra="plot", where="Report.plot")
-    with matplotlib.rc_context(_STYLE):
-        figure = figures.Figure(figsize=_SIZE, dpi=200)
+    with sheet(_SIZE, path, "Report.plot") as figure:
         axes = figure.add_subplot()
         lines = _lines(report, metric)
         _trace(axes, report, metric, lines)
         axes.set_ylim(*_limits(report, metric, lines))
         _label_axes(axes, report, metric)
-        _label_lines(axes, lines)
-        if path is not None:
-            figure.savefig(path, bbox_inches="tight", pad_inches=0.04)
+        _label_lines(axes, lines, METRICS[report.task][metric])
     return figure
 
 
@@ -126,25 +98,26 @@ def _lines(report: "Report", metric: str) -> list[_Line]:
     for name, score in report.scores.items():
         values = np.array(report.overall.points[name][metric], dtype=np.float64)
         if score.baseline:
-            lines.append(_Line(name, values, _GREY, _DASHES[dashes % len(_DASHES)], baseline=True))
+            lines.append(_Line(name, values, GREY, DASHES[dashes % len(DASHES)], baseline=True))
             dashes += 1
         else:
             # past the last colour they come again, dashed
-            dash = "-" if hues < len(_COLOURS) else _DASHES[hues // len(_COLOURS) % len(_DASHES)]
-            lines.append(_Line(name, values, _COLOURS[hues % len(_COLOURS)], dash, baseline=False))
+            dash = "-" if hues < len(COLOURS) else DASHES[hues // len(COLOURS) % len(DASHES)]
+            lines.append(_Line(name, values, COLOURS[hues % len(COLOURS)], dash, baseline=False))
             hues += 1
     return lines
 
 
 def _trace(axes: Any, report: "Report", metric: str, lines: list[_Line]) -> None:
     """All lines: the faint ones, over the last rows, lie below."""
+    timed = _timed(report)
     if report.recent is not None and len(report.recent):
-        x = _along(report.recent)
+        x = _along(report.recent, timed=timed)
         for line in lines:
             if not line.baseline:
                 recent = _recent(report.recent, line, metric)
                 axes.plot(x, recent, color=line.colour, ls=line.dash, lw=0.9, alpha=0.4, zorder=2)
-    x = _along(report.overall)
+    x = _along(report.overall, timed=timed)
     for line in lines:
         width, level = (1.0, 3) if line.baseline else (1.5, 4)
         axes.plot(
@@ -154,17 +127,37 @@ def _trace(axes: Any, report: "Report", metric: str, lines: list[_Line]) -> None
             ls=line.dash,
             lw=width,
             zorder=level,
-            marker="." if len(x) == 1 else None,
+            marker="." if np.isfinite(line.values).sum() == 1 else None,
         )
 
 
-def _along(curve: Curve) -> Array:
-    """Where the points stand: in time where it is known of each, otherwise in rows."""
+def _timed(report: "Report") -> bool:
+    """Whether the curves stand over time: it is known of each point, goes on, and never back."""
+    moments = [_moments(curve) for curve in (report.overall, report.recent) if curve is not None]
+    if any(m is None or (m[1:] < m[:-1]).any() for m in moments):
+        return False
+    overall = moments[0]
+    return overall is not None and len(overall) > 1 and bool(overall[-1] > overall[0])
+
+
+def _moments(curve: Curve) -> Array | None:
+    """The times of a curve's points; None where one is unknown, or is text that is no date."""
+    if len(curve) == 0:
+        return np.empty(0)
     if curve.times is None or None in curve.times:
-        return np.array(curve.rows, dtype=np.float64)
-    if isinstance(curve.times[0], str):
-        return np.array(curve.times, dtype="datetime64[us]")
-    return np.array(curve.times, dtype=np.float64)
+        return None
+    try:
+        return np.array(
+            curve.times, dtype="datetime64[us]" if isinstance(curve.times[0], str) else np.float64
+        )
+    except ValueError:
+        return None
+
+
+def _along(curve: Curve, *, timed: bool) -> Array:
+    """Where the points stand: in time, or in rows."""
+    moments = _moments(curve) if timed else None
+    return np.array(curve.rows, dtype=np.float64) if moments is None else moments
 
 
 def _limits(report: "Report", metric: str, lines: list[_Line]) -> tuple[float, float]:
@@ -218,44 +211,49 @@ def _label_axes(axes: Any, report: "Report", metric: str) -> None:
     axes.margins(x=0.0)
     dates = need("matplotlib.dates", extra="plot", where="Report.plot")
     tickers = need("matplotlib.ticker", extra="plot", where="Report.plot")
-    x = _along(report.overall)
-    if x.dtype.kind == "M":
+    timed = _timed(report)
+    if _along(report.overall, timed=timed).dtype.kind == "M":
         locator = dates.AutoDateLocator(minticks=3, maxticks=7)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
     else:
         thousands = tickers.FuncFormatter(lambda value, _: f"{value:,.10g}")
-        axes.xaxis.set_major_locator(tickers.MaxNLocator(5))
+        axes.xaxis.set_major_locator(tickers.MaxNLocator(5, integer=not timed))
         axes.xaxis.set_major_formatter(thousands)
-        in_rows = report.overall.times is None or None in report.overall.times
-        axes.set_xlabel("rows learned" if in_rows else "time")
-        if in_rows:
+        axes.set_xlabel("time" if timed else "rows learned")
+        if not timed:
             axes.set_xlim(0, report.rows)
     axes.yaxis.set_major_locator(tickers.MaxNLocator(5))
     kind = METRICS[report.task][metric]
-    axes.set_ylabel(f"{kind.label} of {report.target}" if report.target else kind.label)
-    about = f"{report.source + ': ' if report.source else ''}{report.rows:,} rows, one pass"
+    label = f"{kind.label} of {report.target}" if report.target else kind.label
+    axes.set_ylabel(label, parse_math=False)
+    rows = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
+    about = f"{report.source + ': ' if report.source else ''}{rows}, one pass"
     if report.recent is not None and len(report.recent):
         about += f"; faint: last {report.window:,} rows"
-    axes.set_title(about, loc="left", fontsize=7.5, color=_GREY, pad=6)
+    axes.set_title(about, loc="left", fontsize=7.5, color=GREY, pad=6, parse_math=False)
 
 
-def _label_lines(axes: Any, lines: list[_Line]) -> None:
-    """Each line's name and last value at its right end, moved apart where they would overlap."""
-    lines = sorted((line for line in lines if not np.isnan(line.last)), key=lambda line: line.last)
-    if not lines:
-        return
+def _label_lines(axes: Any, lines: list[_Line], kind: type[Metric]) -> None:
+    """Each line's name and last value at its right end, moved apart where they would overlap.
+
+    A model of which no value is known stands where the worst would.
+    """
     low, high = axes.get_ylim()
+    worst = -np.inf if kind.better == "higher" else np.inf
+    lines = sorted(lines, key=lambda line: worst if np.isnan(line.last) else line.last)
     height = axes.get_position().height * axes.figure.get_size_inches()[1] * 72
     gap = 10.5  # points from line to line of text
-    ends = np.clip([(line.last - low) / (high - low) * height for line in lines], 0, height)
+    values = [worst if np.isnan(line.last) else line.last for line in lines]
+    ends = np.clip([(value - low) / (high - low) * height for value in values], 0, height)
     steps = gap * np.arange(len(lines))
     # least squares under "at least a gap apart" is isotonic regression of the ends less the gaps
     spots = steps + np.clip(isotonic_regression(ends - steps), 0, max(0, height - steps[-1]))
     places = decimals([line.last for line in lines])
     for line, end, spot in zip(lines, ends, spots, strict=True):
         off = " ↑" if line.last > high else " ↓" if line.last < low else ""
-        number = worded(line.last, places).replace("-", "−")
+        known = not np.isnan(line.last)
+        number = worded(line.last, places).replace("-", "−") if known else "–"
         leader = {
             "arrowstyle": "-",
             "color": line.colour,
@@ -275,5 +273,6 @@ def _label_lines(axes: Any, lines: list[_Line]) -> None:
             fontsize=8,
             color=line.colour,
             annotation_clip=False,
-            arrowprops=leader if abs(spot - end) > 2 and not off else None,
+            parse_math=False,  # a name may hold dollars
+            arrowprops=leader if abs(spot - end) > 2 and known and not off else None,
         )

@@ -166,7 +166,7 @@ def _cells(values: list[float | None], places: int) -> list[str]:
 
 
 def worded(value: float, places: int) -> str:
-    """A number as it is shown: thousands apart, no minus before zero, the enormous in powers.
+    """A number as it is shown: thousands apart, no minus before zero, extremes in powers.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def worded(value: float, places: int) -> str:
     places : int
         Decimals.
     """
-    if abs(value) >= 1e9:
+    if abs(value) >= 1e9 or 0 < abs(value) < 0.5e-6:
         return f"{value:.1e}"
     return f"{round(value, places) + 0.0:,.{places}f}"  # -0.0 + 0.0 is 0.0
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onepass.evaluate.style import COLOURS, DARK, GREY, sheet
 from onepass.extras import need
 from onepass.types import Floats
 
@@ -14,30 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-# Okabe and Ito's colours, told apart by all kinds of eyes
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
-_GREY = "#767676"
 _SIZE = (7.2, 3.1)  # inches: two columns of a page
-_STYLE = {
-    "font.family": "sans-serif",
-    "font.size": 8.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "axes.edgecolor": "#444444",
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": "#E8E8E8",
-    "grid.linewidth": 0.6,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.0,
-    "xtick.minor.size": 0.0,
-    "pdf.fonttype": 42,  # letters, not outlines: journals ask for it
-    "svg.fonttype": "none",
-}
 
 
 def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
@@ -58,13 +36,14 @@ def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
     ------
     MissingExtraError
         If matplotlib is not installed.
+    ParameterError
+        If the path has another suffix.
+    SourceError
+        If the file cannot be written.
     """
-    matplotlib = need("matplotlib", extra="plot", where="Outcome.plot")
-    figures = need("matplotlib.figure", extra="plot", where="Outcome.plot")
     methods = list(dict.fromkeys(line.method for line in outcome.lines))
-    colours = dict(zip(methods, (*_COLOURS, *[_GREY] * len(methods)), strict=False))
-    with matplotlib.rc_context(_STYLE):
-        figure = figures.Figure(figsize=_SIZE, dpi=200, layout="constrained")
+    colours = dict(zip(methods, (*COLOURS, *[GREY] * len(methods)), strict=False))
+    with sheet(_SIZE, path, "Outcome.plot", layout="constrained") as figure:
         left, right = figure.subplots(1, 2)
         many = [line for line in outcome.lines if line.error != "sample"]
         one = [line for line in outcome.lines if line.error == "sample"]
@@ -72,13 +51,11 @@ def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
             _trace(axes, lines, colours)
             _frame(axes, lines)
         sample = outcome.setup["sample"]
-        right.axvline(sample, color=_GREY, ls=(0, (1, 2)), lw=0.8, zorder=1)
+        right.axvline(sample, color=GREY, ls=(0, (1, 2)), lw=0.8, zorder=1)
         kinds = " and ".join(dict.fromkeys(line.error for line in many))
         left.set_ylabel(f"{kinds} error, RMSE in degrees")
         right.set_ylabel(f"error of row {sample} alone, degrees")
         _key(figure, many, colours, outcome)
-        if path is not None:
-            figure.savefig(path)
     return figure
 
 
@@ -129,7 +106,7 @@ def _key(figure: Any, lines: "list[Line]", colours: dict[str, str], outcome: "Ou
     if any(line.error == "train" for line in lines):
         meanings += [("train, here", "-", 0.8), ("train, paper", (0, (1.2, 1.2)), 0.9)]
     shown += [
-        strokes.Line2D([], [], color="#444444", ls=dash, lw=width, label=label)
+        strokes.Line2D([], [], color=DARK, ls=dash, lw=width, label=label)
         for label, dash, width in meanings
     ]
     figure.legend(
