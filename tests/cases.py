@@ -113,6 +113,11 @@ class Case:
 NAMES = tuple(learners.__all__)
 
 
+def _noise(kept: Any) -> float:
+    """Some noise, where the memory stands it."""
+    return 0.0 if isinstance(kept, (memory.Latest, memory.Random)) else 0.1
+
+
 def _memories() -> Iterable[Any]:
     """Every memory that there is; of two directions, where it takes a number."""
     for name in memory.__all__:
@@ -131,7 +136,7 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
         {"memory": 2, "fit_intercept": True},
         {"memory": None},
         {"memory": 2},
-        *({"memory": kept, "noise": 0.1} for kept in _memories()),
+        *({"memory": kept, "noise": _noise(kept)} for kept in _memories()),
     ],
     "ORFitClassifier": [{"memory": None, "noise": 0.1}, {"memory": 2}],
     "SGDRegressor": [

@@ -73,7 +73,7 @@ class NumericalError(OnepassError, ArithmeticError):
     """The numbers of a block are too large for float64 once squared or summed."""
 
 
-class NotFittedError(OnepassError, _SklearnNotFittedError):
+class NotFittedError(OnepassError, _SklearnNotFittedError):  # type: ignore[misc]
     """A learner was asked for an answer before it learned anything."""
 
 

@@ -315,6 +315,9 @@ def test_figure_6_on_mnist() -> None:
     assert 38 <= outcome.line("ORFit").ours.mean[-1] <= 45
     assert 48 <= outcome.line(PRINTED).ours.mean[-1] <= 97
     assert 66 <= outcome.line("One-Step SGD").ours.mean[-1] <= 120
+    order = ("ORFit", "ORFit-random", "ORFit-latest", "One-Step SGD", "Greedy")
+    last = [outcome.line(name).ours.mean[-1] for name in order]
+    assert last == sorted(last)
     assert outcome.line("ORFit").ours.deviation[-1] < 3
     alone = [outcome.line(name, "sample").ours.mean[-1] for name in ("ORFit", "One-Step SGD")]
     assert alone[0] < alone[1]

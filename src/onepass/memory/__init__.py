@@ -6,20 +6,24 @@ with one method, ``learn``, the equation of :mod:`onepass.update`.
 
 from onepass.memory.basis import Basis, Directions, NoisySpan
 from onepass.memory.floor import Floor
+from onepass.memory.latest import Latest, Recent
 from onepass.memory.nothing import Empty, Nothing
 from onepass.memory.principal import Components, Principal
+from onepass.memory.random import Drawn, Random
 from onepass.memory.span import Span
 from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.subspace import Subspace
 
-__all__ = ["Basis", "Nothing", "Principal", "SquareRoot"]
+__all__ = ["Basis", "Latest", "Nothing", "Principal", "Random", "SquareRoot"]
 
 STATES: tuple[type, ...] = (
     Components,
     Directions,
+    Drawn,
     Empty,
     Floor,
     NoisySpan,
+    Recent,
     Span,
     Subspace,
     Triangle,

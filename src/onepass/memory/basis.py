@@ -20,11 +20,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from onepass.errors import ParameterError
 from onepass.memory.span import Span
 from onepass.types import Array, Floats
 from onepass.update import Step, fit, row_by_row
 
-__all__ = ["Basis", "Directions", "NoisySpan"]
+__all__ = ["Basis", "Directions", "NoisySpan", "refuse_noise"]
 
 
 @dataclass(frozen=True)
@@ -135,3 +136,18 @@ class NoisySpan:
         moved = np.zeros((len(self.moved), c))
         moved[:, np.setdiff1d(np.arange(c), at)] = self.moved
         return replace(self, span=self.span.with_outputs(at, c), moved=moved)
+
+
+def refuse_noise(noise: float, where: str) -> None:
+    """Refuse noise where directions are dropped: I − QQᵀ with R > 0 is no least squares.
+
+    Raises
+    ------
+    ParameterError
+        If noise is not 0.
+    """
+    if noise:
+        raise ParameterError(
+            f"{where}: `noise` must be 0 with a memory of projected directions, got {noise:g}. "
+            "Use op.memory.Principal, which averages noisy rows."
+        )

@@ -22,6 +22,7 @@ from typing import Literal
 
 import numpy as np
 
+from onepass import validate
 from onepass.errors import ParameterError
 from onepass.subspace import Subspace
 from onepass.types import Array, Floats
@@ -52,12 +53,7 @@ class Principal:
     of: Literal["raw", "projected"] = "raw"
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.m, (int, np.integer)) and not isinstance(self.m, bool)
-        if not whole or self.m < 1:
-            raise ParameterError(
-                f"memory.Principal: `m` must be a whole number >= 1, got {self.m!r}. "
-                "Use memory.Nothing() to keep no direction, memory=None to keep all."
-            )
+        validate.whole(self.m, "m", "memory.Principal", low=1)
         if self.of not in {"raw", "projected"}:
             raise ParameterError(
                 f"memory.Principal: `of` must be 'raw' or 'projected', got {self.of!r}. "

@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass import validate
 from onepass.learners import ORFitRegressor
-from onepass.memory import Nothing, Principal
+from onepass.memory import Latest, Nothing, Principal, Random
 from onepass.reproduce.digits import Draw, RotatedDigits
 from onepass.reproduce.multipass import multipass_sgd
 from onepass.reproduce.outcome import Line, Outcome, Published, band, published
@@ -84,6 +84,8 @@ def orfit_figure6(
     """
     memories = {
         "ORFit": Principal(m),
+        "ORFit-random": Random(m, seed),
+        "ORFit-latest": Latest(m),
         "One-Step SGD": Nothing(),
         _PRINTED: Principal(m, of="projected"),
     }
@@ -143,7 +145,7 @@ def orfit_figure7(
     SourceError
         If MNIST is wanted and cannot be had.
     """
-    _whole(epochs, "epochs", "orfit_figure7")
+    validate.whole(epochs, "epochs", "orfit_figure7", low=1)
     digits = digits or RotatedDigits()
     sample = min(11, digits.n)
     many = f"SGD, {epochs} epochs"
@@ -222,8 +224,8 @@ def _over_draws(
     progress: Progress | None,
 ) -> _Errors:
     """The errors of each draw, (draws, t, runs) for each line."""
-    _whole(draws, "draws", "reproduce")
-    _whole(runs, "runs", "reproduce")
+    validate.whole(draws, "draws", "reproduce", low=1)
+    validate.whole(runs, "runs", "reproduce", low=1)
     known = images_of("mnist") if images is None else images
     all_errors = []
     for i in range(draws):
@@ -250,12 +252,3 @@ def _lines(
 
 def _setup(digits: RotatedDigits, draws: int, runs: int, seed: int) -> dict[str, Any]:
     return {"draws": draws, "runs": runs, "seed": seed, "digits": asdict(digits)}
-
-
-def _whole(value: int, name: str, where: str) -> None:
-    """Refuse what is no whole number >= 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ParameterError(
-            f"{where}: `{name}` must be a whole number >= 1, got {value!r}. "
-            f"Call it with another `{name}`."
-        )

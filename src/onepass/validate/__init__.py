@@ -6,6 +6,6 @@ and returns arrays that the learners may trust: float, finite, of the right shap
 
 from onepass.validate.arrays import matrix, row_vector, targets, weights
 from onepass.validate.labels import labels
-from onepass.validate.ranges import in_range
+from onepass.validate.ranges import in_range, whole
 
-__all__ = ["in_range", "labels", "matrix", "row_vector", "targets", "weights"]
+__all__ = ["in_range", "labels", "matrix", "row_vector", "targets", "weights", "whole"]

@@ -1,4 +1,4 @@
-"""Hyperparameters: real numbers within a range."""
+"""Hyperparameters: numbers within a range."""
 
 import math
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from onepass.errors import ParameterError
 
-__all__ = ["in_range"]
+__all__ = ["in_range", "whole"]
 
 
 def in_range(
@@ -41,3 +41,19 @@ def in_range(
             f"Construct the learner with another `{name}`."
         )
     return number
+
+
+def whole(value: Any, name: str, where: str, *, low: int) -> int:
+    """A hyperparameter as a whole number >= low.
+
+    Raises
+    ------
+    ParameterError
+        If it is none.
+    """
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < low:
+        raise ParameterError(
+            f"{where}: `{name}` must be a whole number >= {low}, got {value!r}. "
+            f"Give another `{name}`."
+        )
+    return int(value)

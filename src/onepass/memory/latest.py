@@ -1,0 +1,89 @@
+"""Latest: the last m directions used. The baseline ORFit-latest.
+
+As :class:`~onepass.memory.Basis`, but after each step only the last m columns of Q stay ([1],
+section 5.1): what was learned longer ago may be moved again. For comparison; the principal
+directions (:class:`~onepass.memory.Principal`) forget far less at the same cost.
+Cost: O(mp) time a row, O(mp) memory.
+
+[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+    Recursive Least-Squares", extended version.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onepass import validate
+from onepass.memory.basis import Directions, refuse_noise
+from onepass.types import Array, Floats
+from onepass.update import Step
+
+__all__ = ["Latest", "Recent"]
+
+
+@dataclass(frozen=True)
+class Latest:
+    """The last m directions used.
+
+    Parameters
+    ----------
+    m : int, default=100
+        Directions kept at most, >= 1.
+
+    Raises
+    ------
+    ParameterError
+        If m is no whole number >= 1.
+    """
+
+    m: int = 100
+
+    def __post_init__(self) -> None:
+        validate.whole(self.m, "m", "memory.Latest", low=1)
+
+    def start(
+        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
+    ) -> "Recent":
+        """The memory of no rows, for p weights an output; without noise."""
+        del c
+        refuse_noise(noise, "memory.Latest")
+        return Recent(Directions(np.zeros((p, 0), dtype=dtype)), int(self.m))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Recent:
+    """The state of :class:`Latest`.
+
+    Parameters
+    ----------
+    directions : Directions
+        At most m, the latest last.
+    m : int
+    """
+
+    directions: Directions
+    m: int
+
+    @property
+    def rank(self) -> int:
+        """The directions kept."""
+        return self.directions.rank
+
+    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
+        """The one equation with R = 0; parameters as of :class:`~onepass.memory.basis.Directions`.
+
+        A block is learned as one augmented row, before any direction leaves.
+        """
+        step = self.directions.learn(w, G, e, noise, group=group)
+        kept = replace(step.memory, Q=step.memory.Q[:, -self.m :])
+        # the rows of a block are learned as one: each is said by the weights before the block
+        return step._replace(memory=replace(self, directions=kept), errors=e)
+
+    def grown(self, p: int) -> "Recent":
+        """The same with new weights at the end, zero in every row so far."""
+        return replace(self, directions=self.directions.grown(p))
+
+    def with_outputs(self, at: Array, c: int) -> "Recent":
+        """The same: outputs that share their features share the directions."""
+        del at, c
+        return self

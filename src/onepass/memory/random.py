@@ -1,0 +1,101 @@
+"""Random: m directions kept at random. The baseline ORFit-random.
+
+As :class:`~onepass.memory.Basis`, but when a step leaves more than m columns in Q, some leave by
+lot, each as likely as the other ([1] section 5.1). For comparison; the principal directions
+(:class:`~onepass.memory.Principal`) forget far less at the same cost.
+Cost: O(mp) time a row, O(mp) memory.
+
+[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+    Recursive Least-Squares", extended version.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onepass import validate
+from onepass.memory.basis import Directions, refuse_noise
+from onepass.types import Array, Floats
+from onepass.update import Step
+
+__all__ = ["Drawn", "Random"]
+
+
+@dataclass(frozen=True)
+class Random:
+    """Directions kept at random, m of them.
+
+    Parameters
+    ----------
+    m : int, default=100
+        Directions kept at most, >= 1.
+    seed : int, default=0
+        What the lots are drawn from: the same seed, the same memory.
+
+    Raises
+    ------
+    ParameterError
+        If m is no whole number >= 1, or seed none >= 0.
+    """
+
+    m: int = 100
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        validate.whole(self.m, "m", "memory.Random", low=1)
+        validate.whole(self.seed, "seed", "memory.Random", low=0)
+
+    def start(
+        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
+    ) -> "Drawn":
+        """The memory of no rows, for p weights an output; without noise."""
+        del c
+        refuse_noise(noise, "memory.Random")
+        return Drawn(Directions(np.zeros((p, 0), dtype=dtype)), int(self.m), int(self.seed), 0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Drawn:
+    """The state of :class:`Random`.
+
+    Parameters
+    ----------
+    directions : Directions
+        At most m.
+    m, seed : int
+    draws : int
+        How often lots have been drawn: with the seed it determines the next.
+    """
+
+    directions: Directions
+    m: int
+    seed: int
+    draws: int
+
+    @property
+    def rank(self) -> int:
+        """The directions kept."""
+        return self.directions.rank
+
+    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
+        """The one equation with R = 0; parameters as of :class:`~onepass.memory.basis.Directions`.
+
+        A block is learned as one augmented row, before any direction leaves.
+        """
+        step = self.directions.learn(w, G, e, noise, group=group)
+        kept, draws = step.memory, self.draws
+        if kept.rank > self.m:
+            lots = np.random.default_rng((self.seed, draws)).permutation(kept.rank)
+            kept, draws = replace(kept, Q=kept.Q[:, np.sort(lots[: self.m])]), draws + 1
+        memory = replace(self, directions=kept, draws=draws)
+        # the rows of a block are learned as one: each is said by the weights before the block
+        return step._replace(memory=memory, errors=e)
+
+    def grown(self, p: int) -> "Drawn":
+        """The same with new weights at the end, zero in every row so far."""
+        return replace(self, directions=self.directions.grown(p))
+
+    def with_outputs(self, at: Array, c: int) -> "Drawn":
+        """The same: outputs that share their features share the directions."""
+        del at, c
+        return self

@@ -1,0 +1,68 @@
+"""Latest and Random: directions that leave by age or by lot, against a transcription."""
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.errors import ParameterError
+
+
+def transcribed(
+    X: np.ndarray, y: np.ndarray, kept: op.memory.Latest | op.memory.Random
+) -> np.ndarray:
+    """ORFit with the last m, or m drawn, of its orthonormal directions."""
+    w, Q = np.zeros(X.shape[1]), np.zeros((X.shape[1], 0))
+    draws = 0
+    for x, answer in zip(X, y, strict=True):
+        free = x - Q @ (Q.T @ x)
+        w = w + free * (answer - x @ w) / (x @ free)
+        Q = np.column_stack((Q, free / np.linalg.norm(free)))
+        if Q.shape[1] > kept.m and isinstance(kept, op.memory.Latest):
+            Q = Q[:, 1:]
+        elif Q.shape[1] > kept.m:
+            lots = np.random.default_rng((kept.seed, draws)).permutation(kept.m + 1)
+            Q, draws = Q[:, np.sort(lots[: kept.m])], draws + 1
+    return w
+
+
+@pytest.mark.parametrize(
+    "kept", [op.memory.Latest(1), op.memory.Latest(5), op.memory.Random(5, 3), op.memory.Random(1)]
+)
+def test_few_directions_are_those_of_the_transcription(kept: object) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 30)), rng.normal(size=60)
+    model = op.ORFitRegressor(memory=kept).partial_fit(X, y)
+    np.testing.assert_allclose(model.coef_, transcribed(X, y, kept), atol=1e-10)
+    assert model.memory_.rank == kept.m
+    np.testing.assert_allclose(
+        model.memory_.directions.Q.T @ model.memory_.directions.Q, np.eye(kept.m), atol=1e-12
+    )
+
+
+def test_while_memory_suffices_all_three_are_orfit_without_a_limit() -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(20, 50)), rng.normal(size=20)
+    whole = op.ORFitRegressor(memory=None).fit(X, y)
+    for kept in (op.memory.Latest(20), op.memory.Random(20), op.memory.Principal(20)):
+        np.testing.assert_allclose(op.ORFitRegressor(kept).fit(X, y).coef_, whole.coef_, atol=1e-12)
+
+
+def test_the_same_seed_keeps_the_same_directions_and_another_others() -> None:
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(50, 30)), rng.normal(size=50)
+
+    def coef(seed: int) -> np.ndarray:
+        return op.ORFitRegressor(memory=op.memory.Random(4, seed)).fit(X, y).coef_
+
+    assert (coef(1) == coef(1)).all()
+    assert not np.allclose(coef(1), coef(2))
+
+
+@pytest.mark.parametrize("kind", [op.memory.Latest, op.memory.Random])
+def test_noise_and_sizes_that_make_no_sense_are_refused(kind: type) -> None:
+    with pytest.raises(ParameterError, match="whole number >= 1"):
+        kind(0)
+    with pytest.raises(ParameterError, match="noise"):
+        op.ORFitRegressor(memory=kind(3), noise=0.1).fit(np.ones((2, 3)), [1.0, 2.0])
+    with pytest.raises(ParameterError, match="seed"):
+        op.memory.Random(3, -1)
