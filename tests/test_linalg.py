@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from onepass import linalg
 
@@ -51,6 +52,13 @@ def test_triangular_solvers_solve_in_every_layout(p: int) -> None:
         np.testing.assert_allclose(R.T @ linalg.solve_lower(L, b), b, atol=1e-13)
         np.testing.assert_allclose(R @ linalg.solve_lower_transposed(L, b), b, atol=1e-13)
         np.testing.assert_allclose(linalg.solve_lower_right(b.T, L) @ R, b.T, atol=1e-13)
+
+
+@pytest.mark.parametrize("c", [1, 2])
+def test_a_singular_triangle_has_no_finite_solution(c: int) -> None:
+    singular, b = np.diag([1.0, 0.0, 2.0]), np.ones((3, c))
+    for solve in (linalg.solve_upper, linalg.solve_lower_transposed):
+        assert not np.isfinite(solve(singular, b)).all()
 
 
 def test_a_right_solve_keeps_the_precision_of_what_it_turns() -> None:
@@ -119,6 +127,18 @@ def test_norms_and_singular_values_are_computed_in_float64(dtype: Any) -> None:
     np.testing.assert_allclose((U * sigma) @ (U * sigma).T, G.astype(float) @ G.T.astype(float))
 
 
+@pytest.mark.parametrize("size", [1e-310, 1e-200, 1e160, 1e307])
+def test_norms_of_any_size_are_neither_lost_nor_infinite(size: float) -> None:
+    G = np.array([[3.0, 0.0, 1.0], [4.0, 0.0, 0.0]])
+    with np.errstate(over="raise"):
+        np.testing.assert_allclose(linalg.norms(G * [size, size, 1.0]), [5.0 * size, 0.0, 1.0])
+
+
+def test_norms_of_what_is_not_finite_are_not_finite() -> None:
+    assert not np.isfinite(linalg.norms(np.array([[np.inf], [1.0]]))).any()
+    assert not np.isfinite(linalg.norms(np.array([[np.nan], [1.0]]))).any()
+
+
 def test_an_empty_matrix_has_no_singular_values() -> None:
     U, sigma = linalg.svd(np.zeros((0, 3)))
     assert U.shape == (0, 0)
@@ -129,3 +149,27 @@ def test_finite_means_every_number() -> None:
     assert linalg.finite(np.ones(3), np.zeros((0, 2)))
     assert not linalg.finite(np.ones(3), np.array([1.0, np.nan]))
     assert not linalg.finite(np.array([np.inf, 1.0]), np.ones(2))
+
+
+def test_finite_numbers_may_have_an_infinite_sum() -> None:
+    with np.errstate(over="ignore"):
+        assert linalg.finite(np.full(3, 1e308))
+
+
+def test_threads_that_hold_blas_in_turn_leave_it_as_it_was() -> None:
+    def limits() -> list[int]:
+        return [library["num_threads"] for library in threadpool_info()]
+
+    with threadpool_limits(2, "blas"):
+        before = limits()
+        first, second = linalg.one_thread(100, 100), linalg.one_thread(100, 100)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert all(
+            library["num_threads"] == 1
+            for library in threadpool_info()
+            if library["user_api"] == "blas"
+        )
+        second.__exit__(None, None, None)
+        assert limits() == before

@@ -8,9 +8,11 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
+from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 from threadpoolctl import ThreadpoolController
 
 from onepass.types import Array, Floats
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _SAFE_GRAM = 1e4  # a Gram matrix may be squared while its largest entry is below this
+_LEAST_SQUARE = 1e-280  # a smaller sum of squares may have lost digits to underflow
 
 
 def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
@@ -64,25 +67,37 @@ def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats,
 
 def solve_upper(R: Floats, z: Floats) -> Floats:
     """R⁻¹ z for an upper triangle R of shape (p, p)."""
-    x: Floats = lapack.dtrtrs(R, z)[0] if R.shape[0] else z
-    return x
+    return _solve(R, z, lower=0, trans=0)
 
 
 def solve_upper_transposed(R: Floats, b: Floats) -> Floats:
     """R⁻ᵀ b for an upper triangle R of shape (p, p)."""
-    x: Floats = lapack.dtrtrs(R, b, trans=1)[0] if R.shape[0] else b
-    return x
+    return _solve(R, b, lower=0, trans=1)
 
 
 def solve_lower(L: Floats, b: Floats) -> Floats:
     """L⁻¹ b for a lower triangle L of shape (n, n)."""
-    x: Floats = lapack.dtrtrs(L, b, lower=1)[0] if L.shape[0] else b
-    return x
+    return _solve(L, b, lower=1, trans=0)
 
 
 def solve_lower_transposed(L: Floats, b: Floats) -> Floats:
     """L⁻ᵀ b for a lower triangle L of shape (n, n)."""
-    x: Floats = lapack.dtrtrs(L, b, lower=1, trans=1)[0] if L.shape[0] else b
+    return _solve(L, b, lower=1, trans=1)
+
+
+def _solve(T: Floats, b: Floats, *, lower: int, trans: int) -> Floats:
+    """A triangle's system by BLAS; where the triangle is singular, infinity or nan.
+
+    LAPACK's dtrtrs would give b back unsolved there, and shares even the smallest system among
+    threads, which on a busy machine wait for each other a thousand times longer than they work.
+    """
+    if b.size == 0:
+        return b
+    x: Floats
+    if b.shape[1] == 1:
+        x = blas.dtrsv(T, b[:, 0], lower=lower, trans=trans)[:, None]
+    else:
+        x = blas.dtrsm(1.0, T, b, lower=lower, trans_a=trans)
     return x
 
 
@@ -98,6 +113,8 @@ def lower_from_rows(V: Floats) -> Floats:
     which does not square V (with a tiny ridge V reaches 1e10).
     """
     n = V.shape[1]
+    if n == 1 and len(V):
+        return np.array([[math.hypot(1.0, blas.dnrm2(V[:, 0]))]])
     S = V.T @ V
     diagonal = S.ravel()[:: n + 1]
     if diagonal.max(initial=0.0) < _SAFE_GRAM:
@@ -154,14 +171,23 @@ def svd(M: Floats) -> tuple[Floats, Floats]:
 
 
 def norms(G: Floats) -> Floats:
-    """Euclidean norms of the columns of G, in float64, without overflow for |G| < 1e150."""
+    """Euclidean norms of the columns of G, in float64, whatever their size."""
     squares: Floats = np.einsum("ij,ij->j", G, G, dtype=np.float64)
-    return np.sqrt(squares)
+    if squares.size == 0 or (squares.min() > _LEAST_SQUARE and squares.max() < math.inf):
+        return np.sqrt(squares)
+    largest = np.abs(G).max(axis=0, initial=0.0).astype(np.float64)
+    scale = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
+    scaled = G / scale  # neither overflows when squared, nor is it lost
+    lengths: Floats = scale * np.sqrt(np.einsum("ij,ij->j", scaled, scaled))
+    return lengths
 
 
 def finite(*arrays: Floats) -> bool:
-    """Whether all numbers are finite: one sum an array, which nan and infinity survive."""
-    return all(math.isfinite(np.add.reduce(array, axis=None)) for array in arrays)
+    """Whether all numbers are finite: nan and infinity survive a sum, which is quickly taken."""
+    return all(
+        math.isfinite(np.add.reduce(array, axis=None)) or bool(np.isfinite(array).all())
+        for array in arrays
+    )
 
 
 @contextmanager
@@ -174,8 +200,36 @@ def one_thread(p: int, n: int) -> Iterator[None]:
     if p * n < 1024 or p >= 1024:
         yield
         return
-    with _blas().limit(limits=1, user_api="blas"):
+    with _HOLD:
         yield
+
+
+class _Hold:
+    """BLAS at one thread while anyone is within, and as it was before when the last one leaves.
+
+    The limit is the process's own. If each thread put back what it had found, one that enters
+    while another is within would find the limit, and put it back for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._within = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._within == 0:
+                self._limit = _blas().limit(limits=1, user_api="blas")
+            self._within += 1
+
+    def __exit__(self, *raised: object) -> None:
+        with self._lock:
+            self._within -= 1
+            if self._within == 0:
+                self._limit.restore_original_limits()
+
+
+_HOLD = _Hold()
 
 
 @cache
