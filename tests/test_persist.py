@@ -488,6 +488,11 @@ def test_describe_says_what_is_in_the_file(path: Path) -> None:
     json.dumps(told, allow_nan=False)
 
 
+def test_describe_takes_no_memory_for_arrays_that_hold_nothing(path: Path) -> None:
+    save(Wanderer(seed=np.empty((10**9, 0))), path)
+    assert describe(path)["parameters"]["seed"] == "array of float64, shape (1000000000, 0)"
+
+
 def test_describe_builds_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(Steps(memory.Principal(2), wandered()), path)
 

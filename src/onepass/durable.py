@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["replacing"]
+from onepass.errors import SourceError
+
+__all__ = ["replacing", "writing"]
 
 
 @contextmanager
@@ -65,6 +67,33 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             temporary.unlink()
         raise
     _sync_directory(target.parent)
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str], where: str) -> Iterator[None]:
+    """Say the system's refusal to write a file in the user's words.
+
+    Parameters
+    ----------
+    path : path-like
+        The file that is written in the block.
+    where : str
+        The public call, for the message.
+
+    Raises
+    ------
+    SourceError
+        If the system refuses.
+    """
+    try:
+        yield
+    except SourceError:
+        raise
+    except OSError as wrong:
+        raise SourceError(
+            f"{where}: {os.fspath(path)} must be a file that can be written, got: "
+            f"{wrong.strerror or wrong}. Check the folder, its permissions and the space left."
+        ) from wrong
 
 
 def _status(target: Path) -> os.stat_result | None:

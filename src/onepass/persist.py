@@ -172,6 +172,6 @@ def _arguments(said: dict[str, Any]) -> dict[str, Any]:
 
 def _listed(array: Any) -> Any:
     """A short array's values; of a long one the shape."""
-    if array.size > _MOST_SHOWN:
+    if max((array.size, *array.shape)) > _MOST_SHOWN:  # a shape (10⁹, 0) holds nothing, 10⁹ times
         return f"array of {array.dtype}, shape {array.shape}"
     return _told((array.astype(str) if array.dtype.kind == "M" else array).tolist())

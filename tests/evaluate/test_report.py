@@ -381,3 +381,10 @@ def test_a_saved_folder_holds_it_all(report: Report, tmp_path: Path) -> None:
         "report.md",
         "curve.csv",
     ]
+
+
+def test_places_where_no_report_can_stand(report: Report, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for write in (report.save, report.to_json):
+        with pytest.raises(SourceError, match=r"Report.* must be a file that can be written, got"):
+            write(tmp_path / "file" / "below")

@@ -3,17 +3,18 @@
 import csv
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from rich.table import Table as RichTable
 
+from onepass.durable import writing
 from onepass.errors import ParameterError, SourceError
 from onepass.evaluate.curve import Curve, Values
 from onepass.evaluate.figure import draw
 from onepass.evaluate.frames import frame
+from onepass.evaluate.records import of_curves, of_scores
 from onepass.evaluate.sheet import to_markdown, to_rich
 
 __all__ = ["Report", "Score"]
@@ -131,7 +132,9 @@ class Report:
         MissingExtraError
             If matplotlib is not installed.
         ParameterError
-            If the report has no such metric, or no row was learned.
+            If the report has no such metric, no row was learned, or the suffix is another.
+        SourceError
+            If the file cannot be written.
         """
         return draw(self, path, metric)
 
@@ -146,10 +149,16 @@ class Report:
         ----------
         path : path, optional
             Where to write it as well.
+
+        Raises
+        ------
+        SourceError
+            If the file cannot be written.
         """
         text = json.dumps(_worded(self.to_dict()), indent=1, ensure_ascii=False, allow_nan=False)
         if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            with writing(path, "Report.to_json"):
+                Path(path).write_text(text + "\n", encoding="utf-8")
         return text
 
     @classmethod
@@ -202,7 +211,7 @@ class Report:
                 f"Report.to_frame: `of` must be 'scores' or 'curve', got {of!r}. "
                 "Ask for one of the two."
             )
-        rows = list(self._score_rows() if of == "scores" else self._curve_rows())
+        rows = list(of_scores(self) if of == "scores" else of_curves(self))
         names = list(rows[0]) if rows else []
         return frame({name: [row[name] for row in rows] for name in names}, library)
 
@@ -221,47 +230,25 @@ class Report:
 
         Raises
         ------
+        SourceError
+            If a file cannot be written.
         MissingExtraError
             If matplotlib is not installed: then all but curve.png is written.
         """
         folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / name for name in ("report.json", "report.md", "curve.csv", "curve.png")]
-        self.to_json(paths[0])
-        paths[1].write_text(self.to_markdown(), encoding="utf-8")
-        with paths[2].open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, ["over", "rows", "time", "model", "metric", "value"])
-            writer.writeheader()
-            writer.writerows(self._curve_rows())
+        with writing(folder, "Report.save"):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.to_json(paths[0])
+            paths[1].write_text(self.to_markdown(), encoding="utf-8")
+            with paths[2].open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, ["over", "rows", "time", "model", "metric", "value"])
+                writer.writeheader()
+                writer.writerows(of_curves(self))
         if self.rows == 0:
             return paths[:3]
         self.plot(paths[3])
         return paths
-
-    def _score_rows(self) -> Iterator[dict[str, Any]]:
-        for model, score in self.scores.items():
-            row: dict[str, Any] = {"model": model, "baseline": score.baseline}
-            row |= score.overall
-            if score.recent is not None:
-                row |= {f"recent_{metric}": value for metric, value in score.recent.items()}
-            yield row | {"seconds": score.seconds, "nbytes": score.nbytes}
-
-    def _curve_rows(self) -> Iterator[dict[str, Any]]:
-        for over, curve in (("all", self.overall), (f"last {self.window}", self.recent)):
-            if curve is None:
-                continue
-            for model, metrics in curve.points.items():
-                for metric, values in metrics.items():
-                    for i, value in enumerate(values):
-                        time = None if curve.times is None else curve.times[i]
-                        yield {
-                            "over": over,
-                            "rows": curve.rows[i],
-                            "time": time,
-                            "model": model,
-                            "metric": metric,
-                            "value": value,
-                        }
 
 
 def _restored(tree: dict[str, Any]) -> Report:

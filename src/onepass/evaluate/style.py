@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import ParameterError, SourceError
+from onepass.durable import writing
+from onepass.errors import ParameterError
 from onepass.extras import need
 
 __all__ = ["COLOURS", "DARK", "DASHES", "GREY", "sheet"]
@@ -83,7 +84,8 @@ def sheet(
             _check_suffix(figure, path, where)
         yield figure
         if path is not None:
-            _write(figure, path, where)
+            with writing(path, where):
+                figure.savefig(path, bbox_inches="tight", pad_inches=0.04)
 
 
 def _check_suffix(figure: Any, path: str | os.PathLike[str], where: str) -> None:
@@ -92,13 +94,3 @@ def _check_suffix(figure: Any, path: str | os.PathLike[str], where: str) -> None
             f"{where}: `path` must end in .png, .svg or .pdf, got {os.fspath(path)!r}. "
             "Give the file another name."
         )
-
-
-def _write(figure: Any, path: str | os.PathLike[str], where: str) -> None:
-    try:
-        figure.savefig(path, bbox_inches="tight", pad_inches=0.04)
-    except OSError as wrong:
-        raise SourceError(
-            f"{where}: {os.fspath(path)} must be a file that can be written, got: "
-            f"{wrong.strerror or wrong}. Check the folder, its permissions and the space left."
-        ) from wrong

@@ -160,8 +160,7 @@ class Encode(Transformer):
 
     def read_row(self, x: Any, where: str, *, learning: bool) -> Any:
         """The same of one row; encoded at once where it brings nothing new."""
-        x = x if isinstance(x, Mapping) else named_row(x)
-        if not isinstance(x, Mapping):
+        if not isinstance(x := named_row(x), Mapping):
             rows = x[None] if isinstance(x, np.ndarray) else [x]
             return self.read_rows(rows, where, learning=learning)
         row = self._encoded(x) if hasattr(self, "columns_") else None

@@ -24,6 +24,8 @@ def are_dicts(X: Any) -> bool:
 
 def named_row(x: Any) -> Any:
     """A row of a pandas frame, which is a Series with the columns' names, as a dict."""
+    if isinstance(x, Mapping):
+        return x
     if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
         return x.to_dict()
     return x

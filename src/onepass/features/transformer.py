@@ -176,8 +176,7 @@ def all_or_nothing(*parts: object) -> Iterator[None]:
         yield
     except BaseException:
         for part, attributes in before:
-            vars(part).clear()
-            vars(part).update(attributes)
+            part.__dict__ = attributes  # at one stroke: an interrupt comes before it or after
         raise
 
 

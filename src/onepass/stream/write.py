@@ -7,14 +7,13 @@ number has as many digits as bring it back exactly, and a date is in ISO 8601.
 import csv
 import gzip
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onepass.durable import replacing
+from onepass.durable import replacing, writing
 from onepass.errors import SourceError
 from onepass.extras import need
 from onepass.types import Array
@@ -72,26 +71,12 @@ def write(blocks: Iterable[Mapping[str, Array]], target: Any) -> int:
             f"{_WHERE}: {path} must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, got "
             f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Give the file another name."
         )
-    with _told(path), replacing(path) as temporary:
+    with writing(path, _WHERE), replacing(path) as temporary:
         if suffix == ".parquet":
             return _parquet(blocks, temporary, path)
         opened: Any = gzip.open if packed else open
         with opened(temporary, "wt", encoding="utf-8", newline="") as file:
             return _written(blocks, file, _DELIMITERS[suffix])
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Say the system's refusals in the user's words."""
-    try:
-        yield
-    except SourceError:
-        raise
-    except OSError as wrong:
-        raise SourceError(
-            f"{_WHERE}: {path} must be a file that can be written, got: {wrong.strerror or wrong}. "
-            "Check the folder, its permissions and the space left."
-        ) from wrong
 
 
 def _written(blocks: Iterable[Mapping[str, Array]], file: Any, delimiter: str) -> int:
