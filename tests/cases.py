@@ -19,11 +19,14 @@ from sklearn.base import BaseEstimator, is_classifier
 from onepass import learners, memory
 from onepass.errors import NumericalError
 from onepass.estimator import Classifier, Regressor
+from onepass.features import Encode, Impute, Scale
+from onepass.pipeline import Pipeline
 
 __all__ = [
     "CHECKED",
     "CLASSIFIERS",
     "LEARNERS",
+    "PIPELINES",
     "PUBLIC",
     "REGRESSORS",
     "Case",
@@ -166,6 +169,13 @@ def _cases() -> Iterable[Case]:
 
 
 LEARNERS = list(_cases())
+PIPELINES = [
+    Case(Pipeline(Encode(), Impute(), learners.RLSRegressor()), "exact"),
+    Case(Pipeline(Encode(), Impute(), Scale(), learners.SGDRegressor()), "scaled"),
+    Case(Pipeline(Impute(indicator=True), Scale(), learners.SGDClassifier()), "matrices"),
+    Case(Pipeline(Encode(), learners.RLSClassifier()), "encoded"),
+]
+"""For the laws that a whole of several parts keeps as each of its parts does."""
 PUBLIC = [case for case in LEARNERS if case.public]
 CLASSIFIERS = [case for case in LEARNERS if is_classifier(case.made)]
 CHECKED = [

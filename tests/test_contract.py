@@ -28,6 +28,7 @@ from cases import (
     CHECKED,
     CLASSIFIERS,
     LEARNERS,
+    PIPELINES,
     PUBLIC,
     REGRESSORS,
     Case,
@@ -88,6 +89,8 @@ def defended(made: Any) -> dict[str, str]:
 
 every = pytest.mark.parametrize("case", LEARNERS, ids=lambda case: case.name)
 every_public = pytest.mark.parametrize("case", PUBLIC, ids=lambda case: case.name)
+every_whole = pytest.mark.parametrize("case", [*LEARNERS, *PIPELINES], ids=lambda case: case.name)
+every_saved = pytest.mark.parametrize("case", [*PUBLIC, *PIPELINES], ids=lambda case: case.name)
 every_classifier = pytest.mark.parametrize("case", CLASSIFIERS, ids=lambda case: case.name)
 every_regressor = pytest.mark.parametrize("case", REGRESSORS, ids=lambda case: case.name)
 quickly = settings(max_examples=8, deadline=None, derandomize=True)
@@ -134,7 +137,7 @@ def test_every_defence_is_needed() -> None:
 # -- blocks are a speed device ---------------------------------------------------------------------
 
 
-@every
+@every_whole
 @quickly
 @given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(0, N), max_size=5))
 def test_any_cutting_into_blocks_is_the_same(case: Case, seed: int, cuts: list[int]) -> None:
@@ -153,7 +156,7 @@ def test_any_cutting_into_blocks_is_the_same(case: Case, seed: int, cuts: list[i
     )
 
 
-@every
+@every_whole
 @pytest.mark.parametrize("seed", range(3))
 def test_blocks_say_what_single_rows_say(case: Case, seed: int) -> None:
     X = features(N, seed=seed)
@@ -164,7 +167,7 @@ def test_blocks_say_what_single_rows_say(case: Case, seed: int) -> None:
     assert_same_answers(a.predict(X), b.predict(X))
 
 
-@every
+@every_whole
 def test_partial_fit_and_test_then_train_learn_the_same(case: Case) -> None:
     X = features(N)
     y = answers(case, X)
@@ -174,7 +177,7 @@ def test_partial_fit_and_test_then_train_learn_the_same(case: Case) -> None:
     assert snapshot(a) == snapshot(b)
 
 
-@every
+@every_whole
 def test_learn_one_is_partial_fit_of_one_row(case: Case) -> None:
     X = features(N)
     y = answers(case, X)
@@ -189,7 +192,7 @@ def test_learn_one_is_partial_fit_of_one_row(case: Case) -> None:
 # -- what is asked changes nothing -----------------------------------------------------------------
 
 
-@every
+@every_whole
 def test_inputs_are_never_written_to(case: Case) -> None:
     X = features(N)
     y, s = answers(case, X), np.linspace(0.0, 2.0, N)
@@ -200,7 +203,7 @@ def test_inputs_are_never_written_to(case: Case) -> None:
     learner.learn_one(X[0], y[0]).predict(X)
 
 
-@every
+@every_whole
 def test_asking_changes_nothing(case: Case) -> None:
     X = features(N)
     learner = case().fit(X, answers(case, X))
@@ -215,7 +218,7 @@ def test_asking_changes_nothing(case: Case) -> None:
     assert snapshot(learner) == before
 
 
-@every
+@every_whole
 def test_asking_before_learning_changes_nothing(case: Case) -> None:
     learner = case()
     before = snapshot(learner)
@@ -225,7 +228,7 @@ def test_asking_before_learning_changes_nothing(case: Case) -> None:
     assert snapshot(learner) == before
 
 
-@every
+@every_whole
 def test_no_array_of_the_user_is_kept(case: Case) -> None:
     X = features(N)
     y, s = answers(case, X), np.linspace(0.5, 2.0, N)
@@ -235,7 +238,7 @@ def test_no_array_of_the_user_is_kept(case: Case) -> None:
     assert snapshot(learner) == before
 
 
-@every
+@every_whole
 def test_answers_are_the_users_own(case: Case) -> None:
     X = features(N)
     learner = case().fit(X, answers(case, X))
@@ -245,7 +248,7 @@ def test_answers_are_the_users_own(case: Case) -> None:
     assert snapshot(learner) == before
 
 
-@every
+@every_whole
 def test_constructor_arguments_are_never_changed(case: Case) -> None:
     X = features(N)
     learner = case()
@@ -254,7 +257,7 @@ def test_constructor_arguments_are_never_changed(case: Case) -> None:
     assert snapshot(learner.get_params(deep=False)) == before
 
 
-@every
+@every_whole
 def test_what_is_learned_ends_with_an_underscore(case: Case) -> None:
     X = features(N)
     learner = case().fit(X, answers(case, X)).learn_one(X[0], answers(case, X)[0])
@@ -265,7 +268,7 @@ def test_what_is_learned_ends_with_an_underscore(case: Case) -> None:
 # -- bounded memory --------------------------------------------------------------------------------
 
 
-@every
+@every_whole
 def test_memory_does_not_grow_with_the_stream(case: Case) -> None:
     rows = 100
     X = features(10 * rows)
@@ -284,7 +287,7 @@ def test_memory_does_not_grow_with_the_stream(case: Case) -> None:
 # -- save and load ---------------------------------------------------------------------------------
 
 
-@every_public
+@every_saved
 def test_save_load_continue_is_continue(case: Case, tmp_path: Path) -> None:
     from onepass import persist
 
@@ -301,7 +304,7 @@ def test_save_load_continue_is_continue(case: Case, tmp_path: Path) -> None:
     assert snapshot(loaded) == snapshot(learner)
 
 
-@every_public
+@every_saved
 def test_a_learner_that_has_seen_nothing_is_saved_too(case: Case, tmp_path: Path) -> None:
     from onepass import persist
 
@@ -309,7 +312,7 @@ def test_a_learner_that_has_seen_nothing_is_saved_too(case: Case, tmp_path: Path
     assert snapshot(persist.load(tmp_path / "m.onepass")) == snapshot(case())
 
 
-@every
+@every_whole
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a))])  # noqa: S301
 def test_copies_continue_alike_and_apart(case: Case, copied: Callable[[Any], Any]) -> None:
     X = features(2 * N)
@@ -323,7 +326,7 @@ def test_copies_continue_alike_and_apart(case: Case, copied: Callable[[Any], Any
     assert snapshot(learner.partial_fit(X[N:], y[N:])) == snapshot(twin)
 
 
-@every
+@every_whole
 def test_a_clone_has_the_parameters_and_nothing_learned(case: Case) -> None:
     X = features(N)
     learner = case().fit(X, answers(case, X))
@@ -332,7 +335,7 @@ def test_a_clone_has_the_parameters_and_nothing_learned(case: Case) -> None:
     assert snapshot(fresh.fit(X, answers(case, X))) == snapshot(learner)
 
 
-@every
+@every_whole
 def test_fit_forgets(case: Case) -> None:
     X = features(2 * N, d=3)
     y = answers(case, X)
@@ -343,7 +346,7 @@ def test_fit_forgets(case: Case) -> None:
 # -- before learning -------------------------------------------------------------------------------
 
 
-@every
+@every_whole
 def test_answers_before_learning(case: Case) -> None:
     X = features(N)
     y = answers(case, X)
@@ -491,7 +494,7 @@ def test_an_interrupt_while_learning_changes_nothing(
 # -- the edges -------------------------------------------------------------------------------------
 
 
-@every
+@every_whole
 def test_an_empty_block_is_learned_as_nothing(case: Case) -> None:
     X = features(N)
     y = answers(case, X)
@@ -511,7 +514,7 @@ def test_an_empty_block_is_learned_as_nothing(case: Case) -> None:
     assert snapshot(late.partial_fit(X, y)) == snapshot(case().partial_fit(X, y))
 
 
-@every
+@every_whole
 def test_rows_of_weight_zero_are_not_learned(case: Case) -> None:
     X = features(N)
     y = answers(case, X)
@@ -530,7 +533,7 @@ def test_rows_of_weight_zero_are_not_learned(case: Case) -> None:
     assert_same_answers(a.predict(X), case().partial_fit(X[on], y[on]).predict(X))
 
 
-@every
+@every_whole
 def test_a_weight_of_one_is_no_weight(case: Case) -> None:
     X = features(N)
     y = answers(case, X)
@@ -564,7 +567,7 @@ def test_dicts_and_frames_are_arrays_with_names(case: Case) -> None:
         by_row.learn_one({**turned_row, "z": 1.0}, y[0])
 
 
-@every
+@every_whole
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, bool])
 def test_other_numbers_are_taken(case: Case, dtype: Any) -> None:
     X = np.round(features(N) * 3)
@@ -579,7 +582,7 @@ def test_other_numbers_are_taken(case: Case, dtype: Any) -> None:
     )
 
 
-@every
+@every_whole
 def test_the_layout_of_arrays_does_not_matter(case: Case) -> None:
     X = features(N)
     y = answers(case, X)
@@ -589,7 +592,7 @@ def test_the_layout_of_arrays_does_not_matter(case: Case) -> None:
         assert_same_answers(case().partial_fit(same, long[::2]).predict(same), a.predict(X))
 
 
-@every
+@every_whole
 def test_one_row_is_enough(case: Case) -> None:
     X = features(1)
     learner = case().fit(X, answers(case, X))
@@ -598,7 +601,7 @@ def test_one_row_is_enough(case: Case) -> None:
     assert learner.predict(X).shape == (1,)
 
 
-@every
+@every_whole
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -630,7 +633,7 @@ def test_poor_features_never_make_nan(case: Case, spoil: Callable[[Any], Any]) -
         assert np.isfinite(learner.predict(X)).all()
 
 
-@every
+@every_whole
 @pytest.mark.parametrize("size", [1e100, 1e160, 1e200, 1e308])
 @pytest.mark.parametrize("begun", [False, True], ids=["new", "begun"])
 def test_huge_values_are_learned_finite_or_refused(

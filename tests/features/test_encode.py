@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -300,3 +301,15 @@ def test_whole_numbers_beyond_float64_are_refused(begun: bool) -> None:  # noqa:
         with pytest.raises(NumericalError, match="'a' must hold numbers within float64"):
             ask()
     assert state(vars(pipe)) == before
+
+
+def test_the_names_that_come_in_are_known() -> None:
+    pipe = Pipeline(Encode(), RLSRegressor()).learn_one({"a": 1.0, "by": "sea"}, 1.0)
+    assert pipe.feature_names_in_.tolist() == ["a", "by"]
+    assert pipe.learn_one({"new": 1.0}, 1.0).feature_names_in_.tolist() == ["a", "by", "new"]
+
+
+@pytest.mark.parametrize("kind", [scipy.sparse.dok_matrix, scipy.sparse.csr_array])
+def test_sparse_matrices_are_refused_as_such(kind: Any) -> None:
+    with pytest.raises(TypeMismatchError, match="Sparse input is not supported"):
+        Encode().learn(kind(np.eye(3)))

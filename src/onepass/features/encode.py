@@ -232,8 +232,7 @@ class Encode(Transformer):
                 f"Encode: `times` must be some of {(*CYCLES, 'elapsed')}, got {self.times!r}. "
                 "Give a tuple of them; leave out columns of dates that are not wanted."
             )
-        self.columns_, self.layout_ = {}, []
-        self.plain_ = True
+        self.columns_, self.layout_, self.plain_ = {}, [], True
         self.n_features_in_ = self.rows_seen_ = 0
 
     def take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
@@ -283,6 +282,7 @@ class Encode(Transformer):
         self.columns_ = columns
         self.layout_ = [*self.layout_, *new]
         self.n_features_in_ = len(columns)
+        self.feature_names_in_ = np.array(list(columns), dtype=object)
         self.plain_ = all(
             column is not None and column.code == "f" and column.at == j
             for j, column in enumerate(columns.values())

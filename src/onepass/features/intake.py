@@ -53,7 +53,7 @@ def incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:
         return Table.from_frame(X)
     if are_dicts(X):
         return Table.from_rows(X)
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # a sparse one is refused as such
         raise TypeMismatchError(
             f"{where}: `X` must be rows, got one dict. Give a list of dicts, a frame or an array; "
             "learn_one and predict_one of a Pipeline take one dict."
