@@ -306,7 +306,8 @@ def test_whole_numbers_beyond_float64_are_refused(begun: bool) -> None:  # noqa:
 def test_the_names_that_come_in_are_known() -> None:
     pipe = Pipeline(Encode(), RLSRegressor()).learn_one({"a": 1.0, "by": "sea"}, 1.0)
     assert pipe.feature_names_in_.tolist() == ["a", "by"]
-    assert pipe.learn_one({"new": 1.0}, 1.0).feature_names_in_.tolist() == ["a", "by", "new"]
+    pipe.learn_one({"new": 1.0, "by": "sea", "a": 2.0}, 1.0)
+    assert pipe.feature_names_in_.tolist() == ["a", "by", "new"]
 
 
 @pytest.mark.parametrize("kind", [scipy.sparse.dok_matrix, scipy.sparse.csr_array])

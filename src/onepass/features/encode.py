@@ -25,10 +25,10 @@ import numpy as np
 
 from onepass.errors import ColumnError, ParameterError
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
-from onepass.features.intake import are_dicts, hold_kinds, incoming, named_row
+from onepass.features.intake import are_dicts, hold_kinds, incoming
 from onepass.features.layout import Columns, encoded, extended
 from onepass.features.transformer import Transformer
-from onepass.table import Table
+from onepass.table import Table, named_row
 from onepass.types import Array, Floats
 
 __all__ = ["Encode"]

@@ -160,27 +160,34 @@ class Impute(Columnwise):
 
     def _filled(self, X: Floats, gaps: Array, holed: Array) -> Floats:
         """Learn n >= 1 rows; return them with their gaps filled."""
-        part, holes = X[:, holed], gaps[:, holed]
-        counts, filled = self.counts_, X.copy()
-        self.counts_ = counts + len(X)
-        self.counts_[holed] -= holes.sum(axis=0)
-        running = np.zeros_like(part)
+        known, filled = self.counts_, X.copy()
+        self.counts_ = known + len(X)
+        running: Floats = np.zeros((len(X), len(holed)))
+        if len(holed):
+            self.counts_[holed] -= gaps[:, holed].sum(axis=0)
         if self.strategy == "last":
-            running = _last_known(part, holes, self.fills_[holed])
+            running = _last_known(X[:, holed], gaps[:, holed], self.fills_[holed])
             self.fills_ = X[-1].astype(np.float64)
             self.fills_[holed] = running[-1]
         elif self.strategy == "mean":
-            with np.errstate(over="ignore", invalid="ignore"):
-                D = X - self.fills_
-                D[:, holed] = np.where(holes, 0.0, D[:, holed])
-                if len(holed):
-                    known = counts[holed] + np.cumsum(~holes, axis=0)
-                    sums = np.cumsum(D[:, holed], axis=0)
-                    running = self.fills_[holed] + sums / np.maximum(known, 1)
-                self.fills_ = self.fills_ + D.sum(axis=0) / np.maximum(self.counts_, 1)
-            self._refuse_overflow(X)
-        filled[:, holed] = np.where(holes, running, part)
+            running = self._means(X, gaps[:, holed], holed, known[holed])
+        if len(holed):
+            filled[:, holed] = np.where(gaps[:, holed], running, X[:, holed])
         return filled
+
+    def _means(self, X: Floats, holes: Array, holed: Array, known: Array) -> Floats:
+        """Learn n >= 1 rows; return the running means of the columns that have gaps."""
+        running: Floats = np.zeros((len(X), 0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            D = X - self.fills_
+            if len(holed):
+                D[:, holed] = np.where(holes, 0.0, D[:, holed])
+                sums = np.cumsum(D[:, holed], axis=0)
+                count = known + np.cumsum(~holes, axis=0)
+                running = self.fills_[holed] + sums / np.maximum(count, 1)
+            self.fills_ = self.fills_ + D.sum(axis=0) / np.maximum(self.counts_, 1)
+        self._refuse_overflow(X)
+        return running
 
     def _refuse_overflow(self, X: Floats) -> None:
         if not np.isfinite(self.fills_).all():

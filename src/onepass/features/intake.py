@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import narwhals.stable.v1 as nw
 import numpy as np
 
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
@@ -12,7 +11,7 @@ from onepass.features.gaps import matrix_with_gaps
 from onepass.table import Table, is_frame, to_column
 from onepass.types import Array, Floats
 
-__all__ = ["are_dicts", "hold_kinds", "incoming", "known_values", "named_row"]
+__all__ = ["are_dicts", "hold_kinds", "incoming", "known_values"]
 
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 
@@ -20,15 +19,6 @@ _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 def are_dicts(X: Any) -> bool:
     """Whether X is a sequence of rows given as dicts."""
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
-
-
-def named_row(x: Any) -> Any:
-    """A row of a pandas frame, which is a Series with the columns' names, as a dict."""
-    if isinstance(x, Mapping):
-        return x
-    if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
-        return x.to_dict()
-    return x
 
 
 def incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:

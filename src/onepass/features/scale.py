@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from onepass.errors import NumericalError
-from onepass.features.columnwise import Columnwise
+from onepass.features.columnwise import Columnwise, narrow
 from onepass.types import Array, Floats
 
 __all__ = ["Scale"]
@@ -110,21 +110,33 @@ class Scale(Columnwise):
         if seen == 0 and self.with_mean:
             self.origin_ = np.array(X[0], dtype=np.float64)
         count = np.arange(seen + 1.0, seen + n + 1.0)
+        offset, squares, out = self.offset_.copy(), self.squares_.copy(), np.empty_like(X)
         with np.errstate(over="ignore", invalid="ignore"):
-            Z, squares = self._centred(X, count) if self.with_mean else _about_zero(X.T)
-            squares[:, 0] += self.squares_
-            squares = np.cumsum(squares, axis=1)
-            self.squares_ = squares[:, -1].copy()
-            squares /= count
-        return self._divided(Z.T, squares.T, X), born
+            for part in narrow(n, len(offset)):
+                x = X[:, part]
+                Z, M = self._centred(x, part, count, offset) if self.with_mean else _about_zero(x.T)
+                M[:, 0] += squares[part]
+                np.cumsum(M, axis=1, out=M)
+                squares[part] = M[:, -1]
+                M /= count
+                if not np.isfinite(squares[part]).all():
+                    self._refuse_overflow(M.T, x, part.start)
+                out[:, part] = _divided(Z, M).T
+        self.offset_, self.squares_ = offset, squares
+        return out, born
 
-    def _centred(self, X: Floats, count: Floats) -> tuple[Floats, Floats]:
-        """The numerators of (3) and the terms of (2), (d, n): sums run along memory."""
-        D = np.ascontiguousarray(X.T, dtype=np.float64) - self.origin_[:, None]
-        D -= self.offset_[:, None]
+    def _centred(
+        self, X: Floats, part: slice, count: Floats, offset: Floats
+    ) -> tuple[Floats, Floats]:
+        """The numerators of (3) and the terms of (2), (d, n): sums run along memory.
+
+        ``offset`` is moved on.
+        """
+        D = np.ascontiguousarray(X.T, dtype=np.float64) - self.origin_[part, None]
+        D -= offset[part, None]
         means = np.cumsum(D, axis=1)
         means /= count  # (1)
-        self.offset_ = self.offset_ + means[:, -1]
+        offset[part] += means[:, -1]
         D[:, 1:] -= means[:, :-1]  # x - m_{n-1}
         Z = D * ((count - 1) / count)  # x - m_n
         D *= Z  # (2), of one sign by construction
@@ -139,20 +151,30 @@ class Scale(Columnwise):
                 D *= Z
             else:
                 Z, D = _about_zero(X)
-            return self._divided(Z, (self.squares_ + D) / (n + 1.0), X)
+            variance = (self.squares_ + D) / (n + 1.0)
+            self._refuse_overflow(variance, X, 0)
+            return _divided(Z, variance).astype(X.dtype, copy=False)
 
-    def _divided(self, Z: Floats, variance: Floats, X: Floats) -> Floats:
-        """Equation (3); 0 where a column has been constant."""
+    def _refuse_overflow(self, variance: Floats, X: Floats, first: int) -> None:
+        """Refuse squares beyond float64; the columns are those from ``first`` on."""
         if np.isinf(variance).any():
             i, j = (int(k) for k in np.argwhere(np.isinf(variance))[0])
             raise NumericalError(
                 f"Scale: squares of the values must be within float64, got {X[i, j]:g} in row {i}, "
-                f"column {self._names_in()[j]!r}. Give the column in larger units."
+                f"column {self._names_in()[first + j]!r}. Give the column in larger units."
             )
-        # Below the least normal number a square has lost its digits. nan goes on to the learner.
-        varies = ~(variance < np.finfo(np.float64).tiny)
-        Z = np.divide(Z, np.sqrt(variance), out=np.zeros_like(Z), where=varies)
-        return np.ascontiguousarray(Z, dtype=X.dtype)
+
+
+def _divided(Z: Floats, variance: Floats) -> Floats:
+    """Equation (3), in place; 0 where a column has been constant."""
+    # Below the least normal number a square has lost its digits. nan goes on to the learner.
+    constant = variance < np.finfo(np.float64).tiny
+    std = np.sqrt(variance, out=variance)
+    if constant.any():
+        Z[constant] = 0.0
+        std[constant] = 1.0
+    Z /= std
+    return Z
 
 
 def _about_zero(X: Floats) -> tuple[Floats, Floats]:
