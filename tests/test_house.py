@@ -379,8 +379,9 @@ from onepass.learners import __all__ as learners
 for name in onepass.__all__:
     getattr(onepass, name)
 for name in learners:
-    learner = getattr(onepass, name)().partial_fit([[1.0, 2.0], [2.0, 1.0]], [0, 1])
-    assert learner.learn_one({"x0": 1.0, "x1": 2.0}, 1).predict([[1.0, 2.0]]).shape == (1,)
+    learner = getattr(onepass, name)()
+    learner.learn_one({"x0": 1.0, "x1": 2.0}, 0).partial_fit([[2.0, 1.0]], [1])
+    assert learner.predict([[1.0, 2.0]]).shape == (1,)
 """
 
 

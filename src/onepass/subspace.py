@@ -104,11 +104,8 @@ class Subspace:
 
     def _widened(self, G: Floats) -> tuple["Subspace", Floats]:
         """B with the directions that G brings, and G in its coordinates."""
-        old = (
-            self
-            if self.B.shape[1] + G.shape[1] <= self.m + max(self.m, G.shape[1])
-            else (self.turned())
-        )
+        fits = self.B.shape[1] + G.shape[1] <= self.m + max(self.m, G.shape[1])
+        old = self if fits else self.turned()
         C, u, h = _split(old.B, G)
         K = np.vstack((old.K, np.zeros((len(h), old.rank))))
         return replace(old, B=np.hstack((old.B, u)), K=K), np.vstack((C, h))
@@ -142,17 +139,15 @@ def _split(B: Floats, G: Floats) -> tuple[Floats, Floats, Floats]:
     rest = G - B @ C
     again = B.T @ rest
     rest = rest - B @ again
-    lengths = linalg.norms(G)
-    least = (4 * np.finfo(G.dtype).eps * np.sqrt(len(G)) * lengths) ** 2
+    least = 4 * np.finfo(G.dtype).eps * np.sqrt(len(G)) * linalg.norms(G)
     u: list[Floats] = []
-    h = np.zeros((0, G.shape[1]))
     for j in range(G.shape[1]):
         left = rest[:, j]
         for known in u * 2:  # twice is enough
             left = left - known * (known @ left)
-        square = float(linalg.norms(left[:, None])[0]) ** 2
-        if square > least[j] and len(u) < len(G) - B.shape[1]:
-            u.append((left / np.sqrt(square)).astype(G.dtype))
+        length = linalg.norms(left[:, None])[0]
+        if length > least[j] and len(u) < len(G) - B.shape[1]:
+            u.append((left / length).astype(G.dtype))
     basis = np.column_stack(u) if u else np.zeros((len(G), 0), dtype=G.dtype)
     h = (basis.T @ rest).astype(np.float64)
     return (C + again).astype(np.float64), basis, h

@@ -23,11 +23,12 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 
 from onepass.errors import ColumnError, NumericalError, ShapeError, TypeMismatchError
 from onepass.types import Array
 
-__all__ = ["Table", "has_names", "is_frame", "to_column"]
+__all__ = ["Table", "has_names", "is_frame", "named_row", "to_column"]
 
 _NUMBERS = (bool, int, float, np.number, np.bool_, Decimal)
 _CAN_BE_MISSING = (float, np.floating, Decimal, dt.datetime, np.datetime64)
@@ -69,18 +70,26 @@ class Table:
     @classmethod
     def from_frame(cls, frame: Any) -> "Table":
         """The columns of a DataFrame of any library that narwhals knows."""
-        native = nw.from_native(frame, eager_only=True)
+        try:
+            native = nw.from_native(frame, eager_only=True)
+        except DuplicateError as twice:
+            raise _same_name(str(twice)) from twice
         pairs = zip(native.columns, native.iter_columns(), strict=True)
         columns = {str(name): _series(series, str(name)) for name, series in pairs}
+        if len(columns) < len(native.columns):
+            raise _same_name(f"names that are the same as text, of {native.columns}")
         return cls(columns, len(native))
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, Any]]) -> "Table":
         """The columns of rows given as dicts; a key that a row lacks is missing there."""
-        names = dict.fromkeys(str(name) for row in rows for name in row)
-        return cls(
-            {name: to_column([row.get(name) for row in rows], name) for name in names}, len(rows)
-        )
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {
+            str(name): to_column([row.get(name) for row in rows], str(name)) for name in names
+        }
+        if len(columns) < len(names):
+            raise _same_name(f"names that are the same as text, of {list(names)}")
+        return cls(columns, len(rows))
 
     @property
     def names(self) -> list[str]:
@@ -137,6 +146,15 @@ def has_names(frame: Any) -> bool:
     """Whether all columns of a DataFrame have names, and not just numbers as pandas gives them."""
     native = nw.from_native(frame, eager_only=True)
     return all(isinstance(name, str) for name in native.columns)
+
+
+def named_row(x: Any) -> Any:
+    """A row of a pandas frame, which is a Series with the columns' names, as a dict."""
+    if isinstance(x, Mapping):
+        return x
+    if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
+        return x.to_dict()
+    return x
 
 
 def to_column(values: Any, name: str) -> Array:
@@ -221,6 +239,12 @@ def _series(series: Any, name: str) -> Array:
     if isinstance(kind, (nw.Datetime, nw.Date)) or kind in (nw.Datetime, nw.Date):
         return np.asarray(series.to_numpy()).astype("datetime64[us]")
     return _from_objects(series.to_list(), name)
+
+
+def _same_name(came: str) -> ColumnError:
+    return ColumnError(
+        f"Table: each column must have a name of its own, got {came}. Rename one of them."
+    )
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

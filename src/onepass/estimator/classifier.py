@@ -55,10 +55,8 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
                 where = f"{type(self).__name__}.partial_fit"
                 array, names = validate.matrix(X, where, **self._shape())
                 self._meet(array.shape[1], names)
-                named = validate.labels(classes, len(classes), where)
-                if not hasattr(self, "classes_"):
-                    named = np.concatenate((self._named(where), named))
-                self._know(self._united(np.unique(named), where))
+                named = validate.class_names(classes, where)
+                self._know(_united(self._classes_so_far(where), named, where))
             self._take(X, y, sample_weight, "partial_fit")
         return self
 
@@ -72,14 +70,14 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
-        if not hasattr(self, "classes_") and self.classes is not None:
-            self._know(np.unique(self._named(where)))
+        before = self._classes_so_far(where)
+        if len(before) and not self._begun:
+            self._know(before)
         labels = validate.labels(y, n, where)
         if n == 0:
-            return np.empty((0, len(getattr(self, "classes_", [])))), None
-        before = getattr(self, "classes_", labels[:0])
+            return np.empty((0, len(before))), None
         on = np.ones(n, dtype=bool) if s is None else s > 0
-        united = self._united(np.unique(labels[on]), where)
+        united = _united(before, labels[on], where)
         if len(united) > len(before) or not self._begun:
             self._know(united)
         Y = (labels[:, None] == united[None, :]).astype(np.float64)
@@ -89,21 +87,11 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         first = np.where(np.isin(united, before), -1, np.argmax((Y > 0) & on[:, None], axis=0))
         return Y, np.arange(n)[:, None] > first[None, :]
 
-    def _named(self, where: str) -> Array:
-        """The labels that were named at construction."""
-        classes = [] if self.classes is None else self.classes
-        return validate.labels(classes, len(classes), where)
-
-    def _united(self, labels: Array, where: str) -> Array:
-        """The classes known and these, sorted."""
-        before = getattr(self, "classes_", labels[:0])
-        text = {array.dtype.kind in "US" for array in (before, labels) if len(array)}
-        if len(text) == 2:
-            raise LabelError(
-                f"{where}: `y` must hold labels of the kind seen so far, {before.dtype}, got "
-                f"{labels.dtype}. Give all labels as text, or all as whole numbers."
-            )
-        return np.union1d(before, labels)
+    def _classes_so_far(self, where: str) -> Array:
+        """The classes that were learned or named, sorted."""
+        if hasattr(self, "classes_"):
+            return self.classes_
+        return validate.class_names(self.classes, where)
 
     def _know(self, classes: Array) -> None:
         """Begin with these classes, or take the new ones among them."""
@@ -132,4 +120,29 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
     def _unlearned(self, row: Floats) -> Any:
         del row
-        return None if self.classes is None else np.unique(np.asarray(self.classes))[-1]
+        named = validate.class_names(self.classes, f"{type(self).__name__}.predict_one")
+        return named[-1] if len(named) else None
+
+
+def _united(before: Array, labels: Array, where: str) -> Array:
+    """The classes known and these, sorted.
+
+    Raises
+    ------
+    LabelError
+        If no one kind of label holds them all.
+    """
+    if not len(before) or not len(labels):
+        return np.unique(labels) if len(labels) else before
+    if (before.dtype.kind == "U") != (labels.dtype.kind == "U"):
+        raise LabelError(
+            f"{where}: `y` must hold labels of the kind seen so far, {before.dtype}, got "
+            f"{labels.dtype}. Give all labels as text, or all as whole numbers."
+        )
+    united = np.union1d(before, labels)
+    if united.dtype.kind == "f" and "f" not in {before.dtype.kind, labels.dtype.kind}:
+        raise LabelError(
+            f"{where}: `y` must hold whole numbers that one type of 64 bits can hold, such as "
+            f"{before.dtype} so far, got {labels.dtype}. Give such labels as text."
+        )
+    return united

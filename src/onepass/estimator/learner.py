@@ -133,8 +133,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         with self._whole():
             where = f"{type(self).__name__}.learn_one"
             row = self._row(x, where)
-            s = None if sample_weight == 1.0 else validate.weights([sample_weight], 1, where)
-            self._meet(row.shape[0], list(x) if isinstance(x, dict) else None)
+            plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
+            s = None if plain else validate.weights([sample_weight], 1, where)
+            self._meet(row.shape[0], [str(name) for name in x] if isinstance(x, dict) else None)
             Y, known = self._admit_one(y, s, where)
             if s is None or s[0] > 0:
                 with linalg.one_thread(row.shape[0], 1):
@@ -173,11 +174,13 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         ParameterError
             If d is smaller than now.
         """
+        where = f"{type(self).__name__}.grow"
+        d = validate.whole(d, "d", where, low=1)
         now = getattr(self, "n_features_in_", d)
         if d < now:
             raise ParameterError(
-                f"{type(self).__name__}.grow: `d` must be >= {now}, the features known now, "
-                f"got {d}. Features cannot be taken away."
+                f"{where}: `d` must be >= {now}, the features known now, got {d}. "
+                "Features cannot be taken away."
             )
         if d > now:
             with self._whole():

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from onepass import validate
 from onepass.errors import NotFittedError, ParameterError
 from onepass.estimator import Classifier
 from onepass.types import Array, Floats
@@ -117,9 +118,9 @@ def named_columns(learner: Classifier, asking: str) -> Array:
     ParameterError
         If fewer than two classes are named.
     """
-    named = np.array([]) if learner.classes is None else np.unique(np.asarray(learner.classes))
+    who = type(learner).__name__
+    named = validate.class_names(learner.classes, who)
     if len(named) < 2 or not np.isin(named, learner.classes_).all():
-        who = type(learner).__name__
         raise ParameterError(
             f"{who}: `{asking}` must go with the names of two classes or more in `classes`, "
             f"got {learner.classes!r}. Name the classes when constructing the learner."
@@ -129,7 +130,7 @@ def named_columns(learner: Classifier, asking: str) -> Array:
 
 def said_at_first(learner: Classifier, row: Floats) -> Any:
     """What a classifier's initial weights say of a row: None where no class is named."""
-    if learner.classes is None:
+    if not len(validate.class_names(learner.classes, type(learner).__name__)):
         return None
     begun = clone(learner)
     begun.partial_fit(row[None][:0], np.empty(0), classes=learner.classes)

@@ -5,7 +5,16 @@ and returns arrays that the learners may trust: float, finite, of the right shap
 """
 
 from onepass.validate.arrays import matrix, row_vector, targets, weights
-from onepass.validate.labels import labels
+from onepass.validate.labels import class_names, labels
 from onepass.validate.ranges import in_range, whole
 
-__all__ = ["in_range", "labels", "matrix", "row_vector", "targets", "weights", "whole"]
+__all__ = [
+    "class_names",
+    "in_range",
+    "labels",
+    "matrix",
+    "row_vector",
+    "targets",
+    "weights",
+    "whole",
+]

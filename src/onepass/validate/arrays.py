@@ -12,8 +12,8 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
-from onepass.table import Table, has_names, is_frame
-from onepass.types import Floats
+from onepass.table import Table, has_names, is_frame, named_row
+from onepass.types import Array, Floats
 
 __all__ = ["matrix", "refuse_nonfinite", "row_vector", "targets", "weights"]
 
@@ -41,8 +41,8 @@ def matrix(
     """
     columns: list[str] | None = None
     if isinstance(X, Table) or is_frame(X):
-        named = isinstance(X, Table) or has_names(X)
         table = X if isinstance(X, Table) else Table.from_frame(X)
+        named = table is X or has_names(X)
         if names is not None and named:
             table = _arranged(table, names, where)
         array = _stacked(table, where)
@@ -72,12 +72,18 @@ def matrix(
 
 def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None) -> Floats:
     """One row as a finite array of shape (d,); a dict is read by the columns' names."""
+    if names is not None and type(x) is not np.ndarray:
+        x = named_row(x)
     if isinstance(x, dict):
-        if names is not None:
-            _same_names(list(x), names, where)
-        return matrix(Table.from_rows([x]), where, d=d, names=names)[0][0]
-    array = x if isinstance(x, np.ndarray) and x.dtype == np.float64 else _numbers(x, where, "x")
-    if array.ndim != 1 or (d is not None and array.shape[0] != d):
+        if names is None and d is not None:
+            raise ColumnError(
+                f"{where}: `x` must be an array of shape ({d},), as the rows before it had no "
+                "names, got a dict. Start a new learner to give rows as dicts."
+            )
+        return matrix(Table.from_rows([x]), where, d=d, names=names)[0].ravel()
+    plain = type(x) is np.ndarray and x.dtype == np.float64
+    array = x if plain else _numbers(x, where, "x")
+    if array.ndim != 1 or array.shape[0] == 0 or (d is not None and array.shape[0] != d):
         expected = "(d,)" if d is None else f"({d},), as in the first block"
         raise ShapeError(
             f"{where}: `x` must be one row of shape {expected}, got {array.shape}. "
@@ -98,7 +104,7 @@ def targets(y: Any, n: int, where: str) -> Floats:
         array = _stacked(y if isinstance(y, Table) else Table.from_frame(y), where)
     else:
         array = _numbers(y, where, "y")
-    if array.ndim not in {1, 2} or array.shape[0] != n:
+    if array.ndim not in {1, 2} or array.shape[0] != n or 0 in array.shape[1:]:
         raise ShapeError(
             f"{where}: `y` must have shape ({n},) or ({n}, c), one answer for each row of X, "
             f"got {array.shape}. Check that X and y come from the same rows."
@@ -138,9 +144,11 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
         )
     try:
         array = np.asarray(values)
-        if array.dtype.kind in "OUS":
-            array = array.astype(np.float64)
-    except (ValueError, TypeError) as wrong:
+        if array.dtype.kind == "O":
+            array = _from_objects(array)
+        if np.ma.is_masked(values):
+            array = np.where(np.ma.getmaskarray(values), np.nan, array.astype(np.float64))
+    except (ValueError, TypeError, OverflowError) as wrong:
         raise TypeMismatchError(
             f"{where}: `{what}` must hold numbers, got values that are none: {wrong}. "
             "Encode text and dates first, with op.features.Encode()."
@@ -157,6 +165,14 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
         )
     if array.dtype in (np.float32, np.float64):
         return array
+    return array.astype(np.float64)
+
+
+def _from_objects(array: Array) -> Floats:
+    """Objects as numbers; text is none, even where it reads like one."""
+    for value in array.flat:
+        if isinstance(value, (str, bytes)):
+            raise TypeError(f"{value!r} is text")
     return array.astype(np.float64)
 
 

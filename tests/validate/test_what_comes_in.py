@@ -1,0 +1,156 @@
+"""What comes in by mistake is refused by name, and never read as something that it is not."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import onepass as op
+from onepass import validate
+from onepass.errors import (
+    ColumnError,
+    LabelError,
+    NotFiniteError,
+    OnepassError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
+
+X = np.random.default_rng(0).normal(size=(6, 3))
+Y = X @ [1.0, 2.0, 3.0]
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [X.astype(str), X.astype(str).astype(object), [["1", 2, 3]] * 6])
+def test_text_is_no_number_even_where_it_reads_like_one(text: Any) -> None:
+    with pytest.raises(TypeMismatchError, match="Encode"):
+        validate.matrix(text, "here")
+    with pytest.raises(TypeMismatchError):
+        validate.targets(np.array(["1"] * 6), 6, "here")
+
+
+def test_what_a_masked_array_hides_is_missing() -> None:
+    masked = np.ma.masked_greater(X, 1.0)
+    with pytest.raises(NotFiniteError):
+        validate.matrix(masked, "here")
+    with pytest.raises(NotFiniteError):
+        validate.row_vector(np.ma.array(X[0], mask=[0, 1, 0]), "here", d=None, names=None)
+    assert validate.matrix(np.ma.array(X), "here")[0].tolist() == X.tolist()
+    with pytest.raises(LabelError, match="masked"):
+        validate.labels(np.ma.array([1, 2], mask=[0, 1]), 2, "here")
+
+
+def test_whole_numbers_beyond_float64_are_refused() -> None:
+    with pytest.raises(TypeMismatchError, match="too large"):
+        validate.matrix([[10**400]], "here")
+
+
+def test_there_is_an_answer_in_each_row_and_a_feature() -> None:
+    with pytest.raises(ShapeError):
+        validate.targets(np.zeros((6, 0)), 6, "here")
+    for model in (op.RLSRegressor(), op.SGDRegressor()):
+        with pytest.raises(ShapeError):
+            model.learn_one(np.zeros(0), 1.0)
+
+
+@pytest.mark.parametrize("weight", [np.ones(2), [1.0], None, "1"])
+def test_a_row_has_one_weight(weight: Any) -> None:
+    with pytest.raises(OnepassError, match="sample_weight"):
+        op.RLSRegressor().learn_one(X[0], 1.0, sample_weight=weight)
+
+
+@pytest.mark.parametrize("d", [0, -1, 4.5, "9", True])
+def test_features_grow_to_a_whole_number(d: Any) -> None:
+    with pytest.raises(ParameterError, match="grow"):
+        op.RLSRegressor().fit(X, Y).grow(d)
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_names_mean_nothing_where_the_first_rows_had_none() -> None:
+    model = op.RLSRegressor().fit(X, Y)
+    for ask in (model.predict_one, lambda row: model.learn_one(row, 1.0)):
+        with pytest.raises(ColumnError, match="array of shape"):
+            ask({"b": 1.0, "a": 2.0, "c": 3.0})
+
+
+def test_a_row_of_a_pandas_frame_is_read_by_its_names() -> None:
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = op.RLSRegressor().fit(frame, Y)
+    row = frame.iloc[0]
+    assert model.predict_one(row[["c", "a", "b"]]) == model.predict_one(row)
+
+
+@pytest.mark.parametrize("names", [["a", "a", "b"], [1, "1", "b"]])
+def test_a_name_stands_for_one_column(names: list[Any]) -> None:
+    with pytest.raises(ColumnError, match="of its own"):
+        op.RLSRegressor().fit(pd.DataFrame(X, columns=names), Y)
+    rows = [dict(zip(names, x, strict=True)) for x in X.tolist()]
+    if len(rows[0]) == 3:
+        with pytest.raises(ColumnError, match="of its own"):
+            op.RLSRegressor().learn_one(rows[0], 1.0)
+
+
+def test_names_that_are_numbers_name_columns_of_dicts() -> None:
+    model = op.RLSRegressor()
+    for x, y in zip(X.tolist(), Y, strict=True):
+        model.learn_one({1: x[0], 2: x[1], 3: x[2]}, y)
+    assert model.feature_names_in_.tolist() == ["1", "2", "3"]
+    turned = {3: X[0, 2], 1: X[0, 0], 2: X[0, 1]}
+    assert model.predict_one(turned) == pytest.approx(model.predict_one(X[0]), rel=1e-14)
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mixed",
+    [["a", None], ["a", float("nan")], ["a", 1], [1, "a"], [True, "x"], [1, None], [b"a", b"b"]],
+)
+def test_labels_in_a_list_are_of_one_kind(mixed: list[Any]) -> None:
+    with pytest.raises(LabelError, match="one kind"):
+        validate.labels(mixed, 2, "here")
+
+
+@pytest.mark.parametrize("large", [[2**63, 1], [2**63, -1], [2**64, 1]])
+def test_whole_labels_are_not_rounded(large: list[int]) -> None:
+    with pytest.raises(LabelError, match="64 bits"):
+        validate.labels(large, 2, "here")
+    model = op.RLSClassifier()
+    model.learn_one(X[0], 1)
+    with pytest.raises(LabelError, match="64 bits"):
+        model.learn_one(X[1], 2**63 + 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [([True, False], "b"), ([0, 1], "i"), ([0.0, 1.0], "f"), (["a", "b"], "U")],
+)
+def test_labels_keep_their_kind(given: list[Any], kind: str) -> None:
+    y = given * 3
+    for model in (
+        op.RLSClassifier().partial_fit(X, y),
+        op.RLSClassifier().partial_fit(X, y, classes=given),
+        op.RLSClassifier(classes=[]).partial_fit(X, y),
+        op.RLSClassifier(classes=given).partial_fit(X, y),
+        op.RLSClassifier(classes=set(given)).partial_fit(X, y, classes=given[:1]),
+    ):
+        assert model.classes_.dtype.kind == kind
+        assert model.classes_.tolist() == sorted(given)
+        assert model.predict(X).dtype.kind == kind
+
+
+@pytest.mark.parametrize("kind", [op.RLSClassifier, op.SGDClassifier, op.Perceptron])
+@pytest.mark.parametrize("wrong", [5, "abc", [1, "a"], [None], [1.5], iter([0, 1])])
+def test_classes_are_a_list_of_labels(kind: Any, wrong: Any) -> None:
+    with pytest.raises(OnepassError, match="classes"):
+        kind(classes=wrong).predict_one(X[0])
+    with pytest.raises(OnepassError, match="classes"):
+        kind(classes=wrong).fit(X, [0, 1] * 3)
+    with pytest.raises(OnepassError, match="classes"):
+        kind().partial_fit(X, [0, 1] * 3, classes=wrong)
