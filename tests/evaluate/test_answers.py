@@ -55,3 +55,9 @@ def test_an_error_says_which_rows(model: Any) -> None:
         list(answers(model, stream.read(bad, block=5)))
     with pytest.raises(NotFittedError):
         list(answers(models.pipelines(["rls"], "regression")["rls"], stream.read(ROWS)))
+
+
+def test_an_error_counts_rows_that_were_skipped(model: Any) -> None:
+    asked = [{**row, "load": None} for row in ROWS[:3]] + [{**ROWS[0], "km": np.inf, "load": 1.0}]
+    with pytest.raises(OnepassError, match=r"1 rows from row 3 \(from 0\)"):
+        list(answers(model, stream.read(asked, target="load")))

@@ -51,15 +51,16 @@ def answers(
     >>> block["km"].tolist(), block["said"].round(3).tolist()
     ([1.0, 2.0, 3.0], [3.0, 5.0, 7.0])
     """
-    first = 0
+    seen = 0
     for rows in stream:
         kept = {name: _column(rows.X, name) for name in keep}
         try:
             said = np.asarray(model.predict(rows.X))
         except OnepassError as error:
+            first = getattr(rows, "first", seen)
             place = f"{len(rows):,} rows from row {first:,} (from 0)"
             raise type(error)(f"{_WHERE}: {place}: {error}") from error
-        first += len(rows)
+        seen += len(rows)
         columns = {"said": said} if said.ndim == 1 else dict(_outputs(said))
         taken = [name for name in keep if name in columns]
         if taken:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import OnepassError, ParameterError, ShapeError
+from onepass.errors import OnepassError, ShapeError
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.curve import Track
 from onepass.evaluate.entrants import joined, named, references, task_of_answers, task_of_models
@@ -28,6 +28,7 @@ from onepass.evaluate.metrics import Metric, metric_class
 from onepass.evaluate.report import Report, Score
 from onepass.evaluate.tally import Tally
 from onepass.types import Array
+from onepass.validate import whole
 
 __all__ = ["prequential"]
 
@@ -105,7 +106,8 @@ def prequential(
         task = task_of_answers(start)
     least = references(task) if baselines else {}
     learners = joined(learners, least, _WHERE)
-    width, most = _whole(window, "window", 1), _whole(points, "points", 2) or 2
+    width = None if window is None else whole(window, "window", _WHERE, low=1)
+    most = whole(points, "points", _WHERE, low=2)
     run = _Pass(learners, _metrics(metrics, task), width, most, clock)
     interrupted = _through(source, run, on_progress, on_block)
     return run.report(stream, task, set(least), interrupted=interrupted)
@@ -249,15 +251,3 @@ def _nbytes(model: Any) -> int | None:
 def _metrics(metrics: str | Sequence[str] | None, task: str) -> dict[str, type[Metric]]:
     names = [metrics] if isinstance(metrics, str) else list(metrics or _METRICS[task])
     return {name: metric_class(name, task, _WHERE) for name in names}
-
-
-def _whole(value: int | None, name: str, low: int) -> int | None:
-    """A whole number from ``low`` on, or None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise ParameterError(
-            f"{_WHERE}: `{name}` must be a whole number >= {low}, got {value!r}. "
-            f"Call it with another `{name}`."
-        )
-    return int(value)

@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Any
 
-import numpy as np
-
-from onepass.errors import ParameterError, SourceError
+from onepass.errors import SourceError
 from onepass.stream.blocks import Cutter
 from onepass.stream.choice import Choice
 from onepass.stream.kinds import Kinds
 from onepass.stream.pieces import Source
 from onepass.stream.rows import Rows
 from onepass.stream.task import LOOKED_AT, suggested
+from onepass.validate import whole
 
 __all__ = ["Stream"]
 
@@ -76,7 +74,7 @@ class Stream:
         task: str | None = None,
     ) -> None:
         self.name = source.name
-        self.block = _checked(block)
+        self.block = whole(block, "block", "op.stream", low=1)
         self.rows_read = 0
         self.fraction: float | None = None
         self._source = source
@@ -180,13 +178,3 @@ class Stream:
                 f"op.stream: {self.name} must hold answers, but {which} missing in all of its "
                 f"{cutter.seen} rows. Name another target, or leave it out to read features alone."
             )
-
-
-def _checked(block: Any) -> int:
-    whole = isinstance(block, (int, np.integer)) and not isinstance(block, bool)
-    if not whole or block < 1:
-        raise ParameterError(
-            f"op.stream: `block` must be a whole number >= 1, got {block!r}. "
-            "Give the number of rows a block."
-        )
-    return int(block)
