@@ -1,9 +1,9 @@
-"""Spelling: what a user may have meant by a name that nobody knows."""
+"""Spelling: names in messages, and what a user may have meant by one that nobody knows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["meant"]
+__all__ = ["listed", "meant"]
 
 
 def meant(name: str, known: Iterable[str]) -> str:
@@ -27,3 +27,22 @@ def meant(name: str, known: Iterable[str]) -> str:
     small = {each.lower(): each for each in reversed(names)}
     close = [small[each] for each in get_close_matches(name.lower(), small, n=3, cutoff=0.66)]
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Names in quotation marks, the first ones where they are many.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What is there.
+    most : int, default 8
+        How many are shown.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -26,9 +26,10 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from onepass.errors import ColumnError, NumericalError, ShapeError, TypeMismatchError
+from onepass.spelling import listed
 from onepass.types import Array
 
-__all__ = ["Table", "has_names", "is_frame", "named_row", "to_column"]
+__all__ = ["Table", "has_names", "is_frame", "is_missing", "named_row", "to_column"]
 
 _NUMBERS = (bool, int, float, np.number, np.bool_, Decimal)
 _CAN_BE_MISSING = (float, np.floating, Decimal, dt.datetime, np.datetime64)
@@ -107,7 +108,7 @@ class Table:
         if isinstance(key, str):
             if key not in self.columns:
                 raise ColumnError(
-                    f"Table: there is no column {key!r}; it has {_listed(self.names)}. "
+                    f"Table: there is no column {key!r}; it has {listed(self.names)}. "
                     "Check the spelling, or the source."
                 )
             return self.columns[key]
@@ -155,6 +156,16 @@ def named_row(x: Any) -> Any:
     if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
         return x.to_dict()
     return x
+
+
+def is_missing(column: Array) -> Array:
+    """Where a column has no value, shape (n,) of bool."""
+    if column.dtype.kind == "f":
+        return np.isnan(column)
+    if column.dtype.kind == "M":
+        return np.isnat(column)
+    missing: Array = column == np.array(None)
+    return missing
 
 
 def to_column(values: Any, name: str) -> Array:
@@ -245,8 +256,3 @@ def _same_name(came: str) -> ColumnError:
     return ColumnError(
         f"Table: each column must have a name of its own, got {came}. Rename one of them."
     )
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

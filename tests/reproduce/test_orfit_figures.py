@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from onepass import ORFitRegressor, stream
-from onepass.errors import MissingExtraError, ParameterError
+from onepass.errors import MissingExtraError, ParameterError, SourceError
 from onepass.reproduce import EXPERIMENTS, Outcome, RotatedDigits, orfit_figure6, orfit_figure7
 from onepass.reproduce.digits import rotated
 from onepass.reproduce.multipass import multipass_sgd
@@ -282,6 +282,16 @@ def test_an_outcome_is_json(figure6: Outcome, tmp_path: Path) -> None:
     first = tree["lines"][0]
     assert (first["method"], first["error"]) == ("ORFit", "test")
     assert_allclose(first["ours"]["mean"], figure6.line("ORFit").ours.mean, atol=1e-3)
+
+
+def test_places_where_no_outcome_can_stand(figure6: Outcome, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(SourceError, match=r"Outcome.to_json: .* must be a file that can be"):
+        figure6.to_json(tmp_path / "none" / "a.json")
+    with pytest.raises(SourceError, match=r"Outcome.plot: .* must be a file that can be"):
+        figure6.plot(tmp_path / "none" / "a.png")
+    with pytest.raises(ParameterError, match=r"Outcome.plot: `path` must end in .png"):
+        figure6.plot(tmp_path / "a.odd")
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])

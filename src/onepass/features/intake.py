@@ -8,10 +8,10 @@ import numpy as np
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
 from onepass.features.columns import Column
 from onepass.features.gaps import matrix_with_gaps
-from onepass.table import Table, is_frame, to_column
+from onepass.table import Table, is_frame, is_missing, to_column
 from onepass.types import Array, Floats
 
-__all__ = ["are_dicts", "hold_kinds", "incoming", "known_values"]
+__all__ = ["are_dicts", "hold_kinds", "incoming"]
 
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 
@@ -74,7 +74,7 @@ def hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -
     for name, values in table.columns.items():
         column, kind = columns.get(name), values.dtype.kind
         if column is not None and kind != column.code:
-            known = known_values(values)
+            known = ~is_missing(values)
             if known.any():
                 i = int(known.argmax())
                 raise TypeMismatchError(
@@ -88,14 +88,6 @@ def hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -
                 f"{where}: `X` must be finite or missing, got {values[i]} in row {i}, column "
                 f"{name!r}. Drop the row, or put nan there and impute it (op.features.Impute())."
             )
-
-
-def known_values(values: Array) -> Array:
-    """Where a column holds a value, shape (n,)."""
-    if values.dtype.kind == "O":
-        return np.array([value is not None for value in values.tolist()], dtype=bool)
-    known: Array = ~(np.isnat(values) if values.dtype.kind == "M" else np.isnan(values))
-    return known
 
 
 def _mixed(X: Any) -> Array | None:

@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from onepass.features.columns import Column
-from onepass.features.intake import known_values
-from onepass.table import Table
+from onepass.table import Table, is_missing
 from onepass.types import Array, Floats
 
 __all__ = ["Columns", "Extension", "encoded", "extended"]
@@ -54,7 +53,7 @@ def extended(
         if values is None:
             continue
         if column is None:
-            known = known_values(values)
+            known = ~is_missing(values)
             if not known.any():
                 continue
             after[name] = column = begin(values, int(known.argmax()))  # noqa: PLW2901

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.table import Table as RichTable
 
+from onepass.durable import writing
 from onepass.reproduce.figure import draw
 from onepass.types import Array, Floats
 
@@ -150,10 +151,16 @@ class Outcome:
         ----------
         path : path, optional
             Where to write it as well.
+
+        Raises
+        ------
+        SourceError
+            If the file cannot be written.
         """
         text = json.dumps(_rounded(self.to_dict()), ensure_ascii=False, allow_nan=False)
         if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            with writing(path, "Outcome.to_json"):
+                Path(path).write_text(text + "\n", encoding="utf-8")
         return text
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
@@ -172,6 +179,10 @@ class Outcome:
         ------
         MissingExtraError
             If matplotlib is not installed.
+        ParameterError
+            If the path has another suffix.
+        SourceError
+            If the file cannot be written.
         """
         return draw(self, path)
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from onepass.stream.choice import Split
-from onepass.stream.kinds import absent, is_missing
+from onepass.stream.kinds import absent
 from onepass.stream.rows import Rows
-from onepass.table import Table
+from onepass.table import Table, is_missing
 from onepass.types import Array
 
 __all__ = ["Cutter", "stacked"]

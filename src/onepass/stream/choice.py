@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from onepass.errors import ColumnError, ParameterError, ShapeError, TypeMismatchError
-from onepass.spelling import meant
-from onepass.stream.kinds import is_missing
+from onepass.spelling import listed, meant
 from onepass.stream.pieces import Piece
-from onepass.table import Table
+from onepass.table import Table, is_missing
 from onepass.types import Array
 
 __all__ = ["Choice", "Split"]
@@ -102,7 +101,7 @@ class Choice:
                 if name not in there:
                     raise ColumnError(
                         f"{self.where}: `{what}` must name a column of the source, which has "
-                        f"{_listed(names)}, got {name!r}."
+                        f"{listed(names)}, got {name!r}."
                         f"{meant(name, names) or ' Check the spelling.'}"
                     )
         read = {*self._features(names), *self._others()}
@@ -155,7 +154,7 @@ class Choice:
             if name not in table:
                 raise ColumnError(
                     f"{self.where}: `target` must name a column of the source, which has "
-                    f"{_listed(table.names)} in its first rows, got {name!r}. Check the spelling."
+                    f"{listed(table.names)} in its first rows, got {name!r}. Check the spelling."
                 )
         return table.select(self.targets)
 
@@ -176,12 +175,7 @@ class Choice:
         if len(known) > 1:
             raise ShapeError(
                 f"{self.where}: several targets must be all numbers or all text, got both in "
-                f"{_listed(answers.names)}. Learn them apart, each with a learner of its own."
+                f"{listed(answers.names)}. Learn them apart, each with a learner of its own."
             )
         columns = list(answers.columns.values())
         return (columns[0] if flat else np.column_stack(columns)), kept
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

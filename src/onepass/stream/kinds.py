@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ParameterError, SourceError
-from onepass.table import Table
+from onepass.table import Table, is_missing
 from onepass.types import Array
 
-__all__ = ["KINDS", "Kinds", "absent", "as_text", "checked_types", "is_missing"]
+__all__ = ["KINDS", "Kinds", "absent", "as_text", "checked_types"]
 
 KINDS = ("number", "truth", "text", "date")
 
@@ -40,15 +40,6 @@ def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]
                 f"got {kind!r} for column {name!r}. Name one of these kinds."
             )
     return asked
-
-
-def is_missing(column: Array) -> Array:
-    """Where a column has no value, shape (n,) of bool."""
-    if column.dtype.kind == "f":
-        return np.isnan(column)
-    if column.dtype.kind == "M":
-        return np.isnat(column)
-    return np.fromiter((value is None for value in column.tolist()), bool, len(column))
 
 
 def absent(kind: str, n: int) -> Array:
