@@ -196,3 +196,18 @@ def test_float32_stays_float32_and_inputs_stay_as_they_were(feature: Any) -> Non
 @pytest.fixture
 def rng() -> Any:
     return np.random.default_rng(0)
+
+
+def test_rounding_is_no_spread() -> None:
+    thursday, friday = np.cos(2 * np.pi * np.array([3, 4]) / 7)  # equal, but for the last digit
+    assert thursday != friday
+    column = np.array([[thursday], [friday], [thursday], [friday], [1.0]])
+    scaled = Scale().learn_transform(column).ravel()
+    assert_array_equal(scaled[:4], 0.0)
+    assert scaled[4] == pytest.approx(2.0)
+    assert_array_equal(Scale().learn(column[:3]).transform(column[3:4]), [[0.0]])
+
+
+def test_a_small_spread_far_from_zero_is_one() -> None:
+    scaled = Scale().learn_transform(1e8 + np.array([[-1e-6], [1e-6]])).ravel()
+    assert scaled[1] == pytest.approx(1.0)

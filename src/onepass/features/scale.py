@@ -12,7 +12,8 @@ A block is done at once. With D = x - m_0 about the mean m_0 of the n_0 rows bef
 cumulative sum, m_k - m_0 = (D_1 + ... + D_k) / (n_0 + k), and (2) one of terms that are all >= 0,
 so nothing cancels. All values are taken relative to the column's first one: as it is
 itself one of the rows, it lies within sqrt(n) standard deviations of the mean, and digits that all
-rows share (as in 1e8 + small) are gone, exactly, before anything is squared.
+rows share (as in 1e8 + small) are gone, exactly, before anything is squared. What is left below
+the last digits of that value is rounding, not spread: such a column counts as constant.
 
 Cost: O(d) time a row, O(d) memory.
 
@@ -36,7 +37,7 @@ __all__ = ["Scale"]
 class Scale(Columnwise):
     """Columns of mean 0 and standard deviation 1, as far as is known when a row comes.
 
-    A column that has been constant so far is 0.
+    A column that has been constant so far, up to the last digits of float64, is 0.
 
     Learners whose answers do not depend on the units of the columns, such as recursive least
     squares, say so (``scale_free = True``), and a :class:`onepass.Pipeline` passes ``Scale`` by in
@@ -112,6 +113,7 @@ class Scale(Columnwise):
         count = np.arange(seen + 1.0, seen + n + 1.0)
         offset, squares, out = self.offset_.copy(), self.squares_.copy(), np.empty_like(X)
         with np.errstate(over="ignore", invalid="ignore"):
+            least = self._least()[:, None]
             for part in narrow(n, len(offset)):
                 x = X[:, part]
                 Z, M = self._centred(x, part, count, offset) if self.with_mean else _about_zero(x.T)
@@ -121,7 +123,7 @@ class Scale(Columnwise):
                 M /= count
                 if not np.isfinite(squares[part]).all():
                     self._refuse_overflow(M.T, x, part.start)
-                out[:, part] = _divided(Z, M).T
+                out[:, part] = _divided(Z, M, least[part]).T
         self.offset_, self.squares_ = offset, squares
         return out, born
 
@@ -153,7 +155,13 @@ class Scale(Columnwise):
                 Z, D = _about_zero(X)
             variance = (self.squares_ + D) / (n + 1.0)
             self._refuse_overflow(variance, X, 0)
-            return _divided(Z, variance).astype(X.dtype, copy=False)
+            return _divided(Z, variance, self._least()).astype(X.dtype, copy=False)
+
+    def _least(self) -> Floats:
+        """The variance, shape (d,), below which there is nothing but rounding."""
+        numbers = np.finfo(np.float64)
+        least: Floats = np.maximum(np.square(4 * numbers.eps * self.origin_), numbers.tiny)
+        return least
 
     def _refuse_overflow(self, variance: Floats, X: Floats, first: int) -> None:
         """Refuse squares beyond float64; the columns are those from ``first`` on."""
@@ -165,10 +173,9 @@ class Scale(Columnwise):
             )
 
 
-def _divided(Z: Floats, variance: Floats) -> Floats:
-    """Equation (3), in place; 0 where a column has been constant."""
-    # Below the least normal number a square has lost its digits. nan goes on to the learner.
-    constant = variance < np.finfo(np.float64).tiny
+def _divided(Z: Floats, variance: Floats, least: Floats) -> Floats:
+    """Equation (3), in place; 0 where a column has been constant. nan goes on to the learner."""
+    constant = variance < least
     std = np.sqrt(variance, out=variance)
     if constant.any():
         Z[constant] = 0.0
