@@ -329,6 +329,8 @@ def _minimum_norm(X: Floats, Y: Floats, root: Floats, *, intercept: bool) -> tup
     x_mean = s @ X / s.sum() if shift else np.zeros(X.shape[1])
     y_mean = s @ Y / s.sum() if shift else np.zeros(Y.shape[1])
     A, Z = root[:, None] * (X - x_mean), root[:, None] * (Y - y_mean)
-    # centring leaves rounding where a singular value is zero: count less than 1e-13 as zero
-    coef = np.linalg.lstsq(A, Z, rcond=1e-13)[0] if len(X) else np.zeros((X.shape[1], Y.shape[1]))
+    # centring leaves rounding of the rows where a singular value is zero, or where all are
+    U, sigma, Vt = np.linalg.svd(A, full_matrices=False)
+    kept = sigma > 1e-13 * np.linalg.norm(root[:, None] * X)
+    coef = (Vt[kept].T / sigma[kept]) @ (U[:, kept].T @ Z)
     return coef, y_mean - x_mean @ coef

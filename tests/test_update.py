@@ -95,3 +95,10 @@ def test_what_counts_as_new_lies_above_the_rounding_of_its_precision() -> None:
     for dtype in (np.float32, np.float64):
         tau = update.resolution(np.zeros((2, 1), dtype=dtype))
         assert np.finfo(dtype).eps < tau < 1e-4
+
+
+def test_a_direction_that_rounding_took_all_information_from_keeps_its_weight() -> None:
+    R, w = np.asfortranarray(np.diag([1e-120, 1e-120])), np.array([[0.25], [3.0]])
+    found = update.absorb(R, R @ w, w, np.ones((1, 2)), np.array([[2.0]]))
+    np.testing.assert_allclose(found.w, [[-1.0], [3.0]])
+    np.testing.assert_allclose(found.R @ found.w, found.z)

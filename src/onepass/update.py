@@ -27,7 +27,17 @@ import numpy as np
 from onepass import linalg
 from onepass.types import Array, Floats
 
-__all__ = ["Absorbed", "Fitted", "Step", "absorb", "fade", "fit", "resolution", "row_by_row"]
+__all__ = [
+    "Absorbed",
+    "Fitted",
+    "Step",
+    "absorb",
+    "fade",
+    "fit",
+    "held",
+    "resolution",
+    "row_by_row",
+]
 
 _FLOOR = 1e-120  # its square, and the square of its inverse, are still normal numbers
 
@@ -86,8 +96,23 @@ def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> Absorbed:
     L = linalg.lower_from_rows(linalg.solve_upper_transposed(R, A.T))
     nu = linalg.solve_lower(L, e)
     R_new, z_new, left = linalg.take_in(R, z, A, b)
-    errors = np.diagonal(L)[:, None] * nu
-    return Absorbed(R_new, z_new, linalg.solve_upper(R_new, z_new), errors, left)
+    w_new = linalg.solve_upper(R_new, z_new)
+    if not linalg.finite(w_new):
+        R_new, z_new = held(R_new, z_new, w)
+        w_new = linalg.solve_upper(R_new, z_new)
+    return Absorbed(R_new, z_new, w_new, np.diagonal(L)[:, None] * nu, left)
+
+
+def held(R: Floats, z: Floats, w: Floats) -> tuple[Floats, Floats]:
+    """The triangle [R z], nonsingular: a direction that lost all information keeps its weight.
+
+    Where one has faded below the rounding of another, a row that excites both leaves nothing of it.
+    """
+    lost = np.flatnonzero(np.diagonal(R) == 0.0)
+    if len(lost):
+        R, z = R.copy(order="F"), z.copy()
+        R[lost], R[lost, lost], z[lost] = 0.0, _FLOOR, _FLOOR * w[lost]
+    return R, z
 
 
 def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:

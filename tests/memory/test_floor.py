@@ -106,3 +106,23 @@ def test_a_stream_that_stays_excited_is_tracked_as_by_plain_forgetting() -> None
         for f in (0.0, 1.0)
     )
     assert held < 1.05 * plain
+
+
+@pytest.mark.parametrize("silent", [10, 100, 1000, 5000])
+def test_without_a_ridge_what_was_known_waits_for_a_feature_that_comes_late(silent: int) -> None:
+    model = op.RLSRegressor(0.0, 0.5, fit_intercept=False).partial_fit([[2.0, 0.0]], [3.0])
+    model.partial_fit(np.zeros((silent, 2)), np.zeros(silent))
+    model.learn_one([1.0, 1.0], 2.0)
+    np.testing.assert_allclose(model.coef_, [1.5, 0.5], rtol=1e-9)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-6, 1.0])
+def test_without_a_floor_what_has_faded_is_lost_but_the_stream_goes_on(ridge: float) -> None:
+    rng = np.random.default_rng(4)
+    model = op.RLSRegressor(ridge, 0.5, floor=0.0)
+    model.partial_fit([[2.0, 0.0, 0.0]], [3.0]).partial_fit(np.zeros((3000, 3)), np.zeros(3000))
+    model.learn_one([1.0, 1.0, 1.0], 2.0)
+    assert model.predict_one([1.0, 1.0, 1.0]) == pytest.approx(2.0)
+    X = rng.normal(size=(200, 3))
+    model.partial_fit(X, X @ [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(model.coef_, [1.0, 2.0, 3.0], rtol=1e-6)

@@ -47,6 +47,19 @@ def test_rows_of_any_rank_in_any_blocks_give_the_least_norm_solution(
         np.testing.assert_allclose(np.vstack(errors)[: before + 1], b[: before + 1])
 
 
+def test_rows_that_are_nearly_parallel_do_not_hide_the_rank() -> None:
+    wrong = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        p = int(rng.integers(3, 13))
+        rank = int(rng.integers(2, p))
+        basis = rng.normal(size=(rank, p))
+        basis[1] = basis[0] + 10.0 ** -rng.integers(1, 6) * basis[1]
+        A = np.vstack((basis, rng.normal(size=(20, rank)) @ basis))
+        wrong += Span.start(p, 1, 0.0).absorb(A, np.zeros((len(A), 1))).span.rank != rank
+    assert wrong == 0
+
+
 @pytest.mark.parametrize("forgetting", [1.0, 0.9])
 def test_a_triangle_without_ridge_is_lstsq_at_every_row(forgetting: float) -> None:
     rng = np.random.default_rng(0)

@@ -7,9 +7,10 @@ below a floor: as the past fades, pseudo-rows are taken in,
     √(δ_j (1 − λᵀ)) e_j,   answered by the present weights: e_jᵀ w                          (1)
 
 once in T rows for each weight j, so that P⁻¹ stays near or above diag(δ) and w does not move by
-them. δ_j is ``level`` rows' worth of weight j: ``level`` times the mean square of its gradient over
-all rows so far, and never less than the ridge. Pseudo-rows come at fixed rows of the stream, so
-that it does not matter how it is cut into blocks. Cost: O(p²) time a row, O(p) memory.
+them. While the rows do not determine all weights, what lies in their span of e_j is taken in. δ_j
+is ``level`` rows' worth of weight j: ``level`` times the mean square of its gradient over all rows
+so far, and never less than the ridge. Pseudo-rows come at fixed rows of the stream, so that it
+does not matter how it is cut into blocks. Cost: O(p²) time a row, O(p) memory.
 """
 
 import math
@@ -72,7 +73,7 @@ class Floor:
     def under(self, memory: Triangle, forgetting: float) -> Triangle:
         """The memory with the floor put under it, at the rows where that is due: (1)."""
         period = rows_between(forgetting)
-        if not self.level or forgetting == 1.0 or self.rows % period or memory.span is not None:
+        if not self.level or forgetting == 1.0 or self.rows % period:
             return memory
         p = len(self.squares)
         share = max(_AT_ONCE, period)
@@ -83,6 +84,9 @@ class Floor:
         faded = 1.0 - forgetting ** (period * rounds)
         rows = np.zeros((len(due), p))
         rows[np.arange(len(due)), due] = np.sqrt(wanted * faded)
+        if memory.span is not None:  # nothing is known, or to be held, outside the span
+            rows = rows @ memory.span.Q @ memory.span.Q.T
+            return memory.absorb(rows, rows @ memory.w, np.ones(len(rows)))[0]
         R, z, _ = linalg.take_in(memory.R, memory.z, rows, rows @ memory.w)
         return replace(memory, R=R, z=z)
 

@@ -10,6 +10,14 @@ singular::
     w = Q T⁻¹ z                        the solution of least norm                    (4)
 
 With ridge 0 it is the limit of ridge regression for ridge → 0, at every row, whatever the rank.
+What of a row is new must stand above the rounding of the row, ρ, and above that of the directions
+that it is made of, κ. One that was found from rows nearly parallel, of small h, may be turned by δ:
+
+    ρ = ε √p ‖a‖,   κ² = Σ_j (c_j δ_j)²,   new where h > 16 ρ + κ,   δ = (ρ + κ) / h        (5)
+
+So rows of lower rank are known as such however they come, and of what is so nearly of lower rank
+that float64 cannot tell, a condition of 1e14, the least norm is given: a ridge of 1e-30 lifts that.
+
 Cost: O(p q) a row, O(p q) memory. Exact ridge with far fewer rows than features costs no p × p.
 """
 
@@ -20,7 +28,7 @@ import numpy as np
 
 from onepass import linalg
 from onepass.types import Array, Floats
-from onepass.update import absorb, fade
+from onepass.update import absorb, fade, held
 
 __all__ = ["Span", "Spanned"]
 
@@ -46,17 +54,25 @@ class Span:
     z : ndarray of shape (q, c)
     ridge : float
         The prior of a direction not seen yet, Π = ridge · I.
+    doubt : ndarray of shape (q,)
+        How far rounding may have turned each direction, as an angle: δ of (5).
     """
 
     Q: Floats
     T: Floats
     z: Floats
     ridge: float
+    doubt: Floats
 
     @classmethod
     def start(cls, p: int, c: int, ridge: float) -> "Span":
         """No direction seen."""
-        return cls(np.zeros((p, 0)), np.zeros((0, 0)), np.zeros((0, c)), ridge)
+        return cls(np.zeros((p, 0)), np.zeros((0, 0)), np.zeros((0, c)), ridge, np.zeros(0))
+
+    @classmethod
+    def of_all(cls, R: Floats, z: Floats) -> "Span":
+        """All directions seen, in the coordinates of the weights themselves."""
+        return cls(np.eye(len(R)), R, z, 0.0, np.zeros(len(R)))
 
     @property
     def rank(self) -> int:
@@ -111,30 +127,34 @@ class Span:
 
     def split(self, A: Floats) -> tuple[Floats, Array]:
         """Coordinates of the rows (n, q), and which of them leave the span."""
-        C = A @ self.Q
-        rest = A - C @ self.Q.T
-        again = rest @ self.Q
-        rest -= again @ self.Q.T
-        new = linalg.norms(rest.T) > self._least(linalg.norms(A.T))
-        return C + again, np.asarray(new) & (not self.full)
+        C, rest = self._apart(A)
+        own, turned = self._rounding(A, C)
+        new = linalg.norms(rest.T) > 16.0 * own + turned
+        return C, np.asarray(new) & (not self.full)
 
     def extended(self, a: Floats, b: Floats) -> tuple[Floats, "Span", Floats]:
         """One row that brings a new direction: (1), (2), (3)."""
-        c = a @ self.Q
-        rest = a - self.Q @ c
-        again = rest @ self.Q
-        rest -= self.Q @ again
-        height = float(linalg.norms(rest[:, None])[0])
-        error = b - (c + again) @ linalg.solve_upper(self.T, self.z)
+        C, rest = self._apart(a[None, :])
+        height = linalg.norms(rest.T)
+        theta = linalg.solve_upper(self.T, self.z)
         q = self.rank
         T: Floats = np.zeros((q + 1, q + 1), order="F")
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.ridge)
         z = np.vstack((self.z, np.zeros((1, self.z.shape[1]))))
-        row = np.concatenate((c + again, [height]))[None, :]
-        T, z, left = linalg.take_in(T, z, row, b[None, :])
-        wider = replace(self, Q=np.column_stack((self.Q, rest / height)), T=T, z=z)
-        return error, wider, left
+        T, z, left = linalg.take_in(T, z, np.column_stack((C, height)), b[None, :])
+        T, z = held(T, z, np.vstack((theta, np.zeros((1, z.shape[1])))))
+        Q = np.column_stack((self.Q, rest[0] / height))
+        doubt = np.append(self.doubt, sum(self._rounding(a[None, :], C)) / height)
+        return b - C[0] @ theta, replace(self, Q=Q, T=T, z=z, doubt=doubt), left
 
-    def _least(self, lengths: Floats) -> Floats:
-        """The smallest residual that counts as a new direction: above rounding, no more."""
-        return lengths * float(16.0 * np.finfo(np.float64).eps * np.sqrt(self.Q.shape[0]))
+    def _apart(self, A: Floats) -> tuple[Floats, Floats]:
+        """Coordinates of the rows, and what of the rows lies outside the span."""
+        C = A @ self.Q
+        rest = A - C @ self.Q.T
+        again = rest @ self.Q
+        return C + again, rest - again @ self.Q.T
+
+    def _rounding(self, A: Floats, C: Floats) -> tuple[Floats, Floats]:
+        """How much of each row outside the span may be rounding: ρ and κ of (5)."""
+        own = float(np.finfo(np.float64).eps * np.sqrt(A.shape[1])) * linalg.norms(A.T)
+        return own, linalg.norms((C * self.doubt).T)

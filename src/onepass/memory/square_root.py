@@ -21,7 +21,7 @@ Cost: O(p²) time a row, O(p²) memory.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ from onepass.types import Array, Floats
 from onepass.update import Step, absorb, fade, row_by_row
 
 __all__ = ["SquareRoot", "Triangle"]
+
+_LEAST = 1e-150  # a direction that has faded below it has lost digits: the span still has them
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,13 @@ class SquareRoot:
             )
         zero, squares = np.zeros((p, c)), np.zeros(c)
         R = np.zeros((p, p), order="F")
-        if np.ndim(self.ridge) == 0:
+        given = _as_array(self.ridge)
+        if given.ndim == 0:
             ridge = validate.in_range(self.ridge, "ridge", "SquareRoot", low=0.0)
             R[np.arange(p), np.arange(p)] = np.sqrt(ridge)
             span = None if ridge > 0 else Span.start(p, c, 0.0)
             return Triangle(R, zero, zero, squares, ridge, span)
-        rows, definite = _root(np.asarray(self.ridge), p)
+        rows, definite = _root(given, p)
         if definite:
             return Triangle(np.asfortranarray(rows), zero, zero, squares, None, None)
         empty = Triangle(R, zero, zero, squares, None, Span.start(p, c, 0.0))
@@ -92,6 +95,8 @@ class Triangle:
     span : Span or None
         None once the triangle is nonsingular.
     """
+
+    exact_in_blocks: ClassVar[bool] = True
 
     R: Floats
     z: Floats
@@ -140,15 +145,13 @@ class Triangle:
         scale : ndarray of shape (n,)
             √(s_k λ⁻ᵏ) > 0.
         """
-        memory, n = self, A.shape[0]
-        errors = np.empty(b.shape)
-        width = _width(A.shape[1])
-        for i in range(0, n, width):
-            rows = slice(i, min(i + width, n))
-            weight = scale[rows, None]
-            memory, scaled = memory._block(A[rows] * weight, b[rows] * weight)
-            errors[rows] = scaled / weight
-        return memory, errors
+        memory, width = self, _width(A.shape[1])
+        weight = scale[:, None]
+        A, b, errors = A * weight, b * weight, np.empty(b.shape)
+        for i in range(0, len(A), width):
+            rows = slice(i, i + width)
+            memory, errors[rows] = memory._block(A[rows], b[rows])
+        return memory, errors / weight
 
     def faded(self, factor: float) -> "Triangle":
         """The same with all of the past, and the prior, weighing ``factor`` as much."""
@@ -176,7 +179,7 @@ class Triangle:
         extra = np.zeros((p - old, c))
         span = self.span
         if self.ridge == 0.0:
-            span = (span or Span(np.eye(old), self.R, self.z, 0.0)).grown(p)
+            span = (span or Span.of_all(self.R, self.z)).grown(p)
         z, w = np.vstack((self.z, extra)), np.vstack((self.w, extra))
         return replace(self, R=R, z=z, w=w, span=span)
 
@@ -200,14 +203,13 @@ class Triangle:
     def _block(self, A: Floats, b: Floats) -> tuple["Triangle", Floats]:
         """One block of rows of noise 1."""
         if self.span is None:
-            taken = absorb(self.R, self.z, self.w, A, b)
-            squares = self.squares + taken.left
-            return replace(self, R=taken.R, z=taken.z, w=taken.w, squares=squares), taken.errors
+            R, z, w, errors, left = absorb(self.R, self.z, self.w, A, b)
+            return Triangle(R, z, w, self.squares + left, self.ridge, None), errors
         taken_span = self.span.absorb(A, b)
         span = taken_span.span
         R, z, _ = linalg.take_in(self.R, self.z, A, b)
         squares = self.squares + taken_span.left
-        done = span.full and bool(np.diagonal(R).all())
+        done = span.full and bool(np.abs(np.diagonal(R)).min() > _LEAST)
         w = linalg.solve_upper(R, z) if done else span.solution()
         memory = replace(self, R=R, z=z, w=w, squares=squares, span=None if done else span)
         return memory, taken_span.errors
@@ -216,6 +218,13 @@ class Triangle:
 def _width(p: int) -> int:
     """Rows a block: wide enough for BLAS 3, narrow enough that the n × n part stays small."""
     return 64 if p <= 64 else 96 if p <= 256 else 128
+
+
+def _as_array(ridge: Any) -> Array:
+    try:
+        return np.asarray(ridge)
+    except ValueError:  # rows of several lengths
+        return np.empty(0, dtype=object)
 
 
 def _root(ridge: Floats, p: int) -> tuple[Floats, bool]:
