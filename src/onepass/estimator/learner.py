@@ -17,7 +17,11 @@ __all__ = ["Learner"]
 
 
 class Learner(BaseEstimator, ABC):  # type: ignore[misc]
-    """The verbs that regressors and classifiers share."""
+    """The verbs that regressors and classifiers share.
+
+    Hyperparameters that say where learning begins (a ridge, a memory, initial weights) are read
+    when it begins: set later, they wait for the next ``fit``. The others act from the next row.
+    """
 
     n_features_in_: int
     feature_names_in_: Array

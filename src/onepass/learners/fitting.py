@@ -15,6 +15,7 @@ from onepass.errors import MemoryFullWarning, NumericalError, ParameterError, Sh
 from onepass.learners.linear import Linear, initial_weights
 from onepass.memory import Basis, Principal
 from onepass.types import Array, Floats
+from onepass.update import Step
 
 __all__ = ["Fitting", "specification"]
 
@@ -33,6 +34,7 @@ class Fitting(Linear):
     n_features_in_: int
     parameters_: Floats
     memory_: Any
+    noisy_: bool
     contradictions_: int
     full_: bool
 
@@ -50,6 +52,7 @@ class Fitting(Linear):
     def _start(self, d: int, c: int) -> None:
         where = type(self).__name__
         noise = validate.in_range(self.noise, "noise", where, low=0.0)
+        self.noisy_ = noise > 0.0
         self.contradictions_ = 0
         self.full_ = False
         self._begin_with(self._mapped(np.zeros((1, d)), c), c, noise)
@@ -71,6 +74,7 @@ class Fitting(Linear):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
         del known  # an output whose class is not known yet has seen zeros
+        noise = self._noise_now()
         features = self._mapped(X, Y.shape[1])
         largest = max(np.abs(features).max(initial=0.0), np.abs(Y).max(initial=0.0))
         if s is not None:  # a row of weight s is as good as s rows: it is √s times as long
@@ -78,17 +82,17 @@ class Fitting(Linear):
             features = features * root.reshape(-1, *[1] * (features.ndim - 1))
             Y = Y * root[:, None]
         n = len(X)
-        exact = specification(self.memory, "") == Basis()
-        width = n if self.block_update else _WIDTH if exact else 1
         w, memory, against = self.parameters_, self.memory_, 0
+        width = n if self.block_update else _WIDTH if memory.exact_in_blocks else 1
         errors = np.empty(Y.shape)
         good = False
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 for i in range(0, n, max(width, 1)):
                     rows = slice(i, i + width)
-                    w, memory, errors[rows], new = self._step(w, memory, features[rows], Y[rows])
-                    against += new
+                    step = _step(w, memory, features[rows], Y[rows], noise)
+                    w, memory, errors[rows] = step.w, step.memory, step.errors
+                    against += step.contradictions
             good = largest < _LARGEST and linalg.finite(w, errors)
         except np.linalg.LinAlgError:  # the SVD of numbers that overflowed
             pass
@@ -104,17 +108,22 @@ class Fitting(Linear):
         said = Y - errors
         return said if s is None else said / root[:, None]
 
-    def _step(self, w: Floats, memory: Any, features: Floats, Y: Floats) -> Any:
-        """One step of the equation for these rows: w, memory, errors, contradictions."""
-        n, c = Y.shape
-        if features.ndim == 2:
-            step = memory.learn(w, features.T, Y - features @ w, np.full(n, float(self.noise)))
-            return step.w, step.memory, step.errors, step.contradictions
-        p = features.shape[1]
-        G = features.transpose(1, 0, 2).reshape(p, n * c)
-        e = (Y - features.transpose(0, 2, 1) @ w).reshape(-1)
-        step = memory.learn(w, G, e, np.full(n * c, float(self.noise)), group=c)
-        return step.w, step.memory, step.errors.reshape(n, c), step.contradictions
+    def _noise_now(self) -> float:
+        """The noise of these rows.
+
+        Raises
+        ------
+        ParameterError
+            If it is out of range, or rows fitted exactly and rows averaged would be mixed.
+        """
+        who = type(self).__name__
+        noise = validate.in_range(self.noise, "noise", who, low=0.0)
+        if (noise > 0.0) != self.noisy_:
+            raise ParameterError(
+                f"{who}: `noise` must stay {'> 0' if self.noisy_ else '0'}, as it was when "
+                f"learning began, got {noise:g}. Call fit to begin anew."
+            )
+        return noise
 
     def _scores(self, X: Floats) -> Floats:
         c = len(getattr(self, "classes_", ())) or getattr(self, "n_outputs_", 1)
@@ -143,6 +152,12 @@ class Fitting(Linear):
         if self.fit_intercept:
             ones = np.ones((len(X), 1, *features.shape[2:]))
             features = np.concatenate((ones, features), axis=1)
+        if hasattr(self, "parameters_") and features.shape[1] != len(self.parameters_):
+            raise ShapeError(
+                f"{type(self).__name__}: `feature_map` and `fit_intercept` must stay as they were "
+                f"when learning began, with {len(self.parameters_)} weights, got "
+                f"{features.shape[1]} features a row. Call fit to begin anew."
+            )
         return features
 
     def _widen(self, d: int) -> None:
@@ -168,6 +183,18 @@ class Fitting(Linear):
             MemoryFullWarning,
             stacklevel=2,
         )
+
+
+def _step(w: Floats, memory: Any, features: Floats, Y: Floats, noise: float) -> Step:
+    """One step of the equation for these rows, its errors of the shape of Y."""
+    n, c = Y.shape
+    if features.ndim == 2:
+        step: Step = memory.learn(w, features.T, Y - features @ w, np.full(n, noise))
+        return step
+    G = features.transpose(1, 0, 2).reshape(-1, n * c)
+    e = (Y - features.transpose(0, 2, 1) @ w).reshape(-1)
+    step = memory.learn(w, G, e, np.full(n * c, noise), group=c)
+    return step._replace(errors=step.errors.reshape(n, c))
 
 
 def specification(memory: Any, where: str) -> Any:

@@ -38,7 +38,7 @@ class LeastSquares(Linear):
 
     def _start(self, d: int, c: int) -> None:
         where = type(self).__name__
-        validate.in_range(self.forgetting, "forgetting", where, above=0.0, high=1.0)
+        self._forgetting_now()
         level = validate.in_range(self.floor, "floor", where, low=0.0)
         self.start_ = initial_weights(getattr(self, "initial_coef", None), d, c, where)
         self.memory_ = SquareRoot(self.ridge).start(d, c)
@@ -51,20 +51,21 @@ class LeastSquares(Linear):
         del known  # an output whose class is not known yet has seen zeros: that is exact
         said = np.empty(Y.shape)
         memory, centering, floor = self.memory_, self.centering_, self.floor_
-        holds = self.forgetting < 1.0 and floor.level > 0.0
+        forgetting = self._forgetting_now()
+        holds = forgetting < 1.0 and floor.level > 0.0
         i, n = 0, len(X)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             while i < n:
-                width = floor.room(self.forgetting) if holds else _width(self.forgetting)
+                width = floor.room(forgetting) if holds else _width(forgetting)
                 rows = slice(i, i + width)
                 weights = None if s is None else s[rows]
-                reduced = centering.reduce(X[rows], Y[rows], weights, self.forgetting)
+                reduced = centering.reduce(X[rows], Y[rows], weights, forgetting)
                 errors, memory = self._chunk(memory, reduced.X, reduced.Y, reduced.scale)
                 said[rows] = Y[rows] - errors
                 memory, centering = memory.faded(reduced.fade), reduced.center
                 if holds:
                     floor = floor.seen(reduced.X * (reduced.scale > 0.0)[:, None], weights)
-                    memory = floor.under(memory, self.forgetting)
+                    memory = floor.under(memory, forgetting)
                 i += width
             weights = self.start_ + memory.w
             offset = centering.answers - centering.features @ weights
@@ -80,6 +81,11 @@ class LeastSquares(Linear):
         self.memory_, self.centering_, self.floor_ = memory, centering, floor
         self.weights_, self.offset_ = weights, offset
         return said
+
+    def _forgetting_now(self) -> float:
+        """λ for these rows, once it is found to be in range."""
+        who = type(self).__name__
+        return validate.in_range(self.forgetting, "forgetting", who, above=0.0, high=1.0)
 
     def _chunk(
         self, memory: Triangle, X: Floats, Y: Floats, scale: Floats

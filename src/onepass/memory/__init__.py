@@ -1,7 +1,8 @@
 """Memories: what is kept of the past, one file each.
 
 A specification (``Principal(10)``) is frozen and says how to start; what it starts is a state
-with one method, ``learn``, the equation of :mod:`onepass.update`.
+with one method, ``learn``, the equation of :mod:`onepass.update`. ``exact_in_blocks`` is true
+where a block is learned as its rows would be, one after the other.
 """
 
 from onepass.memory.basis import Basis, Directions, NoisySpan

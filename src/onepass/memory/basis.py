@@ -17,6 +17,7 @@ q = p.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -53,6 +54,8 @@ class Directions:
     Q : ndarray of shape (p, q)
         Orthonormal: the directions used up.
     """
+
+    exact_in_blocks: ClassVar[bool] = True
 
     Q: Floats
 
@@ -105,6 +108,8 @@ class NoisySpan:
     moved : ndarray of shape (p, c)
         w − w₀.
     """
+
+    exact_in_blocks: ClassVar[bool] = True
 
     span: Span
     moved: Floats

@@ -10,6 +10,7 @@ Cost: O(mp) time a row, O(mp) memory.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,6 +61,8 @@ class Recent:
         At most m, the latest last.
     m : int
     """
+
+    exact_in_blocks: ClassVar[bool] = False
 
     directions: Directions
     m: int

@@ -11,6 +11,7 @@ Cost: O(p) time a row, no memory.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class Nothing:
 @dataclass(frozen=True, eq=False, slots=True)
 class Empty:
     """The state of :class:`Nothing`: there is none."""
+
+    exact_in_blocks: ClassVar[bool] = False
 
     @property
     def rank(self) -> int:

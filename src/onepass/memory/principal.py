@@ -18,7 +18,7 @@ Cost: O(mp) time a row, O(mp) memory, by the late-turning :class:`~onepass.subsp
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -81,6 +81,8 @@ class Components:
     of : str
         ``"raw"`` or ``"projected"``.
     """
+
+    exact_in_blocks: ClassVar[bool] = False
 
     subspace: Subspace
     noise: float

@@ -10,6 +10,7 @@ Cost: O(mp) time a row, O(mp) memory.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -66,6 +67,8 @@ class Drawn:
     draws : int
         How often lots have been drawn: with the seed it determines the next.
     """
+
+    exact_in_blocks: ClassVar[bool] = False
 
     directions: Directions
     m: int

@@ -1,0 +1,71 @@
+"""Hyperparameters that are set while a stream is being learned, and feature maps that change."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.errors import OnepassError, ParameterError, ShapeError
+
+X = np.random.default_rng(0).normal(size=(60, 4))
+Y = X @ [1.0, 2.0, 3.0, 4.0] + 0.1
+
+
+@pytest.mark.parametrize("wrong", [0.0, 1.5, -1.0, float("nan"), "much", None])
+@pytest.mark.parametrize("floor", [0.0, 1.0])
+def test_forgetting_is_held_to_its_range_at_every_row(wrong: Any, floor: float) -> None:
+    model = op.RLSRegressor(forgetting=0.9, floor=floor).fit(X[:30], Y[:30])
+    before = model.coef_
+    with pytest.raises(ParameterError, match="forgetting"):
+        model.set_params(forgetting=wrong).partial_fit(X[30:], Y[30:])
+    assert model.coef_.tolist() == before.tolist()
+
+
+def test_forgetting_acts_from_the_next_row() -> None:
+    model = op.RLSRegressor(0.0, floor=0.0).fit(X, Y).set_params(forgetting=0.5)
+    model.partial_fit(X, -Y)
+    np.testing.assert_allclose(model.coef_, [-1.0, -2.0, -3.0, -4.0], atol=1e-6)
+
+
+@pytest.mark.parametrize("memory", [None, 3, op.memory.Nothing()])
+@pytest.mark.parametrize(("first", "then"), [(0.0, 0.5), (0.5, 0.0), (0.5, -1.0), (0.0, "no")])
+def test_rows_fitted_exactly_and_rows_averaged_are_not_mixed(
+    memory: Any, first: float, then: Any
+) -> None:
+    model = op.ORFitRegressor(memory, first).fit(X[:2], Y[:2])
+    with pytest.raises(ParameterError, match="noise"):
+        model.set_params(noise=then).partial_fit(X[2:], Y[2:])
+    model.set_params(noise=first).partial_fit(X[2:3], Y[2:3])
+
+
+def test_a_rows_noise_may_change_where_rows_are_averaged() -> None:
+    model = op.ORFitRegressor(None, 1.0).fit(X[:30], Y[:30])
+    model.set_params(noise=0.25).partial_fit(X[30:], Y[30:])
+    weights = np.where(np.arange(60) < 30, 1.0, 4.0)
+    same = op.RLSRegressor(1.0, fit_intercept=False).fit(X, Y, weights)
+    np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change", [{"fit_intercept": True}, {"feature_map": lambda rows: rows[:, :2]}]
+)
+def test_the_weights_stay_as_many_as_they_were(change: dict[str, Any]) -> None:
+    model = op.ORFitRegressor(1).fit(X, Y).set_params(**change)
+    for ask in (lambda: model.partial_fit(X, Y), lambda: model.predict(X)):
+        with pytest.raises(ShapeError, match="Call fit"):
+            ask()
+    model.fit(X, Y).predict(X)
+
+
+def test_a_memory_set_later_waits_for_the_next_fit() -> None:
+    model = op.ORFitRegressor(2).partial_fit(X[:30], Y[:30])
+    same = op.ORFitRegressor(2).partial_fit(X, Y)
+    model.set_params(memory=None).partial_fit(X[30:], Y[30:])
+    np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("ridge", [[[1.0, 2.0], [3.0]], "x", [1.0, 2.0], None, np.eye(3)])
+def test_a_ridge_is_a_number_or_a_matrix(ridge: Any) -> None:
+    with pytest.raises(OnepassError, match="ridge"):
+        op.RLSRegressor(ridge).fit(X, Y)
