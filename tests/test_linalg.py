@@ -132,6 +132,7 @@ def test_norms_of_any_size_are_neither_lost_nor_infinite(size: float) -> None:
     G = np.array([[3.0, 0.0, 1.0], [4.0, 0.0, 0.0]])
     with np.errstate(over="raise"):
         np.testing.assert_allclose(linalg.norms(G * [size, size, 1.0]), [5.0 * size, 0.0, 1.0])
+        np.testing.assert_allclose(linalg.norms(size * G[:, :1]), [5.0 * size])
 
 
 def test_norms_of_what_is_not_finite_are_not_finite() -> None:

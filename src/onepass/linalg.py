@@ -172,6 +172,8 @@ def svd(M: Floats) -> tuple[Floats, Floats]:
 
 def norms(G: Floats) -> Floats:
     """Euclidean norms of the columns of G, in float64, whatever their size."""
+    if G.shape[1] == 1 and len(G) and G.dtype == np.float64:
+        return np.array([blas.dnrm2(G[:, 0])])
     squares: Floats = np.einsum("ij,ij->j", G, G, dtype=np.float64)
     if squares.size == 0 or (squares.min() > _LEAST_SQUARE and squares.max() < math.inf):
         return np.sqrt(squares)
@@ -184,10 +186,10 @@ def norms(G: Floats) -> Floats:
 
 def finite(*arrays: Floats) -> bool:
     """Whether all numbers are finite: nan and infinity survive a sum, which is quickly taken."""
-    return all(
-        math.isfinite(np.add.reduce(array, axis=None)) or bool(np.isfinite(array).all())
-        for array in arrays
-    )
+    for array in arrays:
+        if not (math.isfinite(np.add.reduce(array, axis=None)) or np.isfinite(array).all()):
+            return False
+    return True
 
 
 @contextmanager

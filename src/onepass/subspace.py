@@ -81,7 +81,9 @@ class Subspace:
         wide, C = self._widened(G)
         a, outside, height = _outside(wide.K, C)
         k = wide.rank
-        small = np.block([[np.diag(wide.sigma), a], [np.zeros((len(height), k)), height]])
+        small = np.zeros((k + len(height), k + G.shape[1]))
+        small[:k, :k].flat[:: k + 1] = wide.sigma
+        small[:k, k:], small[k:, k:] = a, height
         inner, sigma = linalg.svd(small)
         least = np.finfo(G.dtype).eps * np.sqrt(len(G)) * sigma.max(initial=0.0)
         keep = np.flatnonzero(sigma > least)[: self.m]
