@@ -58,6 +58,12 @@ def test_the_weights_stay_as_many_as_they_were(change: dict[str, Any]) -> None:
     model.fit(X, Y).predict(X)
 
 
+@pytest.mark.parametrize("wrong", ["x", 3, lambda rows: rows[:, :0], lambda rows: rows[0]])
+def test_a_feature_map_is_a_function_that_gives_features(wrong: Any) -> None:
+    with pytest.raises(OnepassError, match="feature_map"):
+        op.ORFitRegressor(2, feature_map=wrong).fit(X, Y)
+
+
 def test_a_memory_set_later_waits_for_the_next_fit() -> None:
     model = op.ORFitRegressor(2).partial_fit(X[:30], Y[:30])
     same = op.ORFitRegressor(2).partial_fit(X, Y)

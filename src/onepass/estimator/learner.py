@@ -41,6 +41,10 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """What is said of the rows now, (n, c)."""
 
     @abstractmethod
+    def _unlearned(self, row: Floats) -> Any:
+        """What is said of a row before anything was learned."""
+
+    @abstractmethod
     def _widen(self, d: int) -> None:
         """Take new features, zero in every row so far; there are d then."""
 
@@ -152,10 +156,6 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         if not self._begun:
             return self._unlearned(row)
         return self._answers(self._scores(row[None, :]), None)[0]
-
-    def _unlearned(self, row: Floats) -> Any:
-        """What is said of a row before anything was learned."""
-        raise NotImplementedError
 
     # -- what stands behind them -----------------------------------------------------------------
 

@@ -136,8 +136,13 @@ class Fitting(Linear):
         """The rows' gradients: (n, p) where outputs share them, or (n, p, c); any c where None."""
         features = X.astype(np.float64, copy=False)
         if self.feature_map is not None:
+            if not callable(self.feature_map):
+                raise ParameterError(
+                    f"{type(self).__name__}: `feature_map` must be a function of X, got "
+                    f"{self.feature_map!r}. Give None for the features as they are."
+                )
             features = np.asarray(self.feature_map(X), dtype=np.float64)
-            good = features.ndim in {2, 3} and len(features) == len(X)
+            good = features.ndim in {2, 3} and len(features) == len(X) and features.shape[1] > 0
             if not good or (features.ndim == 3 and c not in {None, features.shape[2]}):
                 raise ShapeError(
                     f"{type(self).__name__}: `feature_map` must turn X of shape {X.shape} into "
