@@ -132,6 +132,8 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
     "RLSRegressor": [
         {"ridge": 0.0},
         {"forgetting": 0.95},
+        {"prior": 1.0},
+        {"prior": 2.0, "forgetting": 0.9, "fit_intercept": False},
         {"fit_intercept": False, "ridge": 1.0},
     ],
     "RLSClassifier": [{"forgetting": 0.95}, {"ridge": 1.0}],

@@ -3,7 +3,8 @@
 The name of a learner is its class's without the task, in small letters: ``rls`` is
 :class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each is
 ``Pipeline(Encode(), Impute(), Scale(), learner)``, in which ``Scale`` is passed by where the
-learner does not depend on the features' units. A learner that is listed in
+learner does not depend on the features' units; a learner that knows a ``prior`` gets one of one
+row's worth, since nobody knows a table's units beforehand. A learner that is listed in
 :mod:`onepass.learners` is offered here; nothing else needs to know of it.
 """
 
@@ -108,7 +109,7 @@ def pipelines(
             f"Choose from {', '.join(names(task))}."
         )
     parts = {**{name: learner_class(name, task) for name in chosen}, **_FEATURES}
-    given: dict[str, dict[str, Any]] = {part: {} for part in parts}
+    given = {part: _for_tables(kind) for part, kind in parts.items()}
     for setting, value in (settings or {}).items():
         part, parameter = _placed(setting, parts)
         given[part][parameter] = value
@@ -137,6 +138,14 @@ def _placed(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
             f"{parameter!r}.{meant(parameter, taken) or ' Choose one of these.'}"
         )
     return part, parameter
+
+
+def _for_tables(kind: type) -> dict[str, Any]:
+    """What a model starts from, other than its learner's defaults: one row's worth of prior.
+
+    A table of unknown units and many categories is calm with it from its first rows.
+    """
+    return {"prior": 1.0} if "prior" in inspect.signature(kind).parameters else {}
 
 
 def _known() -> dict[str, dict[str, type]]:

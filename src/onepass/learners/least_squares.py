@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from onepass import linalg, validate
-from onepass.centering import Centering
+from onepass.centering import Centering, Reduced
 from onepass.errors import NumericalError
 from onepass.learners.linear import Linear, initial_weights
 from onepass.memory.floor import Floor, rows_between
+from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.types import Array, Floats
 
@@ -30,10 +31,12 @@ class LeastSquares(Linear):
     ridge: Any
     forgetting: float
     floor: float
+    prior: float
     fit_intercept: bool
     memory_: Triangle
     centering_: Centering
     floor_: Floor
+    prior_: Prior
     start_: Floats
 
     def _start(self, d: int, c: int) -> None:
@@ -44,13 +47,15 @@ class LeastSquares(Linear):
         self.memory_ = SquareRoot(self.ridge).start(d, c)
         self.centering_ = Centering.start(d, c, free=bool(self.fit_intercept))
         self.floor_ = Floor.start(level, np.broadcast_to(_diagonal(self.ridge), d).copy())
+        self.prior_ = Prior.start(validate.in_range(self.prior, "prior", where, low=0.0), d)
         self.weights_ = self.start_
         self.offset_ = np.zeros(c)
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
         del known  # an output whose class is not known yet has seen zeros: that is exact
         said = np.empty(Y.shape)
-        memory, centering, floor = self.memory_, self.centering_, self.floor_
+        memory, centering = self.memory_, self.centering_
+        floor, prior = self.floor_, self.prior_
         forgetting = self._forgetting_now()
         holds = forgetting < 1.0 and floor.level > 0.0
         i, n = 0, len(X)
@@ -60,7 +65,7 @@ class LeastSquares(Linear):
                 rows = slice(i, i + width)
                 weights = None if s is None else s[rows]
                 reduced = centering.reduce(X[rows], Y[rows], weights, forgetting)
-                errors, memory = self._chunk(memory, reduced.X, reduced.Y, reduced.scale)
+                errors, memory, prior = self._chunk(memory, prior, reduced)
                 said[rows] = Y[rows] - errors
                 memory, centering = memory.faded(reduced.fade), reduced.center
                 if holds:
@@ -78,7 +83,8 @@ class LeastSquares(Linear):
                 f"got values up to {max(np.abs(X).max(), np.abs(Y).max()):.3g}. "
                 "Give features and answers in larger units."
             )
-        self.memory_, self.centering_, self.floor_ = memory, centering, floor
+        self.memory_, self.centering_ = memory, centering
+        self.floor_, self.prior_ = floor, prior
         self.weights_, self.offset_ = weights, offset
         return said
 
@@ -88,16 +94,27 @@ class LeastSquares(Linear):
         return validate.in_range(self.forgetting, "forgetting", who, above=0.0, high=1.0)
 
     def _chunk(
-        self, memory: Triangle, X: Floats, Y: Floats, scale: Floats
-    ) -> tuple[Floats, Triangle]:
+        self, memory: Triangle, prior: Prior, reduced: Reduced
+    ) -> tuple[Floats, Triangle, Prior]:
         """Absorb centred rows; the first row of all has scale 0 and only sets the means."""
-        b = Y - X @ self.start_ if self.start_.any() else Y
-        if scale[0] > 0.0:
-            memory, errors = memory.absorb(X, b, scale)
-            return errors, memory
-        first = b[:1] - X[:1] @ memory.w
-        memory, errors = memory.absorb(X[1:], b[1:], scale[1:])
-        return np.concatenate((first, errors)), memory
+        X, scale = reduced.X, reduced.scale
+        b = reduced.Y - X @ self.start_ if self.start_.any() else reduced.Y
+        errors = np.empty(b.shape)
+        i = 0 if scale[0] > 0.0 else 1
+        errors[:i] = b[:i] - X[:i] @ memory.w
+        pseudo = prior.among(X[i:])
+        if pseudo is None:
+            memory, errors[i:] = memory.absorb(X[i:], b[i:], scale[i:])
+            return errors, memory, prior
+        at, rows = pseudo.before, pseudo.rows
+        aged = self.forgetting ** (-0.5 * (at + i))  # as old as the row they come before
+        memory, mixed = memory.absorb(
+            np.insert(X[i:], at, rows, axis=0),
+            np.insert(b[i:], at, 0.0, axis=0),
+            np.insert(scale[i:], at, aged),
+        )
+        errors[i:] = np.delete(mixed, at + np.arange(len(at)), axis=0)
+        return errors, memory, pseudo.prior
 
     def _widen(self, d: int) -> None:
         extra = d - len(self.start_)
@@ -106,6 +123,7 @@ class LeastSquares(Linear):
         self.memory_ = self.memory_.grown(d)
         self.centering_ = self.centering_.grown(d)
         self.floor_ = self.floor_.grown(d, float(_diagonal(self.ridge)))
+        self.prior_ = self.prior_.grown(d)
 
 
 def _width(forgetting: float) -> int:

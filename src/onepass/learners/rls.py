@@ -49,6 +49,10 @@ class RLSRegressor(LeastSquares, Regressor):
         of its feature, and never less than the ridge (:mod:`onepass.memory.floor`). More makes
         the coefficients move less. 0 is plain exponential forgetting, (1) to the letter: there
         coefficients of features that stay silent for long can grow without bound.
+    prior : float, default=0.0
+        Rows' worth of belief, >= 0, that each coefficient is near where it began, in the units
+        that its feature shows first (:mod:`onepass.memory.prior`). With 1, wide tables of
+        categories are calm from the first rows, whatever their units; it adds to the ridge.
     fit_intercept : bool, default=True
         Whether there is an intercept.
     initial_coef : array-like of shape (d,) or (c, d), optional
@@ -81,12 +85,14 @@ class RLSRegressor(LeastSquares, Regressor):
         forgetting: float = 1.0,
         *,
         floor: float = 1.0,
+        prior: float = 0.0,
         fit_intercept: bool = True,
         initial_coef: Any = None,
     ) -> None:
         self.ridge = ridge
         self.forgetting = forgetting
         self.floor = floor
+        self.prior = prior
         self.fit_intercept = fit_intercept
         self.initial_coef = initial_coef
 
@@ -145,6 +151,8 @@ class RLSClassifier(LeastSquares, Classifier):
         λ in (0, 1]: a row k rows ago weighs λᵏ. 1 forgets nothing.
     floor : float, default=1.0
         As in :class:`RLSRegressor`.
+    prior : float, default=0.0
+        As in :class:`RLSRegressor`.
     fit_intercept : bool, default=True
         Whether there is an intercept.
     classes : array-like, optional
@@ -176,12 +184,14 @@ class RLSClassifier(LeastSquares, Classifier):
         forgetting: float = 1.0,
         *,
         floor: float = 1.0,
+        prior: float = 0.0,
         fit_intercept: bool = True,
         classes: Any = None,
     ) -> None:
         self.ridge = ridge
         self.forgetting = forgetting
         self.floor = floor
+        self.prior = prior
         self.fit_intercept = fit_intercept
         self.classes = classes
 

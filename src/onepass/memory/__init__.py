@@ -10,6 +10,7 @@ from onepass.memory.floor import Floor
 from onepass.memory.latest import Latest, Recent
 from onepass.memory.nothing import Empty, Nothing
 from onepass.memory.principal import Components, Principal
+from onepass.memory.prior import Prior
 from onepass.memory.random import Drawn, Random
 from onepass.memory.span import Span
 from onepass.memory.square_root import SquareRoot, Triangle
@@ -24,6 +25,7 @@ STATES: tuple[type, ...] = (
     Empty,
     Floor,
     NoisySpan,
+    Prior,
     Recent,
     Span,
     Subspace,
