@@ -55,6 +55,10 @@ class Wanderer(Regressor):
         self.weights_ += 0.01 * self.random_.normal(size=self.weights_.shape)
         return said
 
+    def _unlearned(self, row: Any) -> float:
+        del row
+        return 0.0
+
     def _scores(self, X: Floats) -> Floats:
         return (X if self.feature_map is None else self.feature_map(X)) @ self.weights_
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from onepass.types import Array, Floats
 
-__all__ = ["Pseudo", "Prior"]
+__all__ = ["Prior", "Pseudo"]
 
 
 class Pseudo(NamedTuple):
