@@ -3,9 +3,10 @@
 The name of a learner is its class's without the task, in small letters: ``rls`` is
 :class:`onepass.RLSRegressor` or :class:`onepass.RLSClassifier`. Each is
 ``Pipeline(Encode(), Impute(), Scale(), learner)``, in which ``Scale`` is passed by where the
-learner does not depend on the features' units; a learner that knows a ``prior`` gets one of one
-row's worth, since nobody knows a table's units beforehand. A learner that is listed in
-:mod:`onepass.learners` is offered here; nothing else needs to know of it.
+learner does not depend on the features' units. Where the defaults of a learner are not made for
+tables, of more rows than weights in units that nobody knows beforehand, it starts from others:
+``rls`` from a prior of one row's worth, ``orfit`` from noise 1 and an intercept. A learner that is
+listed in :mod:`onepass.learners` is offered here; nothing else needs to know of it.
 """
 
 import inspect
@@ -141,11 +142,13 @@ def _placed(setting: str, parts: Mapping[str, type]) -> tuple[str, str]:
 
 
 def _for_tables(kind: type) -> dict[str, Any]:
-    """What a model starts from, other than its learner's defaults: one row's worth of prior.
-
-    A table of unknown units and many categories is calm with it from its first rows.
-    """
-    return {"prior": 1.0} if "prior" in inspect.signature(kind).parameters else {}
+    """What a model starts from, where its learner's defaults are not made for tables."""
+    start = {
+        "prior": {"prior": 1.0},  # one row's worth: calm from the first rows, in any units
+        "memory": {"noise": 1.0, "fit_intercept": True},  # more rows than weights: average them
+    }
+    taken = inspect.signature(kind).parameters
+    return next((given for name, given in start.items() if name in taken), {})
 
 
 def _known() -> dict[str, dict[str, type]]:

@@ -660,3 +660,12 @@ def test_what_is_said_of_a_row_is_said_before_it_is_learned(kept: Any, noise: fl
     said = model.test_then_train(X[1:], Y[1:], sample_weight=s[1:])
     assert_allclose(said, one_row_at_a_time(plain, X[1:], Y[1:], s[1:]), atol=1e-9)
     assert_allclose(model.coef_, plain.coef_, atol=1e-9)
+
+
+def test_rows_at_odds_are_told_once_though_some_directions_are_free() -> None:
+    rng = np.random.default_rng(5)
+    X = np.column_stack([rng.normal(size=(60, 3)), np.ones(60), np.ones(60)])  # rank 4 of 5
+    learner = ORFitRegressor(memory=5)
+    with pytest.warns(MemoryFullWarning, match="rows contradict rows before them"):
+        learner.partial_fit(X, rng.normal(size=60))
+    learner.partial_fit(X, rng.normal(size=60))

@@ -37,6 +37,7 @@ class Fitting(Linear):
     noisy_: bool
     contradictions_: int
     full_: bool
+    rows_seen_: int
 
     @property
     def weights_(self) -> Floats:  # type: ignore[override]  # a view, not a second copy
@@ -178,13 +179,23 @@ class Fitting(Linear):
         self.full_ = False
 
     def _warn_when_full(self) -> None:
-        if self.full_ or self.memory_.rank < len(self.parameters_):
+        """Say once that little or nothing more can be learned, and why."""
+        p = len(self.parameters_)
+        spent = self.memory_.rank >= p
+        at_odds = self.rows_seen_ >= 2 * p and 2 * self.contradictions_ > self.rows_seen_
+        if self.full_ or not (spent or at_odds):
             return
         self.full_ = True
+        why = (
+            f"the memory holds all {p} directions"
+            if spent
+            else (
+                f"{self.contradictions_:,} of {self.rows_seen_:,} rows contradict rows before them"
+            )
+        )
         warnings.warn(
-            f"{type(self).__name__}: the memory holds all {len(self.parameters_)} directions, so "
-            "with noise=0 nothing more can be learned. Use a smaller memory, noise > 0, or "
-            "op.RLSRegressor, which averages.",
+            f"{type(self).__name__}: {why}, so with noise=0 they cannot be learned without "
+            "forgetting. Use a smaller memory, noise > 0, or op.RLSRegressor, which averages.",
             MemoryFullWarning,
             stacklevel=2,
         )
