@@ -254,6 +254,36 @@ def test_predicted_labels_are_written_as_they_came(trips: Path) -> None:
     assert {row["said"] for row in said} <= {"sea", "air", "rail"}
 
 
+@pytest.mark.usefixtures("trips")
+def test_predict_reads_columns_as_the_model_learned_them() -> None:
+    does("run trips.csv --target price --drop id --type km=text -q --save m.onepass")
+    does("predict m.onepass trips.csv -q --out plain.csv")
+    does("predict m.onepass trips.csv --type km=text -q --out typed.csv")
+    assert Path("plain.csv").read_text() == Path("typed.csv").read_text()
+
+
+@pytest.mark.usefixtures("model")
+def test_a_cell_of_another_kind_is_told_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("new.csv").write_text(f"{HEADER}\n{line(0)}\n{line(1).replace(',1,', ',?,')}\n")
+    told = fails(capsys, "predict m.onepass new.csv --out said.csv")
+    assert "row 1 (counting from 0), column 'km' must be a number" in told
+    assert "--na '?'" in told
+    assert not Path("said.csv").exists()
+    does("predict m.onepass new.csv --na ? -q --out said.csv")
+    assert len(rows(Path("said.csv").read_text())) == 2
+
+
+@pytest.mark.usefixtures("trips")
+@pytest.mark.filterwarnings("default::onepass.errors.MixedColumnWarning")
+def test_odd_cells_are_remarked_upon(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("odd.csv").write_text(Path("trips.csv").read_text().replace("3,sea,3,", "3,sea,?,", 1))
+    does("run odd.csv --target price")
+    assert "MixedColumnWarning: odd.csv: column 'km'" in capsys.readouterr().err
+    does("run odd.csv --target price --na ?,-")
+    assert "Warning" not in capsys.readouterr().err
+    assert "--na '?'" in fails(capsys, "run odd.csv --target km")
+
+
 # -- inspect, data, reproduce ----------------------------------------------------------------------
 
 

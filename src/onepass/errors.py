@@ -15,6 +15,10 @@
     ├── CheckpointError       (ValueError)      a model file is damaged, hostile or too new
     └── MissingExtraError     (ImportError)     an optional package is not installed
 
+    UserWarning
+    ├── MemoryFullWarning                       a memory holds all directions
+    └── MixedColumnWarning                      a column is numbers but for a few cells
+
 Each message has four parts: where, what was expected, what came, what to do.
 Whatever is raised while learning, the learner stays exactly as it was.
 """
@@ -27,6 +31,7 @@ __all__ = [
     "LabelError",
     "MemoryFullWarning",
     "MissingExtraError",
+    "MixedColumnWarning",
     "NotFiniteError",
     "NotFittedError",
     "NumericalError",
@@ -91,3 +96,7 @@ class MissingExtraError(OnepassError, ImportError):
 
 class MemoryFullWarning(UserWarning):
     """A memory holds all directions: without noise nothing more can be learned."""
+
+
+class MixedColumnWarning(UserWarning):
+    """A column is taken as text although most of its values are numbers."""

@@ -18,6 +18,8 @@ from onepass.types import Array, Floats
 
 __all__ = ["Pipeline"]
 
+_KINDS = {"f": "number", "O": "text", "M": "date"}  # by the dtype's letter of a table's column
+
 
 def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
     return lambda pipeline: hasattr(pipeline.learner, verb)
@@ -71,6 +73,17 @@ class Pipeline(Steps):
     def _fits(self, steps: tuple[Any, ...]) -> bool:
         *features, learner = steps or (None,)
         return isinstance(learner, Learner) and all(isinstance(f, Transformer) for f in features)
+
+    @property
+    def kinds_(self) -> dict[str, str]:
+        """The kinds of the columns that the first feature knows by name.
+
+        They are "number", "text" or "date", as ``op.stream.read(..., kinds=model.kinds_)`` takes
+        them; empty where nothing was learned or columns have no kinds.
+        """
+        first = self.features_[0] if self._begun and self.features_ else None
+        known: dict[str, Any] = getattr(first, "columns_", {})
+        return {name: _KINDS[one.code] for name, one in known.items() if one is not None}
 
     # -- verbs -------------------------------------------------------------------------------------
 

@@ -86,7 +86,8 @@ def test_value_of_another_kind_in_csv(tmp_path: Path) -> None:
     path.write_text("a,b\n" + "1,2\n" * 100 + "1,x\n" + "1,2\n" * 100)
     expected = (
         r"^op.stream.read: meter.csv: row 100 \(counting from 0\), column 'b' must be a number, "
-        r"as in the first rows, got 'x'. Mend the row, or give types=\{'b': 'text'\}.$"
+        r"as in the first rows, got 'x'. Mend the row, or give na=\('x',\) \(--na 'x'\) if it "
+        r"means missing, or types=\{'b': 'text'\} \(--type b=text\).$"
     )
     with pytest.raises(SourceError, match=expected):
         list(read(path))
@@ -139,7 +140,7 @@ def test_kinds_asked_for_in_arrays() -> None:
     [("number", "x", "a number"), ("truth", 2, "true or false"), ("date", 5, "a date")],
 )
 def test_values_that_are_not_of_the_kind_asked_for(kind: str, value: Any, expected: str) -> None:
-    with pytest.raises(SourceError, match=f"row 1 .*'a' must be {expected}, as `types` asks"):
+    with pytest.raises(SourceError, match=f"row 1 .*'a' must be {expected}, as it is asked for"):
         list(read([{"a": None}, {"a": value}], types={"a": kind}))
 
 

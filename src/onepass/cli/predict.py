@@ -18,13 +18,15 @@ def predict(
     keep: Names = (),
     drop: Names = (),
     types: Types = (),
+    na: Names = (),
     block: int = 1024,
     quiet: Quiet = False,
 ) -> None:
     """Write what a saved model says of each row, in order, in the column "said".
 
     Columns may stand in any order. What is missing is imputed, a category that was never learned
-    counts as none, and columns that the model does not know are passed over. No row is left out.
+    counts as none, and columns that the model does not know are passed over. No row is left out: a
+    cell that is not of the kind that was learned ends it, with an error that says how to go on.
 
     Parameters
     ----------
@@ -40,7 +42,10 @@ def predict(
     drop
         Columns that are not to be looked at.
     types
-        The kind of a column: NAME=number, truth, text or date. Otherwise its first values tell.
+        The kind of a column: NAME=number, truth, text or date. Otherwise it is read as the model
+        learned it; where the model does not know it, its first values tell.
+    na
+        Of CSV: further spellings of a missing value, in the target too: --na "?,-".
     block
         Rows read and answered at a time, 1024 by default.
     quiet
@@ -53,6 +58,7 @@ def predict(
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
     learned = load(model)
-    stream = read(source, target=(), drop=drop, types=pairs(types), block=block)
+    kinds = getattr(learned, "kinds_", {})
+    stream = read(source, target=(), drop=drop, types=pairs(types), kinds=kinds, na=na, block=block)
     rows = write(answers(learned, stream, keep=keep), sys.stdout if out is None else out)
     remark(f"{rows:,} rows: {out}", quiet=quiet or out is None)

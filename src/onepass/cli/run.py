@@ -30,6 +30,7 @@ def run(
     drop: Names = (),
     time: str | None = None,
     types: Types = (),
+    na: Names = (),
     settings: Settings = (),
     metrics: Names = (),
     window: int | None = None,
@@ -58,6 +59,8 @@ def run(
         The column that says when a row happened, for the curve.
     types
         The kind of a column: NAME=number, truth, text or date. Otherwise its first values tell.
+    na
+        Of CSV: further spellings of a missing value, in the target too: --na "?,-".
     settings
         A parameter of a model or a feature: rls.forgetting=0.99, encode.categories=hash.
     metrics
@@ -79,7 +82,9 @@ def run(
     from onepass.stream import read
 
     answers = list(target) if len(target) > 1 else target[0] if target else None
-    stream = read(source, target=answers, time=time, drop=drop, types=pairs(types), block=block)
+    stream = read(
+        source, target=answers, time=time, drop=drop, types=pairs(types), na=na, block=block
+    )
     chosen = task or _task(stream, source)
     models = pipelines(model, chosen, values(settings))
     files = {} if save is None else _files(save, list(models))

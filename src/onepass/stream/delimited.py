@@ -23,6 +23,7 @@ from onepass.stream.arrow import to_array
 from onepass.stream.bytestream import Bytes
 from onepass.stream.late import Late
 from onepass.stream.misread import Misread
+from onepass.stream.oddities import Oddity, found
 from onepass.stream.pieces import Piece
 from onepass.stream.records import Records
 from onepass.table import Table
@@ -46,6 +47,8 @@ class Delimited:
         What stands between two fields.
     header : sequence of str, optional
         The columns' names, where the file has no line of them.
+    na : sequence of str
+        Further spellings of a missing value.
 
     Raises
     ------
@@ -58,7 +61,13 @@ class Delimited:
     n_rows: int | None = None
 
     def __init__(
-        self, source: Any, name: str, *, delimiter: str = ",", header: Sequence[str] | None = None
+        self,
+        source: Any,
+        name: str,
+        *,
+        delimiter: str = ",",
+        header: Sequence[str] | None = None,
+        na: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.repeatable = isinstance(source, Path)
@@ -66,9 +75,11 @@ class Delimited:
         self._delimiter = delimiter
         self._records = Records(delimiter, name)
         self._header = None if header is None else list(header)
+        self._na = list(na)
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
         self._csv = need("pyarrow.csv", extra="files", where="op.stream.read")
         self._layout: list[tuple[str, Any]] | None = None
+        self._odd: list[Oddity] = []
         self._waiting: Bytes | None = None  # a pipe whose first bytes were looked at
 
     def columns(self) -> list[str]:
@@ -84,6 +95,10 @@ class Delimited:
             self._waiting = None if self.repeatable else opened
         return [name for name, _ in self._layout]
 
+    def oddities(self) -> list[Oddity]:
+        """The columns that are text for the sake of a few values; nothing is read for it."""
+        return list(self._odd)
+
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int
     ) -> Iterator[Piece]:
@@ -92,10 +107,9 @@ class Delimited:
         every = self.columns()
         opened, self._waiting = self._waiting or self._open(), None
         fixed = {name: self._fixed(kind, types.get(name)) for name, kind in self._layout or []}
-        convert = self._csv.ConvertOptions(
+        convert = self._convert(
             include_columns=every if names is None else list(names),
             column_types={name: kind or self._pa.string() for name, kind in fixed.items()},
-            strings_can_be_null=True,
         )
         late = Late([name for name, kind in fixed.items() if kind is None], self._pa, self.name)
         header, first = self._header, 0
@@ -124,9 +138,16 @@ class Delimited:
             sample = sample[: self._records.end(sample)]
             if not sample:
                 raise self._records.too_long()
-        convert = self._csv.ConvertOptions(strings_can_be_null=True)
-        schema = self._parsed(sample, self._header, convert).schema
-        return list(zip(schema.names, schema.types, strict=True))
+        table = self._parsed(sample, self._header, self._convert())
+        compute = need("pyarrow.compute", extra="files", where="op.stream.read")
+        self._odd = found(table, self._pa, compute)
+        return list(zip(table.schema.names, table.schema.types, strict=True))
+
+    def _convert(self, **options: Any) -> Any:
+        """How text becomes values."""
+        convert = self._csv.ConvertOptions(strings_can_be_null=True, **options)
+        convert.null_values = [*convert.null_values, *self._na]
+        return convert
 
     def _parsed(self, text: bytes, header: list[str] | None, convert: Any) -> Any:
         """Whole rows as an Arrow table; the first line names the columns if ``header`` does not."""
@@ -149,11 +170,12 @@ class Delimited:
         pa = self._pa
         zone = getattr(kind, "tz", None)
         if asked is not None:
+            empty = pa.types.is_null(kind)  # a date's first value says whether it has a zone
             return {
-                "number": pa.float64(),
+                "number": pa.bool_() if pa.types.is_boolean(kind) else pa.float64(),
                 "truth": pa.bool_(),
                 "text": pa.string(),
-                "date": pa.timestamp("us", tz=zone),
+                "date": None if empty else pa.timestamp("us", tz=zone),
             }[asked]
         if pa.types.is_null(kind):
             return None

@@ -138,16 +138,11 @@ class Kinds:
                 converted[i] = convert(value)
             except ValueError:
                 words = {"number": "a number", "truth": "true or false", "date": "a date"}[kind]
-                raise self._refused(name, first + i, words, value, "as `types` asks") from None
+                raise self._refused(name, first + i, words, value, "as it is asked for") from None
         return converted
 
     def _refused(self, name: str, row: int, expected: str, value: Any, because: str) -> SourceError:
-        kind = self._types.get(name)
-        remedy = (
-            f"Mend the row, or take {name!r} out of `types`"
-            if kind is not None
-            else f"Mend the row, or give types={{{name!r}: 'text'}}"
-        )
+        remedy = f"Mend the row, or give types={{{name!r}: 'text'}} (--type {name}=text)"
         return SourceError(
             f"op.stream.read: {self._source}: row {row} (counting from 0), column {name!r} must "
             f"be {expected}, {because}, got {_shown(value)}. {remedy}."

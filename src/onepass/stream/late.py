@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from onepass.errors import SourceError
+from onepass.stream.misread import remedy
 
 __all__ = ["Late"]
 
@@ -63,7 +64,7 @@ class Late:
         raise SourceError(
             f"op.stream.read: {self._source}: row {first + i} (counting from 0), column {name!r} "
             f"must be {_WORDS.get(str(kind), 'a date')}, as its first values are, got "
-            f"{column[i].as_py()!r}. Mend the row, or give types={{{name!r}: 'text'}}."
+            f"{column[i].as_py()!r}. {remedy(name, repr(column[i].as_py()))}."
         )
 
     def _first(self, column: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from onepass.errors import SourceError
 
-__all__ = ["Misread"]
+__all__ = ["Misread", "remedy"]
 
 _WHERE = "op.stream.read"
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
@@ -26,6 +26,20 @@ _OTHER_CODES = {
     b"PK\x03\x04": "a zip archive or a spreadsheet",
 }
 _DELIMITERS = (b";", b"\t", b",")
+
+
+def remedy(name: str, value: str) -> str:
+    """What to do about a value, quoted, that is not of its column's kind.
+
+    Examples
+    --------
+    >>> len(remedy("load", "'?'")) < 160
+    True
+    """
+    return (
+        f"Mend the row, or give na=({value},) (--na {value}) if it means missing, or "
+        f"types={{{name!r}: 'text'}} (--type {name}=text)"
+    )
 
 
 class Misread:
@@ -126,12 +140,11 @@ class Misread:
         name = self._names[int(column)]
         row = f"row {int(line) + self._shift} (counting from 0), " if line else ""
         asked = name in self._types
-        because = "as `types` asks" if asked else "as in the first rows"
-        remedy = f"take {name!r} out of `types`" if asked else f"give types={{{name!r}: 'text'}}"
+        because = "as it is asked for" if asked else "as in the first rows"
+        value = came.removeprefix("invalid value ")
         return self._error(
-            f"{row}column {name!r} must be {_EXPECTED.get(kind, kind)}, {because}, got "
-            f"{came.removeprefix('invalid value ')}",
-            f"Mend the row, or {remedy}",
+            f"{row}column {name!r} must be {_EXPECTED.get(kind, kind)}, {because}, got {value}",
+            remedy(name, value),
         )
 
     def _code(self, said: str) -> SourceError:

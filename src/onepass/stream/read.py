@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ColumnError, SourceError, TypeMismatchError
+from onepass.errors import ColumnError, ParameterError, SourceError, TypeMismatchError
 from onepass.stream import catalogue
 from onepass.stream.arrays import Frame, Matrix, Pair
 from onepass.stream.choice import Choice
@@ -37,6 +37,8 @@ def read(
     columns: Sequence[str | int] | None = None,
     block: int = 1024,
     types: Mapping[str, str] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    na: str | Sequence[str] = (),
 ) -> Stream:
     r"""Rows from wherever they come, as a stream of typed blocks.
 
@@ -65,6 +67,11 @@ def read(
     types : dict of str to str, optional
         Kinds of columns, ``"number"``, ``"truth"``, ``"text"`` or ``"date"``. The others have the
         kind of their first values: of the first 4 MiB of a CSV file.
+    kinds : dict of str to str, optional
+        The same for columns that may be there, such as ``model.kinds_`` of a learned Pipeline:
+        columns that the source lacks are passed over. ``types`` go before them.
+    na : str or sequence of str
+        Of CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
 
     Returns
     -------
@@ -77,9 +84,10 @@ def read(
     ColumnError
         If a column was named that the source has not, or has twice.
     ParameterError
-        If ``block`` or ``types`` are out of range, or the target is a feature too.
+        If ``block``, ``types`` or ``na`` are out of range, or the target is a feature too.
     ShapeError, TypeMismatchError
-        If an array or iterable has no rows of features.
+        If an array or iterable has no rows of features, or more than nine in ten answers of a CSV
+        file are numbers and some are not.
     MissingExtraError
         If a file is to be read and pyarrow is not installed: ``pip install 'onepass[files]'``.
 
@@ -89,7 +97,9 @@ def read(
     a Parquet file is a single row group. A CSV file must be in UTF-8 and have a line of names.
     Empty fields, ``NA``, ``NaN`` and ``null`` are missing. Of a pipe, 4 MiB or all there is are
     awaited before the first block is given; rows that come slowly are better given as an iterable.
-    Missing features stay missing: to fill them is the model's part.
+    Missing features stay missing: to fill them is the model's part. A column of a CSV file that is
+    text although more than nine in ten of its first values are numbers is warned of, once
+    (:class:`~onepass.errors.MixedColumnWarning`).
 
     Examples
     --------
@@ -102,7 +112,8 @@ def read(
     >>> rows.skipped, rows.y.sum()
     (1, np.float64(4.0))
     """
-    asked = checked_types(types, _WHERE)
+    asked, expected = checked_types(types, _WHERE), checked_types(kinds, _WHERE)
+    spelt = [na] if isinstance(na, str) else [str(word) for word in na]
     n_rows = task = None
     if isinstance(source, str) and _names_a_set(source):
         known = catalogue.entry(source)
@@ -113,9 +124,20 @@ def read(
         drop = (*known.drop, *drop) if columns is None else drop
         opened: Source = catalogue.opened(source)
     else:
-        opened = _opened(source)
+        opened = _opened(source, spelt)
+    odd = None
+    if isinstance(opened, Delimited):
+        odd = opened.oddities
+    elif spelt:
+        raise ParameterError(
+            f"{_WHERE}: `na` must be left out unless the source is CSV or TSV, got {spelt} for "
+            f"{opened.name}. Put None or nan there in the source."
+        )
     choice = _choice(opened, target, time, drop, columns)
-    return Stream(opened, choice, block=block, types=asked, n_rows=n_rows, task=task)
+    return Stream(
+        opened, choice, block=block, types=asked, n_rows=n_rows, task=task, kinds=expected,
+        oddities=odd,
+    )  # fmt: skip
 
 
 def _choice(opened: Source, target: Any, time: Any, drop: Any, columns: Any) -> Choice:
@@ -150,15 +172,15 @@ def _names_a_set(source: str) -> bool:
     return source in catalogue.names() and not Path(source).exists()
 
 
-def _opened(source: Any) -> Source:
+def _opened(source: Any, na: Sequence[str]) -> Source:
     """The source that reads this."""
     if isinstance(source, str) and source == "-":
-        return Delimited(getattr(sys.stdin, "buffer", sys.stdin), "standard input")
+        return Delimited(getattr(sys.stdin, "buffer", sys.stdin), "standard input", na=na)
     if isinstance(source, (str, os.PathLike)):
-        return _file(os.fspath(source))
+        return _file(os.fspath(source), na)
     if isinstance(source, io.IOBase) or callable(getattr(source, "read", None)):
         name = getattr(source, "name", None)
-        return Delimited(source, name if isinstance(name, str) else "the file object")
+        return Delimited(source, name if isinstance(name, str) else "the file object", na=na)
     return _held(source)
 
 
@@ -180,7 +202,7 @@ def _held(source: Any) -> Source:
     )
 
 
-def _file(given: str | bytes) -> Source:
+def _file(given: str | bytes, na: Sequence[str]) -> Source:
     path = Path(os.fsdecode(given))
     name = path.name or str(path)
     packed = path.suffix.lower() == ".gz"
@@ -203,4 +225,4 @@ def _file(given: str | bytes) -> Source:
         )
     if suffix == ".parquet":
         return Parquet(path, name)
-    return Delimited(path, name, delimiter=_DELIMITERS[suffix])
+    return Delimited(path, name, delimiter=_DELIMITERS[suffix], na=na)

@@ -1,12 +1,13 @@
 """Stream: rows from wherever they come, in blocks, in order, once or again and again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from onepass.errors import SourceError
 from onepass.stream.blocks import Cutter
 from onepass.stream.choice import Choice
 from onepass.stream.kinds import Kinds
+from onepass.stream.oddities import Oddity, told
 from onepass.stream.pieces import Source
 from onepass.stream.rows import Rows
 from onepass.stream.task import LOOKED_AT, suggested
@@ -38,6 +39,10 @@ class Stream:
         Rows in the source, where they are known better than the source knows them.
     task : {"regression", "classification"}, optional
         What the answers ask for, where it is known without looking at them.
+    kinds : dict of str to str, optional
+        Kinds of columns that may be there; ``types`` go before them.
+    oddities : callable, optional
+        Says, once the columns' names are known, which of them are not of one kind.
 
     Attributes
     ----------
@@ -72,6 +77,8 @@ class Stream:
         types: Mapping[str, str],
         n_rows: int | None = None,
         task: str | None = None,
+        kinds: Mapping[str, str] | None = None,
+        oddities: Callable[[], Sequence[Oddity]] | None = None,
     ) -> None:
         self.name = source.name
         self.block = whole(block, "block", "op.stream", low=1)
@@ -79,7 +86,9 @@ class Stream:
         self.fraction: float | None = None
         self._source = source
         self._choice = choice
-        self._types = dict(types)
+        self._asked = dict(types)
+        self._types = {**(kinds or {}), **types}
+        self._oddities = oddities
         self._n_rows = source.n_rows if n_rows is None else n_rows
         self._task = task
         self._begun = False
@@ -133,7 +142,14 @@ class Stream:
 
     def _names(self) -> list[str] | None:
         names = self._source.columns()
-        return None if names is None else self._choice.of(names, self._types)
+        if names is None:
+            return None
+        read = self._choice.of(names, self._asked)
+        if self._oddities is not None:
+            odd, targets = self._oddities(), self._choice.targets
+            told(odd, self.name, read=read, targets=targets, types=self._types)
+            self._oddities = None  # once a stream
+        return read
 
     def _looked(self) -> list[Rows]:
         """The first blocks. A source that can be read only once will give them again."""

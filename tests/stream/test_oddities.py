@@ -1,0 +1,94 @@
+"""Odd cells in a column of numbers: said of features, refused of answers, or read as missing."""
+
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from onepass.errors import MixedColumnWarning, ParameterError, SourceError, TypeMismatchError
+from onepass.stream import delimited, read
+
+N = 40
+
+
+def text(odd: str = "?", column: int = 0) -> str:
+    """Columns a and y of numbers; in row 3 of one of them stands something else."""
+    rows = [[str(i), str(2 * i)] for i in range(N)]
+    rows[3][column] = odd
+    return "a,y\n" + "".join(",".join(row) + "\n" for row in rows)
+
+
+def test_an_odd_feature_is_warned_of_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text())
+    said = r"a.csv: column 'a' is taken as text: 39 of the first 40 .*'\?' in row 3 .*--na '\?'"
+    with pytest.warns(MixedColumnWarning, match=said) as caught:
+        stream = read(path, target="y")
+    assert len(caught) == 1
+    assert stream.task == "regression"
+    assert sum(len(rows) for rows in stream) == N  # and nothing more is said
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"types": {"a": "text"}}, {"drop": ["a"]}, {"na": "?"}, {"kinds": {"a": "text"}}],
+)
+def test_nothing_is_said_of_what_is_decided(options: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (rows,) = read(io.StringIO(text()), target="y", **options)
+    assert len(rows) == N
+
+
+def test_an_odd_target_is_refused() -> None:
+    said = r"target 'y' must hold.*39 of the first 40.*'-' in row 3.*--na '-'.*--type y=text"
+    with pytest.raises(TypeMismatchError, match=said):
+        list(read(io.StringIO(text("-", 1)), target="y"))
+    stream = read(io.StringIO(text("-", 1)), target="y", types={"y": "text"})
+    assert stream.task == "classification"
+
+
+def test_further_spellings_are_missing_in_features_and_answers() -> None:
+    (rows,) = read(io.StringIO(text()), target="y", na=("?", "-"))
+    assert np.flatnonzero(np.isnan(rows.X["a"])).tolist() == [3]
+    (rows,) = read(io.StringIO(text("-", 1)), target="y", na="-")
+    assert (len(rows), rows.skipped, rows.y.dtype.kind) == (N - 1, 1, "f")
+
+
+def test_what_was_missing_before_still_is() -> None:
+    (rows,) = read(io.StringIO(text("NA")), target="y", na="?")
+    assert np.isnan(rows.X["a"]).sum() == 1
+
+
+def test_text_is_text() -> None:
+    mostly = "a,y\n" + "".join(f"{i if i % 5 else 'x'},{i}\n" for i in range(N))
+    (rows,) = read(io.StringIO(mostly), target="y")
+    assert rows.X["a"].dtype.kind == "O"
+
+
+@pytest.mark.parametrize("source", [pd.DataFrame({"a": [1.0]}), np.ones((2, 2)), "flights"])
+def test_spellings_are_for_csv_alone(source: Any) -> None:
+    with pytest.raises(ParameterError, match="`na` must be left out unless the source is CSV"):
+        read(source, na="?")
+
+
+def test_what_fits_no_longer_is_told_with_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "_SAMPLE", 64)
+    monkeypatch.setattr(delimited, "_CHUNK", 64)
+    late = "a,y\n" + "".join(f"{'?' if i == 30 else i},{i}\n" for i in range(N))
+    said = r"row 30 .*column 'a' must be a number.*got '\?'.*--na '\?'.*--type a=text"
+    with pytest.raises(SourceError, match=said):
+        list(read(io.StringIO(late)))
+    assert sum(len(rows) for rows in read(io.StringIO(late), na="?")) == N
+
+
+def test_kinds_are_for_columns_that_are_there() -> None:
+    kinds = {"a": "text", "flag": "number", "gone": "date"}
+    (rows,) = read(io.StringIO("a,flag\n1,true\n2,false\n"), kinds=kinds)
+    assert rows.X.row(0) == {"a": "1", "flag": 1.0}
+    (rows,) = read(io.StringIO("a\n1\n"), kinds=kinds, types={"a": "number"})
+    assert rows.X["a"].tolist() == [1.0]
