@@ -301,6 +301,29 @@ def test_inspect_shows_what_stands_in_a_file(
     assert describe(model)["sha256"] in shown
 
 
+def test_json_is_whole_whatever_the_width(model: Path) -> None:
+    done = shell(f"inspect {model} --json", env={**os.environ, "COLUMNS": "20"})
+    assert json.loads(done.stdout)["class"] == "Pipeline"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run trips.csv --target price --save ./trips.csv",
+        "run curve.csv --target price --report .",
+        "predict m.onepass trips.csv --out link.csv",
+    ],
+)
+@pytest.mark.usefixtures("model")
+def test_no_source_is_written_over(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path("trips.csv").read_text()
+    Path("curve.csv").write_text(text)
+    Path("link.csv").hardlink_to("trips.csv")
+    told = fails(capsys, words)
+    assert "must name another file than those that are read" in told
+    assert Path("trips.csv").read_text() == Path("curve.csv").read_text() == text
+
+
 def test_data_list_shows_every_set(capsys: pytest.CaptureFixture[str]) -> None:
     does("data list")
     shown = capsys.readouterr().out

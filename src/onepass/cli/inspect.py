@@ -27,7 +27,7 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
 
     description = describe(model)
     if json:
-        show(text.dumps(description, indent=1, ensure_ascii=False))
+        print(text.dumps(description, indent=1, ensure_ascii=False))  # noqa: T201  no line is broken
         return
     table = Table(box=box.SIMPLE, show_header=False, title=str(model), title_justify="left")
     table.add_column(style="dim", no_wrap=True)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from onepass.cli.arguments import Names, Quiet, Source, Types, pairs
+from onepass.cli.places import spare
 from onepass.cli.terminal import remark
 
 __all__ = ["predict"]
@@ -56,6 +57,7 @@ def predict(
     from onepass.stream import read, write
 
     if out is not None:
+        spare([source, model], [out], "predict: --out")
         out.parent.mkdir(parents=True, exist_ok=True)
     learned = load(model)
     kinds = getattr(learned, "kinds_", {})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from cyclopts import CycloptsError
 
 from onepass.cli.arguments import Names, Quiet, Settings, Source, Types, pairs, values
+from onepass.cli.places import spare
 from onepass.cli.terminal import advancing, remark, show
 
 if TYPE_CHECKING:
@@ -78,9 +79,14 @@ def run(
         Show the table alone.
     """
     from onepass.evaluate import prequential
+    from onepass.evaluate.report import FILES
     from onepass.models import pipelines
     from onepass.stream import read
 
+    if report is not None:
+        spare([source], [report / name for name in FILES], "run: --report")
+    if save is not None:
+        spare([source], _files(save, list(model)).values(), "run: --save")
     answers = list(target) if len(target) > 1 else target[0] if target else None
     stream = read(
         source, target=answers, time=time, drop=drop, types=pairs(types), na=na, block=block

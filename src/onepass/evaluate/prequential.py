@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import OnepassError, ShapeError
+from onepass.errors import OnepassError, ParameterError, ShapeError
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.curve import Track
 from onepass.evaluate.entrants import joined, named, references, task_of_answers, task_of_models
@@ -97,6 +97,7 @@ def prequential(
     >>> round(report.scores["LastValue"].overall["mae"], 4)
     0.8333
     """
+    asked = _asked(metrics)
     learners = named(models, _WHERE)
     source = blocks(stream, _WHERE)
     task = task_of_models(learners, _WHERE)
@@ -108,7 +109,7 @@ def prequential(
     learners = joined(learners, least, _WHERE)
     width = None if window is None else whole(window, "window", _WHERE, low=1)
     most = whole(points, "points", _WHERE, low=2)
-    run = _Pass(learners, _metrics(metrics, task), width, most, clock)
+    run = _Pass(learners, _metrics(asked, task), width, most, clock)
     interrupted = _through(source, run, on_progress, on_block)
     return run.report(stream, task, set(least), interrupted=interrupted)
 
@@ -248,6 +249,18 @@ def _nbytes(model: Any) -> int | None:
     return None if size is None else int(size)
 
 
-def _metrics(metrics: str | Sequence[str] | None, task: str) -> dict[str, type[Metric]]:
-    names = [metrics] if isinstance(metrics, str) else list(metrics or _METRICS[task])
-    return {name: metric_class(name, task, _WHERE) for name in names}
+def _asked(metrics: Any) -> list[str]:
+    """The metrics' names; answers that were given in their place are refused."""
+    if metrics is None or isinstance(metrics, str):
+        return [] if metrics is None else [metrics]
+    if not isinstance(metrics, (list, tuple)) or not all(isinstance(m, str) for m in metrics):
+        raise ParameterError(
+            f"{_WHERE}: `metrics` must be a name or a list of names, such as 'mae', got a "
+            f"{type(metrics).__name__}. If these are the answers, give them with their rows, as "
+            "one pair: prequential(model, (X, y))."
+        )
+    return list(metrics)
+
+
+def _metrics(asked: list[str], task: str) -> dict[str, type[Metric]]:
+    return {name: metric_class(name, task, _WHERE) for name in asked or _METRICS[task]}

@@ -15,11 +15,14 @@ from onepass.evaluate.curve import Curve, Values
 from onepass.evaluate.figure import draw
 from onepass.evaluate.frames import frame
 from onepass.evaluate.records import of_curves, of_scores
-from onepass.evaluate.sheet import to_markdown, to_rich
+from onepass.evaluate.sheet import to_html, to_markdown, to_rich, to_text
 
-__all__ = ["Report", "Score"]
+__all__ = ["FILES", "Report", "Score"]
 
 _FORMAT = 1
+
+FILES = ("report.json", "report.md", "curve.csv", "curve.png")
+"""What ``Report.save`` writes."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Score:
     nbytes: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What models said of a stream, row by row before learning it, summed up.
 
@@ -101,6 +104,15 @@ class Report:
 
     def __rich__(self) -> RichTable:
         return self.table()
+
+    def __repr__(self) -> str:
+        return f"<Report {self.source or self.task}: {', '.join(self.scores)}; {self.rows} rows>"
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        return to_html(self)
 
     def table(self) -> RichTable:
         """The scores as a table for a terminal: ``rich.print(report.table())``."""
@@ -236,7 +248,7 @@ class Report:
             If matplotlib is not installed: then all but curve.png is written.
         """
         folder = Path(directory)
-        paths = [folder / name for name in ("report.json", "report.md", "curve.csv", "curve.png")]
+        paths = [folder / name for name in FILES]
         with writing(folder, "Report.save"):
             folder.mkdir(parents=True, exist_ok=True)
             self.to_json(paths[0])

@@ -1,11 +1,14 @@
 """A report as a table: for a terminal, and for a document."""
 
+import html
+import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich import box
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
@@ -14,8 +17,9 @@ from onepass.evaluate.metrics import METRICS, Metric
 if TYPE_CHECKING:
     from onepass.evaluate.report import Report
 
-__all__ = ["decimals", "to_markdown", "to_rich", "worded"]
+__all__ = ["decimals", "to_html", "to_markdown", "to_rich", "to_text", "worded"]
 
+_WIDTH = 160  # columns of plain text
 _NONE = "–"
 
 
@@ -150,6 +154,19 @@ def _costs(report: "Report") -> list[_Column]:
         kib = [None if s.nbytes is None else s.nbytes / 1024 for s in scores]
         columns.append(_Column("KiB", _cells(kib, 1), set()))
     return columns
+
+
+def to_text(report: "Report") -> str:
+    """The table as plain text."""
+    console = Console(file=io.StringIO(), width=_WIDTH)
+    with console.capture() as shown:
+        console.print(to_rich(report))
+    return shown.get()
+
+
+def to_html(report: "Report") -> str:
+    """The table as it stands in a notebook."""
+    return f"<pre>{html.escape(to_text(report))}</pre>"
 
 
 def _scored(kind: type[Metric], over: str, values: list[float | None]) -> _Column:

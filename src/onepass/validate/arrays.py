@@ -151,7 +151,7 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
     except (ValueError, TypeError, OverflowError) as wrong:
         raise TypeMismatchError(
             f"{where}: `{what}` must hold numbers, got values that are none: {wrong}. "
-            "Encode text and dates first, with op.features.Encode()."
+            f"{_remedy(what)}"
         ) from wrong
     if array.dtype.kind == "c":
         raise TypeMismatchError(
@@ -160,12 +160,17 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
         )
     if array.dtype.kind not in "biuf":
         raise TypeMismatchError(
-            f"{where}: `{what}` must hold numbers, got {array.dtype}. "
-            "Encode text and dates first, with op.features.Encode()."
+            f"{where}: `{what}` must hold numbers, got {array.dtype}. {_remedy(what)}"
         )
     if array.dtype in (np.float32, np.float64):
         return array
     return array.astype(np.float64)
+
+
+def _remedy(what: str) -> str:
+    if what == "y":
+        return "Learn labels with a classifier; convert text that stands for numbers."
+    return "Encode text and dates first, with op.features.Encode()."
 
 
 def _from_objects(array: Array) -> Floats:
@@ -228,7 +233,11 @@ def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] 
     place = f"row {i}" if array.shape[0] > 1 or what in {"X", "y"} else "the row"
     if what in {"X", "x"}:
         place += f", column {names[j]!r}" if names is not None else f", column {j}"
+    remedy = (
+        "Leave the row out, of X too: nothing can be learned from it."
+        if what == "y"
+        else "Drop the row, or impute it before learning (op.features.Impute())."
+    )
     raise NotFiniteError(
-        f"{where}: `{what}` must be finite. Input {what} contains {word} in {place}. "
-        "Drop the row, or impute it before learning (op.features.Impute())."
+        f"{where}: `{what}` must be finite. Input {what} contains {word} in {place}. {remedy}"
     )

@@ -1,0 +1,36 @@
+"""A report where it is printed, and answers in the wrong place."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from onepass.errors import NotFiniteError, ParameterError, TypeMismatchError
+from onepass.evaluate import LastValue, prequential
+from onepass.learners import RLSRegressor
+
+ROWS = np.arange(600.0)
+
+
+def test_a_report_is_shown_in_short() -> None:
+    report = prequential({"<b>": LastValue()}, (ROWS[:, None], ROWS), "mae", baselines=False)
+    assert repr(report) == "<Report regression: <b>; 600 rows>"
+    assert "<b>" in str(report)
+    assert len(str(report)) < 2000
+    assert "&lt;b&gt;" in report._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "y", [ROWS, pd.Series(ROWS), ROWS.tolist()], ids=lambda y: type(y).__name__
+)
+def test_answers_apart_from_their_rows_are_refused(y: Any) -> None:
+    with pytest.raises(ParameterError, match=r"as one pair: prequential\(model, \(X, y\)\)"):
+        prequential(LastValue(), ROWS[:, None], y)
+
+
+def test_remedies_for_answers_are_for_answers() -> None:
+    with pytest.raises(NotFiniteError, match="Leave the row out, of X too"):
+        RLSRegressor().partial_fit([[1.0], [2.0]], [1.0, np.nan])
+    with pytest.raises(TypeMismatchError, match="Learn labels with a classifier"):
+        RLSRegressor().partial_fit([[1.0], [2.0]], ["a", "b"])
