@@ -303,7 +303,9 @@ def test_inspect_shows_what_stands_in_a_file(
 
 def test_json_is_whole_whatever_the_width(model: Path) -> None:
     done = shell(f"inspect {model} --json", env={**os.environ, "COLUMNS": "20"})
-    assert json.loads(done.stdout)["class"] == "Pipeline"
+    found = json.loads(done.stdout)
+    assert found["class"] == "Pipeline"
+    assert found["columns"] == {"by": "text", "km": "number", "at": "date"}
 
 
 @pytest.mark.parametrize(
@@ -498,6 +500,16 @@ def test_a_closed_pipe_is_no_error(model: Path) -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 141
+
+
+def test_an_interrupt_before_anything_began_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def pressed(*_: Any) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onepass.cli.app.main", pressed)
+    assert "onepass: interrupted." in fails(capsys, "--version", code=130)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGINT to another process there")

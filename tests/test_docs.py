@@ -8,7 +8,7 @@ import pytest
 from cyclopts import App
 
 from onepass import evaluate, models
-from onepass.cli import app
+from onepass.cli.app import app
 from test_readme import run_document
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -486,6 +486,7 @@ def test_describe_says_what_is_in_the_file(path: Path) -> None:
         "functions": [],
         "rows_seen": 30,
         "features": 120,
+        "columns": {},
         "bytes": path.stat().st_size,
         "format": 1,
     }

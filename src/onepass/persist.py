@@ -19,6 +19,7 @@ from onepass.tree import damaged
 __all__ = ["describe", "load", "save"]
 
 _KIND = "learner"
+_COLUMNS = {"Number": "number", "Text": "text", "Hashed": "text", "Date": "date"}
 _MOST_SHOWN = 20  # values of an array
 
 
@@ -96,7 +97,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     description : dict
         ``class``; ``parameters``, a dict; ``functions``, the arguments that :func:`load` wants;
-        ``rows_seen`` and ``features``, how many, or None before anything was learned; ``bytes``,
+        ``rows_seen`` and ``features``, how many, or None before anything was learned; ``columns``,
+        the kind of each that is known by name, None of one without a value so far; ``bytes``,
         ``format``, ``version`` and ``sha256`` of the file. All of it is fit for JSON.
 
     Raises
@@ -117,6 +119,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "functions": sorted(wanted),
         "rows_seen": _count(parts, "rows_seen_"),
         "features": _count(parts, "n_features_in_"),
+        "columns": _columns(parts),
         "bytes": found.nbytes,
         "format": found.format,
         "version": found.version,
@@ -141,6 +144,14 @@ def _objects(said: Any) -> Iterator[dict[str, Any]]:
 def _count(parts: list[dict[str, Any]], name: str) -> int | None:
     """The first whole number of this name: a pipeline's own, or else that of its first part."""
     return next((part[name] for part in parts if type(part.get(name)) is int), None)
+
+
+def _columns(parts: list[dict[str, Any]]) -> dict[str, str | None]:
+    """The columns that the first encoder knows, and their kinds."""
+    known: dict[Any, Any] = next(
+        (p["columns_"] for p in parts if type(p.get("columns_")) is dict), {}
+    )
+    return {str(name): _COLUMNS.get(_mark(column) or "") for name, column in known.items()}
 
 
 def _told(said: Any) -> Any:

@@ -21,6 +21,14 @@ def test_a_report_is_shown_in_short() -> None:
     assert "&lt;b&gt;" in report._repr_html_()
 
 
+def test_a_baseline_that_no_model_beats_is_named() -> None:
+    walk = np.cumsum(np.random.default_rng(0).normal(size=600))
+    lost = prequential({"rls": RLSRegressor()}, (np.ones((600, 1)), walk), "mae")
+    assert "no model is ahead of last value" in str(lost)
+    won = prequential({"rls": RLSRegressor()}, (walk[:, None], walk), "mae")
+    assert "no model is ahead" not in str(won)
+
+
 @pytest.mark.parametrize(
     "y", [ROWS, pd.Series(ROWS), ROWS.tolist()], ids=lambda y: type(y).__name__
 )

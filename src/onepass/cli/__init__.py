@@ -4,6 +4,24 @@ A command is thin: it reads its arguments, calls the library and shows what came
 than that belongs in the library.
 """
 
-from onepass.cli.app import app, main
+import sys
+from collections.abc import Sequence
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
+
+
+def main(tokens: Sequence[str] | None = None) -> int:
+    """What ``onepass`` does in a shell; its exit code. See :func:`onepass.cli.app.main`.
+
+    Parameters
+    ----------
+    tokens : sequence of str, optional
+        The arguments; those of the process by default.
+    """
+    try:  # Ctrl-C may come while the command line itself is loaded
+        from onepass.cli.app import main as launched
+
+        return launched(tokens)
+    except KeyboardInterrupt:
+        sys.stderr.write("onepass: interrupted.\n")
+        return 130

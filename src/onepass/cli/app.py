@@ -122,9 +122,6 @@ def main(tokens: Sequence[str] | None = None) -> int:
     except CycloptsError as wrong:
         remark(f"onepass: {str(wrong).strip()} See onepass --help.")
         return 2
-    except KeyboardInterrupt:
-        remark("onepass: interrupted.")
-        return 130
     except BrokenPipeError:
         # what is still buffered has nowhere to go: let Python's own flush at exit succeed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -63,4 +63,4 @@ def predict(
     kinds = getattr(learned, "kinds_", {})
     stream = read(source, target=(), drop=drop, types=pairs(types), kinds=kinds, na=na, block=block)
     rows = write(answers(learned, stream, keep=keep), sys.stdout if out is None else out)
-    remark(f"{rows:,} rows: {out}", quiet=quiet or out is None)
+    remark(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

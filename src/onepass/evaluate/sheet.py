@@ -103,7 +103,8 @@ def _title(report: "Report") -> str:
     of = f" of {report.target}" if report.target else ""
     skipped = f", {report.skipped:,} skipped without an answer" if report.skipped else ""
     ended = ", interrupted" if report.interrupted else ""
-    return f"{what}: {report.task}{of}, {report.rows:,} rows learned in one pass{skipped}{ended}"
+    noun = "row" if report.rows == 1 else "rows"
+    return f"{what}: {report.task}{of}, {report.rows:,} {noun} learned in one pass{skipped}{ended}"
 
 
 def _caption(report: "Report") -> str:
@@ -119,7 +120,21 @@ def _caption(report: "Report") -> str:
         parts.append(f"higher is better: {', '.join(higher)}")
     if any(score.nbytes is not None for score in report.scores.values()):
         parts.append("KiB of all that was learned")
-    return " · ".join(parts)
+    return " · ".join([*parts, *_ahead(report)])
+
+
+def _ahead(report: "Report") -> list[str]:
+    """The baseline that no model is ahead of by the first metric, if there is one."""
+    metric = report.metrics[0]
+    sign = 1 if METRICS[report.task][metric].better == "lower" else -1
+    known = {n: s.overall[metric] for n, s in report.scores.items()}
+    losses = {name: sign * value for name, value in known.items() if value is not None}
+    models = [loss for name, loss in losses.items() if not report.scores[name].baseline]
+    least = [name for name in losses if report.scores[name].baseline]
+    best = min(least, key=losses.__getitem__, default=None)
+    if best is None or not models or min(models) < losses[best]:
+        return []
+    return [f"no model is ahead of {escape(best)}"]
 
 
 def _window(report: "Report") -> str:
