@@ -380,7 +380,7 @@ def test_reproduce_runs_an_experiment(
         ("run trips.csv --target price --report trips.csv", "trips.csv: File exists"),
         ("run flihgts --target y", "SourceError.*flights"),
         ("run nothing.csv --target y", "SourceError.*nothing by that name"),
-        ("predict trips.csv trips.csv", "CheckpointError"),
+        ("predict trips.csv m.onepass", "ParameterError.*the model comes first"),
         ("predict none.onepass trips.csv", "CheckpointError"),
         ("predict m.onepass trips.csv --keep idd", "ColumnError.*Did you mean 'id'"),
         ("predict m.onepass trips.csv --out said.txt", "SourceError.*must end in .csv"),

@@ -3,7 +3,29 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["spare"]
+__all__ = ["model_first", "spare"]
+
+
+def model_first(model: Path) -> None:
+    """Refuse a table where a model must stand: the two were given the wrong way round.
+
+    Parameters
+    ----------
+    model : Path
+        The first argument.
+
+    Raises
+    ------
+    ParameterError
+        If its suffix is a table's.
+    """
+    from onepass.errors import ParameterError
+
+    if {".csv", ".tsv", ".parquet"} & {suffix.lower() for suffix in model.suffixes[-2:]}:
+        raise ParameterError(
+            f"predict: the model comes first, a file that onepass run --save wrote, got {model}. "
+            "Give the model, then the source: onepass predict m.onepass new.csv."
+        )
 
 
 def spare(read: Iterable[str | Path], written: Iterable[Path], option: str) -> None:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from onepass.cli.arguments import Names, Quiet, Source, Types, pairs
-from onepass.cli.places import spare
+from onepass.cli.places import model_first, spare
 from onepass.cli.terminal import remark
 
 __all__ = ["predict"]
@@ -56,6 +56,7 @@ def predict(
     from onepass.persist import load
     from onepass.stream import read, write
 
+    model_first(model)
     if out is not None:
         spare([source, model], [out], "predict: --out")
         out.parent.mkdir(parents=True, exist_ok=True)
