@@ -58,6 +58,8 @@ def answers(
             said = np.asarray(model.predict(rows.X))
         except OnepassError as error:
             first = getattr(rows, "first", seen)
+            if first == 0:  # the model's own count of rows is the source's
+                raise
             place = f"{len(rows):,} rows from row {first:,} (from 0)"
             raise type(error)(f"{_WHERE}: {place}: {error}") from error
         seen += len(rows)
