@@ -277,3 +277,22 @@ def test_a_late_class_is_learned_as_if_it_had_been_known_all_along(
     close(late.coef_, named.coef_, 1e-11)
     close(late.intercept_, named.intercept_, 1e-11)
     close(late.decision_function(X), named.decision_function(X), 1e-11)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e3, 1e6, 1e9])
+@pytest.mark.parametrize("block", [1, 40, 200])
+@pytest.mark.parametrize("forgetting", [1.0, 0.99])
+def test_the_same_feature_in_two_units_has_least_norm_whatever_its_mean(
+    mean: float, block: int, forgetting: float
+) -> None:
+    rng = np.random.default_rng(0)
+    near, other = rng.normal(size=(2, 200))
+    y = near + other + 0.1 * rng.normal(size=200)
+    X = np.column_stack((mean + near, 3.28084 * (mean + near), other))
+    learner = RLSRegressor(0.0, forgetting, floor=0.0)
+    for i in range(0, 200, block):
+        learner.partial_fit(X[i : i + block], y[i : i + block])
+    exact = np.column_stack((near, 3.28084 * near, other))
+    coef, _ = ridge_qr(exact, y, forgetting=forgetting)
+    assert learner.memory_.rank == 2
+    np.testing.assert_allclose(learner.coef_, coef, rtol=1e-6 if mean < 1e8 else 1e-2)

@@ -65,7 +65,7 @@ class LeastSquares(Linear):
                 rows = slice(i, i + width)
                 weights = None if s is None else s[rows]
                 reduced = centering.reduce(X[rows], Y[rows], weights, forgetting)
-                errors, memory, prior = self._chunk(memory, prior, reduced)
+                errors, memory, prior = self._chunk(memory, prior, reduced, X[rows])
                 said[rows] = Y[rows] - errors
                 memory, centering = memory.faded(reduced.fade), reduced.center
                 if holds:
@@ -79,9 +79,10 @@ class LeastSquares(Linear):
             )
         if not good:
             raise NumericalError(
-                f"{type(self).__name__}: rows must be small enough to square and sum in float64, "
-                f"got values up to {max(np.abs(X).max(), np.abs(Y).max()):.3g}. "
-                "Give features and answers in larger units."
+                f"{type(self).__name__}: rows, and the weights that fit them, must be small enough "
+                "to square and sum in float64, got values up to "
+                f"{max(np.abs(X).max(), np.abs(Y).max()):.3g}. "
+                "Give features and answers in units that bring them nearer to 1."
             )
         self.memory_, self.centering_ = memory, centering
         self.floor_, self.prior_ = floor, prior
@@ -94,7 +95,7 @@ class LeastSquares(Linear):
         return validate.in_range(self.forgetting, "forgetting", who, above=0.0, high=1.0)
 
     def _chunk(
-        self, memory: Triangle, prior: Prior, reduced: Reduced
+        self, memory: Triangle, prior: Prior, reduced: Reduced, raw: Floats
     ) -> tuple[Floats, Triangle, Prior]:
         """Absorb centred rows; the first row of all has scale 0 and only sets the means."""
         X, scale = reduced.X, reduced.scale
@@ -104,7 +105,7 @@ class LeastSquares(Linear):
         errors[:i] = b[:i] - X[:i] @ memory.w
         pseudo = prior.among(X[i:])
         if pseudo is None:
-            memory, errors[i:] = memory.absorb(X[i:], b[i:], scale[i:])
+            memory, errors[i:] = memory.absorb(X[i:], b[i:], scale[i:], raw[i:])
             return errors, memory, prior
         at, rows = pseudo.before, pseudo.rows
         aged = self.forgetting ** (-0.5 * (at + i))  # as old as the row they come before
@@ -112,6 +113,7 @@ class LeastSquares(Linear):
             np.insert(X[i:], at, rows, axis=0),
             np.insert(b[i:], at, 0.0, axis=0),
             np.insert(scale[i:], at, aged),
+            np.insert(raw[i:], at, rows, axis=0),
         )
         errors[i:] = np.delete(mixed, at + np.arange(len(at)), axis=0)
         return errors, memory, pseudo.prior

@@ -10,13 +10,15 @@ singular::
     w = Q T⁻¹ z                        the solution of least norm                    (4)
 
 With ridge 0 it is the limit of ridge regression for ridge → 0, at every row, whatever the rank.
-What of a row is new must stand above the rounding of the row, ρ, and above that of the directions
-that it is made of, κ. One that was found from rows nearly parallel, of small h, may be turned by δ:
+What of a row is new must stand above the rounding of the row x as it came, before it was centred to
+a, along u; and above that of the directions that a is made of. One that was found from rows nearly
+parallel, of small h, may be turned by an angle δ:
 
-    ρ = ε √p ‖a‖,   κ² = Σ_j (c_j δ_j)²,   new where h > 16 ρ + κ,   δ = (ρ + κ) / h        (5)
+    ρ_u = ε √p (‖a‖ + ‖u ∘ x‖),   ρ = ε √p (‖a‖ + ‖x‖),   κ² = Σ_j (c_j δ_j)²               (5)
+    new where h > ρ_u (16 + κ / ρ),      δ = (ρ + κ) / h                                    (6)
 
-So rows of lower rank are known as such however they come, and of what is so nearly of lower rank
-that float64 cannot tell, a condition of 1e14, the least norm is given: a ridge of 1e-30 lifts that.
+So rows of lower rank are known as such however they come. Of rows so nearly of lower rank that
+float64 cannot tell the least norm is given; with a ridge of 1e-30 they count as of full rank.
 
 Cost: O(p q) a row, O(p q) memory. Exact ridge with far fewer rows than features costs no p × p.
 """
@@ -27,10 +29,25 @@ from typing import NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.types import Array, Floats
+from onepass.types import Floats
 from onepass.update import absorb, fade, held
 
 __all__ = ["Span", "Spanned"]
+
+
+class _Apart(NamedTuple):
+    """Rows as what lies in a span and what does not."""
+
+    C: Floats
+    """Coordinates, (n, q)."""
+    rest: Floats
+    """What lies outside, (n, p)."""
+    height: Floats
+    """Its length h, (n,)."""
+    least: Floats
+    """The height above which a row is new, by (6)."""
+    rounding: Floats
+    """ρ + κ."""
 
 
 class Spanned(NamedTuple):
@@ -55,7 +72,7 @@ class Span:
     ridge : float
         The prior of a direction not seen yet, Π = ridge · I.
     doubt : ndarray of shape (q,)
-        How far rounding may have turned each direction, as an angle: δ of (5).
+        How far rounding may have turned each direction, as an angle: δ of (6).
     """
 
     Q: Floats
@@ -88,23 +105,33 @@ class Span:
         """The weights w, shape (p, c), by (4)."""
         return self.Q @ linalg.solve_upper(self.T, self.z)
 
-    def absorb(self, A: Floats, b: Floats) -> Spanned:
-        """Take in rows [A b] of noise 1, one after the other; at once where no row is new."""
+    def absorb(self, A: Floats, b: Floats, raw: Floats | None = None) -> Spanned:
+        """Take in rows of noise 1, one after the other; at once where no row is new.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n, p)
+        b : ndarray of shape (n, c)
+        raw : ndarray of shape (n, p), optional
+            The rows as they came, where A are centred ones: their rounding is relative to these.
+        """
+        raw = A if raw is None else raw
         errors, left = np.empty(b.shape), np.zeros(b.shape[1])
         span, i, n, ahead = self, 0, A.shape[0], 1
         while i < n:
-            coordinates, new = span.split(A[i : i + ahead])
+            apart = span.apart(A[i : i + ahead], raw[i : i + ahead])
+            new = (apart.height > apart.least) & (not span.full)
             known = int(np.argmax(new)) if new.any() else len(new)
             if known:
                 rows = slice(i, i + known)
                 theta = linalg.solve_upper(span.T, span.z)
-                taken = absorb(span.T, span.z, theta, coordinates[:known], b[rows])
+                taken = absorb(span.T, span.z, theta, apart.C[:known], b[rows])
                 errors[rows], left = taken.errors, left + taken.left
                 span = replace(span, T=taken.R, z=taken.z)
             i += known
             ahead *= 2  # look further while nothing is new
             if known < len(new):
-                errors[i], span, more = span.extended(A[i], b[i])
+                errors[i], span, more = span.extended(A[i : i + 1], b[i : i + 1], raw[i : i + 1])
                 left = left + more
                 i, ahead = i + 1, 1
         return Spanned(span, errors, left)
@@ -125,36 +152,30 @@ class Span:
         z[:, np.setdiff1d(np.arange(c), at)] = self.z
         return replace(self, z=z)
 
-    def split(self, A: Floats) -> tuple[Floats, Array]:
-        """Coordinates of the rows (n, q), and which of them leave the span."""
-        C, rest = self._apart(A)
-        own, turned = self._rounding(A, C)
-        new = linalg.norms(rest.T) > 16.0 * own + turned
-        return C, np.asarray(new) & (not self.full)
-
-    def extended(self, a: Floats, b: Floats) -> tuple[Floats, "Span", Floats]:
+    def extended(self, A: Floats, b: Floats, raw: Floats) -> tuple[Floats, "Span", Floats]:
         """One row that brings a new direction: (1), (2), (3)."""
-        C, rest = self._apart(a[None, :])
-        height = linalg.norms(rest.T)
-        theta = linalg.solve_upper(self.T, self.z)
-        q = self.rank
+        C, rest, height, _, rounding = self.apart(A, raw)
+        theta, q = linalg.solve_upper(self.T, self.z), self.rank
         T: Floats = np.zeros((q + 1, q + 1), order="F")
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.ridge)
-        z = np.vstack((self.z, np.zeros((1, self.z.shape[1]))))
-        T, z, left = linalg.take_in(T, z, np.column_stack((C, height)), b[None, :])
-        T, z = held(T, z, np.vstack((theta, np.zeros((1, z.shape[1])))))
-        Q = np.column_stack((self.Q, rest[0] / height))
-        doubt = np.append(self.doubt, sum(self._rounding(a[None, :], C)) / height)
-        return b - C[0] @ theta, replace(self, Q=Q, T=T, z=z, doubt=doubt), left
+        none = np.zeros((1, b.shape[1]))
+        T, z, left = linalg.take_in(T, np.vstack((self.z, none)), np.column_stack((C, height)), b)
+        T, z = held(T, z, np.vstack((theta, none)))
+        Q, doubt = np.column_stack((self.Q, rest[0] / height)), rounding / height
+        wider = replace(self, Q=Q, T=T, z=z, doubt=np.append(self.doubt, doubt))
+        return b[0] - C[0] @ theta, wider, left
 
-    def _apart(self, A: Floats) -> tuple[Floats, Floats]:
-        """Coordinates of the rows, and what of the rows lies outside the span."""
+    def apart(self, A: Floats, raw: Floats) -> _Apart:
+        """What of the rows lies in the span, and what does not: (1), (5), (6)."""
         C = A @ self.Q
         rest = A - C @ self.Q.T
         again = rest @ self.Q
-        return C + again, rest - again @ self.Q.T
-
-    def _rounding(self, A: Floats, C: Floats) -> tuple[Floats, Floats]:
-        """How much of each row outside the span may be rounding: ρ and κ of (5)."""
-        own = float(np.finfo(np.float64).eps * np.sqrt(A.shape[1])) * linalg.norms(A.T)
-        return own, linalg.norms((C * self.doubt).T)
+        C, rest = C + again, rest - again @ self.Q.T
+        height, length = linalg.norms(rest.T), linalg.norms(A.T)
+        u = rest / np.where(height > 0.0, height, 1.0)[:, None]
+        unit = float(np.finfo(np.float64).eps * np.sqrt(A.shape[1]))
+        along = unit * (length + linalg.norms((u * raw).T))
+        whole = unit * (length + linalg.norms(raw.T))
+        turned = linalg.norms((C * self.doubt).T)
+        least = along * (16.0 + turned / np.where(whole > 0.0, whole, 1.0))
+        return _Apart(C, rest, height, least, whole + turned)

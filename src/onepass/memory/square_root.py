@@ -134,7 +134,9 @@ class Triangle:
             new.reshape(w.shape), memory, errors.reshape(e.shape), memory.rank - self.rank, 0
         )
 
-    def absorb(self, A: Floats, b: Floats, scale: Floats) -> tuple["Triangle", Floats]:
+    def absorb(
+        self, A: Floats, b: Floats, scale: Floats, raw: Floats | None = None
+    ) -> tuple["Triangle", Floats]:
         """Take in rows scale_k [a_k b_k]; return the errors b_k − a_kᵀ w_{k−1}, (n, c).
 
         Parameters
@@ -144,13 +146,18 @@ class Triangle:
             Relative to w₀: b_k = y_k − a_kᵀ w₀.
         scale : ndarray of shape (n,)
             √(s_k λ⁻ᵏ) > 0.
+        raw : ndarray of shape (n, p), optional
+            The rows as they came, where A are centred ones: their rounding is relative to these.
         """
         memory, width = self, _width(A.shape[1])
         weight = scale[:, None]
         A, b, errors = A * weight, b * weight, np.empty(b.shape)
+        seen = None if raw is None or self.span is None else np.abs(raw)
+        # a mean has the rounding of the largest row in it
+        raw = A if seen is None else np.maximum.accumulate(seen) * weight
         for i in range(0, len(A), width):
             rows = slice(i, i + width)
-            memory, errors[rows] = memory._block(A[rows], b[rows])
+            memory, errors[rows] = memory._block(A[rows], b[rows], raw[rows])
         return memory, errors / weight
 
     def faded(self, factor: float) -> "Triangle":
@@ -200,12 +207,12 @@ class Triangle:
         V = linalg.solve_upper_transposed(self.R, A.T)
         return np.asarray(np.einsum("ij,ij->j", V, V))
 
-    def _block(self, A: Floats, b: Floats) -> tuple["Triangle", Floats]:
+    def _block(self, A: Floats, b: Floats, raw: Floats) -> tuple["Triangle", Floats]:
         """One block of rows of noise 1."""
         if self.span is None:
             R, z, w, errors, left = absorb(self.R, self.z, self.w, A, b)
             return Triangle(R, z, w, self.squares + left, self.ridge, None), errors
-        taken_span = self.span.absorb(A, b)
+        taken_span = self.span.absorb(A, b, raw)
         span = taken_span.span
         R, z, _ = linalg.take_in(self.R, self.z, A, b)
         squares = self.squares + taken_span.left
