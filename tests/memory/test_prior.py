@@ -38,7 +38,9 @@ def test_how_the_stream_is_cut_does_not_matter(forgetting: float) -> None:
     whole = op.RLSRegressor(prior=1.0, forgetting=forgetting)
     said = whole.test_then_train(X, y)
     parts = op.RLSRegressor(prior=1.0, forgetting=forgetting)
-    told = [parts.test_then_train(X[i:j], y[i:j]) for i, j in [(0, 1), (1, 2), (2, 101), (101, 200)]]
+    told = [
+        parts.test_then_train(X[i:j], y[i:j]) for i, j in [(0, 1), (1, 2), (2, 101), (101, 200)]
+    ]
     np.testing.assert_allclose(np.concatenate(told), said, atol=1e-8)
 
 
