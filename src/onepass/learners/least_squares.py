@@ -11,7 +11,7 @@ import numpy as np
 
 from onepass import linalg, validate
 from onepass.centering import Centering, Reduced
-from onepass.errors import NumericalError
+from onepass.errors import NumericalError, ParameterError
 from onepass.learners.linear import Linear, initial_weights
 from onepass.memory.floor import Floor, rows_between
 from onepass.memory.prior import Prior
@@ -44,7 +44,10 @@ class LeastSquares(Linear):
         self._forgetting_now()
         level = validate.in_range(self.floor, "floor", where, low=0.0)
         self.start_ = initial_weights(getattr(self, "initial_coef", None), d, c, where)
-        self.memory_ = SquareRoot(self.ridge).start(d, c)
+        try:
+            self.memory_ = SquareRoot(self.ridge).start(d, c)
+        except ParameterError as wrong:  # in the words of who set it
+            raise ParameterError(str(wrong).replace("SquareRoot", where, 1)) from wrong
         self.centering_ = Centering.start(d, c, free=bool(self.fit_intercept))
         self.floor_ = Floor.start(level, np.broadcast_to(_diagonal(self.ridge), d).copy())
         self.prior_ = Prior.start(validate.in_range(self.prior, "prior", where, low=0.0), d)
