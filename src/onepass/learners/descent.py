@@ -9,6 +9,7 @@ For a row x with answers y (c), slope ℓ′ of the loss, rate η, bound C and s
 Cost: O(dc) a row, with one BLAS call for (1) and one for (3).
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from typing import ClassVar
@@ -71,11 +72,11 @@ class Descent(Linear):
                 "with op.features.Scale()."
             )
 
+    @abstractmethod
     def _descended(
         self, X: Floats, Y: Floats, slope: Slope, steps: Steps, known: Array | None
     ) -> tuple[Floats, Floats, Floats]:
         """The weights and the offset after these rows, and what was said of each before."""
-        raise NotImplementedError
 
     def _method(self) -> tuple[Slope, StepRule, float]:
         """What the hyperparameters say: the slope, the step rule and the penalty.
