@@ -116,3 +116,10 @@ def test_dates_kept_as_objects_in_a_frame() -> None:
     column = Table.from_frame(pd.DataFrame({"a": stamps}))["a"]
     assert np.isnat(column[0])
     assert column[1] == np.datetime64("2020-01-02")
+
+
+def test_categories_are_text_whatever_names_them() -> None:
+    frame = pd.DataFrame({"gear": pd.Categorical([1, 2, None, 1])})
+    assert Table.from_frame(frame)["gear"].tolist() == ["1", "2", None, "1"]
+    kinds = pl.DataFrame({"gear": ["low", None]}, schema={"gear": pl.Enum(["low", "high"])})
+    assert Table.from_frame(kinds)["gear"].tolist() == ["low", None]

@@ -249,7 +249,10 @@ def _series(series: Any, name: str) -> Array:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     if isinstance(kind, (nw.Datetime, nw.Date)) or kind in (nw.Datetime, nw.Date):
         return np.asarray(series.to_numpy()).astype("datetime64[us]")
-    return _from_objects(series.to_list(), name)
+    values = series.to_list()
+    if kind in (nw.Categorical, nw.Enum):  # whatever names the categories, they are no numbers
+        values = [None if _missing(value) else str(value) for value in values]
+    return _from_objects(values, name)
 
 
 def _same_name(came: str) -> ColumnError:
