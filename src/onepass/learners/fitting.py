@@ -186,16 +186,12 @@ class Fitting(Linear):
         if self.full_ or not (spent or at_odds):
             return
         self.full_ = True
-        why = (
-            f"the memory holds all {p} directions"
-            if spent
-            else (
-                f"{self.contradictions_:,} of {self.rows_seen_:,} rows contradict rows before them"
-            )
-        )
+        why = f"{self.contradictions_:,} of {self.rows_seen_:,} rows contradict rows before them"
+        if spent:
+            why = f"the memory holds all {p} directions"
         warnings.warn(
-            f"{type(self).__name__}: {why}, so with noise=0 they cannot be learned without "
-            "forgetting. Use a smaller memory, noise > 0, or op.RLSRegressor, which averages.",
+            f"{type(self).__name__}: {why}, so with noise=0 little or nothing more can be learned. "
+            "Use a smaller memory, noise > 0, or op.RLSRegressor, which averages.",
             MemoryFullWarning,
             stacklevel=2,
         )
