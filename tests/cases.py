@@ -219,7 +219,8 @@ def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return a kind
     """All that a thing holds, as plain values that compare equal only if every bit is the same."""
     if isinstance(thing, np.ndarray):
         plain = thing.tolist() if thing.dtype.hasobject else thing.tobytes()
-        return (str(thing.dtype), thing.shape, plain)
+        layout = (thing.flags.c_contiguous, thing.flags.f_contiguous)  # BLAS may round by it
+        return (str(thing.dtype), thing.shape, layout, plain)
     if isinstance(thing, np.generic):
         return (str(thing.dtype), thing.tobytes())
     if isinstance(thing, np.random.Generator):

@@ -49,6 +49,7 @@ def test_triangular_solvers_solve_in_every_layout(p: int) -> None:
         T, L = np.array(R, order=order), np.array(R.T, order=order)
         np.testing.assert_allclose(R @ linalg.solve_upper(T, b), b, atol=1e-13)
         np.testing.assert_allclose(R.T @ linalg.solve_upper_transposed(T, b), b, atol=1e-13)
+        np.testing.assert_allclose(linalg.whitened(b.T, T) @ R, b.T, atol=1e-13)
         np.testing.assert_allclose(R.T @ linalg.solve_lower(L, b), b, atol=1e-13)
         np.testing.assert_allclose(R @ linalg.solve_lower_transposed(L, b), b, atol=1e-13)
         np.testing.assert_allclose(linalg.solve_lower_right(b.T, L) @ R, b.T, atol=1e-13)
@@ -66,13 +67,26 @@ def test_a_right_solve_keeps_the_precision_of_what_it_turns() -> None:
     assert linalg.solve_lower_right(U, np.eye(3)).dtype == np.float32
 
 
+def test_calm_rows_are_taken_in_as_by_qr() -> None:
+    R = np.triu(random(0, 6, 6)) + 3.0 * np.eye(6)
+    R[:, 4] *= 1e6  # nor do the units of a feature matter
+    A, z, b = random(1, 9, 6) @ (0.5 * R), random(2, 6, 2), random(3, 9, 2)
+    calm, z_calm = linalg.take_in_calm(np.asfortranarray(R), z, linalg.whitened(A, R), b)
+    exact, z_exact, _ = linalg.take_in(R, z, A, b)
+    signs = np.sign(np.diagonal(exact) * np.diagonal(calm))[:, None]
+    np.testing.assert_allclose(
+        signs * calm / np.abs(R).max(0), exact / np.abs(R).max(0), atol=1e-13
+    )
+    np.testing.assert_allclose(signs * z_calm, z_exact, atol=1e-13)
+
+
 @pytest.mark.parametrize("size", [1e-8, 1.0, 1e3, 1e7, 1e10])
 @pytest.mark.parametrize(("p", "n"), [(1, 1), (4, 9), (9, 4), (0, 3)])
 def test_lower_from_rows_keeps_the_order_of_rows_and_does_not_square_large_ones(
     size: float, p: int, n: int
 ) -> None:
     V = size * random(0, p, n)
-    L = linalg.lower_from_rows(V)
+    L = linalg.lower_from_rows(V.T)
     assert (np.diagonal(L) > 0).all()
     np.testing.assert_array_equal(L, np.tril(L))
     signs = np.sign(np.diagonal(np.linalg.qr(np.vstack((V, np.eye(n))))[1]))

@@ -30,6 +30,8 @@ __all__ = [
     "solve_upper_transposed",
     "svd",
     "take_in",
+    "take_in_calm",
+    "whitened",
 ]
 
 _SAFE_GRAM = 1e4  # a Gram matrix may be squared while its largest entry is below this
@@ -65,6 +67,20 @@ def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats,
     return R_new, z_new, np.einsum("ij,ij->j", rest, rest)
 
 
+def take_in_calm(R: Floats, z: Floats, V: Floats, b: Floats) -> tuple[Floats, Floats]:
+    """The same triangle from the whitened rows V = A R⁻¹, while they are not large.
+
+    I + VᵀV = CᵀC, R ← C R, z ← C⁻ᵀ (z + Vᵀ b). With V of a few units I + VᵀV is as well
+    conditioned, so that C is exact to rounding whatever the condition of R; and for as many rows
+    as weights this is quicker than a QR.
+    """
+    p = R.shape[0]
+    M = blas.dsyrk(1.0, V, trans=1)
+    M.ravel(order="K")[:: p + 1] += 1.0
+    C = lapack.dpotrf(M, clean=0, overwrite_a=1)[0]
+    return blas.dtrmm(1.0, C, R), solve_upper_transposed(C, z + V.T @ b)
+
+
 def solve_upper(R: Floats, z: Floats) -> Floats:
     """R⁻¹ z for an upper triangle R of shape (p, p)."""
     return _solve(R, z, lower=0, trans=0)
@@ -73,6 +89,14 @@ def solve_upper(R: Floats, z: Floats) -> Floats:
 def solve_upper_transposed(R: Floats, b: Floats) -> Floats:
     """R⁻ᵀ b for an upper triangle R of shape (p, p)."""
     return _solve(R, b, lower=0, trans=1)
+
+
+def whitened(A: Floats, R: Floats) -> Floats:
+    """A R⁻¹, rows with respect to an upper triangle R of shape (p, p); A of shape (n, p)."""
+    if len(A) <= 1:
+        return _solve(R, A.T, lower=0, trans=1).T
+    V: Floats = blas.dtrsm(1.0, R, A, side=1)
+    return V
 
 
 def solve_lower(L: Floats, b: Floats) -> Floats:
@@ -107,21 +131,21 @@ def solve_lower_right(U: Floats, L: Floats) -> Floats:
 
 
 def lower_from_rows(V: Floats) -> Floats:
-    """The Cholesky factor L of VᵀV + I, V of shape (p, n), in the order of V's columns.
+    """The Cholesky factor L of V Vᵀ + I, V of shape (n, p), in the order of V's rows.
 
-    While VᵀV is small its Cholesky factor is exact enough; else L comes from a QR of [V; I],
+    While V Vᵀ is small its Cholesky factor is exact enough; else L comes from a QR of [Vᵀ; I],
     which does not square V (with a tiny ridge V reaches 1e10).
     """
-    n = V.shape[1]
-    if n == 1 and len(V):
-        return np.array([[math.hypot(1.0, blas.dnrm2(V[:, 0]))]])
-    S = V.T @ V
-    diagonal = S.ravel()[:: n + 1]
+    n, p = V.shape
+    if n == 1 and p:
+        return np.array([[math.hypot(1.0, blas.dnrm2(V[0]))]])
+    S: Floats = blas.dsyrk(1.0, V, lower=1) if p else np.zeros((n, n), order="F")
+    diagonal = S.ravel(order="K")[:: n + 1]
     if diagonal.max(initial=0.0) < _SAFE_GRAM:
-        S[np.arange(n), np.arange(n)] += 1.0
-        L: Floats = lapack.dpotrf(S, lower=1)[0]
+        diagonal += 1.0
+        L: Floats = lapack.dpotrf(S, lower=1, clean=0, overwrite_a=1)[0]
         return L
-    triangle = take_in(np.eye(n, order="F"), np.zeros((n, 0)), V, np.zeros((V.shape[0], 0)))[0]
+    triangle = take_in(np.eye(n, order="F"), np.zeros((n, 0)), V.T, np.zeros((p, 0)))[0]
     signs = np.where(np.diagonal(triangle) < 0, -1.0, 1.0)
     return (triangle * signs[:, None]).T
 

@@ -39,6 +39,8 @@ __all__ = [
     "row_by_row",
 ]
 
+_CALM = 2.0  # rows below it, in standard deviations of their answer, need no QR to be taken in
+_FEW = 32  # weights; a QR of fewer is as quick
 _FLOOR = 1e-120  # its square, and the square of its inverse, are still normal numbers
 
 
@@ -93,14 +95,20 @@ def absorb(R: Floats, z: Floats, w: Floats, A: Floats, b: Floats) -> Absorbed:
     b : ndarray of shape (n, c)
     """
     e = b - A @ w
-    L = linalg.lower_from_rows(linalg.solve_upper_transposed(R, A.T))
+    V = linalg.whitened(A, R)
+    L = linalg.lower_from_rows(V)
     nu = linalg.solve_lower(L, e)
-    R_new, z_new, left = linalg.take_in(R, z, A, b)
+    spread = np.diagonal(L)
+    if _FEW <= len(R) <= len(A) and spread.max() < _CALM:
+        R_new, z_new = linalg.take_in_calm(R, z, V, b)
+        left = np.einsum("ij,ij->j", nu, nu)
+    else:
+        R_new, z_new, left = linalg.take_in(R, z, A, b)
     w_new = linalg.solve_upper(R_new, z_new)
     if not linalg.finite(w_new):
         R_new, z_new = held(R_new, z_new, w)
         w_new = linalg.solve_upper(R_new, z_new)
-    return Absorbed(R_new, z_new, w_new, np.diagonal(L)[:, None] * nu, left)
+    return Absorbed(R_new, z_new, w_new, spread[:, None] * nu, left)
 
 
 def held(R: Floats, z: Floats, w: Floats) -> tuple[Floats, Floats]:

@@ -125,8 +125,8 @@ def test_rls_reaches_the_digits_of_batch_qr(
         learner.partial_fit(X[i : i + block], y[i : i + block])
     reached = digits(np.append(learner.intercept_, learner.coef_), certified)
     assert reached >= least
-    # the order of the roundings differs: up to a digit and a half, either way
-    assert reached >= digits(by_batch_qr(X, y), certified) - 1.5
+    # the order of the roundings differs, and with it, between processors too, up to two digits
+    assert reached >= digits(by_batch_qr(X, y), certified) - 2.0
 
 
 @pytest.mark.parametrize(("data", "least"), REGRESSIONS)

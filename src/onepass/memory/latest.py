@@ -78,7 +78,7 @@ class Recent:
         A block is learned as one augmented row, before any direction leaves.
         """
         step = self.directions.learn(w, G, e, noise, group=group)
-        kept = replace(step.memory, Q=step.memory.Q[:, -self.m :])
+        kept = replace(step.memory, Q=np.ascontiguousarray(step.memory.Q[:, -self.m :]))
         # the rows of a block are learned as one: each is said by the weights before the block
         return step._replace(memory=replace(self, directions=kept), errors=e)
 

@@ -151,7 +151,7 @@ class Triangle:
         """
         memory, width = self, _width(A.shape[1])
         weight = scale[:, None]
-        A, b, errors = A * weight, b * weight, np.empty(b.shape)
+        A, b, errors = np.multiply(A, weight, order="F"), b * weight, np.empty(b.shape)
         seen = None if raw is None or self.span is None else np.abs(raw)
         # a mean has the rounding of the largest row in it
         raw = A if seen is None else np.maximum.accumulate(seen) * weight
@@ -204,8 +204,8 @@ class Triangle:
         """aᵀ P a for each row of A, (n,); infinite until full rank."""
         if self.span is not None:
             return np.full(A.shape[0], np.inf)
-        V = linalg.solve_upper_transposed(self.R, A.T)
-        return np.asarray(np.einsum("ij,ij->j", V, V))
+        V = linalg.whitened(A, self.R)
+        return np.asarray(np.einsum("ij,ij->i", V, V))
 
     def _block(self, A: Floats, b: Floats, raw: Floats) -> tuple["Triangle", Floats]:
         """One block of rows of noise 1."""
@@ -224,7 +224,7 @@ class Triangle:
 
 def _width(p: int) -> int:
     """Rows a block: wide enough for BLAS 3, narrow enough that the n × n part stays small."""
-    return 64 if p <= 64 else 96 if p <= 256 else 128
+    return 64 if p <= 64 else 128 if p <= 512 else 256
 
 
 def _as_array(ridge: Any) -> Array:
