@@ -171,9 +171,9 @@ def test_runs_at_once_are_runs_one_by_one(images: Images, figure6: Outcome) -> N
 
 def test_greedy_says_the_last_angle(figure6: Outcome) -> None:
     _, paper = published("orfit-published.json", "orfit-fig6")
-    greedy = figure6.line("Greedy").ours
-    assert_allclose(greedy.mean, paper["Greedy", "test"].values, atol=0.02)
-    assert_allclose(greedy.low, greedy.high)
+    greedy = figure6.line("Greedy").ours  # by the angles drawn, of which there are 60
+    assert_allclose(greedy.mean, paper["Greedy", "test"].values, atol=12)
+    assert_allclose(greedy.deviation, 0, atol=1e-9)  # all runs say the same
     alone = paper["Greedy", "sample"]
     shown = figure6.line("Greedy", "sample").ours.mean[: len(alone.values)]
     assert_allclose(shown, alone.values, atol=0.02)
@@ -325,6 +325,9 @@ def test_figure_6_on_mnist() -> None:
     assert 38 <= outcome.line("ORFit").ours.mean[-1] <= 45
     assert 48 <= outcome.line(PRINTED).ours.mean[-1] <= 97
     assert 66 <= outcome.line("One-Step SGD").ours.mean[-1] <= 120
+    greedy = outcome.line("Greedy").ours
+    angles = 1.8 * np.arange(1, 101)
+    assert_allclose(greedy.mean, np.sqrt(180**2 / 12 + (90 - angles) ** 2), atol=2)
     order = ("ORFit", "ORFit-random", "ORFit-latest", "One-Step SGD", "Greedy")
     last = [outcome.line(name).ours.mean[-1] for name in order]
     assert last == sorted(last)
