@@ -6,7 +6,8 @@ from onepass.evaluate.curve import Curve
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.prequential import prequential
 from onepass.evaluate.reference import LastLabel, LastValue, Majority, RunningMean
-from onepass.evaluate.report import Report, Score
+from onepass.evaluate.report import Report
+from onepass.evaluate.score import Score
 
 __all__ = [
     "METRICS",

@@ -17,16 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
-from onepass.errors import OnepassError, ParameterError, ShapeError
+from onepass.errors import ParameterError
 from onepass.evaluate.blocks import Block, blocks
-from onepass.evaluate.curve import Track
+from onepass.evaluate.course import Course
 from onepass.evaluate.entrants import joined, named, references, task_of_answers, task_of_models
 from onepass.evaluate.interrupt import Interrupt
+from onepass.evaluate.ledger import Ledger
 from onepass.evaluate.metrics import Metric, metric_class
-from onepass.evaluate.report import Report, Score
-from onepass.evaluate.tally import Tally
+from onepass.evaluate.report import Report
 from onepass.types import Array
 from onepass.validate import whole
 
@@ -91,6 +89,7 @@ def prequential(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from onepass.evaluate import LastValue
     >>> rows = np.arange(6.0)
     >>> report = prequential(LastValue(), (rows[:, None], rows), baselines=False)
@@ -109,14 +108,24 @@ def prequential(
     learners = joined(learners, least, _WHERE)
     width = None if window is None else whole(window, "window", _WHERE, low=1)
     most = whole(points, "points", _WHERE, low=2)
-    run = _Pass(learners, _metrics(asked, task), width, most, clock)
-    interrupted = _through(source, run, on_progress, on_block)
-    return run.report(stream, task, set(least), interrupted=interrupted)
+    kinds = _metrics(asked, task)
+    course = Course(learners, Ledger(learners, kinds, width, most), clock, _WHERE)
+    interrupted = _through(source, course, on_progress, on_block)
+    name, answers = _named(stream)
+    said = {
+        "source": name,
+        "target": answers,
+        "task": task,
+        "metrics": tuple(kinds),
+        "window": width,
+        "interrupted": interrupted,
+    }
+    return course.report(said, set(least))
 
 
 def _through(
     source: Iterator[Block],
-    run: "_Pass",
+    course: Course,
     on_progress: Callable[[int], object] | None,
     on_block: Callable[[Block, dict[str, Array]], object] | None,
 ) -> bool:
@@ -125,128 +134,25 @@ def _through(
     try:
         for block in source:
             with interrupt.held():
-                said = run.take(block)
+                said = course.take(block)
                 if on_block is not None:
                     on_block(block, said)
                 if on_progress is not None:
-                    on_progress(run.rows)
+                    on_progress(course.ledger.rows)
             if interrupt.asked:
                 return True
     except KeyboardInterrupt:
-        if not run.whole:  # raised within a block: not ours to call this a report
+        if not course.whole:  # raised within a block: not ours to call this a report
             raise
         return True
     return False
 
 
-class _Pass:
-    """Models on their way through a stream."""
-
-    def __init__(
-        self,
-        models: dict[str, Any],
-        kinds: dict[str, type[Metric]],
-        window: int | None,
-        points: int,
-        clock: Callable[[], float] | None,
-    ) -> None:
-        self.models, self.kinds, self.window, self.clock = models, kinds, window, clock
-        self.rows = self.skipped = 0
-        self.whole = True  # whether every model has learned every block that was begun
-        self._tallies = {name: Tally(kinds, window) for name in models}
-        self._seconds = dict.fromkeys(models, 0.0)
-        self._overall = Track(points)
-        self._recent = None if window is None else Track(points, max(1, window // 4), window)
-        self._time: Any = None
-
-    def take(self, block: Block) -> dict[str, Array]:
-        """Learn a block; return what each model said of its rows."""
-        self.skipped += block.skipped
-        if len(block) == 0:
-            return dict.fromkeys(self.models, block.y)
-        self.whole = False
-        said = {name: self._said(name, model, block) for name, model in self.models.items()}
-        self._count(block, said)
-        self.whole = True
-        return said
-
-    def _said(self, name: str, model: Any, block: Block) -> Array:
-        began = self.clock() if self.clock else 0.0
-        first = self.rows if block.first is None else block.first
-        place = f"{_WHERE}: model {name!r}, {len(block):,} rows from row {first:,} (from 0)"
-        try:
-            said = np.asarray(model.test_then_train(block.X, block.y))
-        except OnepassError as error:
-            raise type(error)(f"{place}: {error}") from error
-        except Exception as error:
-            error.add_note(place)
-            raise
-        self._seconds[name] += self.clock() - began if self.clock else 0.0
-        if said.size != block.y.size:
-            raise ShapeError(
-                f"{place}: test_then_train must return one answer for each row, shape "
-                f"{block.y.shape}, got {said.shape}. Return what was said of each row."
-            )
-        return said.reshape(block.y.shape)
-
-    def _count(self, block: Block, said: dict[str, Array]) -> None:
-        """Add the rows to the tallies, up to each point of the curves."""
-        tracks = [track for track in (self._overall, self._recent) if track is not None]
-        a = 0
-        while a < len(block):
-            b = min(len(block), a + min(track.next for track in tracks) - self.rows)
-            for name, tally in self._tallies.items():
-                tally.add(block.y[a:b], said[name][a:b])
-            self.rows += b - a
-            self._time = None if block.time is None else block.time[b - 1]
-            if self.rows == self._overall.next:
-                self._overall.note(self.rows, self._time, self._values("overall"))
-            if self._recent is not None and self.rows == self._recent.next:
-                self._recent.note(self.rows, self._time, self._values("recent"))
-            a = b
-
-    def _values(self, which: str) -> dict[str, Any]:
-        return {name: getattr(tally, which) for name, tally in self._tallies.items()}
-
-    def report(self, stream: Any, task: str, least: set[str], *, interrupted: bool) -> Report:
-        """What there is to say at the end."""
-        overall, metrics = self._values("overall"), tuple(self.kinds)
-        recent = self._values("recent") if self.window is not None else {}
-        self._overall.end(self.rows, self._time, overall)
-        if self._recent is not None:
-            self._recent.end(self.rows, self._time, recent)
-        target = getattr(stream, "target", None)
-        names = [target] if isinstance(target, str) else target or []
-        scores = {
-            name: Score(
-                learner=" ".join(repr(model).split()),
-                baseline=name in least,
-                overall=overall[name],
-                recent=recent.get(name),
-                seconds=self._seconds[name] if self.clock else None,
-                nbytes=_nbytes(model),
-            )
-            for name, model in self.models.items()
-        }
-        name = getattr(stream, "name", None)
-        return Report(
-            source=None if name is None else str(name),
-            target=", ".join(map(str, names)) or None,
-            task=task,
-            metrics=metrics,
-            window=self.window,
-            rows=self.rows,
-            skipped=self.skipped,
-            interrupted=interrupted,
-            scores=scores,
-            overall=self._overall.curve(self.models, metrics),
-            recent=None if self._recent is None else self._recent.curve(self.models, metrics),
-        )
-
-
-def _nbytes(model: Any) -> int | None:
-    size = getattr(model, "nbytes", None)
-    return None if size is None else int(size)
+def _named(stream: Any) -> tuple[str | None, str | None]:
+    """The names of a stream and of its answers, as far as it says."""
+    target, name = getattr(stream, "target", None), getattr(stream, "name", None)
+    names = [target] if isinstance(target, str) else target or []
+    return None if name is None else str(name), ", ".join(map(str, names)) or None
 
 
 def _asked(metrics: Any) -> list[str]:

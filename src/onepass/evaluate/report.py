@@ -11,46 +11,20 @@ from rich.table import Table as RichTable
 
 from onepass.durable import writing
 from onepass.errors import ParameterError, SourceError
-from onepass.evaluate.curve import Curve, Values
+from onepass.evaluate.curve import Curve
 from onepass.evaluate.figure import draw
 from onepass.evaluate.frames import frame
+from onepass.evaluate.infinite import numbers, spelt
 from onepass.evaluate.records import of_curves, of_scores
+from onepass.evaluate.score import Score
 from onepass.evaluate.sheet import to_html, to_markdown, to_rich, to_text
 
-__all__ = ["FILES", "Report", "Score"]
+__all__ = ["FILES", "Report"]
 
 _FORMAT = 1
 
 FILES = ("report.json", "report.md", "curve.csv", "curve.png")
 """What ``Report.save`` writes."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """How one model did.
-
-    Parameters
-    ----------
-    learner : str
-        The model as it was constructed.
-    baseline : bool
-        Whether it is one of the baselines.
-    overall : dict of str to float
-        Metric -> value over all rows; None where it is not defined.
-    recent : dict of str to float, or None
-        The same over the last ``window`` rows; None where no window was asked for.
-    seconds : float, or None
-        Time spent in the model; None where no clock was given.
-    nbytes : int, or None
-        Bytes of all that it has learned; None where it does not say.
-    """
-
-    learner: str
-    baseline: bool
-    overall: Values
-    recent: Values | None
-    seconds: float | None
-    nbytes: int | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -167,7 +141,7 @@ class Report:
         SourceError
             If the file cannot be written.
         """
-        text = json.dumps(_worded(self.to_dict()), indent=1, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(spelt(self.to_dict()), indent=1, ensure_ascii=False, allow_nan=False)
         if path is not None:
             with writing(path, "Report.to_json"):
                 Path(path).write_text(text + "\n", encoding="utf-8")
@@ -268,30 +242,12 @@ def _restored(tree: dict[str, Any]) -> Report:
         raise ValueError("another format")
     scores = {}
     for name, score in tree.pop("scores").items():
-        overall, recent = _numbers(score.pop("overall")), _numbers(score.pop("recent"))
+        overall, recent = numbers(score.pop("overall")), numbers(score.pop("recent"))
         scores[name] = Score(**score, overall=overall, recent=recent)
     curves = {
         over: None
         if (curve := tree.pop(over)) is None
-        else Curve(curve["rows"], curve["times"], _numbers(curve["points"]))
+        else Curve(curve["rows"], curve["times"], numbers(curve["points"]))
         for over in ("overall", "recent")
     }
     return Report(**{**tree, "metrics": tuple(tree["metrics"]), "scores": scores, **curves})
-
-
-def _numbers(tree: Any) -> Any:
-    """Values with infinite ones as numbers again."""
-    if isinstance(tree, dict):
-        return {name: _numbers(part) for name, part in tree.items()}
-    if isinstance(tree, list):
-        return [_numbers(part) for part in tree]
-    return None if tree is None else float(tree)
-
-
-def _worded(tree: Any) -> Any:
-    """A tree with infinite numbers as text: JSON has no word for them."""
-    if isinstance(tree, dict):
-        return {name: _worded(part) for name, part in tree.items()}
-    if isinstance(tree, list):
-        return [_worded(part) for part in tree]
-    return str(tree) if isinstance(tree, float) and tree in {float("inf"), float("-inf")} else tree

@@ -1,0 +1,35 @@
+"""Score: how one model did."""
+
+from dataclasses import dataclass
+
+from onepass.evaluate.curve import Values
+
+__all__ = ["Score"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one model did.
+
+    Parameters
+    ----------
+    learner : str
+        The model as it was constructed.
+    baseline : bool
+        Whether it is one of the baselines.
+    overall : dict of str to float
+        Metric -> value over all rows; None where it is not defined.
+    recent : dict of str to float, or None
+        The same over the last ``window`` rows; None where no window was asked for.
+    seconds : float, or None
+        Time spent in the model; None where no clock was given.
+    nbytes : int, or None
+        Bytes of all that it has learned; None where it does not say.
+    """
+
+    learner: str
+    baseline: bool
+    overall: Values
+    recent: Values | None
+    seconds: float | None
+    nbytes: int | None
