@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help run test check format bench clean
+.PHONY: help run test check format bench peers clean
 
 help:  ## this list
 	@awk -F ':.*## +' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +35,19 @@ format: $(VENV)/.ready  ## put the code into the shape that check asks for
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.ready  ## rows a second, and ratios against a plain NumPy loop
-	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	$(BIN)/python benchmarks/rls.py
+
+$(VENV)-peers/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-peers
+	$(VENV)-peers/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-peers/bin/python -m pip install --quiet --editable '.[all]' --group peers
+	@touch $@
+
+peers: $(VENV)-peers/.ready  ## other libraries beside this one: speed, stability, real streams
+	$(VENV)-peers/bin/python benchmarks/peers.py
+	$(VENV)-peers/bin/python benchmarks/stability.py
+	$(VENV)-peers/bin/python benchmarks/streams.py
+	$(VENV)-peers/bin/python benchmarks/tables.py
 
 clean:  ## remove the environment and all that was run
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) $(VENV)-peers runs
