@@ -13,6 +13,7 @@
     ├── NotFittedError        (sklearn.exceptions.NotFittedError)  asked before anything was learned
     ├── SourceError           (OSError, ValueError)  a stream cannot be opened or read
     ├── CheckpointError       (ValueError)      a model file is damaged, hostile or too new
+    ├── MergeError            (ValueError)      what two learners learned cannot be made one
     └── MissingExtraError     (ImportError)     an optional package is not installed
 
     UserWarning
@@ -30,6 +31,7 @@ __all__ = [
     "ColumnError",
     "LabelError",
     "MemoryFullWarning",
+    "MergeError",
     "MissingExtraError",
     "MixedColumnWarning",
     "NotFiniteError",
@@ -88,6 +90,10 @@ class SourceError(OnepassError, OSError, ValueError):
 
 class CheckpointError(OnepassError, ValueError):
     """A model file is damaged, hostile, or from a newer format."""
+
+
+class MergeError(OnepassError, ValueError):
+    """What two learners learned cannot be made one as if one had seen all rows."""
 
 
 class MissingExtraError(OnepassError, ImportError):

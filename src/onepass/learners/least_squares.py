@@ -71,6 +71,7 @@ class LeastSquares(Linear):
                 errors, memory, prior = self._chunk(memory, prior, reduced, X[rows])
                 said[rows] = Y[rows] - errors
                 memory, centering = memory.faded(reduced.fade), reduced.center
+                prior = prior.faded(reduced.fade)
                 if holds:
                     floor = floor.seen(reduced.X * (reduced.scale > 0.0)[:, None], weights)
                     memory = floor.under(memory, forgetting)
@@ -106,6 +107,8 @@ class LeastSquares(Linear):
         errors = np.empty(b.shape)
         i = 0 if scale[0] > 0.0 else 1
         errors[:i] = b[:i] - X[:i] @ memory.w
+        if i:
+            prior = prior.begun(X[0])
         pseudo = prior.among(X[i:])
         if pseudo is None:
             memory, errors[i:] = memory.absorb(X[i:], b[i:], scale[i:], raw[i:])
@@ -119,7 +122,7 @@ class LeastSquares(Linear):
             np.insert(raw[i:], at, rows, axis=0),
         )
         errors[i:] = np.delete(mixed, at + np.arange(len(at)), axis=0)
-        return errors, memory, pseudo.prior
+        return errors, memory, pseudo.prior.holding(rows * aged[:, None])
 
     def _widen(self, d: int) -> None:
         extra = d - len(self.start_)
