@@ -59,10 +59,15 @@ class Matrix:
         """The names of its columns."""
         return list(self._header)
 
+    def kinds(self) -> dict[str, str]:
+        """None: the values alone can tell."""
+        return {}
+
     def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int
+        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
     ) -> Iterator[Piece]:
         """The rows, a block at a time."""
+        del start  # what is in memory is quickly passed over
         wanted = set(self._header if names is None else names)
         places = {j: name for j, name in enumerate(self._header) if name in wanted}
         whole = self._array.dtype.kind in "iu"
@@ -124,10 +129,15 @@ class Frame:
         """The names of its columns."""
         return [str(name) for name in self._frame.columns]
 
+    def kinds(self) -> dict[str, str]:
+        """None: the values alone can tell."""
+        return {}
+
     def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int
+        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
     ) -> Iterator[Piece]:
         """The rows, a block at a time."""
+        del start  # what is in memory is quickly passed over
         own = dict(zip(self.columns(), self._frame.columns, strict=True))
         frame = self._frame.select([own[n] for n in (own if names is None else names)])
         whole = [
@@ -179,13 +189,17 @@ class Pair:
         """The names of the features."""
         return self._features.columns()
 
+    def kinds(self) -> dict[str, str]:
+        """None: the values alone can tell."""
+        return {}
+
     def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int
+        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
     ) -> Iterator[Piece]:
         """The rows, a block at a time."""
         at = 0
         flat = self._answers.ndim == 1
-        for piece in self._features.pieces(names, types, block):
+        for piece in self._features.pieces(names, types, block, start):
             y = self._answers[at : at + len(piece.table)]
             at += len(y)
             columns = y[:, None] if flat else y

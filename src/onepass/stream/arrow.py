@@ -1,5 +1,6 @@
 """Arrow's columns as a table's: numbers float64, text object, dates datetime64[us] in UTC."""
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
@@ -8,7 +9,36 @@ import numpy as np
 from onepass.errors import TypeMismatchError
 from onepass.types import Array
 
-__all__ = ["to_array"]
+__all__ = ["letters", "to_array"]
+
+
+def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]:
+    """The letters of the dtypes of columns of text (O) and dates (M), by their Arrow types.
+
+    Parameters
+    ----------
+    fields : iterable of (str, pyarrow.DataType)
+        The columns' names and types.
+    pa : module
+        pyarrow, which is optional and so handed in.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> letters([("km", pa.int8()), ("by", pa.string()), ("at", pa.date32())], pa)
+    {'by': 'O', 'at': 'M'}
+    >>> len(letters([("never", pa.null())], pa))
+    0
+    """
+    types = pa.types
+    told = {}
+    for name, kind in fields:
+        value = kind.value_type if types.is_dictionary(kind) else kind
+        if _is_text(types, value) or types.is_time(value):
+            told[name] = "O"
+        elif types.is_timestamp(value) or types.is_date(value):
+            told[name] = "M"
+    return told
 
 
 def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool = False) -> Array:

@@ -22,15 +22,17 @@ class Cutter:
     ----------
     block : int
         Rows a block.
+    start : int
+        Where the first row that is added stands in the source.
     """
 
-    def __init__(self, block: int) -> None:
+    def __init__(self, block: int, start: int = 0) -> None:
         self._block = block
         self._parts: list[tuple[Table, Array | None, Array | None]] = []
         self._held = 0
-        self._first = 0
-        self._given = 0  # source rows that blocks given so far account for
-        self.seen = 0
+        self._first = start
+        self._given = start  # source rows that blocks given so far account for
+        self.seen = start
         self.kept = 0
 
     def add(self, split: Split) -> Iterator[Rows]:

@@ -24,6 +24,12 @@ class Split:
     time: Array | None
     kept: Array
 
+    def after(self, n: int) -> "Split":
+        """The same without its first n rows."""
+        y = None if self.y is None else self.y[n:]
+        time = None if self.time is None else self.time[n:]
+        return Split(self.X[n:], y, time, self.kept[n:])
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -107,15 +113,13 @@ class Choice:
         read = {*self._features(names), *self._others()}
         return [name for name in names if name in read]
 
-    def split(self, piece: Piece, table: Table, answers: Table | None) -> Split:
+    def split(self, piece: Piece) -> Split:
         """A piece's features, answers and times.
 
         Parameters
         ----------
         piece : Piece
-            As the source gave it.
-        table, answers : Table
-            Its columns and answers, held to their kinds.
+            Its columns and answers held to their kinds.
 
         Raises
         ------
@@ -124,6 +128,7 @@ class Choice:
         ColumnError, TypeMismatchError, ShapeError
             If answers are missing altogether, are dates, or mix text and numbers.
         """
+        table, answers = piece.table, piece.answers
         if self.targets and answers is not None:
             raise ParameterError(
                 f"{self.where}: `target` must be left out where the source brings its answers, "

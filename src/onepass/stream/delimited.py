@@ -19,13 +19,14 @@ from typing import Any
 
 from onepass.errors import OnepassError
 from onepass.extras import need
-from onepass.stream.arrow import to_array
+from onepass.stream.arrow import letters, to_array
 from onepass.stream.bytestream import Bytes
 from onepass.stream.late import Late
 from onepass.stream.misread import Misread
 from onepass.stream.oddities import Oddity, found
 from onepass.stream.pieces import Piece
 from onepass.stream.records import Records
+from onepass.stream.undecided import Undecided
 from onepass.table import Table
 
 __all__ = ["Delimited"]
@@ -95,23 +96,25 @@ class Delimited:
             self._waiting = None if self.repeatable else opened
         return [name for name, _ in self._layout]
 
+    def kinds(self) -> dict[str, str]:
+        """Text and dates, as the first bytes show them."""
+        return letters(self._layout or [], self._pa)
+
     def oddities(self) -> list[Oddity]:
         """The columns that are text for the sake of a few values; nothing is read for it."""
         return list(self._odd)
 
     def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int
+        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
     ) -> Iterator[Piece]:
         """The rows, some hundred kibibytes of text at a time."""
         del block  # pieces are bounded by their bytes
         every = self.columns()
         opened, self._waiting = self._waiting or self._open(), None
         fixed = {name: self._fixed(kind, types.get(name)) for name, kind in self._layout or []}
-        convert = self._convert(
-            include_columns=every if names is None else list(names),
-            column_types={name: kind or self._pa.string() for name, kind in fixed.items()},
-        )
+        wanted = every if names is None else list(names)
         late = Late([name for name, kind in fixed.items() if kind is None], self._pa, self.name)
+        undecided = Undecided([name for name in wanted if fixed[name] is None], start)
         header, first = self._header, 0
         chunks = self._records.chunks(opened, _CHUNK)
         try:
@@ -120,11 +123,36 @@ class Delimited:
                     chunk = next(chunks, b"")
                     if not chunk:
                         break
-                    table = self._table(self._parsed(chunk, header, convert), late, first)
+                    table = self._passed(chunk, fixed, late, undecided, first)
+                    if table is None:
+                        parsed = self._parsed(chunk, header, self._reading(fixed, wanted))
+                        table = self._table(parsed, late, first)
                 header, first = every, first + len(table)
+                undecided.learn(table)
                 yield Piece(table, fraction=opened.fraction)
         finally:
             opened.close()
+
+    def _passed(
+        self, chunk: bytes, fixed: dict[str, Any], late: Late, undecided: Undecided, first: int
+    ) -> Table | None:
+        """What must be known of rows that are passed over; None where they must be read in full."""
+        if not undecided.passes(first):
+            return None
+        names = undecided.names or list(fixed)[:1]
+        counted = {name: self._pa.binary() for name in fixed if name not in undecided.names}
+        parsed = self._parsed(chunk, list(fixed), self._reading(fixed | counted, names))
+        if not undecided.passes(first, parsed.num_rows):
+            return None
+        table = self._table(parsed.select(undecided.names), late, first)
+        return Table(table.columns, parsed.num_rows)
+
+    def _reading(self, fixed: Mapping[str, Any], names: list[str]) -> Any:
+        """How the text of some columns becomes values of their types."""
+        return self._convert(
+            include_columns=names,
+            column_types={name: kind or self._pa.string() for name, kind in fixed.items()},
+        )
 
     def _open(self) -> Bytes:
         with self._told({}):

@@ -86,10 +86,15 @@ class Ordered:
         """The names of its columns."""
         return self._source.columns()
 
+    def kinds(self) -> dict[str, str]:
+        """What the source is certain of."""
+        return self._source.kinds()
+
     def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int
+        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
     ) -> Iterator[Piece]:
         """All rows, in order."""
+        del start  # all must be read
         wanted = None if names is None else [*names, *({self._by} - set(names))]
         whole = stacked(tuple(p.table for p in self._source.pieces(wanted, types, block)))
         ordered = whole[np.argsort(whole[self._by], kind="stable")]

@@ -40,11 +40,15 @@ class OneByOne:
     def columns(self) -> None:
         """Unknown: only the rows can tell."""
 
+    def kinds(self) -> dict[str, str]:
+        """None: the values alone can tell."""
+        return {}
+
     def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int
+        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
     ) -> Iterator[Piece]:
         """The rows, a block at a time: none is asked for before it is needed."""
-        del names  # chosen above
+        del names, start  # chosen and passed over above
         text = [name for name, kind in types.items() if kind == "text"]
         rows = iter(self._rows)
         done = 0

@@ -1,8 +1,9 @@
 """Kinds: each column of a stream keeps the kind that its first values have.
 
 A kind is number, truth, text or date (see :mod:`onepass.table`). It is fixed by the first piece of
-the stream in which the column has a value, or beforehand by the user's ``types``. A column that has
-only been empty so far stands as nan. A later value of another kind is refused, with its place.
+the stream in which the column has a value, or beforehand: by the user's ``types``, or by those of a
+source that has some, as a Parquet file has. A column without a kind stands as nan. A later value of
+another kind is refused, with its place.
 """
 
 import datetime as dt
@@ -67,6 +68,9 @@ class Kinds:
         Kinds fixed beforehand.
     source : str
         The source's name, for messages.
+    known : dict of str to str or None, optional
+        The columns in their order, where it is known beforehand; each with the letter of its dtype
+        (f, O or M) where the source is certain of it.
 
     Examples
     --------
@@ -78,10 +82,15 @@ class Kinds:
     {'code': None, 'load': 'high'}
     """
 
-    def __init__(self, types: Mapping[str, str], source: str) -> None:
+    def __init__(
+        self,
+        types: Mapping[str, str],
+        source: str,
+        known: Mapping[str, str | None] | None = None,
+    ) -> None:
         self._types = types
         self._source = source
-        self._known: dict[str, str | None] = {}
+        self._known: dict[str, str | None] = dict(known or {})
 
     def fit(self, table: Table, first: int) -> Table:
         """The table with every column known so far, each of its kind.

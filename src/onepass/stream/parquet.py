@@ -7,8 +7,9 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import to_array
+from onepass.stream.arrow import letters, to_array
 from onepass.stream.pieces import Piece
+from onepass.stream.task import LOOKED_AT
 from onepass.table import Table
 
 __all__ = ["Parquet"]
@@ -45,25 +46,57 @@ class Parquet:
         with self._told(), self._open() as file:
             self.n_rows: int | None = file.metadata.num_rows
             self._columns = [str(name) for name in file.schema_arrow.names]
+            fields = zip(self._columns, file.schema_arrow.types, strict=True)
+            self._letters = letters(fields, self._pa)
 
     def columns(self) -> list[str]:
         """The names of its columns."""
         return list(self._columns)
 
+    def kinds(self) -> dict[str, str]:
+        """Text and dates, as the file says."""
+        return dict(self._letters)
+
     def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int
+        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
     ) -> Iterator[Piece]:
-        """The rows, a block at a time."""
-        done = 0
+        """The rows, a block at a time; row groups that are passed over are not read."""
+        wanted = list(self._columns if names is None else names)
         with self._told(), self._open() as file:
-            for batch in file.iter_batches(
-                batch_size=max(block, _FEWEST),
-                columns=list(self._columns if names is None else names),
-                use_threads=False,
-            ):
-                done += batch.num_rows
-                table = self._table(batch, types)
+            done = 0
+            for table in self._tables(file, wanted, types, max(block, _FEWEST), start):
+                done += len(table)
                 yield Piece(table, fraction=done / self.n_rows if self.n_rows else None)
+
+    def _tables(
+        self, file: Any, wanted: list[str], types: Mapping[str, str], size: int, start: int
+    ) -> Iterator[Table]:
+        """The rows; of those that are passed over, all but the first are only counted."""
+        groups, done = range(file.num_row_groups), 0
+        begins = [0]
+        for group in groups:
+            begins.append(begins[-1] + file.metadata.row_group(group).num_rows)
+        group = max(i for i, begin in enumerate(begins) if begin <= start)
+        if begins[group] > LOOKED_AT:
+            ahead = range(next(i for i, begin in enumerate(begins) if begin >= LOOKED_AT))
+            for batch in self._batches(file, wanted, ahead, size):
+                yield self._table(batch, types)
+                done += batch.num_rows
+                if done >= LOOKED_AT:
+                    break
+            yield Table({}, begins[group] - done)
+            groups, done = groups[group:], begins[group]
+        for batch in self._batches(file, wanted, groups, size):
+            passed = done >= LOOKED_AT and done + batch.num_rows <= start
+            done += batch.num_rows
+            yield Table({}, batch.num_rows) if passed else self._table(batch, types)
+
+    def _batches(self, file: Any, names: list[str], groups: range, size: int) -> Iterator[Any]:
+        """Some columns of some row groups."""
+        batches: Iterator[Any] = file.iter_batches(
+            batch_size=size, columns=names, row_groups=list(groups), use_threads=False
+        )
+        return batches
 
     def _open(self) -> Any:
         return self._parquet.ParquetFile(self._path, pre_buffer=False, buffer_size=_BUFFER)

@@ -49,8 +49,14 @@ class Source(Protocol):
     def columns(self) -> list[str] | None:
         """The names of its columns; None where only the rows themselves can tell."""
 
+    def kinds(self) -> dict[str, str]:
+        """The letters, as of a dtype, of columns that are of one kind even while they are empty.
+
+        Of text (O) and dates (M); numbers (f) may be left out, for they look the same.
+        """
+
     def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int
+        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
     ) -> Iterator[Piece]:
         """The rows, in order.
 
@@ -64,4 +70,9 @@ class Source(Protocol):
             survive being read otherwise.
         block : int
             The rows that go into one block: a piece should not hold many times more.
+        start : int
+            Rows before this one will be passed over. They are given all the same, to be counted;
+            but pieces of nothing else may lack every column whose kind is certain (numbers, and
+            what ``kinds`` tells), once the first :data:`~onepass.stream.task.LOOKED_AT` rows have
+            been given in full. A source may leave it out of account.
         """

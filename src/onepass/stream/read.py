@@ -39,6 +39,7 @@ def read(
     types: Mapping[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
     na: str | Sequence[str] = (),
+    start: int = 0,
 ) -> Stream:
     r"""Rows from wherever they come, as a stream of typed blocks.
 
@@ -72,6 +73,10 @@ def read(
         columns that the source lacks are passed over. ``types`` go before them.
     na : str or sequence of str
         Of CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
+    start : int
+        How many of the source's first rows to pass over, those without an answer counted too. The
+        rows after them are those of the whole stream, of the same kinds; where ``start`` is the
+        ``rows_read`` of a stream that was left between two blocks, so are the blocks.
 
     Returns
     -------
@@ -84,7 +89,8 @@ def read(
     ColumnError
         If a column was named that the source has not, or has twice.
     ParameterError
-        If ``block``, ``types`` or ``na`` are out of range, or the target is a feature too.
+        If ``block``, ``start``, ``types`` or ``na`` are out of range, or the target is a feature
+        too.
     ShapeError, TypeMismatchError
         If an array or iterable has no rows of features, or more than nine in ten answers of a CSV
         file are numbers and some are not.
@@ -136,7 +142,7 @@ def read(
     choice = _choice(opened, target, time, drop, columns)
     return Stream(
         opened, choice, block=block, types=asked, n_rows=n_rows, task=task, kinds=expected,
-        oddities=odd,
+        oddities=odd, start=start, read={"na": spelt} if spelt else {},
     )  # fmt: skip
 
 

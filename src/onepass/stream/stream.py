@@ -1,16 +1,17 @@
 """Stream: rows from wherever they come, in blocks, in order, once or again and again."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from typing import Any
 
 from onepass.errors import SourceError
 from onepass.stream.blocks import Cutter
 from onepass.stream.choice import Choice
-from onepass.stream.kinds import Kinds
-from onepass.stream.oddities import Oddity, told
-from onepass.stream.pieces import Source
+from onepass.stream.fitted import Fitted
+from onepass.stream.head import differences
+from onepass.stream.oddities import Oddity
+from onepass.stream.pieces import Piece, Source
 from onepass.stream.rows import Rows
-from onepass.stream.task import LOOKED_AT, suggested
+from onepass.stream.task import suggested
 from onepass.validate import whole
 
 __all__ = ["Stream"]
@@ -43,6 +44,10 @@ class Stream:
         Kinds of columns that may be there; ``types`` go before them.
     oddities : callable, optional
         Says, once the columns' names are known, which of them are not of one kind.
+    start : int
+        How many of the source's first rows are passed over, as :attr:`Rows.first` counts them.
+    read : dict
+        How the source is read, where that changes its rows; for the fingerprint.
 
     Attributes
     ----------
@@ -52,8 +57,11 @@ class Stream:
         The column of answers, or several.
     block : int
         Rows a block.
+    start : int
+        Where in the source it begins.
     rows_read : int
-        Source rows given so far in the iteration begun last, skipped ones included.
+        Source rows that lie behind the iteration begun last: those passed over, given or skipped.
+        A stream that starts there goes on with the next block.
     fraction : float or None
         How much of the source has been read, in [0, 1]; None while unknown. A progress bar may
         ask at any time.
@@ -61,7 +69,7 @@ class Stream:
     Raises
     ------
     ParameterError
-        If ``block`` is not a whole number >= 1.
+        If ``block`` is not a whole number >= 1, or ``start`` not one >= 0.
     ColumnError
         If a column was named that the source has not, or has twice.
     SourceError
@@ -79,22 +87,20 @@ class Stream:
         task: str | None = None,
         kinds: Mapping[str, str] | None = None,
         oddities: Callable[[], Sequence[Oddity]] | None = None,
+        start: int = 0,
+        read: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = source.name
         self.block = whole(block, "block", "op.stream", low=1)
-        self.rows_read = 0
+        self.start = self.rows_read = whole(start, "start", "op.stream", low=0)
         self.fraction: float | None = None
         self._source = source
         self._choice = choice
         self._asked = dict(types)
-        self._types = {**(kinds or {}), **types}
-        self._oddities = oddities
         self._n_rows = source.n_rows if n_rows is None else n_rows
         self._task = task
-        self._begun = False
-        self._ahead: Iterator[Rows] | None = None  # blocks looked at, then the rest
-        if source.repeatable:
-            self._names()
+        self._read = dict(read or {})
+        self._pieces = Fitted(source, choice, types, kinds or {}, oddities, self.block, self.start)
 
     @property
     def target(self) -> str | list[str] | None:
@@ -119,76 +125,94 @@ class Stream:
         given all the same: text, or nothing but 0 and 1, are labels (:mod:`onepass.stream.task`).
         """
         if self._task is None:
-            answers = [rows.y for rows in self._looked() if rows.y is not None]
+            answers = self._pieces.first_answers()
             self._task = suggested(answers) if answers else None
         return self._task
+
+    @property
+    def fingerprint(self) -> dict[str, Any]:
+        """What tells this stream from others: its columns, what they are for, its first rows.
+
+        It is a short dict for JSON. It does not hang on where the rows lie, on ``block`` or
+        ``start``, and a file may have grown at its end: see :meth:`differences`. A source that can
+        be read only once gives the first rows all the same; once its blocks are being read, those
+        that were given are told of.
+        """
+        head, choice = self._pieces.head(), self._choice
+        return {
+            "name": self.name, "read": self._read, "target": self.target, "time": choice.time,
+            "drop": list(choice.drop),
+            "features": None if choice.columns is None else list(choice.columns),
+            "types": self._asked, "columns": head.columns(head.rows), "rows": head.rows,
+            "digest": head.digest(head.rows),
+        }  # fmt: skip
+
+    def differences(self, fingerprint: Mapping[str, Any]) -> list[str]:
+        """In which ways this stream is not the one of which a fingerprint was taken.
+
+        Parameters
+        ----------
+        fingerprint : dict
+            As :attr:`fingerprint` gave it.
+
+        Returns
+        -------
+        differences : list of str
+            A phrase each, such as "its column 'km' is gone"; empty where the streams begin alike.
+            What lies behind the first 1024 rows is not looked at.
+
+        Examples
+        --------
+        >>> from onepass.stream import read
+        >>> rows = [{"km": 1.0, "price": 3.0}, {"km": 2.0, "price": 5.0}]
+        >>> then = read(rows, target="price").fingerprint
+        >>> grown = [*rows, {"km": 3.0, "price": 7.0}]
+        >>> read(grown, target="price").differences(then)
+        []
+        >>> read(grown[1:], target="price").differences(then)
+        ['the values in its first 2 rows are others']
+        >>> len(read(grown, target="km").differences(then))
+        1
+        """
+        return differences(fingerprint, self.fingerprint, self._pieces.head())
 
     def __repr__(self) -> str:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows} rows"
         return f"<Stream {self.name}: {rows}, target {self.target!r}, block {self.block}>"
 
     def __iter__(self) -> Iterator[Rows]:
-        blocks, self._ahead = self._ahead or self._from_start(), None
-        return self._counted(blocks)
+        return self._counted(self._blocks(iter(self._pieces)))
 
-    def _from_start(self) -> Iterator[Rows]:
-        if self._begun and not self.repeatable:
-            raise SourceError(
-                f"op.stream: {self.name} can be read only once, and it was begun before. "
-                "Write it to a file to read it again, or learn all in one pass."
-            )
-        self._begun = True
-        return self._blocks()
-
-    def _names(self) -> list[str] | None:
-        names = self._source.columns()
-        if names is None:
-            return None
-        read = self._choice.of(names, self._asked)
-        if self._oddities is not None:
-            odd, targets = self._oddities(), self._choice.targets
-            told(odd, self.name, read=read, targets=targets, types=self._types)
-            self._oddities = None  # once a stream
-        return read
-
-    def _looked(self) -> list[Rows]:
-        """The first blocks. A source that can be read only once will give them again."""
-        blocks, looked, rows = self._from_start(), [], 0
-        for block in blocks:
-            looked.append(block)
-            rows += len(block)
-            if rows >= LOOKED_AT:
-                break
-        if not self.repeatable:
-            self._ahead = chain(looked, blocks)
-        return looked
-
-    def _blocks(self) -> Iterator[Rows]:
-        columns = Kinds(self._types, self.name)
-        answers = Kinds({}, self.name)
-        cutter = Cutter(self.block)
-        for piece in self._source.pieces(self._names(), self._types, self.block):
-            table = columns.fit(piece.table, cutter.seen)
-            told = None if piece.answers is None else answers.fit(piece.answers, cutter.seen)
+    def _blocks(self, pieces: Iterator[Piece]) -> Iterator[Rows]:
+        cutter, seen = Cutter(self.block, self.start), 0
+        for piece in pieces:
             self.fraction = piece.fraction
-            yield from cutter.add(self._choice.split(piece, table, told))
-        self._check(cutter)
+            over, seen = self.start - seen, seen + len(piece.table)
+            if over < len(piece.table):
+                split = self._choice.split(piece)
+                yield from cutter.add(split.after(over) if over > 0 else split)
+        self._check(cutter, seen)
         self.fraction = 1.0
         yield from cutter.rest()
 
     def _counted(self, blocks: Iterator[Rows]) -> Iterator[Rows]:
-        self.rows_read, self.fraction = 0, None
+        self.rows_read, self.fraction = self.start, None
         for rows in blocks:
             self.rows_read += len(rows) + rows.skipped
             yield rows
 
-    def _check(self, cutter: Cutter) -> None:
-        if not cutter.seen:
+    def _check(self, cutter: Cutter, seen: int) -> None:
+        if not seen:
             raise SourceError(
                 f"op.stream: {self.name} must hold rows, got none. "
                 "Check that it was written to its end, and that it is the one you mean."
             )
-        if not cutter.kept:
+        if seen < self.start:
+            raise SourceError(
+                f"op.stream: {self.name} must hold the {self.start:,} rows that are to be passed "
+                f"over, got {seen:,}. Check that it is the source that was begun, or start before."
+            )
+        if not cutter.kept and not self.start:
             which = "they are" if self.target is None else f"the target {self.target!r} is"
             raise SourceError(
                 f"op.stream: {self.name} must hold answers, but {which} missing in all of its "

@@ -1,0 +1,138 @@
+"""Fitted: the pieces of a source, each column held to its kind; the first can be looked at."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from onepass.errors import SourceError
+from onepass.stream.choice import Choice
+from onepass.stream.head import Head
+from onepass.stream.kinds import Kinds
+from onepass.stream.oddities import Oddity, told
+from onepass.stream.pieces import Piece, Source
+from onepass.stream.task import LOOKED_AT
+from onepass.types import Array
+
+__all__ = ["Fitted"]
+
+
+class Fitted:
+    """A source's pieces from its first row on, ready to be cut into blocks.
+
+    Parameters
+    ----------
+    source : Source
+        Where the rows come from.
+    choice : Choice
+        What its columns are for.
+    types, kinds : dict of str to str
+        Kinds of columns that are fixed beforehand, and of those that may be there.
+    oddities : callable, optional
+        Says, once the columns' names are known, which of them are not of one kind.
+    block : int
+        Rows a block.
+    start : int
+        Rows before this one will be passed over.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        choice: Choice,
+        types: Mapping[str, str],
+        kinds: Mapping[str, str],
+        oddities: Callable[[], Sequence[Oddity]] | None,
+        block: int,
+        start: int,
+    ) -> None:
+        self._source = source
+        self._choice = choice
+        self._asked = dict(types)
+        self._types = {**kinds, **types}
+        self._oddities = oddities
+        self._block = block
+        self._start = start
+        self._begun = False
+        self._ahead: Iterator[Piece] | None = None  # pieces looked at, then the rest
+        self._head: Head | None = None
+        if source.repeatable:
+            self._names()
+
+    def __iter__(self) -> Iterator[Piece]:
+        """All pieces, those that were looked at among them; refused where they have been read."""
+        if self._ahead is not None:
+            pieces, self._ahead = self._ahead, None
+            return pieces
+        pieces = self._opened(self._start)
+        if self._source.repeatable or self._head is not None:
+            return pieces
+        self._head = head = Head(named=self._source.columns() is not None)
+        return self._tapped(pieces, head)
+
+    def _opened(self, start: int) -> Iterator[Piece]:
+        if self._begun and not self._source.repeatable:
+            raise SourceError(
+                f"op.stream: {self._source.name} can be read only once, and it was begun before. "
+                "Write it to a file to read it again, or learn all in one pass."
+            )
+        self._begun = True
+        names = self._names()
+        return self._fit(names, self._source.pieces(names, self._types, self._block, start))
+
+    def _fit(self, names: list[str] | None, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        certain = self._source.kinds()
+        known = None if names is None else {name: certain.get(name) for name in names}
+        columns = Kinds(self._types, self._source.name, known)
+        answers = Kinds({}, self._source.name)
+        seen = 0
+        for piece in pieces:
+            table = columns.fit(piece.table, seen)
+            apart = None if piece.answers is None else answers.fit(piece.answers, seen)
+            seen += len(table)
+            yield replace(piece, table=table, answers=apart)
+
+    def _names(self) -> list[str] | None:
+        names = self._source.columns()
+        if names is None:
+            return None
+        read = self._choice.of(names, self._asked)
+        if self._oddities is not None:
+            odd, targets = self._oddities(), self._choice.targets
+            told(odd, self._source.name, read=read, targets=targets, types=self._types)
+            self._oddities = None  # once a stream
+        return read
+
+    # -- the first rows ----------------------------------------------------------------------------
+
+    @staticmethod
+    def _tapped(pieces: Iterator[Piece], head: Head) -> Iterator[Piece]:
+        """The pieces; their first rows are kept, for nobody can look at them later."""
+        for piece in pieces:
+            head.add(piece.table, piece.answers)
+            yield piece
+
+    def head(self) -> Head:
+        """The first rows; of what can be read only once, as many as were given once it is read."""
+        if self._head is None:
+            self.first_answers()
+        return self._head or Head()
+
+    def first_answers(self) -> list[Array]:
+        """The first answers, piece by piece. What can be read only once will give them again."""
+        once = not self._source.repeatable
+        pieces = iter(self) if once else self._opened(0)
+        head = Head(named=self._source.columns() is not None)
+        looked, answers, known = [], [], 0
+        for piece in pieces:
+            looked.append(piece)
+            head.add(piece.table, piece.answers)
+            split = self._choice.split(piece)
+            if split.y is not None:
+                answers.append(split.y[split.kept])
+                known += len(answers[-1])
+            if head.full and (split.y is None or known >= LOOKED_AT or (once and self._start)):
+                break
+        if once:
+            self._ahead = chain(looked, pieces)
+        self._head = head
+        return answers
