@@ -13,6 +13,13 @@ and only when B is full is it turned itself, by one matrix product. It is the sa
 rounding, at O(m p) a step. When B turns, a Gram matrix in float64 restores its orthogonality: over
 10⁴ steps in float32 two projections alone drift to 1e-6, with it they stay at 1e-7.
 
+What truncation leaves out is bounded: with δ_t the largest σ̃² that step t left out,
+
+    0 ≤ Σ g gᵀ − U Σ² Uᵀ ≤ D · I,      D = Σ_t δ_t                                          (3)
+
+over all vectors g so far, because kept and left out add up at every step. Two subspaces merge by
+(1) with G = U_b Σ_b, and their D add up, with that of the merge itself.
+
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version; section 3.2 and Algorithm 3.
 [2] A. Levey, M. Lindenbaum, "Sequential Karhunen-Loeve basis extraction and its application to
@@ -43,12 +50,15 @@ class Subspace:
         Singular values, largest first.
     m : int
         Directions kept at most.
+    lost : float
+        D of (3).
     """
 
     B: Floats
     K: Floats
     sigma: Floats
     m: int
+    lost: float = 0.0
 
     @classmethod
     def start(cls, p: int, m: int, dtype: type[np.floating] = np.float64) -> "Subspace":
@@ -87,7 +97,14 @@ class Subspace:
         inner, sigma = linalg.svd(small)
         least = np.finfo(G.dtype).eps * np.sqrt(len(G)) * sigma.max(initial=0.0)
         keep = np.flatnonzero(sigma > least)[: self.m]
-        return replace(wide, K=np.hstack((wide.K, outside)) @ inner[:, keep], sigma=sigma[keep])
+        lost = self.lost + float(sigma[len(keep) : len(keep) + 1].sum()) ** 2
+        K = np.hstack((wide.K, outside)) @ inner[:, keep]
+        return replace(wide, K=K, sigma=sigma[keep], lost=lost)
+
+    def merged(self, other: "Subspace") -> "Subspace":
+        """The subspace of the vectors of both, to the rank of this one: (1) to (3)."""
+        both = self.added(other.U * other.sigma.astype(other.B.dtype))
+        return replace(both, lost=both.lost + other.lost)
 
     def joined(self, v: Floats) -> "Subspace":
         """The subspace after v (p,) has come, of which only what is outside it counts.
@@ -118,7 +135,8 @@ class Subspace:
         L, _ = linalg.cholesky_in_order(gram, np.zeros(len(gram)))
         inner, sigma = linalg.svd(L.T @ (self.K * self.sigma))
         turn = linalg.solve_lower_transposed(L, inner)
-        return Subspace(self.B @ turn.astype(self.B.dtype), np.eye(len(sigma)), sigma, self.m)
+        B = self.B @ turn.astype(self.B.dtype)
+        return replace(self, B=B, K=np.eye(len(sigma)), sigma=sigma)
 
     def grown(self, p: int) -> "Subspace":
         """The same with new numbers at the end of every vector, zero in all so far."""

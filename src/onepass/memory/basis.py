@@ -22,6 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from onepass.errors import ParameterError
+from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
 from onepass.types import Array, Floats
 from onepass.update import Step, fit, row_by_row
@@ -35,6 +36,8 @@ class Basis:
 
     Equal to ``memory=None`` of the ORFit learners.
     """
+
+    merging: ClassVar[str] = "exact"
 
     def start(
         self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
@@ -83,6 +86,16 @@ class Directions:
         memory = replace(self, Q=np.hstack((self.Q, W)))
         return Step(fitted.w, memory, fitted.errors, W.shape[1], fitted.contradictions)
 
+    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
+        """Qᵀ and the answers Qᵀw: all that w is held to."""
+        del start
+        answers = self.Q.T @ w
+        return Evidence(self.Q.T, answers, np.zeros(self.rank), np.zeros(answers.shape[1:]))
+
+    def merged(self, w: Floats, evidence: Evidence) -> Step:
+        """The step of learning another memory's evidence."""
+        return evidence.learned_by(self, w)
+
     def grown(self, p: int) -> "Directions":
         """The same with new weights at the end, zero in every row so far."""
         extra = np.zeros((p - len(self.Q), self.rank), dtype=self.Q.dtype)
@@ -130,6 +143,20 @@ class NoisySpan:
         new = w + (moved - self.moved).reshape(w.shape)
         errors = (taken.errors / scale).reshape(e.shape)
         return Step(new, replace(self, span=taken.span, moved=moved), errors, 0, 0)
+
+    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
+        """What the gradients said without the prior, in rows of noise 1."""
+        del start
+        span = self.span
+        none = np.zeros(span.z.shape[1])
+        said = without_prior(span.T, span.z, none, np.sqrt(span.ridge) * np.eye(span.rank))
+        rows = said.rows @ span.Q.T
+        answers = said.answers + rows @ (w.reshape(len(w), -1) - self.moved)
+        return said._replace(rows=rows, answers=answers.reshape(len(rows), *w.shape[1:]))
+
+    def merged(self, w: Floats, evidence: Evidence) -> Step:
+        """The step of learning another memory's evidence."""
+        return evidence.learned_by(self, w)
 
     def grown(self, p: int) -> "NoisySpan":
         """The same with new weights at the end, zero in every row so far."""

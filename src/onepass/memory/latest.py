@@ -16,6 +16,7 @@ import numpy as np
 
 from onepass import validate
 from onepass.memory.basis import Directions, refuse_noise
+from onepass.memory.evidence import Evidence
 from onepass.types import Array, Floats
 from onepass.update import Step
 
@@ -36,6 +37,8 @@ class Latest:
     ParameterError
         If m is no whole number >= 1.
     """
+
+    merging: ClassVar[str] = "approximate"
 
     m: int = 100
 
@@ -81,6 +84,14 @@ class Recent:
         kept = replace(step.memory, Q=np.ascontiguousarray(step.memory.Q[:, -self.m :]))
         # the rows of a block are learned as one: each is said by the weights before the block
         return step._replace(memory=replace(self, directions=kept), errors=e)
+
+    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
+        """The directions kept, and what w says of them."""
+        return self.directions.evidence(w, start)
+
+    def merged(self, w: Floats, evidence: Evidence) -> Step:
+        """The step of learning another memory's evidence, then of letting directions go."""
+        return evidence.learned_by(self, w)
 
     def grown(self, p: int) -> "Recent":
         """The same with new weights at the end, zero in every row so far."""

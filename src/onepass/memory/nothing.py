@@ -25,6 +25,8 @@ __all__ = ["Empty", "Nothing"]
 class Nothing:
     """No memory: One-Step SGD, and with noise normalised LMS."""
 
+    merging: ClassVar[str] = "refused"
+
     def start(
         self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
     ) -> "Empty":

@@ -24,6 +24,7 @@ import numpy as np
 
 from onepass import validate
 from onepass.errors import ParameterError
+from onepass.memory.evidence import Evidence
 from onepass.subspace import Subspace
 from onepass.types import Array, Floats
 from onepass.update import Step, fit
@@ -48,6 +49,8 @@ class Principal:
     ParameterError
         If m is no whole number >= 1, or ``of`` is unknown.
     """
+
+    merging: ClassVar[str] = "approximate"
 
     m: int = 100
     of: Literal["raw", "projected"] = "raw"
@@ -124,6 +127,28 @@ class Components:
         memory = replace(self, subspace=after)
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, after.rank - space.rank, fitted.contradictions)
+
+    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
+        """The directions, as long as their singular values, and what w says of them.
+
+        With noise r they are answered so that the rows σ uᵀ and the prior around ``start`` (zeros
+        if None) give w back: σ uᵀw₀ + (σ² + r)/σ · uᵀ(w − w₀).
+        """
+        space = self.subspace
+        U, sigma = space.U, space.sigma.reshape(-1, *[1] * (w.ndim - 1))
+        answers = sigma * (U.T @ w)
+        if self.noise:
+            moved = w if start is None else w - start
+            answers = answers + self.noise / sigma * (U.T @ moved)
+        noise, rest = np.full(space.rank, self.noise), np.zeros(w.shape[1:])
+        return Evidence(U.T * space.sigma[:, None], answers, noise, rest, space.lost)
+
+    def merged(self, w: Floats, evidence: Evidence) -> Step:
+        """The step of learning another memory's evidence as one block; the certificates add up."""
+        step = evidence.learned_by(self, w)
+        space = step.memory.subspace
+        space = replace(space, lost=space.lost + evidence.lost)
+        return step._replace(memory=replace(step.memory, subspace=space))
 
     def grown(self, p: int) -> "Components":
         """The same with new weights at the end, zero in every row so far."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from onepass import validate
 from onepass.memory.basis import Directions, refuse_noise
+from onepass.memory.evidence import Evidence
 from onepass.types import Array, Floats
 from onepass.update import Step
 
@@ -38,6 +39,8 @@ class Random:
     ParameterError
         If m is no whole number >= 1, or seed none >= 0.
     """
+
+    merging: ClassVar[str] = "approximate"
 
     m: int = 100
     seed: int = 0
@@ -93,6 +96,14 @@ class Drawn:
         memory = replace(self, directions=kept, draws=draws)
         # the rows of a block are learned as one: each is said by the weights before the block
         return step._replace(memory=memory, errors=e)
+
+    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
+        """The directions kept, and what w says of them."""
+        return self.directions.evidence(w, start)
+
+    def merged(self, w: Floats, evidence: Evidence) -> Step:
+        """The step of learning another memory's evidence, then of letting directions go."""
+        return evidence.learned_by(self, w)
 
     def grown(self, p: int) -> "Drawn":
         """The same with new weights at the end, zero in every row so far."""

@@ -1,0 +1,90 @@
+"""Evidence: what the rows of the past said, as a few rows that say the same.
+
+A memory that keeps the whole past can give it away: so many rows as it has directions, which teach
+another memory what all rows would have taught it. That is how learners are merged.
+
+The triangle [R z] of least squares, RᵀR = Π + Σ_k a_k a_kᵀ with Π = LᵀL, holds its prior beside
+the rows, and the prior must not count twice. With M = L R⁻¹ = U Γ Vᵀ, where 0 ≤ Γ ≤ 1,
+
+    RᵀR − Π = Rᵀ V (I − Γ²) Vᵀ R,          Rᵀ z = Rᵀ V Vᵀ z                                (1)
+    rows  √(1 − γ²) vᵀR   answered by   vᵀz / √(1 − γ²)                                    (2)
+
+so that no squares are formed and subtracted: the error is relative to what the prior and the rows
+say together of each direction, whatever the units of the features. A direction of which only the
+prior says something has γ = 1 to rounding, and gives no row. The least value of the squares that
+these rows leave is
+
+    s + ‖z‖² − Σ (vᵀz)² / (1 − γ²) = s − Σ (vᵀz)² γ² / (1 − γ²)                            (3)
+
+where s is that of rows and prior. Cost: O(p³) time, once.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onepass import linalg
+from onepass.types import Array, Floats
+from onepass.update import Step
+
+__all__ = ["Evidence", "without_prior"]
+
+_NOTHING = 64.0  # roundings; what the rows add to the prior is nothing below so many
+
+
+class Evidence(NamedTuple):
+    """A few rows that say what all rows said."""
+
+    rows: Floats
+    """(k, p)."""
+    answers: Floats
+    """(k, c), or (k,) where outputs have gradients of their own."""
+    noise: Floats
+    """The variance of each, (k,)."""
+    rest: Floats
+    """What no weights can answer: by so much the least value of the squares is larger, (c,)."""
+    lost: float = 0.0
+    """The certificate of a memory that truncated (:mod:`onepass.subspace`)."""
+
+    def placed(self, features: Array, p: int, outputs: Array, c: int) -> "Evidence":
+        """The same with its p′ features at the places ``features`` of p, and its outputs of c."""
+        rows = np.zeros((len(self.rows), p))
+        rows[:, features] = self.rows
+        if self.answers.ndim == 1:
+            return self._replace(rows=rows)
+        answers, rest = np.zeros((len(rows), c)), np.zeros(c)
+        answers[:, outputs], rest[outputs] = self.answers, self.rest
+        return self._replace(rows=rows, answers=answers, rest=rest)
+
+    def learned_by(self, memory: Any, w: Floats) -> Step:
+        """The step of a memory that learns these rows at the weights w."""
+        step: Step = memory.learn(w, self.rows.T, self.answers - self.rows @ w, self.noise)
+        return step
+
+
+def without_prior(T: Floats, z: Floats, squares: Floats, L: Floats) -> Evidence:
+    """What the rows in a triangle said, without the prior's: (1), (2), (3).
+
+    Parameters
+    ----------
+    T : ndarray of shape (q, q)
+        Nonsingular upper triangle.
+    z : ndarray of shape (q, c)
+    squares : ndarray of shape (c,)
+        The least value of the squares of rows and prior.
+    L : ndarray of shape (k, q)
+        Rows of the prior, answered by 0; LᵀL is part of TᵀT.
+    """
+    L = L[L.any(axis=1)]
+    q = len(T)
+    if not len(L) or not q:
+        return Evidence(T, z, np.ones(q), squares)
+    _, gamma, Vt = np.linalg.svd(linalg.whitened(L, T), full_matrices=True)
+    gap = np.ones(q)
+    gap[: len(gamma)] = (1.0 - gamma) * (1.0 + gamma)
+    kept = gap > _NOTHING * np.finfo(np.float64).eps * np.sqrt(q)
+    gap, turned = gap[kept], (Vt @ z)[kept]
+    root = np.sqrt(gap)[:, None]
+    rest = squares - np.einsum("ij,i->j", turned**2, (1.0 - gap) / gap)  # (3)
+    rows = root * (Vt[kept] @ np.triu(T))
+    return Evidence(rows, turned / root, np.ones(len(rows)), np.maximum(rest, 0.0))
