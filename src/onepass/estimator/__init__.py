@@ -11,6 +11,8 @@ revealed, the learner learns it. A learner brings a few hooks and gets every ver
 ``_widen(d)``               take new features, as if they had been zero in every row so far
 ``_add_outputs(at, c)``     take new outputs, at the columns ``at`` of now c (classifiers only)
 
+and, if it can be merged, what :mod:`onepass.estimator.merging` asks for.
+
 What is learned lives in attributes whose names end with an underscore. A hook never writes into an
 array that such an attribute held when it was called: it makes new ones and assigns them. So an
 error, or an interrupt, anywhere within a verb puts back the learner exactly as it was.
@@ -21,6 +23,7 @@ error, or an interrupt, anywhere within a verb puts back the learner exactly as 
 from onepass.estimator.classifier import Classifier
 from onepass.estimator.learned import learned, nbytes
 from onepass.estimator.learner import Learner
+from onepass.estimator.merging import Layout
 from onepass.estimator.regressor import Regressor
 
-__all__ = ["Classifier", "Learner", "Regressor", "learned", "nbytes"]
+__all__ = ["Classifier", "Layout", "Learner", "Regressor", "learned", "nbytes"]

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from onepass import validate
-from onepass.errors import LabelError
+from onepass.errors import LabelError, MergeError
 from onepass.estimator.learner import Learner
 from onepass.types import Array, Floats
 
@@ -86,6 +86,19 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             return Y, None
         first = np.where(np.isin(united, before), -1, np.argmax((Y > 0) & on[:, None], axis=0))
         return Y, np.arange(n)[:, None] > first[None, :]
+
+    def _join_outputs(self, other: Any, where: str) -> Array:
+        try:
+            united = _united(self._classes_so_far(where), other.classes_, where)
+        except LabelError as wrong:
+            raise MergeError(
+                f"{where}: both learners must have labels of one kind, "
+                f"{self._classes_so_far(where).dtype}, got {other.classes_.dtype}. Give all labels "
+                "as text, or all as whole numbers."
+            ) from wrong
+        self._know(united)
+        places: Array = np.searchsorted(self.classes_, other.classes_)
+        return places
 
     def _classes_so_far(self, where: str) -> Array:
         """The classes that were learned or named, sorted."""

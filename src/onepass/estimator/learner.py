@@ -11,12 +11,13 @@ from sklearn.base import BaseEstimator
 from onepass import linalg, validate
 from onepass.errors import NotFittedError, ParameterError, ShapeError
 from onepass.estimator.learned import learned, nbytes
+from onepass.estimator.merging import Merging
 from onepass.types import Array, Floats
 
 __all__ = ["Learner"]
 
 
-class Learner(BaseEstimator, ABC):  # type: ignore[misc]
+class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
     """The verbs that regressors and classifiers share.
 
     Hyperparameters that say where learning begins (a ridge, a memory, initial weights) are read

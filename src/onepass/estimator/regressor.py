@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from onepass import validate
-from onepass.errors import ShapeError
+from onepass.errors import MergeError, ShapeError
 from onepass.estimator.learner import Learner
 from onepass.types import Array, Floats
 
@@ -39,6 +39,21 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
             )
         self.rows_seen_ += n if s is None else int(np.count_nonzero(s))
         return Y, None
+
+    def _join_outputs(self, other: Any, where: str) -> Array:
+        if not self._begun:
+            self.answer_ndim_, self.n_outputs_ = other.answer_ndim_, other.n_outputs_
+            self.rows_seen_ = 0
+            self._start(self.n_features_in_, self.n_outputs_)
+        mine, came = (
+            "(n,)" if one.answer_ndim_ == 1 else f"(n, {one.n_outputs_})" for one in (self, other)
+        )
+        if mine != came:
+            raise MergeError(
+                f"{where}: both learners must have answers of shape {mine}, as the first has, got "
+                f"{came}. Merge learners of the same answers."
+            )
+        return np.arange(self.n_outputs_)
 
     def _admit_one(self, y: Any, s: Floats | None, where: str) -> tuple[Floats, None]:
         single = s is None and getattr(self, "answer_ndim_", 0) == 1

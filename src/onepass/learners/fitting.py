@@ -6,12 +6,19 @@ gives each output its own. A row of weight s is as good as s rows: it is √s ti
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from onepass import linalg, validate
-from onepass.errors import MemoryFullWarning, NumericalError, ParameterError, ShapeError
+from onepass.errors import (
+    MemoryFullWarning,
+    MergeError,
+    NumericalError,
+    ParameterError,
+    ShapeError,
+)
+from onepass.estimator import Layout
 from onepass.learners.linear import Linear, initial_weights
 from onepass.memory import Basis, Principal
 from onepass.types import Array, Floats
@@ -33,6 +40,7 @@ class Fitting(Linear):
     block_update: bool
     n_features_in_: int
     parameters_: Floats
+    start_: Floats | None
     memory_: Any
     noisy_: bool
     contradictions_: int
@@ -69,6 +77,7 @@ class Fitting(Linear):
         given = initial_weights(initial, len(part), 1 if own else c, type(self).__name__)
         part[...] = given[:, 0] if own else given
         self.parameters_ = start
+        self.start_ = start if start.any() else None
         self.memory_ = specification(self.memory, type(self).__name__).start(
             p, 1 if own else c, noise
         )
@@ -108,6 +117,56 @@ class Fitting(Linear):
         self._warn_when_full()
         said = Y - errors
         return said if s is None else said / root[:, None]
+
+    merged_alike: ClassVar[tuple[str, ...]] = ("memory", "noise", "fit_intercept", "feature_map")
+
+    @property
+    def merging(self) -> Any:
+        """``exact`` with all directions, ``approximate`` with some of them."""
+        return getattr(specification(self.memory, type(self).__name__), "merging", "refused")
+
+    def _unmergeable(self) -> str:
+        if self.merging != "refused":
+            return ""
+        return (
+            f"got one of memory {self.memory!r}, which keeps nothing of them. "
+            "Use op.memory.Basis() or op.memory.Principal(m)."
+        )
+
+    def _merge(self, other: Any, layout: Layout) -> None:
+        """Learn the other's evidence as one block, from the weights as they are."""
+        self._noise_now()
+        if self.feature_map is not None:
+            self._refuse_other_features(other, layout)
+        elif layout.d > self.n_features_in_:
+            self._widen(layout.d)
+        w = self.parameters_
+        places = np.arange(len(w))
+        if self.feature_map is None:
+            first = int(self.fit_intercept)
+            places = np.concatenate((places[:first], layout.features + first))
+        said = other.memory_.evidence(other.parameters_, other.start_)
+        said = said.placed(places, len(w), layout.outputs, w.shape[-1])
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            step = self.memory_.merged(w, said)
+        if not linalg.finite(step.w):
+            raise NumericalError(
+                f"{type(self).__name__}.merge: what was learned must be small enough to square "
+                "and sum, got numbers beyond float64. Give features and answers in larger units."
+            )
+        self.parameters_, self.memory_ = step.w, step.memory
+        self.contradictions_ += other.contradictions_ + step.contradictions
+        self._warn_when_full()
+
+    def _refuse_other_features(self, other: Any, layout: Layout) -> None:
+        """A map reads its features by their places."""
+        same = np.array_equal(layout.features, np.arange(self.n_features_in_))
+        if not same or other.parameters_.shape[0] != self.parameters_.shape[0]:
+            raise MergeError(
+                f"{type(self).__name__}.merge: with a `feature_map` both learners must have the "
+                f"same features in the same order, {self.n_features_in_} here, got "
+                f"{other.n_features_in_} or in another order. Give all rows in one order."
+            )
 
     def _noise_now(self) -> float:
         """The noise of these rows.
@@ -175,6 +234,8 @@ class Fitting(Linear):
         extra = d - self.n_features_in_
         zeros = np.zeros((extra, self.parameters_.shape[1]))
         self.parameters_ = np.vstack((self.parameters_, zeros))
+        if self.start_ is not None:
+            self.start_ = np.vstack((self.start_, zeros))
         self.memory_ = self.memory_.grown(len(self.parameters_))
         self.full_ = False
 

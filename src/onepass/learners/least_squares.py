@@ -13,6 +13,7 @@ from onepass import linalg, validate
 from onepass.centering import Centering, Reduced
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.linear import Linear, initial_weights
+from onepass.learners.pooling import Pooling
 from onepass.memory.floor import Floor, rows_between
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
@@ -23,7 +24,7 @@ __all__ = ["LeastSquares"]
 _WIDTH = 1024  # rows between two renormalisations where nothing fades
 
 
-class LeastSquares(Linear):
+class LeastSquares(Pooling, Linear):
     """What the regressor and the classifier share: learning rows into triangle and means."""
 
     scale_free = True  # the answers do not depend on the features' units, but through the ridge

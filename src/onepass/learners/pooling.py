@@ -1,0 +1,255 @@
+"""Pooling: what two least-squares learners know, as if one of them had seen the rows of both.
+
+With forgetting λ, n_b rows of the second after those of the first, and the prior Π counted once,
+
+    A = λ^{n_b} A_a + (A_b − λ^{n_b} Π_b)                                                  (1)
+
+for A = RᵀR. The second summand is what b's rows said (:mod:`onepass.memory.evidence`); it is taken
+into a's faded triangle as rows are, together with the row between the means
+(:mod:`onepass.centering`). So it holds for any ridge, weights, outputs and intercepts, below full
+rank, and for streams side by side, where nothing of a fades and the prior is the older one's.
+b may have begun with another ridge or other coefficients: a's are kept.
+
+A coefficient's own prior (:mod:`onepass.memory.prior`) has the units that a feature showed first.
+Where a has met the feature its pseudo-row stays and b's is taken out. Where it has not, b's stays,
+unless b's very first row shows that a's constant was another: then that is the first difference.
+Cost: O(d³) time, once.
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from onepass import linalg
+from onepass.centering import Centering
+from onepass.errors import NumericalError
+from onepass.estimator import Layout
+from onepass.memory.evidence import Evidence, without_prior
+from onepass.memory.floor import Floor
+from onepass.memory.prior import Prior
+from onepass.memory.square_root import SquareRoot, Triangle
+from onepass.types import Floats
+
+__all__ = ["Known", "Pooling", "pooled"]
+
+
+class Known(NamedTuple):
+    """What a least-squares learner knows."""
+
+    memory: Triangle
+    centering: Centering
+    prior: Prior
+    start: Floats
+    """w₀, (d, c)."""
+    ridge: Any
+    """Π, as the learner's parameter."""
+
+    @classmethod
+    def of(cls, learner: Any) -> "Known":
+        """What a learner of least squares knows."""
+        parts = (learner.memory_, learner.centering_, learner.prior_, learner.start_)
+        return cls(*parts, learner.ridge)
+
+    def placed(self, layout: Layout, c: int) -> "Known":
+        """The same in the features and outputs of the whole, but for the memory."""
+        at, d = layout.features, layout.d
+
+        def there(vector: Floats, fill: float = 0.0) -> Floats:
+            wide = np.full(d, fill)
+            wide[at] = vector
+            return wide
+
+        def among(vector: Floats) -> Floats:
+            wide = np.zeros(c)
+            wide[layout.outputs] = vector
+            return wide
+
+        old, was = self.centering, self.prior
+        center = Centering(
+            there(old.features), among(old.answers), old.mass, old.free,
+            there(old.features_rest), among(old.answers_rest),
+        )  # fmt: skip
+        prior = Prior(
+            was.level, there(was.met).astype(bool), there(was.held), there(was.share, 1.0),
+            there(was.first), was.remains,
+        )  # fmt: skip
+        start = np.zeros((d, c))
+        start[np.ix_(at, layout.outputs)] = self.start
+        return self._replace(centering=center, prior=prior, start=start)
+
+
+class Pooling:
+    """What makes least-squares learners mergeable."""
+
+    merged_alike: ClassVar[tuple[str, ...]] = ("forgetting", "fit_intercept", "prior")
+
+    ridge: Any
+    forgetting: Any
+    floor: float
+    memory_: Triangle
+    centering_: Centering
+    prior_: Prior
+    floor_: Floor
+    start_: Floats
+    weights_: Floats
+    offset_: Floats
+
+    @property
+    def merging(self) -> Any:
+        """``exact`` where what the rows weigh does not depend on what came between."""
+        return "refused" if self.forgetting != 1.0 and self.floor else "exact"
+
+    def _unmergeable(self) -> str:
+        put = hasattr(self, "floor_") and self.floor_.level and self.floor_.rows
+        if self.merging == "exact" and not put:
+            return ""
+        return (
+            "got one that put a floor under them while they faded, answered by the weights that "
+            "it had then. Use plain exponential forgetting: floor=0."
+        )
+
+    def _merge(self, other: Any, layout: Layout) -> None:
+        """Take in what the other's rows said."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            both = pooled(Known.of(self), Known.of(other), layout)
+            weights = both.start + both.memory.w
+            offset = both.centering.answers - both.centering.features @ weights
+        if not linalg.finite(weights, np.diagonal(both.memory.R), both.memory.squares, offset):
+            raise NumericalError(
+                f"{type(self).__name__}.merge: what was learned must be small enough to square "
+                "and sum, got numbers beyond float64. Give features and answers in units that "
+                "bring them nearer to 1."
+            )
+        self.memory_, self.centering_, self.prior_ = both.memory, both.centering, both.prior
+        self.start_, self.weights_, self.offset_ = both.start, weights, offset
+        ridge = np.asarray(self.ridge, dtype=np.float64)
+        if ridge.ndim == 0:
+            self.floor_ = self.floor_.grown(layout.d, float(ridge))
+
+
+def pooled(a: Known, b: Known, layout: Layout) -> Known:
+    """What a would know, had it seen b's rows too.
+
+    Parameters
+    ----------
+    a, b : Known
+        b has seen rows; a knows its outputs, but not yet its features.
+    layout : Layout
+        Where b's features and outputs belong.
+    """
+    c = a.start.shape[1]
+    own = a._replace(start=_padded(a.start, layout.d))
+    there = b.placed(layout, c)
+    fade = 1.0 if layout.concurrent else b.prior.remains
+    known = len(a.start)
+    own = _grown(own, layout.d, there.prior.share[known:], fade)
+    if layout.concurrent:
+        own = _aged(own, there.prior)
+    doubled, prior, fresh = _one_prior(own, there)
+    said = _said(b, layout, doubled)
+    said = said.placed(layout.features, layout.d, layout.outputs, c)
+    between = own.centering.joined(there.centering)
+    rows = np.vstack((said.rows, fresh, between.scale * between.x))
+    shift = there.start - own.start
+    answers = np.vstack(
+        (
+            said.answers + said.rows @ shift,
+            np.zeros((len(fresh), c)),
+            between.scale * (between.y - between.x @ own.start),
+        )
+    )
+    raw = np.abs(rows) + np.vstack(
+        (
+            np.broadcast_to(_size(there.centering), said.rows.shape),
+            np.zeros(fresh.shape),
+            between.scale * np.abs(own.centering.features),
+        )
+    )
+    memory, _ = own.memory.absorb(rows, answers, np.ones(len(rows)), raw)
+    memory = replace(memory, squares=memory.squares + said.rest)
+    return own._replace(memory=memory, centering=between.center, prior=prior)
+
+
+def _padded(start: Floats, d: int) -> Floats:
+    return np.vstack((start, np.zeros((d - len(start), start.shape[1]))))
+
+
+def _size(center: Centering) -> Floats:
+    """How large the rows were before they were centred, all together: their rounding is of it."""
+    size: Floats = np.sqrt(center.mass) * np.abs(center.features)
+    return size
+
+
+def _grown(own: Known, d: int, share: Floats, fade: float) -> Known:
+    """What a knows, faded, with features that it has never seen and that much of their ridge."""
+    memory = own.memory.faded(max(fade, 1e-300))  # less is lifted to its least size anyway
+    known = len(memory.z)
+    if d > known:
+        memory = memory.grown(d)
+        R = memory.R.copy(order="F")
+        R[np.arange(known, d), np.arange(known, d)] *= np.sqrt(share)
+        memory = replace(memory, R=R)
+    prior = own.prior.faded(fade).grown(d)
+    prior = replace(prior, share=np.append(prior.share[:known], share))
+    center = own.centering.faded(fade)
+    if d > known:
+        center = center.grown(d)
+    return own._replace(memory=memory, centering=center, prior=prior)
+
+
+def _aged(own: Known, other: Prior) -> Known:
+    """Side by side the prior is as old as the older one's: what a knows, with its prior so old."""
+    prior = own.prior
+    share = np.minimum(prior.share, other.share)
+    remains = min(prior.remains, other.remains)
+    if (share == prior.share).all():
+        return own._replace(prior=replace(prior, remains=remains))
+    d, c = own.start.shape
+    at = Layout(np.arange(d), d, np.arange(c), concurrent=True)
+    said = _said(own, at, np.zeros(d))
+    ridge = own.memory.ridge
+    if ridge is None:
+        memory = SquareRoot(own.ridge).start(d, c).faded(float(share.min()))
+    else:
+        memory = SquareRoot(ridge).start(d, c)
+        memory = replace(memory, R=np.asfortranarray(memory.R * np.sqrt(share)))
+    raw = np.abs(said.rows) + _size(own.centering)
+    memory, _ = memory.absorb(said.rows, said.answers, np.ones(len(said.rows)), raw)
+    memory = replace(memory, squares=memory.squares + said.rest)
+    return own._replace(memory=memory, prior=replace(prior, share=share, remains=remains))
+
+
+def _one_prior(own: Known, other: Known) -> tuple[Floats, Prior, Floats]:
+    """The squares of b's pseudo-rows to take out, the prior of both, and pseudo-rows to add."""
+    mine, came, d = own.prior, other.prior, len(own.start)
+    none = np.zeros((0, d))
+    if own.centering.mass == 0.0:  # b's first row is the first of all
+        shares = replace(came, share=mine.share, remains=mine.remains)
+        return np.zeros(d), shares, none
+    differs = own.centering.free & ~mine.met & (came.first != own.centering.features)
+    differs &= bool(mine.level)
+    doubled = np.where(mine.met | differs, came.held, 0.0)
+    unit = np.abs(came.first - own.centering.features)[differs]
+    fresh = np.zeros((len(unit), d))
+    fresh[np.arange(len(unit)), np.flatnonzero(differs)] = np.sqrt(mine.level * came.remains) * unit
+    held = mine.held + came.held - doubled + np.einsum("ij,ij->j", fresh, fresh)
+    return doubled, replace(mine, met=mine.met | came.met | differs, held=held), fresh
+
+
+def _said(known: Known, layout: Layout, doubled: Floats) -> Evidence:
+    """What the rows said: the triangle without the ridge, and without the pseudo-rows doubled."""
+    memory, prior = known.memory, known.prior
+    d = len(memory.z)
+    held = doubled[layout.features]
+    if memory.ridge is None:
+        values, vectors = np.linalg.eigh(np.asarray(known.ridge, dtype=np.float64))
+        root: Floats = np.sqrt(np.clip(values, 0.0, None) * prior.remains)[:, None] * vectors.T
+        L = np.vstack((root, np.diag(np.sqrt(held))))
+    else:
+        L = np.diag(np.sqrt(memory.ridge * prior.share[:d] + held))
+    if memory.span is None:
+        return without_prior(memory.R, memory.z, memory.squares, L)
+    span = memory.span
+    said = without_prior(span.T, span.z, memory.squares, L @ span.Q)
+    return said._replace(rows=said.rows @ span.Q.T)
