@@ -368,7 +368,8 @@ import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"matplotlib", "pandas", "polars", "pyarrow", "torch"}:
+        top = name.partition(".")[0]
+        if top in {"matplotlib", "pandas", "polars", "pyarrow", "river", "torch"}:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Absent())

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onepass import compat as compat
     from onepass import errors as errors
     from onepass import evaluate as evaluate
     from onepass import features as features
@@ -37,6 +38,7 @@ _PUBLIC = {
     "RLSRegressor": "learners",
     "SGDClassifier": "learners",
     "SGDRegressor": "learners",
+    "compat": "",
     "errors": "",
     "evaluate": "",
     "features": "",

@@ -173,6 +173,12 @@ class Pipeline(Steps):
         scores: Floats = self.learner.decision_function(self._seen(X, "decision_function"))
         return scores
 
+    @available_if(_learner_can("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:
+        """The classes' probabilities, as the learner's ``predict_proba``."""
+        shares: Floats = self.learner.predict_proba(self._seen(X, "predict_proba"))
+        return shares
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R² of a regressor, accuracy of a classifier, on these rows."""
         return float(self.learner.score(self._seen(X, "score"), y, sample_weight=sample_weight))

@@ -98,6 +98,7 @@ class Encode(Transformer):
     [[7.0, 0.0, 0.0]]
     """
 
+    by_name = True
     columns_: Columns
     layout_: list[str]
     plain_: bool
@@ -192,8 +193,7 @@ class Encode(Transformer):
 
     def _encoded(self, x: Mapping[str, Any]) -> Floats | None:
         """A row of known columns and plain values; None for any other, which tables see to."""
-        columns = self.columns_
-        out = np.zeros((1, len(self.layout_)))
+        columns, out = self.columns_, np.zeros((1, len(self.layout_)))
         row = out[0]
         for name, value in x.items():
             column = columns.get(name)

@@ -60,6 +60,7 @@ class Impute(Columnwise):
     [1.0, 1.0, 4.0, 2.5]
     """
 
+    fills = True
     strategies: ClassVar[tuple[str, ...]] = ("mean", "last", "zero")
 
     fills_: Array

@@ -40,6 +40,12 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     rescales: ClassVar[bool] = False
     """Whether all it does is to give columns other units; learners free of units pass it by."""
 
+    by_name: ClassVar[bool] = False
+    """Whether columns are found by their names, so that they may come and go."""
+
+    fills: ClassVar[bool] = False
+    """Whether a missing value may go in, and none comes out."""
+
     n_features_in_: int
     rows_seen_: int
 

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from onepass.estimator import Classifier, Regressor
 from onepass.learners.descent import Descent, Slope, descend
@@ -195,6 +196,8 @@ class SGDClassifier(Descent, Classifier):
     >>> model = SGDClassifier("logistic").partial_fit(X, X @ [1.0, 2.0, 3.0] > 0)
     >>> round(model.score(X, X @ [1.0, 2.0, 3.0] > 0), 2)
     1.0
+    >>> model.predict_proba([[0.0, 0.0, 0.0]]).round(1)
+    array([[0.5, 0.5]])
     """
 
     losses = MARGIN_LOSSES
@@ -226,6 +229,23 @@ class SGDClassifier(Descent, Classifier):
         self.fit_intercept = fit_intercept
         self.initial_coef = initial_coef
         self.classes = classes
+
+    @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of the classes, shape (n, c); with the logistic loss only.
+
+        Its scores are log-odds. Of more than two classes, each against the rest, the
+        probabilities are divided by their sum.
+        """
+        scores = self._scores(self._matrix(X, "predict_proba"))
+        if scores.shape[1] == 2:  # halves of one problem
+            scores = scores * 2.0
+        odds = np.exp(-np.abs(scores))
+        shares: Floats = np.where(scores >= 0, 1.0, odds) / (1.0 + odds)
+        total = shares.sum(axis=1, keepdims=True)
+        even = np.full_like(shares, 1.0 / max(1, shares.shape[1]))  # where all have underflowed
+        said: Floats = np.divide(shares, total, out=even, where=total > 0)
+        return said
 
     def _start(self, d: int, c: int) -> None:
         super()._start(d, c)

@@ -1,0 +1,18 @@
+"""Compat: the models of onepass in other frameworks, and theirs here; a file for each framework.
+
+A framework is imported when its file is, and not before.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from onepass.compat import river as river
+
+__all__ = ["river"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return import_module(f"onepass.compat.{name}")
+    raise AttributeError(f"module 'onepass.compat' has no attribute {name!r}")

@@ -1,0 +1,523 @@
+"""River: every wrapped learner passes all of River's checks, and works where River's own do."""
+
+import copy
+import pickle
+import random
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from river import (
+    bandit,
+    base,
+    checks,
+    compose,
+    datasets,
+    drift,
+    ensemble,
+    evaluate,
+    linear_model,
+    metrics,
+    model_selection,
+    multiclass,
+    multioutput,
+    preprocessing,
+    stats,
+    utils,
+)
+from sklearn.base import clone, is_classifier
+
+import onepass as op
+from onepass import learners
+from onepass.compat.river import Classifier, MultiTargetRegressor, Regressor, wrap
+from onepass.errors import (
+    ColumnError,
+    NotFiniteError,
+    NumericalError,
+    ParameterError,
+    TypeMismatchError,
+)
+from onepass.features import Encode, Impute, Scale
+
+PIPELINES = {
+    "names": op.Pipeline(Encode(), op.RLSRegressor()),
+    "names, imputed": op.Pipeline(Encode(), Impute(), Scale(), op.SGDClassifier("logistic")),
+    "matrices": op.Pipeline(Scale(), op.SGDRegressor()),
+    "matrices, imputed": op.Pipeline(Impute(), op.RLSClassifier()),
+}
+PUBLIC = {name: getattr(learners, name)() for name in learners.__all__}
+WRAPPED = [
+    *(pytest.param(model, {}, id=name) for name, model in PUBLIC.items()),
+    *(
+        pytest.param(model, {"targets": True}, id=f"{name}, targets")
+        for name, model in PUBLIC.items()
+        if not is_classifier(model)
+    ),
+    *(pytest.param(model, {}, id=f"Pipeline, {name}") for name, model in PIPELINES.items()),
+    pytest.param(PIPELINES["names"], {"targets": True}, id="Pipeline, targets"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")  # told, as it should be
+@pytest.mark.parametrize(("model", "options"), WRAPPED)
+def test_every_check_of_river_passes(model: Any, options: dict[str, Any]) -> None:
+    random.seed(0)  # the checks draw from it
+    wrapped = wrap(model, **options)
+    assert not wrapped._unit_test_skips()
+    assert sum(1 for _ in checks.yield_checks(wrapped)) > 20
+    checks.check_estimator(wrapped)
+
+
+# -- what it is ------------------------------------------------------------------------------------
+
+
+def test_it_is_of_the_right_class() -> None:
+    assert isinstance(wrap(op.RLSRegressor()), base.MiniBatchRegressor)
+    assert isinstance(wrap(op.Pipeline(Encode(), op.Perceptron())), base.MiniBatchClassifier)
+    assert isinstance(wrap(op.RLSRegressor(), targets=["a", "b"]), base.MultiTargetRegressor)
+    assert repr(wrap(op.RLSRegressor(ridge=2.0))).split() == [
+        *("Regressor", "(", "model=RLSRegressor(ridge=2.0)", ")")
+    ]
+
+
+def test_the_model_given_stays_as_it_is() -> None:
+    model = op.RLSRegressor()
+    wrapped = wrap(model)
+    wrapped.learn_one({"a": 1.0}, 2.0)
+    assert not hasattr(model, "rows_seen_")
+    assert wrapped.model_.rows_seen_ == 1
+    assert not wrapped.clone().model_.__sklearn_is_fitted__()
+
+
+def test_a_model_goes_on_from_what_it_has_learned(tmp_path: Any) -> None:
+    rows, answers = _rows(40), list(np.arange(40.0))
+    wrapped, one = wrap(op.RLSRegressor()), wrap(op.RLSRegressor())
+    for x, y in zip(rows, answers, strict=True):
+        one.learn_one(x, y)
+    for x, y in zip(rows[:20], answers[:20], strict=True):
+        wrapped.learn_one(x, y)
+    path = tmp_path / "m.onepass"
+    op.save(wrapped.model_, path)
+    again = wrap(op.load(path))
+    for x, y in zip(rows[20:], answers[20:], strict=True):
+        again.learn_one(x, y)
+    assert again.predict_one(rows[0]) == one.predict_one(rows[0])
+    assert list(again.model_.feature_names_in_) == ["a", "b"]
+    assert again.clone().model_.rows_seen_ == 20  # where it stood when it was wrapped
+
+
+# -- columns that come and go ----------------------------------------------------------------------
+
+
+def _rows(n: int, names: str = "ab", seed: int = 0) -> list[dict[str, float]]:
+    X = np.random.default_rng(seed).normal(size=(n, len(names)))
+    return [dict(zip(names, row, strict=True)) for row in X.tolist()]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        op.RLSRegressor(ridge=0.1),
+        op.RLSRegressor(ridge=0.1, forgetting=0.9, floor=0.0),
+        op.ORFitRegressor(memory=None, noise=0.3),
+        op.SGDRegressor(step="constant", step_size=0.02),
+    ],
+    ids=["rls", "forgetting", "orfit", "sgd"],
+)
+@pytest.mark.parametrize("by_name", [False, True], ids=["learner", "pipeline"])
+def test_columns_appear_by_their_prior_and_disappear_as_zero(model: Any, by_name: bool) -> None:  # noqa: FBT001
+    rows = [*_rows(9, "ab"), *_rows(9, "abcd", 1), *_rows(9, "cb", 2), {}, {"d": 1.0}]
+    answers = np.random.default_rng(3).normal(size=len(rows)).tolist()
+    wrapped = wrap(op.Pipeline(Encode(), model) if by_name else model)
+    for x, y in zip(rows, answers, strict=True):
+        wrapped.learn_one(x, y)
+    if getattr(model, "forgetting", 1.0) == 1.0:  # else a late column's prior is younger
+        X = [[x.get(name, 0.0) for name in "abcd"] for x in rows]
+        whole = clone(model).partial_fit(np.array(X), np.array(answers))
+        for x in ({"a": 1.0, "d": -2.0}, {"c": 1.0, "unheard": 5.0}, {}):
+            row = np.array([x.get(name, 0.0) for name in "abcd"])
+            assert wrapped.predict_one(x) == pytest.approx(whole.predict_one(row), rel=1e-9)
+    learner = getattr(wrapped.model_, "learner_", wrapped.model_)
+    assert list(learner.feature_names_in_) == ["a", "b", "c", "d"]
+
+
+@given(st.permutations("abcde"), st.integers(0, 99))
+def test_the_order_of_keys_changes_no_bit(order: list[str], seed: int) -> None:
+    for model in (op.RLSRegressor(), op.Pipeline(Encode(), Scale(), op.SGDRegressor())):
+        one, other = wrap(model), wrap(model)
+        for x in (*_rows(3, "ab", seed), *_rows(4, "abcde", seed)):
+            shuffled = {name: x[name] for name in order if name in x}
+            assert one.predict_one(x) == other.predict_one(shuffled)
+            one.learn_one(x, sum(x.values()))
+            other.learn_one(shuffled, sum(x.values()))
+
+
+def test_a_first_row_may_have_no_feature() -> None:
+    for model in (wrap(op.RLSRegressor()), wrap(PIPELINES["names"]), wrap(PIPELINES["matrices"])):
+        assert model.predict_one({}) == 0.0
+        model.learn_one({}, 4.0)
+        model.learn_one({}, 4.0)
+        model.learn_one({"a": 1.0}, 6.0)
+        assert np.isfinite(model.predict_one({"a": 2.0}))
+        assert np.isfinite(model.predict_one({}))
+
+
+def test_names_may_be_any_hashable_thing() -> None:
+    model = wrap(op.RLSRegressor())
+    model.learn_one({1: 2.0, ("a", "b"): 1.0, "c": 0.0}, 3.0)
+    assert list(model.model_.feature_names_in_) == ["('a', 'b')", "1", "c"]
+    assert model.predict_one({1: 2.0, ("a", "b"): 1.0}) == pytest.approx(3.0)
+    with pytest.raises(ColumnError, match="a name of its own"):
+        model.learn_one({1: 2.0, "1": 1.0}, 3.0)
+
+
+def test_text_and_missing_values_go_through_a_pipeline() -> None:
+    model = wrap(op.Pipeline(Encode(), Impute(), op.RLSRegressor(ridge=1e-6)))
+    rows = [
+        ({"sky": "clear", "wind": 3.0}, 2.0),
+        ({"sky": "rain", "wind": None}, 10.0),
+        ({"wind": 8.0, "sky": "rain", "gusts": 12.0}, 14.0),
+        ({"sky": "snow"}, 20.0),
+    ]
+    plain = op.Pipeline(Encode(), Impute(), op.RLSRegressor(ridge=1e-6))
+    for x, y in rows:
+        assert model.predict_one(x) == pytest.approx(float(plain.predict_one(x)))
+        model.learn_one(x, y)
+        plain.learn_one(x, y)
+    assert model.predict_one({"sky": "hail"}) == pytest.approx(plain.predict_one({"sky": "hail"}))
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "words"),
+    [
+        ({"a": "3"}, TypeMismatchError, "feature 'a' must hold numbers, got '3'.*Encode"),
+        ({"a": 1j}, TypeMismatchError, "feature 'a' must hold numbers"),
+        ({"a": None}, NotFiniteError, "Impute"),
+        ({"a": float("nan"), "new": 1.0}, NotFiniteError, "column 'a'.*Impute"),
+        ({"a": 10**400}, NumericalError, "'a'"),
+        ([1.0, 2.0], TypeMismatchError, "`x` must be a dict"),
+    ],
+)
+def test_what_is_refused_leaves_no_trace(x: Any, error: type, words: str) -> None:
+    for began in (False, True):
+        model = wrap(op.RLSRegressor())
+        if began:
+            model.learn_one({"a": 1.0}, 2.0)
+        before = pickle.dumps(model)
+        with pytest.raises(error, match=f"Regressor.learn_one: .*{words}"):
+            model.learn_one(x, 1.0)
+        assert pickle.dumps(model) == before
+    with pytest.raises(error, match=words):
+        model.predict_one(x)
+
+
+def test_a_refused_row_takes_no_column_in() -> None:
+    for case in (op.RLSRegressor(), PIPELINES["names"], PIPELINES["matrices"]):
+        model = wrap(case)
+        model.learn_one({"a": 1.0}, 2.0)
+        before = pickle.dumps(model)
+        with pytest.raises(NotFiniteError):
+            model.learn_one({"a": 1.0, "b": 2.0}, float("nan"))
+        with pytest.raises(NotFiniteError):
+            model.learn_many(pd.DataFrame({"b": [1.0], "c": [2.0]}), pd.Series([np.inf]))
+        assert pickle.dumps(model) == before
+
+
+def test_what_cannot_be_wrapped_is_refused() -> None:
+    with pytest.raises(TypeMismatchError, match=r"the class RLSRegressor.*Give an object"):
+        wrap(op.RLSRegressor)
+    with pytest.raises(TypeMismatchError, match="must be a learner of onepass"):
+        wrap(linear_model.LinearRegression())
+    with pytest.raises(ColumnError, match="must have learned rows with names"):
+        wrap(op.RLSRegressor().partial_fit([[1.0]], [1.0]))
+    with pytest.raises(ParameterError, match="`model` must regress"):
+        wrap(op.RLSClassifier(), targets=["a"])
+    with pytest.raises(ParameterError, match="one that learned several answers"):
+        wrap(op.RLSRegressor().learn_one({"a": 1.0}, [1.0, 2.0]))
+    with pytest.raises(ParameterError, match="must be a classifier"):
+        Classifier(op.RLSRegressor())
+    with pytest.raises(ParameterError, match="a classifier"):
+        Regressor(op.RLSClassifier())
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [(False, True), (0, 7), ("no", "yes")])
+def test_labels_come_back_as_they_were_given(labels: tuple[Any, Any]) -> None:
+    model = wrap(op.RLSClassifier())
+    assert model.predict_one({"a": 1.0}) is None
+    for x in _rows(30):
+        model.learn_one(x, labels[x["a"] > 0])
+    said = model.predict_one({"a": 2.0})
+    assert said == labels[1]
+    assert type(said) is type(labels[1])
+
+
+def test_no_probability_is_invented() -> None:
+    model = wrap(op.RLSClassifier())
+    model.learn_one({"a": 1.0}, "b")
+    with pytest.raises(NotImplementedError, match="has scores only"):
+        model.predict_proba_one({"a": 1.0})
+    with pytest.raises(NotImplementedError):
+        model.predict_proba_many(pd.DataFrame({"a": [1.0]}))
+
+
+def test_a_logistic_model_has_its_own_probabilities() -> None:
+    model = wrap(op.SGDClassifier("logistic", classes=["no", "yes"]))
+    assert model.predict_proba_one({"a": 1.0}) == {"no": 0.5, "yes": 0.5}
+    assert wrap(op.SGDClassifier("logistic")).predict_proba_one({"a": 1.0}) == {}
+    for x in _rows(30):
+        model.learn_one(x, "yes" if x["a"] > 0 else "no")
+    score = float(model.model_.decision_function([[1.0, 2.0]])[0])
+    assert model.predict_proba_one({"a": 1.0, "b": 2.0})["yes"] == pytest.approx(
+        1 / (1 + np.exp(-score)), rel=1e-12
+    )
+
+
+# -- weights, blocks, several answers --------------------------------------------------------------
+
+
+def test_rows_have_weights() -> None:
+    twice, heavy, block = (wrap(op.RLSRegressor(ridge=0.5)) for _ in range(3))
+    for x in _rows(10):
+        twice.learn_one(x, x["a"])
+        twice.learn_one(x, x["a"])
+        heavy.learn_one(x, x["a"], w=2.0)
+    heavy.learn_one({"a": 1.0, "b": 1.0}, 99.0, w=0.0)
+    frame = pd.DataFrame(_rows(10))
+    block.learn_many(frame, frame["a"], w=pd.Series(np.full(10, 2.0)))
+    x = {"a": 1.0, "b": -1.0}
+    assert twice.predict_one(x) == pytest.approx(heavy.predict_one(x), rel=1e-9)
+    assert twice.predict_one(x) == pytest.approx(block.predict_one(x), rel=1e-9)
+
+
+@pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
+def test_frames_in_and_out(library: Any) -> None:
+    rows = _rows(20, "abc")
+    for model in (op.RLSRegressor(), op.Pipeline(Encode(), op.RLSRegressor())):
+        many, one = wrap(model), wrap(model)
+        first = many.predict_many(library.DataFrame(rows[:3]))
+        assert list(first) == [0.0, 0.0, 0.0]
+        for a, b, names in ((0, 10, "ab"), (10, 20, "cb")):
+            X = [{name: row[name] for name in names} for row in rows[a:b]]
+            y = [row["a"] for row in rows[a:b]]
+            many.learn_many(library.DataFrame(X), library.Series(y))
+            for row, answer in zip(X, y, strict=True):
+                one.learn_one(row, answer)
+        asked = library.DataFrame([{"c": 1.0, "new": 1.0}, {"c": 2.0, "new": 1.0}])
+        said = many.predict_many(asked)
+        assert isinstance(said, library.Series)
+        assert list(said) == pytest.approx([one.predict_one({"c": 1.0}), one.predict_one({"c": 2})])
+
+
+def test_the_index_of_a_frame_is_kept() -> None:
+    model = wrap(op.SGDClassifier("logistic"))
+    frame = pd.DataFrame(_rows(6), index=list("uvwxyz"))
+    model.learn_many(frame, frame["a"] > 0)
+    assert list(model.predict_many(frame).index) == list("uvwxyz")
+    shares = model.predict_proba_many(frame)
+    assert list(shares.columns) == [False, True]
+    assert list(shares.index) == list("uvwxyz")
+    assert shares.sum(axis=1).tolist() == pytest.approx([1.0] * 6)
+    with pytest.raises(TypeMismatchError, match="must be a DataFrame"):
+        model.learn_many([[1.0]], [True])
+
+
+def test_several_answers() -> None:
+    model = wrap(op.RLSRegressor(ridge=0.0), targets=True)
+    assert model.predict_one({"a": 1.0}) == {}
+    single = {name: wrap(op.RLSRegressor(ridge=0.0)) for name in ("u", "v")}
+    for x in _rows(20):
+        y = {"v": x["a"] + 1.0, "u": x["b"]}
+        model.learn_one(x, y)
+        for name, one in single.items():
+            one.learn_one(x, y[name])
+    x = {"a": 0.3, "b": -2.0}
+    said = model.predict_one(x)
+    assert said == pytest.approx({name: one.predict_one(x) for name, one in single.items()})
+    with pytest.raises(ColumnError, match=r"`y` must have the answers \['u', 'v'\]"):
+        model.learn_one(x, {"u": 1.0})
+    again = wrap(model.model_, targets=("u", "v"))
+    assert again.predict_one(x) == said
+    assert isinstance(again, MultiTargetRegressor)
+    named = wrap(op.RLSRegressor(), targets=["u", "v"])
+    assert named.predict_one(x) == {"u": 0.0, "v": 0.0}
+    begun = wrap(op.RLSRegressor(initial_coef=[[1.0, 0.0], [0.0, 2.0]]), targets=["u", "v"])
+    assert begun.predict_one(x) == {"u": 0.3, "v": -4.0}
+
+
+# -- within River ----------------------------------------------------------------------------------
+
+
+def test_in_a_pipeline_of_river_as_in_ours() -> None:
+    theirs = preprocessing.StandardScaler() | wrap(op.RLSRegressor(ridge=1.0))
+    score = evaluate.progressive_val_score(datasets.TrumpApproval(), theirs, metrics.MAE())
+    reference = preprocessing.StandardScaler() | linear_model.BayesianLinearRegression()
+    least = evaluate.progressive_val_score(datasets.TrumpApproval(), reference, metrics.MAE())
+    assert score.get() < least.get()
+
+
+def test_delayed_answers_and_weights_reach_it() -> None:
+    stream = [(x, sum(x.values())) for x in _rows(60)]
+    model = wrap(op.RLSRegressor())
+    moments = iter(range(60))
+    score = evaluate.progressive_val_score(
+        [({**x, "at": float(next(moments))}, y) for x, y in stream],
+        compose.Discard("at") | model,
+        metrics.MAE(),
+        moment="at",
+        delay=5.0,
+    )
+    said, plain = [], op.RLSRegressor()
+    for t, (x, _) in enumerate(stream):
+        if t >= 5:  # the answer of row t - 5 is known now
+            plain.learn_one(stream[t - 5][0], stream[t - 5][1])
+        said.append(plain.predict_one(x))
+    errors = np.abs(np.array(said) - [y for _, y in stream])
+    assert score.get() == pytest.approx(errors.mean(), rel=0.2)
+    assert "at" not in model.model_.feature_names_in_
+
+
+def test_within_compose() -> None:
+    text = compose.SelectType(str) | preprocessing.OneHotEncoder()
+    model = (text + compose.SelectType(float)) | wrap(op.RLSRegressor())
+    rng = np.random.default_rng(0)
+    total = metrics.MAE()
+    for km in rng.uniform(1, 9, size=80).tolist():
+        x = {"by": "sea" if km > 5 else "air", "km": km}
+        y = km + (10.0 if x["by"] == "sea" else 0.0)
+        total.update(y, model.predict_one(x))
+        model.learn_one(x, y)
+    assert abs(model.predict_one({"by": "sea", "km": 3.0}) - 13.0) < 0.01
+    grid = compose.TargetTransformRegressor(
+        wrap(op.RLSRegressor()), func=np.log1p, inverse_func=np.expm1
+    )
+    for x in _rows(40):
+        grid.learn_one(x, np.exp(x["a"]))
+    assert grid.predict_one({"a": 0.0, "b": 0.0}) > 0
+
+
+def test_one_against_the_rest() -> None:
+    logistic = op.SGDClassifier("logistic", step="constant", step_size=0.5)
+    model = preprocessing.StandardScaler() | multiclass.OneVsRestClassifier(wrap(logistic))
+    score = evaluate.progressive_val_score(
+        datasets.ImageSegments().take(600), model, metrics.Accuracy()
+    )
+    assert score.get() > 0.7
+    ours = preprocessing.StandardScaler() | wrap(op.RLSClassifier(ridge=1.0))
+    score = evaluate.progressive_val_score(
+        datasets.ImageSegments().take(600), ours, metrics.Accuracy()
+    )
+    assert score.get() > 0.7
+
+
+def test_models_are_chosen() -> None:
+    models = [wrap(op.RLSRegressor(ridge=ridge)) for ridge in (1e6, 1e-3)]
+    greedy = model_selection.GreedyRegressor(models)
+    cautious = model_selection.BanditRegressor(
+        [model.clone() for model in models],
+        metric=metrics.MAE(),
+        policy=bandit.EpsilonGreedy(epsilon=0.1, seed=1),
+    )
+    for x in _rows(100):
+        for chooser in (greedy, cautious):
+            chooser.predict_one(x)
+            chooser.learn_one(x, 3.0 * x["a"])
+    assert greedy.best_model.model.ridge == 1e-3
+    assert cautious.best_model in list(cautious)
+    assert all(one.model_.rows_seen_ > 0 for one in cautious)
+    grid = utils.expand_param_grid(
+        wrap(op.RLSRegressor()), {"model": [op.RLSRegressor(ridge) for ridge in (1.0, 2.0)]}
+    )
+    assert [one.model.ridge for one in grid] == [1.0, 2.0]
+
+
+def test_ensembles_clone_it() -> None:
+    bag = ensemble.BaggingRegressor(wrap(op.RLSRegressor()), n_models=3, seed=1)
+    logistic = wrap(op.SGDClassifier("logistic"))
+    adaptive = ensemble.ADWINBaggingClassifier(logistic, n_models=3, seed=1)
+    for x in _rows(60):
+        bag.learn_one(x, 2.0 * x["a"])
+        adaptive.learn_one(x, x["a"] > 0)
+    assert adaptive.predict_one({"a": 1.0, "b": 0.0}) is True
+    assert bag.predict_one({"a": 1.0, "b": 0.0}) == pytest.approx(2.0, abs=1e-3)
+
+
+def test_a_drift_wrapper_begins_it_anew() -> None:
+    model = drift.DriftRetrainingClassifier(
+        wrap(op.SGDClassifier("logistic", step="constant", step_size=0.5)),
+        drift.binary.DDM(warm_start=20),
+    )
+    right = []
+    for t, x in enumerate(_rows(1200)):
+        y = (x["a"] > 0) == (t < 600)  # turned round in the middle
+        right.append(model.predict_one(x) == y)
+        model.learn_one(x, y)
+    assert np.mean(right[20:600]) > 0.95
+    assert np.mean(right[900:]) > 0.95
+
+
+def test_one_for_each_target() -> None:
+    chain = multioutput.RegressorChain(wrap(op.RLSRegressor()), order=["u", "v"])
+    for x in _rows(40):
+        chain.learn_one(x, {"u": x["a"], "v": x["a"] + x["b"]})
+    said = chain.predict_one({"a": 1.0, "b": 2.0})
+    assert said == pytest.approx({"u": 1.0, "v": 3.0}, abs=1e-3)
+
+
+def test_statistics_and_copies_of_it() -> None:
+    model = wrap(op.RLSRegressor())
+    mean = stats.Mean()
+    for x in _rows(20):
+        mean.update(abs(x["a"] - model.predict_one(x)))
+        model.learn_one(x, x["a"])
+    x = {"a": 1.0, "b": 3.0}
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301  our own
+        assert other.predict_one(x) == model.predict_one(x)
+        other.learn_one(x, 50.0)
+        assert other.predict_one(x) != model.predict_one(x)
+    kept = model.clone(include_attributes=True)
+    assert kept.predict_one(x) == model.predict_one(x)
+
+
+# -- the extra -------------------------------------------------------------------------------------
+
+WITHOUT = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "river":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Absent())
+import onepass as op
+op.compat
+try:
+    op.compat.river
+except op.errors.MissingExtraError as missing:
+    print(missing)
+"""
+
+
+def test_the_error_names_the_extra() -> None:
+    done = subprocess.run(  # noqa: S603  our own words, our own interpreter
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False
+    )
+    assert "op.compat.river needs river" in done.stdout, done.stderr
+    assert "pip install 'onepass[river]'" in done.stdout
+
+
+def test_onepass_does_not_import_river() -> None:
+    code = "import sys, onepass as op; op.compat; op.evaluate; print('river' in sys.modules)"
+    done = subprocess.run(  # noqa: S603  our own words, our own interpreter
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
