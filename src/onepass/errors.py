@@ -17,6 +17,7 @@
     └── MissingExtraError     (ImportError)     an optional package is not installed
 
     UserWarning
+    ├── CheckpointWarning                       a checkpoint was not written; learning goes on
     ├── MemoryFullWarning                       a memory holds all directions
     └── MixedColumnWarning                      a column is numbers but for a few cells
 
@@ -28,6 +29,7 @@ from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
 
 __all__ = [
     "CheckpointError",
+    "CheckpointWarning",
     "ColumnError",
     "LabelError",
     "MemoryFullWarning",
@@ -98,6 +100,10 @@ class MergeError(OnepassError, ValueError):
 
 class MissingExtraError(OnepassError, ImportError):
     """An optional package is not installed."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; the one before is unchanged, and learning goes on."""
 
 
 class MemoryFullWarning(UserWarning):

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError, ShapeError
+from onepass.errors import ParameterError, ShapeError, SourceError
 from onepass.table import Table, is_frame
 from onepass.types import Array
 
-__all__ = ["Block", "blocks"]
+__all__ = ["Block", "blocks", "sliceable"]
 
 _WIDTH = 1024  # rows of a block where the stream is one pair of arrays: fast, and small in memory
 
@@ -43,7 +43,7 @@ class Block:
         return len(self.y)
 
 
-def blocks(stream: Any, where: str) -> Iterator[Block]:
+def blocks(stream: Any, where: str, start: int = 0) -> Iterator[Block]:
     """The blocks of a stream, or of one pair of arrays or frames.
 
     Parameters
@@ -52,6 +52,9 @@ def blocks(stream: Any, where: str) -> Iterator[Block]:
         A block has ``X`` and ``y``, and may have ``time``, ``first`` and ``skipped``.
     where : str
         The public call, for messages.
+    start : int
+        How many of the first rows to pass over, skipped ones counted too. A stream that has a
+        ``start`` of its own passes over them itself.
 
     Raises
     ------
@@ -59,14 +62,41 @@ def blocks(stream: Any, where: str) -> Iterator[Block]:
         If it is none of these, or has no answers.
     ShapeError
         If X and y differ in length.
+    SourceError
+        If it has fewer rows than are to be passed over, or a block cannot be divided there.
     """
     if isinstance(stream, tuple) and len(stream) == 2:
-        return _cut(_rows(stream[0]), _answers(stream[1]), where)
+        return _cut(sliceable(stream[0]), _answers(stream[1]), where, start)
     if isinstance(stream, Iterable) and not isinstance(stream, (str, np.ndarray)):
-        return (_block(rows, where) for rows in stream)
+        found = (_block(rows, where) for rows in stream)
+        return found if hasattr(stream, "start") else _after(found, start, where)
     raise ParameterError(
         f"{where}: `stream` must be a stream, an iterable of blocks or a pair (X, y), got "
         f"{type(stream).__name__}. Open a source with op.stream.read(source, target=...)."
+    )
+
+
+def _after(found: Iterator[Block], start: int, where: str) -> Iterator[Block]:
+    """The blocks behind the first rows."""
+    behind = 0
+    for block in found:
+        over, behind = start - behind, behind + len(block) + block.skipped
+        if over <= 0:
+            yield block
+        elif behind > start:
+            if block.skipped:
+                raise _too_few(where, start, "a block that ends elsewhere and skips rows")
+            time = None if block.time is None else block.time[over:]
+            first = None if block.first is None else block.first + over
+            yield Block(sliceable(block.X)[over:], block.y[over:], time, first)
+    if behind < start:
+        raise _too_few(where, start, f"{behind:,}")
+
+
+def _too_few(where: str, start: int, came: str) -> SourceError:
+    return SourceError(
+        f"{where}: `stream` must hold the {start:,} rows that were learned before, to pass over "
+        f"them, got {came}. Give the stream that was begun, from its first row on."
     )
 
 
@@ -91,8 +121,8 @@ def _block(rows: Any, where: str) -> Block:
     )
 
 
-def _rows(X: Any) -> Any:
-    """Rows that can be sliced."""
+def sliceable(X: Any) -> Any:
+    """Rows that can be sliced: a Table or an array."""
     if isinstance(X, Table):
         return X
     return Table.from_frame(X) if is_frame(X) else np.asarray(X)
@@ -103,11 +133,14 @@ def _answers(y: Any) -> Array:
     return np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
 
 
-def _cut(X: Any, y: Array, where: str) -> Iterator[Block]:
+def _cut(X: Any, y: Array, where: str, start: int) -> Iterator[Block]:
     """One pair, as blocks."""
     if np.ndim(y) == 0 or len(X) != len(y):
         raise ShapeError(
             f"{where}: `y` must hold one answer for each of the {len(X)} rows of X, got shape "
             f"{np.shape(y)}. Check that X and y come from the same rows."
         )
-    return (Block(X[a : a + _WIDTH], y[a : a + _WIDTH], first=a) for a in range(0, len(y), _WIDTH))
+    if start > len(y):
+        raise _too_few(where, start, f"{len(y):,}")
+    at = range(start, len(y), _WIDTH)
+    return (Block(X[a : a + _WIDTH], y[a : a + _WIDTH], first=a) for a in at)

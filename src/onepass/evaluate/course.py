@@ -1,15 +1,18 @@
 """Course: models on their way through a stream, each asked about every row before it learns it."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from onepass.errors import OnepassError, ShapeError
+from onepass.errors import CheckpointError, OnepassError, ShapeError
+from onepass.evaluate.asking import said_of, said_of_rest, said_of_turns
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.ledger import Ledger
+from onepass.evaluate.memento import heard, kept, relearn
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
+from onepass.evaluate.waiting import Room
+from onepass.tree import damaged
 from onepass.types import Array
 
 __all__ = ["Course"]
@@ -24,6 +27,8 @@ class Course:
         The models, then the baselines.
     ledger : Ledger
         Where what they say is counted.
+    room : Room or None
+        Where rows wait whose answers come later.
     clock : callable or None
         Seconds from any origin, to time each model.
     where : str
@@ -39,43 +44,124 @@ class Course:
         self,
         models: dict[str, Any],
         ledger: Ledger,
+        room: Room | None,
         clock: Callable[[], float] | None,
         where: str,
     ) -> None:
-        self.models, self.ledger, self.clock = models, ledger, clock
+        self.models, self.ledger, self.room, self.clock = models, ledger, room, clock
         self.whole = True
         self._seconds = dict.fromkeys(models, 0.0)
         self._where = where
 
     def take(self, block: Block) -> dict[str, Array]:
-        """Learn a block; return what each model said of its rows."""
+        """Learn a block; return what each model said of its rows.
+
+        Parameters
+        ----------
+        block : Block
+            Its rows are learned now, or wait for their answers.
+        """
         if len(block) == 0:
             self.ledger.add(block, {})
             return dict.fromkeys(self.models, block.y)
+        turns = None if self.room is None else self.room.turns(block, self.ledger.rows)
         self.whole = False
-        said = {name: self._said(name, model, block) for name, model in self.models.items()}
+        first = self.ledger.rows if block.first is None else block.first
+        place = f"{len(block):,} rows from row {first:,} (from 0)"
+        said = {}
+        for name, model in self.models.items():
+            asked = partial(said_of, model, block.X, block.y, block.time)
+            if turns is not None:
+                asked = partial(said_of_turns, model, turns)
+            said[name] = self._said(name, place, block.y, asked)
         self.ledger.add(block, said)
+        if self.room is not None and turns is not None:
+            self.room.settle(turns)
         self.whole = True
         return said
 
-    def _said(self, name: str, model: Any, block: Block) -> Array:
+    def finish(self) -> None:
+        """The stream has ended: learn the rows that still wait, in order of their answers."""
+        rest = None if self.room is None else self.room.rest(self.ledger.time)
+        if rest is None:
+            return
+        place = f"{len(rest.y):,} rows that waited for their answers"
+        for name, model in self.models.items():
+            self._said(name, place, rest.y, partial(said_of_rest, model, rest))
+
+    def _said(self, name: str, place: str, y: Array, asked: Callable[[], Array]) -> Array:
+        """What a model says of rows with these answers, and how long it took."""
+        place = f"{self._where}: model {name!r}, {place}"
         began = self.clock() if self.clock else 0.0
-        first = self.ledger.rows if block.first is None else block.first
-        place = f"{self._where}: model {name!r}, {len(block):,} rows from row {first:,} (from 0)"
         try:
-            said = np.asarray(model.test_then_train(block.X, block.y))
+            said = asked()
         except OnepassError as error:
             raise type(error)(f"{place}: {error}") from error
         except Exception as error:
             error.add_note(place)
             raise
         self._seconds[name] += self.clock() - began if self.clock else 0.0
-        if said.size != block.y.size:
+        if said.size != y.size:
             raise ShapeError(
                 f"{place}: test_then_train must return one answer for each row, shape "
-                f"{block.y.shape}, got {said.shape}. Return what was said of each row."
+                f"{y.shape}, got {said.shape}. Return what was said of each row."
             )
-        return said.reshape(block.y.shape)
+        return said.reshape(y.shape)
+
+    def state(self, place: str) -> dict[str, Any]:
+        """All that the course has come to, as plain values and arrays.
+
+        Parameters
+        ----------
+        place : str
+            Where they will be written, for messages.
+
+        Raises
+        ------
+        CheckpointError
+            If a model or a metric is not one that a file can hold.
+        """
+        return {
+            "models": {name: kept(model, place) for name, model in self.models.items()},
+            "seconds": dict(self._seconds),
+            "ledger": self.ledger.state(),
+            "room": None if self.room is None else self.room.state(),
+        }
+
+    def restore(self, state: Any, place: str) -> None:
+        """Go on from what ``state`` gave.
+
+        Parameters
+        ----------
+        state : dict
+            From whatever source.
+        place : str
+            Where it was read, for messages.
+
+        Raises
+        ------
+        CheckpointError
+            If it is of a course of other models or metrics, or no such thing. Nothing was restored.
+        """
+        try:
+            found = self._restored(state, place)
+        except CheckpointError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError) as wrong:
+            raise damaged(place, f"it does not hold a whole run: {wrong!r}") from wrong
+        for name, model in self.models.items():
+            relearn(model, found[name])
+
+    def _restored(self, state: Any, place: str) -> dict[str, dict[str, Any]]:
+        """Restore all but the models; return what they had learned."""
+        models, seconds = state["models"], state["seconds"]
+        if not models.keys() == seconds.keys() == self.models.keys():
+            raise damaged(place, "it is of other models")
+        self._seconds = {name: float(seconds[name]) for name in self.models}
+        self.ledger.restore(state["ledger"], place)
+        if self.room is not None:
+            self.room.restore(state["room"], place)
+        return {name: heard(model, models[name], place) for name, model in self.models.items()}
 
     def report(self, said: Mapping[str, Any], least: set[str]) -> Report:
         """What there is to say at the end.

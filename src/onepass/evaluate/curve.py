@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from onepass.tree import damaged
+
 __all__ = ["Curve", "Track", "Values"]
 
 Values: TypeAlias = dict[str, float | None]
@@ -119,6 +121,40 @@ class Track:
         }
         timed = any(time is not None for time in self._times)
         return Curve(list(self._rows), list(self._times) if timed else None, values)
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {
+            "stride": self.stride,
+            "next": self.next,
+            "rows": list(self._rows),
+            "times": list(self._times),
+            "points": [dict(point) for point in self._points],
+        }
+
+    def restore(self, state: Any, place: str) -> None:
+        """Go on from what ``state`` gave.
+
+        Parameters
+        ----------
+        state : dict
+            From whatever source.
+        place : str
+            Where it was read, for messages.
+
+        Raises
+        ------
+        CheckpointError, LookupError, TypeError
+            If it is no such thing.
+        """
+        rows, times, points = (list(state[key]) for key in ("rows", "times", "points"))
+        counts = [state["stride"], state["next"], *rows]
+        if not all(type(count) is int and count > 0 for count in counts):
+            raise damaged(place, "the points of a curve stand at no rows")
+        if not len(rows) == len(times) == len(points) < self.limit:
+            raise damaged(place, "a curve has lost points")
+        self.stride, self.next = state["stride"], state["next"]
+        self._rows, self._times, self._points = rows, times, points
 
 
 def _plain(time: Any) -> Any:

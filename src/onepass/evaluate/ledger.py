@@ -7,6 +7,7 @@ from onepass.evaluate.blocks import Block
 from onepass.evaluate.curve import Curve, Track, Values
 from onepass.evaluate.metrics import Metric
 from onepass.evaluate.tally import Tally
+from onepass.tree import damaged
 from onepass.types import Array
 
 __all__ = ["Ledger"]
@@ -77,6 +78,11 @@ class Ledger:
         if self._recent is not None:
             self._recent.end(self.rows, self._time, self._last_rows())
 
+    @property
+    def time(self) -> Any:
+        """The time of the last row; None where the stream has no times."""
+        return self._time
+
     def overall(self) -> dict[str, Values]:
         """Each model's metrics over all rows so far."""
         return {name: tally.overall for name, tally in self._tallies.items()}
@@ -94,3 +100,44 @@ class Ledger:
         if self._recent is None:
             return overall, None
         return overall, self._recent.curve(self._tallies, self._metrics)
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain values and arrays."""
+        return {
+            "rows": self.rows,
+            "skipped": self.skipped,
+            "time": self._time,
+            "tallies": {name: tally.state() for name, tally in self._tallies.items()},
+            "overall": self._overall.state(),
+            "recent": None if self._recent is None else self._recent.state(),
+        }
+
+    def restore(self, state: Any, place: str) -> None:
+        """Go on from what ``state`` gave.
+
+        Parameters
+        ----------
+        state : dict
+            From whatever source.
+        place : str
+            Where it was read, for messages.
+
+        Raises
+        ------
+        CheckpointError, LookupError, TypeError, AttributeError
+            If it is of a ledger of other models or metrics, or no such thing.
+        """
+        if state["tallies"].keys() != self._tallies.keys():
+            raise damaged(place, "it counts other models than those of the run")
+        if (state["recent"] is None) != (self._recent is None):
+            raise damaged(place, "it has another window than the run")
+        for name, tally in self._tallies.items():
+            tally.restore(state["tallies"][name], place)
+        self._overall.restore(state["overall"], place)
+        if self._recent is not None:
+            self._recent.restore(state["recent"], place)
+        if not all(type(state[key]) is int and state[key] >= 0 for key in ("rows", "skipped")):
+            raise damaged(place, "it does not say how many rows were counted")
+        if self._overall.next <= state["rows"]:
+            raise damaged(place, "its curve stands behind its rows")
+        self.rows, self.skipped, self._time = state["rows"], state["skipped"], state["time"]

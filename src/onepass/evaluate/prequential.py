@@ -13,18 +13,21 @@ Cost: what the models cost, and O(points) memory; O(window) more where a window 
     Learning 90, 2013 (windows).
 """
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
 from onepass.errors import ParameterError
-from onepass.evaluate.blocks import Block, blocks
+from onepass.evaluate.blocks import Block
+from onepass.evaluate.bookmark import Bookmark
 from onepass.evaluate.course import Course
 from onepass.evaluate.entrants import joined, named, references, task_of_answers, task_of_models
-from onepass.evaluate.interrupt import Interrupt
 from onepass.evaluate.ledger import Ledger
 from onepass.evaluate.metrics import Metric, metric_class
+from onepass.evaluate.passage import starting, through
 from onepass.evaluate.report import Report
+from onepass.evaluate.waiting import Room
 from onepass.types import Array
 from onepass.validate import whole
 
@@ -42,6 +45,13 @@ def prequential(
     baselines: bool = True,
     window: int | None = None,
     points: int = 200,
+    delay: int = 0,
+    delay_until: str | None = None,
+    most_waiting: int = 100_000,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: float = 60.0,
+    resume: bool = False,
+    onward: bool = False,
     clock: Callable[[], float] | None = None,
     on_progress: Callable[[int], object] | None = None,
     on_block: Callable[[Block, dict[str, Array]], object] | None = None,
@@ -50,7 +60,11 @@ def prequential(
 
     The models are trained in place: afterwards they have learned the stream. The pass may be ended
     with Ctrl-C: the block that was begun is learned by all models, and the report says
-    ``interrupted``.
+    ``interrupted``. With a checkpoint it can be resumed, as if it had not been broken.
+
+    Answers may come later than their rows. Then a row is said as it comes, counted, and waits; it
+    is learned just before the first later row that comes when its answer is known. What still
+    waits when the stream ends is learned then, and is not learned after an interrupt.
 
     Parameters
     ----------
@@ -67,6 +81,29 @@ def prequential(
         with four points or fewer a window, from the first full window on.
     points : int
         Most points of a curve, at least 2. The curve's stride doubles as the stream grows.
+    delay : int
+        How many rows later an answer is known: the row before which it is learned. 0 and 1 are the
+        same, the next row.
+    delay_until : str, optional
+        In place of ``delay``: the column that says when a row's answer is known, in numbers or
+        dates as the stream's times are, which must not fall. It is no feature.
+    most_waiting : int
+        Most rows that may wait for their answers; they are kept in memory.
+    checkpoint : path, optional
+        Keep in this file where the pass stands: the models, all that was counted, the rows that
+        wait and the place in the source. It is written whole or not at all, now and then, when
+        the pass ends or is interrupted, and when the stream raises an error.
+    every : float
+        Seconds of ``clock`` between two checkpoints, at least; 0 for one after each block. Without
+        a clock there is one at the end alone.
+    resume : bool
+        Go on from the checkpoint, if there is one. Models, metrics and the other arguments must be
+        those with which the pass was begun, and so must the stream, from its first row on; it may
+        have grown at its end. A stream of ``op.stream`` is compared with the one that was begun
+        and goes to the place by itself; other blocks are passed over, and taken at their word.
+    onward : bool
+        With ``resume``: the stream is another that begins where the last one ended, such as the
+        next file of a log. If it is the last one after all, it is gone on with.
     clock : callable, optional
         Seconds from any origin, such as ``time.perf_counter``: then each model is timed.
     on_progress : callable, optional
@@ -81,8 +118,11 @@ def prequential(
     Raises
     ------
     ParameterError
-        If a metric is unknown, the models do not all do the same task, or the stream has no
-        answers.
+        If a metric is unknown, the models do not all do the same task, the stream has no answers,
+        or more rows wait for theirs than may.
+    CheckpointError
+        If a checkpoint is damaged or of another pass, or a model cannot be saved. Nothing was
+        learned. One that cannot be *written* is warned of (CheckpointWarning), and tried again.
     OnepassError
         If a model refuses a block: the message says which and where. That model is as it was
         before the block; those before it have learned the block, those after it have not.
@@ -96,56 +136,79 @@ def prequential(
     >>> round(report.scores["LastValue"].overall["mae"], 4)
     0.8333
     """
-    asked = _asked(metrics)
-    learners = named(models, _WHERE)
-    source = blocks(stream, _WHERE)
-    task = task_of_models(learners, _WHERE)
-    if task is None:
-        start = next(source, None)
-        source = chain([] if start is None else [start], source)
-        task = task_of_answers(start)
-    least = references(task) if baselines else {}
-    learners = joined(learners, least, _WHERE)
+    asked, learners = _asked(metrics), named(models, _WHERE)
     width = None if window is None else whole(window, "window", _WHERE, low=1)
     most = whole(points, "points", _WHERE, low=2)
-    kinds = _metrics(asked, task)
-    course = Course(learners, Ledger(learners, kinds, width, most), clock, _WHERE)
-    interrupted = _through(source, course, on_progress, on_block)
+    room = _room(delay, delay_until, most_waiting)
+    mark = _bookmark(checkpoint, stream, every, clock, resume=resume, onward=onward)
+    task = task_of_models(learners, _WHERE)
+    begun = mark.open(onward=onward) if mark is not None and resume else None
+    start = getattr(stream, "start", 0) if mark is None else mark.start
+    with starting(stream, start, _WHERE) as rows:
+        task, source = _task(task or begun, rows)
+        least = references(task) if baselines else {}
+        kinds, everyone = _metrics(asked, task), joined(learners, least, _WHERE)
+        course = Course(everyone, Ledger(everyone, kinds, width, most), room, clock, _WHERE)
+        setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
+        if mark is not None:
+            block = getattr(stream, "block", None)
+            more = {"baselines": bool(least), "points": most, "block": block}
+            mark.begin(course, setup | more | {"metrics": list(kinds)})
+        interrupted = through(source, course, mark, on_progress, on_block)
     name, answers = _named(stream)
-    said = {
+    said = setup | {
         "source": name,
         "target": answers,
-        "task": task,
         "metrics": tuple(kinds),
-        "window": width,
         "interrupted": interrupted,
+        "resumed": [] if mark is None else mark.resumed,
+        "delay": None if room is None else setup["delay"],
+        "waiting": 0 if room is None else len(room),
     }
     return course.report(said, set(least))
 
 
-def _through(
-    source: Iterator[Block],
-    course: Course,
-    on_progress: Callable[[int], object] | None,
-    on_block: Callable[[Block, dict[str, Array]], object] | None,
-) -> bool:
-    """All blocks, or those before an interrupt; whether there was one."""
-    interrupt = Interrupt()
-    try:
-        for block in source:
-            with interrupt.held():
-                said = course.take(block)
-                if on_block is not None:
-                    on_block(block, said)
-                if on_progress is not None:
-                    on_progress(course.ledger.rows)
-            if interrupt.asked:
-                return True
-    except KeyboardInterrupt:
-        if not course.whole:  # raised within a block: not ours to call this a report
-            raise
-        return True
-    return False
+def _room(delay: Any, until: Any, most: Any) -> Room | None:
+    """Where rows wait for their answers, if they come later than before the next row."""
+    rows = whole(delay, "delay", _WHERE, low=0)
+    limit = whole(most, "most_waiting", _WHERE, low=1)
+    if until is not None and (rows or not isinstance(until, str)):
+        raise ParameterError(
+            f"{_WHERE}: `delay_until` must be the name of a column, without a `delay`, got "
+            f"{until!r} and delay={rows}. Say in one way when answers are known."
+        )
+    if rows > limit:
+        raise ParameterError(
+            f"{_WHERE}: `delay` must be at most `most_waiting`, {limit:,} rows, got {rows:,}. "
+            "Give a higher `most_waiting` if there is memory for them."
+        )
+    return Room(rows, until, limit, _WHERE) if rows > 1 or until is not None else None
+
+
+def _bookmark(
+    path: Any, stream: Any, every: Any, clock: Any, *, resume: bool, onward: bool
+) -> Bookmark | None:
+    """Where the pass is kept, if it is."""
+    if (resume and path is None) or (onward and not resume):
+        needs, what = ("resume", "onward") if onward and not resume else ("checkpoint", "resume")
+        raise ParameterError(
+            f"{_WHERE}: `{what}` needs `{needs}`, got none. Name the file in which the pass is "
+            "kept: checkpoint='m.run', resume=True."
+        )
+    if not isinstance(every, (int, float)) or not every >= 0:
+        raise ParameterError(
+            f"{_WHERE}: `every` must be a number of seconds >= 0, got {every!r}. Give 0 for a "
+            "checkpoint after each block."
+        )
+    return None if path is None else Bookmark(path, stream, every, clock, _WHERE)
+
+
+def _task(known: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Block]]:
+    """What the models do, or what the first answers ask for; and all blocks."""
+    if known is not None:
+        return known, source
+    first = next(source, None)
+    return task_of_answers(first), chain([] if first is None else [first], source)
 
 
 def _named(stream: Any) -> tuple[str | None, str | None]:

@@ -27,7 +27,7 @@ import numpy as np
 from onepass.estimator import Classifier, Learner, Regressor
 from onepass.types import Array, Floats
 
-__all__ = ["LastLabel", "LastValue", "Majority", "RunningMean"]
+__all__ = ["BASELINES", "LastLabel", "LastValue", "Majority", "RunningMean"]
 
 
 class _Blind(Learner):
@@ -202,6 +202,10 @@ class Majority(_BlindClassifier):
 
     def _add_outputs(self, at: Array, c: int) -> None:
         self.counts_ = _with_zeros(self.counts_, at, c)
+
+
+BASELINES = (LastValue, RunningMean, LastLabel, Majority)
+"""All of them."""
 
 
 def _with_zeros(values: Floats, at: Array, c: int) -> Floats:

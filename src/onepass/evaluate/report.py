@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -53,6 +53,14 @@ class Report:
         The metrics over all rows so far, along the stream.
     recent : Curve, or None
         The metrics over the last ``window`` rows, along the stream; full windows only.
+    resumed : list of int
+        Rows said each time that the pass was resumed from its checkpoint.
+    delay : int, str or None
+        How many rows later answers came, or the column that says when; None where each came
+        before the next row.
+    waiting : int
+        Rows whose answers had not come when the pass ended. They are said and counted; they were
+        learned at the end, unless it was interrupted.
 
     Examples
     --------
@@ -75,6 +83,9 @@ class Report:
     scores: dict[str, Score]
     overall: Curve
     recent: Curve | None
+    resumed: list[int] = field(default_factory=list)
+    delay: int | str | None = None
+    waiting: int = 0
 
     def __rich__(self) -> RichTable:
         return self.table()

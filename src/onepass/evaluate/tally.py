@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from onepass.evaluate.curve import Values
-from onepass.evaluate.metrics import Metric
+from onepass.evaluate.metrics import Metric, kept
+from onepass.tree import damaged
 from onepass.types import Array
 
 __all__ = ["Tally"]
@@ -74,6 +75,37 @@ class Tally:
             for metric in fresh.values():
                 metric.add(y, said)
         return _plain(fresh)
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain values and arrays."""
+        return {
+            "metrics": {name: kept.said(metric) for name, metric in self._metrics.items()},
+            "last": [[y, said] for y, said in self._last],
+        }
+
+    def restore(self, state: Any, place: str) -> None:
+        """Go on from what ``state`` gave.
+
+        Parameters
+        ----------
+        state : dict
+            From whatever source.
+        place : str
+            Where it was read, for messages.
+
+        Raises
+        ------
+        CheckpointError, LookupError, TypeError
+            If it is of a tally with other metrics, or no such thing.
+        """
+        if state["metrics"].keys() != self._metrics.keys():
+            raise damaged(place, "it has other metrics than those of the run")
+        for name, kind in self._kinds.items():
+            self._metrics[name] = kept.heard(kind, state["metrics"][name], place)
+        self._last = deque((np.asarray(y), np.asarray(said)) for y, said in state["last"])
+        if any(y.shape != said.shape or not y.ndim for y, said in self._last):
+            raise damaged(place, "what was said last is not as the answers")
+        self._kept = sum(len(y) for y, _ in self._last)
 
 
 def _plain(metrics: dict[str, Any]) -> Values:

@@ -46,6 +46,18 @@ class Total:
         self.add(other._sum)
         self._lost = self._lost + other._lost
 
+    @classmethod
+    def of(cls, total: Any, lost: Any) -> Self:
+        """The total that has these ``parts``."""
+        made = cls()
+        made._sum, made._lost = total, lost
+        return made
+
+    @property
+    def parts(self) -> tuple[Any, Any]:
+        """The rounded sum, and what rounding lost."""
+        return self._sum, self._lost
+
     @property
     def value(self) -> Any:
         """The sum; infinite once a term or the sum itself was."""

@@ -1,0 +1,218 @@
+"""Drift: detectors that watch the errors of models while they go through a stream.
+
+A detector is anything with ``update(x)`` and ``drift_detected``, such as those of River [1]. Each
+model has a copy of its own, which is told of the model's error in each row, one after the other:
+
+============== ====================================================================
+regression     |y − ŷ|, the absolute error; its mean where a row has several answers
+classification 1 for a wrong label, 0 for a right one; True and False where it counts
+============== ====================================================================
+
+An alarm is an update after which ``drift_detected`` is true. A warning is where
+``warning_detected``, which some detectors have, becomes true.
+Cost: what the detectors cost, and O(MOST) memory for each model and detector.
+
+[1] J. Gama, P. Medas, G. Castillo, P. Rodrigues, "Learning with drift detection", SBIA 2004 (DDM);
+    A. Bifet, R. Gavaldà, "Learning from time-changing data with adaptive windowing", SDM 2007
+    (ADWIN).
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import ParameterError
+from onepass.evaluate.blocks import Block
+from onepass.evaluate.curve import plain_time
+from onepass.types import Array
+
+__all__ = ["MOST", "Drift", "Marks", "Watch", "detectors"]
+
+MOST = 1000
+"""Most alarms, and most warnings, of which the rows are kept: the last ones. All are counted."""
+
+_COUNTS = "BinaryDriftDetector"  # River's name for detectors that count mistakes
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Where something happened along a stream.
+
+    Parameters
+    ----------
+    count : int
+        How often, exactly.
+    rows : list of int
+        The rows, counted from 1 as in the curves; the last 1000 of them.
+    times : list of str or float, or None
+        Their times, as in the curves; None without times.
+    """
+
+    count: int
+    rows: list[int]
+    times: list[Any] | None
+
+
+@dataclass(frozen=True)
+class Drift:
+    """What one detector said of one model's errors.
+
+    Parameters
+    ----------
+    alarms : Marks
+        Where it detected drift.
+    warnings : Marks, or None
+        Where its warnings began; None where it has none to give.
+    """
+
+    alarms: Marks
+    warnings: Marks | None
+
+
+def detectors(drift: Any, task: str, where: str) -> dict[str, Any]:
+    """Detectors by name, looked at before the pass begins.
+
+    Parameters
+    ----------
+    drift : detector, dict of str to detector, or None
+        Without a name it is called by its class.
+    task : {"regression", "classification"}
+        What the models do.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If one is no detector, or counts mistakes where there are none but errors.
+    """
+    if drift is None:
+        return {}
+    named = drift if isinstance(drift, Mapping) else {type(drift).__name__: drift}
+    for name, one in named.items():
+        able = callable(getattr(one, "update", None)) and hasattr(one, "drift_detected")
+        if isinstance(one, type) or not able:
+            raise ParameterError(
+                f"{where}: `drift` must be a detector with `update` and `drift_detected`, got "
+                f"{one!r}. Give an object, such as river.drift.ADWIN()."
+            )
+        if task == "regression" and _counts(one):
+            raise ParameterError(
+                f"{where}: {name} must watch a classifier, whose answers are right or wrong, got "
+                "models that regress. Give a detector of numbers, such as river.drift.ADWIN()."
+            )
+    return {str(name): one for name, one in named.items()}
+
+
+class Watch:
+    """Detectors beside models on their way through a stream.
+
+    Parameters
+    ----------
+    drift : dict of str to detector
+        As ``detectors`` gives them; they are copied and stay as they are.
+    models : iterable of str
+        The models to watch.
+    task : {"regression", "classification"}
+        What the models do.
+    """
+
+    def __init__(self, drift: Mapping[str, Any], models: Iterable[str], task: str) -> None:
+        self._task = task
+        self._guards = {
+            model: {name: _Guard(deepcopy(one)) for name, one in drift.items()} for model in models
+        }
+
+    def add(self, rows: int, block: Block, said: Mapping[str, Array]) -> None:
+        """Tell the detectors of some rows.
+
+        Parameters
+        ----------
+        rows : int
+            How many rows there were before.
+        block : Block
+            The rows with their answers.
+        said : mapping of str to ndarray of the shape of the block's y
+            What each model said of them.
+        """
+        for model, guards in self._guards.items():
+            if len(block):
+                errors = _errors(self._task, block.y, said[model])
+                for guard in guards.values():
+                    guard.add(errors, rows, block.time)
+
+    def found(self, model: str) -> dict[str, Drift] | None:
+        """What each detector said of a model's errors; None where none watched it.
+
+        Parameters
+        ----------
+        model : str
+            The model's name.
+        """
+        guards = self._guards.get(model)
+        return {name: guard.found() for name, guard in guards.items()} if guards else None
+
+
+class _Guard:
+    """A detector at work."""
+
+    def __init__(self, detector: Any) -> None:
+        self._detector = detector
+        self._kind: type = bool if _counts(detector) else float
+        self._alarms = _Kept()
+        self._warnings = _Kept() if hasattr(detector, "warning_detected") else None
+        self._warned = False
+
+    def add(self, errors: Array, rows: int, time: Array | None) -> None:
+        detector, kind, warnings = self._detector, self._kind, self._warnings
+        for i, error in enumerate(errors.tolist()):
+            if not np.isfinite(error):  # of a model that went astray no detector learns anything
+                continue
+            detector.update(kind(error))
+            if detector.drift_detected:
+                self._alarms.add(rows + i + 1, None if time is None else time[i])
+            if warnings is not None:
+                warned = bool(detector.warning_detected)
+                if warned and not self._warned:
+                    warnings.add(rows + i + 1, None if time is None else time[i])
+                self._warned = warned
+
+    def found(self) -> Drift:
+        return Drift(self._alarms.marks(), None if self._warnings is None else self._warnings.marks())
+
+
+class _Kept:
+    """Marks while they come: all are counted, the last are kept."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._last: deque[tuple[int, Any]] = deque(maxlen=MOST)
+
+    def add(self, row: int, time: Any) -> None:
+        self._count += 1
+        self._last.append((row, plain_time(time)))
+
+    def marks(self) -> Marks:
+        times = [time for _, time in self._last]
+        timed = any(time is not None for time in times)
+        return Marks(self._count, [row for row, _ in self._last], times if timed else None)
+
+
+def _counts(detector: Any) -> bool:
+    """Whether a detector takes truth values: known by River's name, so that it need not be there."""
+    return any(kind.__name__ == _COUNTS for kind in type(detector).__mro__)
+
+
+def _errors(task: str, y: Array, said: Array) -> Array:
+    """The error of each row, (n,)."""
+    if task == "classification":
+        wrong = y.astype(object) != said.astype(object)
+        return np.asarray(wrong, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gaps = np.abs(np.asarray(y, dtype=np.float64) - np.asarray(said, dtype=np.float64))
+    errors: Array = gaps if gaps.ndim == 1 else gaps.mean(axis=1)
+    return errors

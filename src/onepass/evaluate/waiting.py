@@ -1,0 +1,247 @@
+"""Waiting: rows whose answers come later, between being asked about and being learned.
+
+Row i comes at the moment tᵢ and is asked about at once; its answer is known from dᵢ on. It is
+learned just before the first later row j with
+
+    tⱼ ≥ dᵢ,   j > i                                                                     (1)
+
+rows for the same j in order of dᵢ, then of i. With a delay of k rows, tᵢ = i and dᵢ = i + k. So
+every row is said by a model that has learned exactly the answers known at that moment, however the
+stream is cut [1].
+
+Rows that are learned and rows that are asked about make one sequence, in which those that are only
+asked about have the weight 0: a learner's ``test_then_train`` answers them and learns nothing, and
+goes through the sequence at the speed of blocks.
+
+Cost: two rows of the learner's cost for each row, and the rows that wait in memory.
+
+[1] J. Gama, I. Žliobaitė, A. Bifet, M. Pechenizkiy, A. Bouchachia, "A survey on concept drift
+    adaptation", ACM Computing Surveys 46, 2014: delayed labels.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import ColumnError, ParameterError
+from onepass.evaluate.blocks import Block, sliceable
+from onepass.evaluate.moments import dues, moments
+from onepass.stream.blocks import stacked
+from onepass.table import Table
+from onepass.tree import damaged
+from onepass.types import Array
+
+__all__ = ["Room", "Turns", "Waiting"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiting:
+    """Rows that wait, in the order in which they will be learned.
+
+    Parameters
+    ----------
+    X : Table or ndarray of shape (n, d)
+        The rows.
+    y : ndarray of shape (n,) or (n, c)
+        Their answers.
+    due : ndarray of shape (n,)
+        When each answer is known.
+    """
+
+    X: Any
+    y: Array
+    due: Array
+
+    def __len__(self) -> int:
+        return len(self.due)
+
+    def __getitem__(self, key: Any) -> "Waiting":
+        return Waiting(self.X[key], self.y[key], self.due[key])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Turns:
+    """A sequence of rows, each to be learned or to be asked about.
+
+    Parameters
+    ----------
+    X : Table or ndarray of shape (m, d)
+        The rows.
+    y : ndarray of shape (m,) or (m, c)
+        Their answers.
+    time : ndarray of shape (m,), or None
+        When each is learned or asked about; it never falls.
+    learned : ndarray of shape (m,) of bool
+        Whether it is learned.
+    left : Waiting or None
+        What waits afterwards.
+    last : object
+        The moment of the last row that came.
+    """
+
+    X: Any
+    y: Array
+    time: Array | None
+    learned: Array
+    left: Waiting | None
+    last: Any
+
+
+class Room:
+    """Where rows wait for their answers.
+
+    Parameters
+    ----------
+    delay : int, optional
+        The answer of a row is known before so many rows later; 1 is before the next.
+    until : str, optional
+        The column that says when a row's answer is known, in the unit of the stream's times.
+    most : int
+        Most rows that may wait.
+    where : str
+        The public call, for messages.
+
+    Attributes
+    ----------
+    waiting : Waiting or None
+        The rows that wait now.
+    """
+
+    def __init__(self, delay: int | None, until: str | None, most: int, where: str) -> None:
+        self.waiting: Waiting | None = None
+        self._delay, self._until, self._most, self._where = delay, until, most, where
+        self._last: Any = None  # the moment of the last row that came
+
+    def __len__(self) -> int:
+        return 0 if self.waiting is None else len(self.waiting)
+
+    def turns(self, block: Block, rows: int) -> Turns:
+        """What is to be done when a block comes; nothing is changed yet.
+
+        Parameters
+        ----------
+        block : Block
+            At least one row.
+        rows : int
+            How many came before.
+
+        Raises
+        ------
+        ColumnError, NotFiniteError, ParameterError, TypeMismatchError
+            If the rows do not say when they come and are answered, times fall, or too many wait.
+        """
+        came, at = self._coming(block, rows)
+        n, own = len(came), np.arange(1, len(came) + 1)
+        # (1): the first later row of this block that comes when the answer is known
+        turn = np.maximum(np.searchsorted(at, came.due), own)
+        before = np.array([], dtype=int)
+        pool, head = came, 0
+        if self.waiting is not None and len(self.waiting):
+            before = np.searchsorted(at, self.waiting.due)
+            head = int(np.searchsorted(before, n))
+            pool = _joined(self.waiting[:head], came)
+        turn = np.concatenate([before[:head], turn])
+        left = self._left(came[turn[head:] >= n], head)
+        now = np.flatnonzero(turn < n)
+        now = now[np.lexsort((pool.due[now], turn[now]))]
+        order = np.argsort(np.concatenate([2 * turn[now], 2 * own - 1]), kind="stable")
+        index = np.concatenate([now, np.arange(head, head + n)])[order]
+        learned = order < len(now)
+        time = self._times(block, pool.due[index], turn[index], learned)
+        return Turns(pool.X[index], pool.y[index], time, learned, left, at[-1])
+
+    def settle(self, turns: Turns) -> None:
+        """The turns were taken: what is left waits."""
+        self.waiting, self._last = turns.left, turns.last
+
+    def rest(self, time: Any) -> Turns | None:
+        """All rows that wait, to be learned at the stream's end; None where there are none.
+
+        Parameters
+        ----------
+        time : object
+            The time of the last row, or None.
+        """
+        waiting = self.waiting
+        if waiting is None or not len(waiting):
+            return None
+        times: Array | None = waiting.due
+        if self._until is None:
+            times = None if time is None else np.full(len(waiting), time)
+        learned = np.ones(len(waiting), dtype=bool)
+        return Turns(waiting.X, waiting.y, times, learned, None, self._last)
+
+    def state(self) -> dict[str, Any]:
+        """All of it as plain values and arrays."""
+        waiting = self.waiting
+        if waiting is None or not len(waiting):
+            return {"last": self._last, "waiting": None}
+        columns = waiting.X.columns if isinstance(waiting.X, Table) else None
+        rows = {"columns": columns} if columns is not None else {"array": waiting.X}
+        return {"last": self._last, "waiting": {**rows, "y": waiting.y, "due": waiting.due}}
+
+    def restore(self, state: Any, place: str) -> None:
+        """Go on from what ``state`` gave.
+
+        Parameters
+        ----------
+        state : dict
+            From whatever source.
+        place : str
+            Where it was read, for messages.
+
+        Raises
+        ------
+        OnepassError, LookupError, TypeError, AttributeError
+            If it is no such thing.
+        """
+        self._last, self.waiting = state["last"], None
+        if (rows := state["waiting"]) is not None:
+            y, due = np.asarray(rows["y"]), np.asarray(rows["due"])
+            X = Table(rows["columns"], len(due)) if "columns" in rows else np.asarray(rows["array"])
+            if not len(X) == len(y) == len(due) or due.ndim != 1 or due.dtype.kind not in "ifM":
+                raise damaged(place, "the rows that wait are not whole")
+            self.waiting = Waiting(X, y, due)
+
+    def _coming(self, block: Block, rows: int) -> tuple[Waiting, Array]:
+        """The block's rows as they will wait, and the moments at which they come."""
+        X = sliceable(block.X)
+        if self._until is None:
+            at = np.arange(rows, rows + len(block))
+            return Waiting(X, block.y, at + int(self._delay or 0)), at
+        if not isinstance(X, Table) or self._until not in X:
+            raise ColumnError(
+                f"{self._where}: `delay_until` must name a column of the stream that is not "
+                f"dropped, got {self._until!r}. Check the spelling; it will be no feature."
+            )
+        first = rows if block.first is None else block.first
+        at = moments(block.time, self._last, first, self._where)
+        due = dues(X[self._until], self._until, at, first, self._where)
+        return Waiting(X.drop([self._until]), block.y, due), at
+
+    def _left(self, more: Waiting, head: int) -> Waiting | None:
+        """What waits afterwards: the rows not due, and some of the block."""
+        old = None if self.waiting is None else self.waiting[head:]
+        left = more if old is None or not len(old) else _joined(old, more)
+        if len(left) > self._most:
+            raise ParameterError(
+                f"{self._where}: at most {self._most:,} rows may wait for their answers, got "
+                f"{len(left):,}. Give a higher `most_waiting` if there is memory for them, or a "
+                "shorter delay."
+            )
+        return left[np.argsort(left.due, kind="stable")] if self._until else left
+
+    def _times(self, block: Block, due: Array, turn: Array, learned: Array) -> Array | None:
+        """When each turn is taken."""
+        if block.time is None:
+            return None
+        here = np.cumsum(~learned) - 1  # the row of the block that is asked about
+        at = np.asarray(block.time)[np.where(learned, turn, here)]
+        return at if self._until is None else np.where(learned, due, at)
+
+
+def _joined(a: Waiting, b: Waiting) -> Waiting:
+    """One after the other."""
+    X = stacked((a.X, b.X)) if isinstance(a.X, Table) else np.concatenate([a.X, b.X])
+    return Waiting(X, np.concatenate([a.y, b.y]), np.concatenate([a.due, b.due]))
