@@ -63,7 +63,64 @@ def times(ratio: float) -> str:
     return f"{ratio:.2g}×" if ratio < 10 else f"{ratio:,.0f}×"
 
 
-TABLES: Tables = {"peers": peers}
+def stability(found: Found) -> str:
+    """Errors after a silence, with float64 and float32 rows."""
+    head = ["", "unchanged", "changed", "tracking", "float32: unchanged", "changed", "tracking", ""]
+    rows = [
+        [
+            name,
+            *(shown(one[part]) for one in both.values() for part in PARTS),
+            "; ".join(said(dtype, one["raised"]) for dtype, one in both.items() if one["raised"]),
+        ]
+        for name, both in found["rules"].items()
+    ]
+    return table(head, rows)
+
+
+PARTS = ("unchanged", "changed", "tracking")
+
+
+def shown(value: float | str | None) -> str:
+    """An error; a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if isinstance(value, float) and value < 1_000 else f"{float(value):.0e}"
+
+
+def said(dtype: str, raised: list[str]) -> str:
+    """What went wrong."""
+    return f"{dtype}: {', '.join(raised)}"
+
+
+def streams(found: Found) -> str:
+    """A table for each data set."""
+    parts = []
+    for name, one in found["sets"].items():
+        outputs = "" if one["outputs"] == 1 else f", {one['outputs']} answers a row"
+        size = f"{one['rows']:,} rows, {one['features']} features{outputs}"
+        head = ["", one["metric"], "tuned", "by", "µs a row"]
+        rows = [
+            [
+                model,
+                score(one["metric"], each["as it comes"]),
+                "" if each["baseline"] else score(one["metric"], each["tuned"]),
+                each["setting"] or ("" if each["baseline"] else "as it comes"),
+                f"{each['microseconds']:.1f}",
+            ]
+            for model, each in one["models"].items()
+        ]
+        parts.append(f"**{name}** ({size})\n\n{table(head, rows)}")
+    return "\n\n".join(parts)
+
+
+def score(metric: str, value: float) -> str:
+    """An accuracy in percent; an error in four figures."""
+    if metric == "accuracy":
+        return f"{100 * value:.2f} %"
+    return f"{value:,.0f}" if value >= 10_000 else f"{value:.4g}"
+
+
+TABLES: Tables = {"peers": peers, "stability": stability, "streams": streams}
 
 
 def page(text: str, results: Path = RESULTS) -> str:
