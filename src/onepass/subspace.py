@@ -97,9 +97,9 @@ class Subspace:
         inner, sigma = linalg.svd(small)
         least = np.finfo(G.dtype).eps * np.sqrt(len(G)) * sigma.max(initial=0.0)
         keep = np.flatnonzero(sigma > least)[: self.m]
-        lost = self.lost + float(sigma[len(keep) : len(keep) + 1].sum()) ** 2
+        left_out = float(sigma[len(keep) : len(keep) + 1].sum())
         K = np.hstack((wide.K, outside)) @ inner[:, keep]
-        return replace(wide, K=K, sigma=sigma[keep], lost=lost)
+        return replace(wide, K=K, sigma=sigma[keep], lost=self.lost + left_out * left_out)
 
     def merged(self, other: "Subspace") -> "Subspace":
         """The subspace of the vectors of both, to the rank of this one: (1) to (3)."""

@@ -23,8 +23,9 @@ import numpy as np
 
 from onepass.errors import MergeError
 from onepass.types import Array
+from onepass.validate.likeness import Places, hold_alike, places
 
-__all__ = ["Layout", "Merging", "alike"]
+__all__ = ["Layout", "Merging"]
 
 _KINDS = Literal["exact", "approximate", "refused"]
 
@@ -114,85 +115,53 @@ class Merging(ABC):
             Both are left as they were.
         """
         where = f"{type(self).__name__}.merge"
-        self._refuse_unlike(other, where)
+        self.hold_mergeable(other, where)
         if not other._begun:
             return self
         if other is self:
             other = copy.copy(other)  # what was learned is never written into
         with self._whole():
-            places, names = _places(self, other, where)
-            self._united(other, places, names, concurrent=concurrent)
+            self.join(other, places(self, other, where), concurrent=concurrent)
         return self
 
-    def _refuse_unlike(self, other: Self, where: str) -> None:
-        """Refuse a learner of another kind or setting, and one that cannot be merged."""
-        if type(other) is not type(self):
-            raise MergeError(
-                f"{where}: `other` must be a {type(self).__name__} too, got "
-                f"{type(other).__name__}. Merge learners of one class, with the same parameters."
-            )
+    def hold_mergeable(self, other: Self, where: str) -> None:
+        """Refuse a learner of another kind or setting, and one that cannot be merged.
+
+        Parameters
+        ----------
+        other : object
+        where : str
+            The public call, for messages.
+
+        Raises
+        ------
+        MergeError
+            Saying why.
+        """
+        hold_alike(self, other, self.merged_alike, where)
         if reason := self._unmergeable() or other._unmergeable():
             raise MergeError(f"{where}: a learner must keep what its rows said, {reason}")
-        for name in self.merged_alike:
-            one, two = getattr(self, name), getattr(other, name)
-            if not alike(one, two):
-                raise MergeError(
-                    f"{where}: `{name}` must be the same in both learners, {one!r} here, got "
-                    f"{two!r}. Learn all parts with the same parameters."
-                )
 
-    def _united(
-        self, other: Any, features: Array, names: list[str] | None, *, concurrent: bool
-    ) -> None:
-        """Learn what the other's rows said, its features at these places."""
-        where = f"{type(self).__name__}.merge"
-        d = len(features) if names is None else len(names)
+    def join(self, other: Any, at: Places, *, concurrent: bool) -> None:
+        """Learn what another that may be merged has learned, its features at these places.
+
+        A pipeline calls it, whose features know the places; ``merge`` is for everybody else.
+
+        Parameters
+        ----------
+        other : learner of the same class that has begun
+        at : Places
+        concurrent : bool
+            As in ``merge``.
+        """
         if not hasattr(self, "n_features_in_"):
-            self.n_features_in_ = d
-        outputs = self._join_outputs(other, where)
-        d = max(d, self.n_features_in_)
+            self.n_features_in_ = at.d
+        outputs = self._join_outputs(other, f"{type(self).__name__}.merge")
         self.rows_seen_ += other.rows_seen_
         if other.rows_seen_:
-            self._merge(other, Layout(features, d, outputs, concurrent))
-        elif d > self.n_features_in_:
-            self._widen(d)
-        self.n_features_in_ = d
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
-
-
-def alike(one: Any, two: Any) -> bool:
-    """Whether two parameters are the same, arrays among them.
-
-    Examples
-    --------
-    >>> alike(np.eye(2), [[1, 0], [0, 1]]), sum([alike(0.1, 0.2)])
-    (True, 0)
-    """
-    if one is two:
-        return True
-    if isinstance(one, (np.ndarray, list, tuple)) or isinstance(two, (np.ndarray, list, tuple)):
-        try:
-            return bool(np.array_equal(one, two))
-        except (TypeError, ValueError):
-            return False
-    return bool(one == two)
-
-
-def _places(one: Any, other: Any, where: str) -> tuple[Array, list[str] | None]:
-    """Where the other's features belong, (d′,), and the names of all, where they have names."""
-    known, coming = (getattr(each, "feature_names_in_", None) for each in (one, other))
-    begun = hasattr(one, "n_features_in_")
-    if coming is not None and (known is not None or not begun):
-        names = [] if known is None else list(known)
-        at = {name: j for j, name in enumerate(names)}
-        for name in coming:
-            at.setdefault(name, len(at))
-        return np.array([at[name] for name in coming], dtype=np.intp), list(at)
-    d = other.n_features_in_
-    if begun and d != one.n_features_in_:
-        raise MergeError(
-            f"{where}: both learners must have {one.n_features_in_} features, as the first has, "
-            f"got {d}. Learn from frames or dicts to have features found by name, or grow one."
-        )
-    return np.arange(d), None
+            self._merge(other, Layout(at.at, at.d, outputs, concurrent))
+        elif at.d > self.n_features_in_:
+            self._widen(at.d)
+        self.n_features_in_ = at.d
+        if at.names is not None:
+            self.feature_names_in_ = np.array(at.names, dtype=object)
