@@ -123,7 +123,8 @@ def test_several_models_are_saved_to_a_file_each(capsys: pytest.CaptureFixture[s
         "run trips.csv --target price --model rls,sgd --set sgd.step_size=0.5 --save new/m.onepass"
     )
     does(words)
-    assert sorted(path.name for path in Path("new").iterdir()) == ["m-rls.onepass", "m-sgd.onepass"]
+    names = ["m-rls.onepass", "m-sgd.onepass", "m.onepass.run"]
+    assert sorted(path.name for path in Path("new").iterdir()) == names
     assert op.load("new/m-sgd.onepass").learner.step_size == 0.5
     assert "Saved sgd: new/m-sgd.onepass" in capsys.readouterr().err
 

@@ -7,6 +7,7 @@ exit code meaning
 1         an error, told on standard error
 2         wrong usage: an unknown option, or one that cannot be read
 130       interrupted by Ctrl-C; what was learned until then is saved
+143       asked to end by SIGTERM; the same
 141       whoever read standard output has closed it, as ``head`` does
 ========= =============================================================
 """
@@ -63,6 +64,7 @@ _add(
     "run flights --model rls,sgd --report out",
     "run table.csv --target price --drop id --save m.onepass",
     "run - --target load --set rls.forgetting=0.999 < log.csv",
+    "run table.csv --target price --drop id --save m.onepass --resume",
 )  # fmt: skip
 _add(
     app, "predict", predict,

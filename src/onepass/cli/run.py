@@ -1,24 +1,29 @@
 """Run: models go through a stream in one pass; what they said is summed up, what they learned kept.
 
-Ctrl-C ends the pass after the block that was begun: what was learned until then is saved.
+Ctrl-C, or SIGTERM, ends the pass after the block that was begun: what was learned until then is
+saved, and can be gone on with.
 """
 
-import os
 import time as clocks
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import CycloptsError
 
 from onepass.cli.arguments import Names, Quiet, Settings, Source, Types, pairs, values
+from onepass.cli.ending import INTERRUPTED, terminable
 from onepass.cli.places import spare
+from onepass.cli.saving import files, kept, resumable, run_file, save_models
 from onepass.cli.terminal import advancing, remark, show
 
 if TYPE_CHECKING:
-    from onepass.pipeline import Pipeline
+    from onepass.evaluate import Report
+    from onepass.evaluate.bookmark import Standing
     from onepass.stream import Stream
 
 __all__ = ["run"]
+
+_RESUME = ("--resume", "--save, the file of the run that is to be resumed")
 
 
 def run(
@@ -36,7 +41,14 @@ def run(
     metrics: Names = (),
     window: int | None = None,
     block: int = 1024,
+    delay: int = 0,
+    delay_until: str | None = None,
+    most_waiting: int = 100_000,
     save: Path | None = None,
+    checkpoint: float = 60.0,
+    resume: bool = False,
+    onward: bool = False,
+    restart: bool = False,
     report: Path | None = None,
     quiet: Quiet = False,
 ) -> int:
@@ -71,50 +83,138 @@ def run(
     block
         Rows read and learned at a time, 1024 by default. It changes the speed, not what is
         learned.
+    delay
+        How many rows later an answer is known: a row is learned before that one is predicted.
+    delay_until
+        The column that says when a row's answer is known, as --time says when the row came. It is
+        no feature.
+    most_waiting
+        Most rows that may wait for their answers, 100,000 by default; they are kept in memory.
     save
-        Where to save what was learned. Several models get a file each: m-rls.onepass.
+        Where to save what was learned. Several models get a file each: m-rls.onepass. Where the
+        run stands is kept beside, in m.onepass.run.
+    checkpoint
+        Seconds from one writing of m.onepass.run to the next, 60 by default; 0 for after each
+        block.
+    resume
+        Go on after the last row that m.onepass.run knows, as if the run had not been broken.
+    onward
+        With --resume: the source is another, which begins where the last one ended: none of its
+        rows is passed over. If it is the last one, it is gone on with.
+    restart
+        Begin anew, although m.onepass.run holds an unfinished run, which is lost.
     report
         A folder for report.json, report.md, curve.csv and curve.png.
     quiet
         Show the table alone.
     """
-    from onepass.evaluate import prequential
-    from onepass.evaluate.report import FILES
     from onepass.models import pipelines
     from onepass.stream import read
 
-    if report is not None:
-        spare([source], [report / name for name in FILES], "run: --report")
-    if save is not None:
-        spare([source], _files(save, list(model)).values(), "run: --save")
+    _check(source, list(model), save, report, resume=resume, onward=onward)
+    stood = resumable(save, resume=resume, restart=restart)
     answers = list(target) if len(target) > 1 else target[0] if target else None
     stream = read(
         source, target=answers, time=time, drop=drop, types=pairs(types), na=na, block=block
     )
     chosen = task or _task(stream, source)
     models = pipelines(model, chosen, values(settings))
-    files = {} if save is None else _files(save, list(models))
-    if report is not None:
-        report.mkdir(parents=True, exist_ok=True)
     if task is None:
         other = "classification" if chosen == "regression" else "regression"
         remark(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)
-    with advancing(lambda: stream.fraction, quiet=quiet) as advance:
-        found = prequential(
-            models, stream, metrics or None,
-            window=window, clock=clocks.perf_counter, on_progress=advance,
+    given: dict[str, Any] = {
+        "metrics": metrics or None, "window": window, "delay": delay, "delay_until": delay_until,
+        "most_waiting": most_waiting, "every": checkpoint, "resume": resume, "onward": onward,
+        "checkpoint": None if save is None else run_file(save),
+    }  # fmt: skip
+    with terminable() as code:
+        try:
+            found = _learned(models, stream, given, stood, quiet=quiet)
+        except KeyboardInterrupt:
+            if code() == INTERRUPTED:
+                raise
+            return code()
+        whole = _leave(found, models, save, report, quiet=quiet)
+    if found.interrupted:
+        _interrupted(found, save)
+        return code()
+    return 0 if whole else 1
+
+
+def _check(
+    source: str,
+    models: list[str],
+    save: Path | None,
+    report: Path | None,
+    *,
+    resume: bool,
+    onward: bool,
+) -> None:
+    """Refuse what cannot be meant, and places where nothing can be written, before the pass."""
+    from onepass.evaluate.report import FILES
+
+    if (resume and save is None) or (onward and not resume):
+        option, needed = ("--onward", "--resume") if onward and not resume else _RESUME
+        raise CycloptsError(msg=f"run: {option} needs {needed}.")
+    if report is not None:
+        spare([source], [report / name for name in FILES], "run: --report")
+        report.mkdir(parents=True, exist_ok=True)
+    if save is not None:
+        places = [*files(save, models).values(), run_file(save)]
+        spare([source], places, "run: --save")
+
+
+def _learned(
+    models: dict[str, Any],
+    stream: "Stream",
+    given: dict[str, Any],
+    stood: "Standing | None",
+    *,
+    quiet: bool,
+) -> "Report":
+    """Take the models through the stream."""
+    from onepass.evaluate import prequential
+
+    before = 0 if stood is None else stood.rows
+    if stood is not None:
+        remark(f"Resumed after {before:,} rows.", quiet=quiet)
+        if given["onward"] and not stood.finished and stood.source != stream.name:
+            remark(
+                f"{stood.source} was not read to its end: its rows behind {stood.position:,} are "
+                "left out."
+            )
+    with advancing(lambda: stream.fraction, quiet=quiet, before=before) as advance:
+        return prequential(
+            models, stream, clock=clocks.perf_counter, on_progress=advance, **given
         )  # fmt: skip
-    if found.rows:  # an empty model takes no other's place
-        _save(models, files, quiet=quiet)
+
+
+def _leave(
+    found: "Report",
+    models: dict[str, Any],
+    save: Path | None,
+    report: Path | None,
+    *,
+    quiet: bool,
+) -> bool:
+    """Save the models, write the report and show the table; whether all was kept."""
     try:
+        if save is not None and found.rows:  # an empty model takes no other's place
+            save_models(models, files(save, list(models)), quiet=quiet)
         if report is not None:
             remark(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
     finally:  # last: who reads the table may have gone
         show(found.table())
-    if found.interrupted:
-        remark(f"Interrupted after {found.rows:,} rows.")
-        return 130
-    return 0
+    if save is None or kept(save, found.rows, finished=not found.interrupted):
+        return True
+    remark(f"onepass: {run_file(save)} could not be written: the run cannot be resumed here.")
+    return False
+
+
+def _interrupted(found: "Report", save: Path | None) -> None:
+    waiting = f", {found.waiting:,} of them wait for their answers" if found.waiting else ""
+    further = "" if save is None else " Go on with --resume."
+    remark(f"Interrupted after {found.rows:,} rows{waiting}.{further}")
 
 
 def _task(stream: "Stream", source: str) -> str:
@@ -125,26 +225,3 @@ def _task(stream: "Stream", source: str) -> str:
             "nothing to learn.",
         )
     return stream.task
-
-
-def _files(save: Path, models: list[str]) -> dict[str, Path]:
-    """A file for each model, in a folder that is there: known before the pass, not after it."""
-    from onepass.errors import ParameterError
-
-    save.parent.mkdir(parents=True, exist_ok=True)
-    if save.is_dir() or not os.access(save.parent, os.W_OK):
-        raise ParameterError(
-            f"run: --save must name a file, in a folder that can be written to, got {save}. "
-            "Give the file's name too, such as m.onepass, or another folder."
-        )
-    if len(models) == 1:
-        return {models[0]: save}
-    return {name: save.with_name(f"{save.stem}-{name}{save.suffix}") for name in models}
-
-
-def _save(models: dict[str, "Pipeline"], files: dict[str, Path], *, quiet: bool) -> None:
-    from onepass.persist import save
-
-    for name, file in files.items():
-        save(models[name], file)
-        remark(f"Saved {name}: {file}", quiet=quiet)

@@ -51,7 +51,7 @@ def remark(text: str, *, quiet: bool = False) -> None:
 
 @contextmanager
 def advancing(
-    fraction: Callable[[], float | None], *, quiet: bool, unit: str = "rows"
+    fraction: Callable[[], float | None], *, quiet: bool, unit: str = "rows", before: int = 0
 ) -> Iterator[Callable[[int], None]]:
     """Progress on standard error: a bar on a terminal, elsewhere a line every ten seconds.
 
@@ -63,6 +63,8 @@ def advancing(
         Show nothing.
     unit : str
         What is counted.
+    before : int
+        What was done before, which tells nothing of the speed.
 
     Yields
     ------
@@ -83,12 +85,12 @@ def advancing(
                     total=None if part is None else 1.0,
                     completed=part or 0.0,
                     done=f"{done:,}",
-                    speed=_speed(done, began, unit),
+                    speed=_speed(done - before, began, unit),
                 )
 
             yield advance
     else:
-        yield _lines(unit)
+        yield _lines(unit, before)
 
 
 def _bar(unit: str) -> Progress:
@@ -103,7 +105,7 @@ def _bar(unit: str) -> Progress:
     return Progress(*columns, console=Console(file=sys.stderr), transient=True)
 
 
-def _lines(unit: str) -> Callable[[int], None]:
+def _lines(unit: str, before: int) -> Callable[[int], None]:
     """A line now and then."""
     began = last = time.monotonic()
 
@@ -111,7 +113,7 @@ def _lines(unit: str) -> Callable[[int], None]:
         nonlocal last
         if time.monotonic() - last >= _PATIENCE:
             last = time.monotonic()
-            remark(f"{done:,} {unit}, {_speed(done, began, unit)}, {last - began:.0f} s")
+            remark(f"{done:,} {unit}, {_speed(done - before, began, unit)}, {last - began:.0f} s")
 
     return advance
 

@@ -2,6 +2,7 @@
 
 from onepass.evaluate.answers import answers
 from onepass.evaluate.blocks import Block
+from onepass.evaluate.bookmark import Standing, standing
 from onepass.evaluate.curve import Curve
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.prequential import prequential
@@ -19,6 +20,8 @@ __all__ = [
     "Report",
     "RunningMean",
     "Score",
+    "Standing",
     "answers",
     "prequential",
+    "standing",
 ]

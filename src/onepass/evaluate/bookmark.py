@@ -164,7 +164,7 @@ class Bookmark:
             raise damaged(self.place, "it does not say how the run was set up")
         if self._is_same(tree["source"].get("fingerprint"), onward=onward):
             self.start = stood.position
-        self.resumed = [*stood.resumed, stood.rows]
+        self.resumed = list(dict.fromkeys([*stood.resumed, stood.rows]))
         self._tree = tree
         task = tree["settings"].get("task")
         return task if isinstance(task, str) else None

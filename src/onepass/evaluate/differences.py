@@ -37,7 +37,9 @@ def differences(then: Any, now: Any) -> list[str]:
 
 def _differences(then: Any, now: Any, path: tuple[str, ...]) -> Iterator[str]:
     if type(then) is dict and type(now) is dict and then.get(MARK) == now.get(MARK):
-        inner = (*path[:-1], str(then[MARK])) if MARK in then and path else path
+        # a step of a pipeline has a number for a name: its class says more
+        named = MARK in then and path and path[-1].isdigit()
+        inner = (*path[:-1], str(then[MARK])) if named else path
         for name in [*then, *(name for name in now if name not in then)]:
             if name not in now:
                 yield f"{_said((*inner, name))} was {_shown(then[name])} and is gone"
