@@ -17,6 +17,8 @@ from onepass.types import Array, Floats
 
 __all__ = ["matrix", "refuse_nonfinite", "row_vector", "targets", "weights"]
 
+_PLAIN = frozenset({float, int})
+
 
 def matrix(
     X: Any, where: str, *, d: int | None = None, names: Sequence[str] | None = None
@@ -80,6 +82,9 @@ def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None
                 f"{where}: `x` must be an array of shape ({d},), as the rows before it had no "
                 "names, got a dict. Start a new learner to give rows as dicts."
             )
+        row = None if names is None else _plain_row(x, names)
+        if row is not None:
+            return row
         return matrix(Table.from_rows([x]), where, d=d, names=names)[0].ravel()
     plain = type(x) is np.ndarray and x.dtype == np.float64
     array = x if plain else _numbers(x, where, "x")
@@ -92,6 +97,22 @@ def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None
     if not np.isfinite(array).all():
         refuse_nonfinite(array[None, :], where, "x", names)
     return array
+
+
+def _plain_row(x: dict[str, Any], names: Sequence[str]) -> Floats | None:
+    """A row of plain finite numbers under just these names; None where it is any other.
+
+    It is what a stream of dicts mostly brings; as a table of one row it would take many times
+    as long.
+    """
+    values = [x.get(name) for name in names]
+    if len(x) != len(values) or not _PLAIN.issuperset(map(type, values)):
+        return None
+    try:
+        array = np.array(values, dtype=np.float64)
+    except OverflowError:  # a whole number beyond float64, to be refused by its name
+        return None
+    return array if np.isfinite(array).all() else None
 
 
 def targets(y: Any, n: int, where: str) -> Floats:
