@@ -7,6 +7,7 @@ from typing import Any
 from onepass.errors import CheckpointError, OnepassError, ShapeError
 from onepass.evaluate.asking import said_of, said_of_rest, said_of_turns
 from onepass.evaluate.blocks import Block
+from onepass.evaluate.drift import Watch
 from onepass.evaluate.ledger import Ledger
 from onepass.evaluate.memento import heard, kept, relearn
 from onepass.evaluate.report import Report
@@ -38,6 +39,8 @@ class Course:
     ----------
     whole : bool
         Whether every model has learned every block that was begun.
+    watch : Watch or None
+        Detectors of drift, if there are to be some.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Course:
     ) -> None:
         self.models, self.ledger, self.room, self.clock = models, ledger, room, clock
         self.whole = True
+        self.watch: Watch | None = None
         self._seconds = dict.fromkeys(models, 0.0)
         self._where = where
 
@@ -74,7 +78,10 @@ class Course:
             if turns is not None:
                 asked = partial(said_of_turns, model, turns)
             said[name] = self._said(name, place, block.y, asked)
+        before = self.ledger.rows
         self.ledger.add(block, said)
+        if self.watch is not None:
+            self.watch.add(before, block, said)
         if self.room is not None and turns is not None:
             self.room.settle(turns)
         self.whole = True
@@ -184,6 +191,7 @@ class Course:
                 recent=None if recent is None else recent[name],
                 seconds=self._seconds[name] if self.clock else None,
                 nbytes=_nbytes(model),
+                drift=None if self.watch is None else self.watch.found(name),
             )
             for name, model in self.models.items()
         }

@@ -14,7 +14,7 @@ import numpy as np
 
 from onepass.tree import damaged
 
-__all__ = ["Curve", "Track", "Values"]
+__all__ = ["Curve", "Track", "Values", "plain_time"]
 
 Values: TypeAlias = dict[str, float | None]
 """Metric -> value; None where the metric is not defined or not a number."""
@@ -79,7 +79,7 @@ class Track:
             Model -> metric -> value.
         """
         self._rows.append(rows)
-        self._times.append(_plain(time))
+        self._times.append(plain_time(time))
         self._points.append(values)
         if len(self._rows) >= self.limit:
             self._thin()
@@ -95,7 +95,7 @@ class Track:
         """
         if rows >= max(self.start, 1) and (not self._rows or self._rows[-1] != rows):
             self._rows.append(rows)
-            self._times.append(_plain(time))
+            self._times.append(plain_time(time))
             self._points.append(values)
 
     def _thin(self) -> None:
@@ -157,8 +157,13 @@ class Track:
         self._rows, self._times, self._points = rows, times, points
 
 
-def _plain(time: Any) -> Any:
-    """A time as JSON can hold it."""
+def plain_time(time: Any) -> Any:
+    """A time as JSON can hold it.
+
+    Parameters
+    ----------
+    time : datetime64, number, text or None
+    """
     if isinstance(time, np.datetime64):
         return None if np.isnat(time) else str(time.astype("datetime64[us]"))
     if isinstance(time, (int, float, np.number)):

@@ -30,7 +30,7 @@ from onepass.evaluate.blocks import Block
 from onepass.evaluate.curve import plain_time
 from onepass.types import Array
 
-__all__ = ["MOST", "Drift", "Marks", "Watch", "detectors"]
+__all__ = ["MOST", "Drift", "Marks", "Watch", "restored", "watch"]
 
 MOST = 1000
 """Most alarms, and most warnings, of which the rows are kept: the last ones. All are counted."""
@@ -73,25 +73,58 @@ class Drift:
     warnings: Marks | None
 
 
-def detectors(drift: Any, task: str, where: str) -> dict[str, Any]:
-    """Detectors by name, looked at before the pass begins.
+def restored(tree: Any) -> dict[str, Drift] | None:
+    """What detectors said, from the dicts that a report's JSON holds.
+
+    Parameters
+    ----------
+    tree : dict of str to dict, or None
+    """
+    if tree is None:
+        return None
+    marks = {
+        name: {kind: one[kind] for kind in ("alarms", "warnings")} for name, one in tree.items()
+    }
+    return {
+        name: Drift(Marks(**one["alarms"]), one["warnings"] and Marks(**one["warnings"]))
+        for name, one in marks.items()
+    }
+
+
+def watch(drift: Any, models: Iterable[str], task: str, where: str, *, resumed: bool) -> Any:
+    """Detectors beside models that are to go through a stream.
 
     Parameters
     ----------
     drift : detector, dict of str to detector, or None
         Without a name it is called by its class.
+    models : iterable of str
+        The models to watch.
     task : {"regression", "classification"}
         What the models do.
     where : str
         The public call, for messages.
+    resumed : bool
+        Whether the pass goes on from a checkpoint.
+
+    Returns
+    -------
+    Watch, or None where there is nothing to watch with
 
     Raises
     ------
     ParameterError
-        If one is no detector, or counts mistakes where there are none but errors.
+        If one is no detector, or counts mistakes where there are none but errors, or was to be
+        resumed.
     """
     if drift is None:
-        return {}
+        return None
+    if resumed:
+        raise ParameterError(
+            f"{where}: `drift` must be left out where a pass is resumed, got {drift!r}. Detectors "
+            "are objects of any kind, which no checkpoint holds: learn from the start to have "
+            "them, or resume without."
+        )
     named = drift if isinstance(drift, Mapping) else {type(drift).__name__: drift}
     for name, one in named.items():
         able = callable(getattr(one, "update", None)) and hasattr(one, "drift_detected")
@@ -102,10 +135,10 @@ def detectors(drift: Any, task: str, where: str) -> dict[str, Any]:
             )
         if task == "regression" and _counts(one):
             raise ParameterError(
-                f"{where}: {name} must watch a classifier, whose answers are right or wrong, got "
+                f"{where}: {name} must watch classifiers, whose answers are right or wrong, got "
                 "models that regress. Give a detector of numbers, such as river.drift.ADWIN()."
             )
-    return {str(name): one for name, one in named.items()}
+    return Watch({str(name): one for name, one in named.items()}, models, task)
 
 
 class Watch:
@@ -114,7 +147,7 @@ class Watch:
     Parameters
     ----------
     drift : dict of str to detector
-        As ``detectors`` gives them; they are copied and stay as they are.
+        By name; they are copied and stay as they are.
     models : iterable of str
         The models to watch.
     task : {"regression", "classification"}
@@ -142,8 +175,12 @@ class Watch:
         for model, guards in self._guards.items():
             if len(block):
                 errors = _errors(self._task, block.y, said[model])
-                for guard in guards.values():
-                    guard.add(errors, rows, block.time)
+                for name, guard in guards.items():
+                    try:
+                        guard.add(errors, rows, block.time)
+                    except Exception as wrong:
+                        wrong.add_note(f"drift detector {name!r}, on the errors of {model!r}")
+                        raise
 
     def found(self, model: str) -> dict[str, Drift] | None:
         """What each detector said of a model's errors; None where none watched it.
@@ -182,7 +219,9 @@ class _Guard:
                 self._warned = warned
 
     def found(self) -> Drift:
-        return Drift(self._alarms.marks(), None if self._warnings is None else self._warnings.marks())
+        return Drift(
+            self._alarms.marks(), None if self._warnings is None else self._warnings.marks()
+        )
 
 
 class _Kept:
@@ -203,7 +242,7 @@ class _Kept:
 
 
 def _counts(detector: Any) -> bool:
-    """Whether a detector takes truth values: known by River's name, so that it need not be there."""
+    """Whether a detector takes truth values: by River's name for it, for River may be absent."""
     return any(kind.__name__ == _COUNTS for kind in type(detector).__mro__)
 
 

@@ -12,6 +12,7 @@ from onepass.evaluate.curve import Curve
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.sheet import decimals, worded
 from onepass.evaluate.style import COLOURS, DASHES, GREY, sheet
+from onepass.evaluate.ticks import tick
 from onepass.extras import need
 from onepass.types import Array, Floats
 
@@ -129,6 +130,7 @@ def _trace(axes: Any, report: "Report", metric: str, lines: list[_Line]) -> None
             zorder=level,
             marker="." if np.isfinite(line.values).sum() == 1 else None,
         )
+        tick(axes, x, line.values, report.scores[line.name].drift, line.colour, timed=timed)
 
 
 def _timed(report: "Report") -> bool:
@@ -231,6 +233,8 @@ def _label_axes(axes: Any, report: "Report", metric: str) -> None:
     about = f"{report.source + ': ' if report.source else ''}{rows}, one pass"
     if report.recent is not None and len(report.recent):
         about += f"; faint: last {report.window:,} rows"
+    if any(score.drift for score in report.scores.values()):
+        about += "; ticks: drift"
     axes.set_title(about, loc="left", fontsize=7.5, color=GREY, pad=6, parse_math=False)
 
 

@@ -22,6 +22,7 @@ from onepass.errors import ParameterError
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.bookmark import Bookmark
 from onepass.evaluate.course import Course
+from onepass.evaluate.drift import watch
 from onepass.evaluate.entrants import joined, named, references, task_of_answers, task_of_models
 from onepass.evaluate.ledger import Ledger
 from onepass.evaluate.metrics import Metric, metric_class
@@ -52,6 +53,7 @@ def prequential(
     every: float = 60.0,
     resume: bool = False,
     onward: bool = False,
+    drift: Any = None,
     clock: Callable[[], float] | None = None,
     on_progress: Callable[[int], object] | None = None,
     on_block: Callable[[Block, dict[str, Array]], object] | None = None,
@@ -104,6 +106,11 @@ def prequential(
     onward : bool
         With ``resume``: the stream is another that begins where the last one ended, such as the
         next file of a log. If it is the last one after all, it is gone on with.
+    drift : detector, or dict of str to detector, optional
+        Detectors of drift, such as ``river.drift.ADWIN()``: anything with ``update(x)`` and
+        ``drift_detected``. Each model (but no baseline) has a copy of each, told of its error in
+        each row: the absolute error of a regressor, 1 or 0 of a classifier for a wrong or right
+        label. Alarms are in the report. They cannot be resumed.
     clock : callable, optional
         Seconds from any origin, such as ``time.perf_counter``: then each model is timed.
     on_progress : callable, optional
@@ -119,7 +126,8 @@ def prequential(
     ------
     ParameterError
         If a metric is unknown, the models do not all do the same task, the stream has no answers,
-        or more rows wait for theirs than may.
+        or more rows wait for theirs than may; if a detector of drift is none, is of another task,
+        or would be resumed.
     CheckpointError
         If a checkpoint is damaged or of another pass, or a model cannot be saved. Nothing was
         learned. One that cannot be *written* is warned of (CheckpointWarning), and tried again.
@@ -149,6 +157,7 @@ def prequential(
         least = references(task) if baselines else {}
         kinds, everyone = _metrics(asked, task), joined(learners, least, _WHERE)
         course = Course(everyone, Ledger(everyone, kinds, width, most), room, clock, _WHERE)
+        course.watch = watch(drift, learners, task, _WHERE, resumed=resume)
         setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
         if mark is not None:
             block = getattr(stream, "block", None)

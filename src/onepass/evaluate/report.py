@@ -12,10 +12,11 @@ from rich.table import Table as RichTable
 from onepass.durable import writing
 from onepass.errors import ParameterError, SourceError
 from onepass.evaluate.curve import Curve
+from onepass.evaluate.drift import restored
 from onepass.evaluate.figure import draw
 from onepass.evaluate.frames import frame
 from onepass.evaluate.infinite import numbers, spelt
-from onepass.evaluate.records import of_curves, of_scores
+from onepass.evaluate.records import of_curves, of_drift, of_scores
 from onepass.evaluate.score import Score
 from onepass.evaluate.sheet import to_html, to_markdown, to_rich, to_text
 
@@ -187,28 +188,29 @@ class Report:
         self,
         library: Literal["pandas", "polars", "pyarrow"] | None = None,
         *,
-        of: Literal["scores", "curve"] = "scores",
+        of: Literal["scores", "curve", "drift"] = "scores",
     ) -> Any:
-        """The scores, one row a model, or the curves, one row a point, model and metric.
+        """The scores, one row a model; the curves, one a point, model and metric; or the alarms.
 
         Parameters
         ----------
         library : {"pandas", "polars", "pyarrow"}, optional
             Whose frame to make; the first of these that is installed by default.
-        of : {"scores", "curve"}
-            What to give.
+        of : {"scores", "curve", "drift"}
+            What to give. Of drift it is one row for each alarm and warning that was kept.
 
         Raises
         ------
         MissingExtraError
             If the library, or any of the three, is not installed.
         """
-        if of not in {"scores", "curve"}:
+        kinds = {"scores": of_scores, "curve": of_curves, "drift": of_drift}
+        if of not in kinds:
             raise ParameterError(
-                f"Report.to_frame: `of` must be 'scores' or 'curve', got {of!r}. "
-                "Ask for one of the two."
+                f"Report.to_frame: `of` must be one of {', '.join(map(repr, kinds))}, got {of!r}. "
+                "Ask for one of these."
             )
-        rows = list(of_scores(self) if of == "scores" else of_curves(self))
+        rows = list(kinds[of](self))
         names = list(rows[0]) if rows else []
         return frame({name: [row[name] for row in rows] for name in names}, library)
 
@@ -254,7 +256,8 @@ def _restored(tree: dict[str, Any]) -> Report:
     scores = {}
     for name, score in tree.pop("scores").items():
         overall, recent = numbers(score.pop("overall")), numbers(score.pop("recent"))
-        scores[name] = Score(**score, overall=overall, recent=recent)
+        drift = restored(score.pop("drift", None))
+        scores[name] = Score(**score, overall=overall, recent=recent, drift=drift)
     curves = {
         over: None
         if (curve := tree.pop(over)) is None

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from onepass.evaluate.curve import Values
+from onepass.evaluate.drift import Drift
 
 __all__ = ["Score"]
 
@@ -25,6 +26,8 @@ class Score:
         Time spent in the model; None where no clock was given.
     nbytes : int, or None
         Bytes of all that it has learned; None where it does not say.
+    drift : dict of str to Drift, or None
+        What each detector said of its errors; None where none watched it.
     """
 
     learner: str
@@ -33,3 +36,4 @@ class Score:
     recent: Values | None
     seconds: float | None
     nbytes: int | None
+    drift: dict[str, Drift] | None = None

@@ -3,7 +3,7 @@
 import html
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,8 @@ def to_rich(report: "Report") -> RichTable:
         title_style="bold",
         caption_style="dim",
     )
-    overall, recent, costs = _overall(report), _recent(report), _costs(report)
+    overall, recent = _overall(report), _recent(report)
+    costs = _drift(report) + _costs(report)
     table.add_column("model", no_wrap=True)
     for column in overall + costs:
         table.add_column(column.heading, justify="right", no_wrap=True)
@@ -81,7 +82,7 @@ def to_markdown(report: "Report") -> str:
     report : Report
         What to show.
     """
-    columns = _overall(report) + _recent(report) + _costs(report)
+    columns = _overall(report) + _recent(report) + _drift(report) + _costs(report)
     lines = [
         f"# {_title(report)}",
         "",
@@ -158,6 +159,20 @@ def _recent(report: "Report") -> list[_Column]:
     ]
 
 
+def _drift(report: "Report") -> list[_Column]:
+    """How often detectors found drift in the errors, and warned of it, if any watched."""
+    said = [score.drift or {} for score in report.scores.values()]
+    columns = []
+    for name in dict.fromkeys(name for drift in said for name in drift):
+        alarms = [drift[name].alarms.count if name in drift else None for drift in said]
+        columns.append(_Column(f"{name} alarms", _cells(alarms, 0), set()))
+        warned = [drift[name].warnings if name in drift else None for drift in said]
+        if any(warned):
+            counts = [None if marks is None else marks.count for marks in warned]
+            columns.append(_Column(f"{name} warnings", _cells(counts, 0), set()))
+    return columns
+
+
 def _costs(report: "Report") -> list[_Column]:
     """Time and memory, as far as they were measured."""
     scores, columns = report.scores.values(), []
@@ -193,7 +208,7 @@ def _scored(kind: type[Metric], over: str, values: list[float | None]) -> _Colum
     return _Column(kind.label + over, cells, {i for i, c in enumerate(cells) if c == best})
 
 
-def _cells(values: list[float | None], places: int) -> list[str]:
+def _cells(values: Sequence[float | None], places: int) -> list[str]:
     return [_NONE if value is None else worded(value, places) for value in values]
 
 

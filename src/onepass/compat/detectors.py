@@ -1,0 +1,73 @@
+"""Detectors: River's detectors of drift, by their names in lower case."""
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from onepass.errors import ParameterError
+from onepass.extras import need
+from onepass.spelling import meant
+
+__all__ = ["detectors"]
+
+_STANDINS = {"dummydriftdetector", "nodrift"}  # they detect nothing: for experiments on wrappers
+
+
+def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
+    """Detectors of drift as River makes them, with its own settings.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Such as "adwin", "kswin", "pagehinkley"; "ddm", "eddm", "hddma" for classifiers.
+    where : str
+        What the user called, for messages.
+
+    Returns
+    -------
+    dict of str to detector
+        As ``op.evaluate.prequential(..., drift=...)`` takes them.
+
+    Raises
+    ------
+    MissingExtraError
+        If River is not installed.
+    ParameterError
+        If there is no such detector.
+
+    Examples
+    --------
+    >>> chosen, alarms = detectors(["adwin"], "here")["adwin"], 0
+    >>> for error in [0.0] * 200 + [1.0] * 200:
+    ...     _ = chosen.update(error)
+    ...     alarms += chosen.drift_detected
+    >>> alarms
+    1
+    """
+    known = _known(where)
+    chosen = {}
+    for name in names:
+        if name.lower() not in known:
+            raise ParameterError(
+                f"{where} must name detectors of River, {', '.join(known)}, got {name!r}."
+                f"{meant(name, list(known)) or ' Choose one of these.'}"
+            )
+        chosen[name.lower()] = known[name.lower()]()
+    return chosen
+
+
+def _known(where: str) -> dict[str, Any]:
+    """Every detector that needs no argument, those of numbers first."""
+    known = {}
+    for module in ("river.drift", "river.drift.binary"):
+        room = need(module, extra="river", where=where)
+        for name in sorted(room.__all__):
+            kind = getattr(room, name, None)  # a name may stand for nothing
+            detects = inspect.isclass(kind) and hasattr(kind, "update")
+            if detects and hasattr(kind, "drift_detected") and not inspect.isabstract(kind):
+                takes = list(inspect.signature(kind).parameters.values())
+                if not any(
+                    p.default is p.empty and p.kind == p.POSITIONAL_OR_KEYWORD for p in takes
+                ):
+                    known[name.lower()] = kind
+    return {name: kind for name, kind in known.items() if name not in _STANDINS}

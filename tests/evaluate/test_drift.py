@@ -1,0 +1,256 @@
+"""Drift detectors beside models: what they are told, and what the report says of their alarms."""
+
+from itertools import count, pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from river import drift
+
+import onepass as op
+from onepass.compat.detectors import detectors
+from onepass.errors import ParameterError
+from onepass.evaluate import Report, prequential
+from onepass.evaluate.drift import MOST, Drift, Marks
+
+
+class Heard:
+    """A detector of another make: it keeps what it is told, and alarms at every fifth update."""
+
+    heard: list[list[Any]] = []  # noqa: RUF012  copies are to share it
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.drift_detected = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Heard":
+        copied = Heard()
+        Heard.heard.append(copied.told)
+        return copied
+
+    def update(self, x: float) -> None:
+        self.told.append(x)
+        self.drift_detected = len(self.told) % 5 == 0
+
+
+@pytest.fixture(autouse=True)
+def _deaf() -> None:
+    Heard.heard.clear()
+
+
+def turned(n: int = 2000, seed: int = 0) -> tuple[Any, Any]:
+    """A stream whose truth turns round in the middle."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    sign = np.where(np.arange(n) < n // 2, 1.0, -1.0)
+    return X, sign * (X @ [1.0, 2.0, 3.0]) + 0.1 * rng.normal(size=n)
+
+
+def in_blocks(X: Any, y: Any, cuts: list[int], time: Any = None) -> list[Any]:
+    edges = [0, *cuts, len(y)]
+    return [
+        SimpleNamespace(X=X[a:b], y=y[a:b], time=None if time is None else time[a:b])
+        for a, b in pairwise(edges)
+    ]
+
+
+def test_it_is_told_the_absolute_error_of_each_row() -> None:
+    X, y = turned(200)
+    said: list[Any] = []
+    models = {"a": op.SGDRegressor(), "b": op.SGDRegressor(step_size=0.5)}
+    prequential(models, (X, y), drift=Heard(), on_block=lambda _, answers: said.append(answers))
+    assert len(Heard.heard) == 2  # a copy for each model, none for the baselines
+    for name, told in zip(models, Heard.heard, strict=True):
+        assert told == np.abs(y - said[0][name]).tolist()
+
+
+def test_it_is_told_of_each_mistake() -> None:
+    X, y = turned(200)
+    labels = np.where(y > 0, "up", "down")
+    said: list[Any] = []
+    prequential(
+        op.Perceptron(), (X, labels), drift=Heard(), on_block=lambda _, told: said.append(told)
+    )
+    assert Heard.heard[0] == (said[0]["Perceptron"] != labels).astype(float).tolist()
+    assert Heard.heard[0][0] == 1.0  # before the first row it said no label
+
+
+def test_several_answers_are_one_mean_error() -> None:
+    X, y = turned(100)
+    Y = np.column_stack([y, 2.0 * y])
+    said: list[Any] = []
+    prequential(
+        op.SGDRegressor(), (X, Y), drift=Heard(), on_block=lambda _, told: said.append(told)
+    )
+    assert Heard.heard[0] == np.abs(Y - said[0]["SGDRegressor"]).mean(axis=1).tolist()
+
+
+def test_the_rows_of_alarms_are_those_of_a_plain_loop() -> None:
+    X, y = turned()
+    report = prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN())
+    found = report.scores["SGDRegressor"].drift
+    assert found is not None
+    model, detector, rows = op.SGDRegressor(), drift.ADWIN(), []
+    for row, x, answer in zip(count(1), X, y, strict=False):
+        detector.update(abs(answer - model.predict_one(x)))
+        model.learn_one(x, answer)
+        if detector.drift_detected:
+            rows.append(row)
+    assert any(1000 < row < 1100 for row in rows)
+    assert found == {"ADWIN": Drift(Marks(len(rows), rows, None), None)}
+    assert report.scores["running mean"].drift is None
+
+
+def test_cutting_into_blocks_changes_no_alarm() -> None:
+    X, y = turned()
+    time = np.arange(len(y)).astype("datetime64[h]")
+    given = {"adwin": drift.ADWIN(), "page": drift.PageHinkley()}
+    whole = prequential(op.SGDRegressor(), in_blocks(X, y, [], time), drift=given)
+    cut = prequential(op.SGDRegressor(), in_blocks(X, y, [1, 7, 1000, 1003], time), drift=given)
+    assert whole.scores["SGDRegressor"].drift == cut.scores["SGDRegressor"].drift
+    assert whole.scores["SGDRegressor"].drift is not None
+    alarms = whole.scores["SGDRegressor"].drift["adwin"].alarms
+    assert alarms.times is not None
+    assert alarms.times[0] == str(time[alarms.rows[0] - 1].astype("datetime64[us]"))
+    assert given["adwin"].n_detections == 0  # the one given is copied
+
+
+def test_warnings_are_counted_where_they_begin() -> None:
+    X, y = turned(4000)
+    report = prequential(
+        op.Perceptron(),
+        (X, y > 0),
+        drift={"ddm": drift.binary.DDM(), "hddm": drift.binary.HDDMA()},
+    )
+    model, detector, begun, alarms, before = op.Perceptron(), drift.binary.DDM(), [], [], False
+    for row, x, answer in zip(count(1), X, y > 0, strict=False):
+        detector.update(model.predict_one(x) != answer)
+        model.learn_one(x, answer)
+        if detector.warning_detected and not before:
+            begun.append(row)
+        before = detector.warning_detected
+        if detector.drift_detected:
+            alarms.append(row)
+    found = report.scores["Perceptron"].drift
+    assert found is not None
+    assert begun
+    assert found["ddm"].warnings == Marks(len(begun), begun, None)
+    assert found["ddm"].alarms == Marks(len(alarms), alarms, None)
+
+
+def test_the_count_is_exact_and_what_is_kept_bounded() -> None:
+    n = 5 * MOST + 500
+    report = prequential(op.SGDRegressor(), (np.ones((n, 1)), np.ones(n)), drift=Heard())
+    found = report.scores["SGDRegressor"].drift
+    assert found is not None
+    assert found["Heard"].alarms.count == n // 5
+    assert len(found["Heard"].alarms.rows) == MOST
+    assert found["Heard"].alarms.rows[-1] == n
+
+
+def test_of_a_model_that_went_astray_nothing_is_told() -> None:
+    class Astray(op.SGDRegressor):
+        def test_then_train(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            said = super().test_then_train(X, y, sample_weight)
+            return np.where(np.arange(len(y)) == 3, np.inf, said)
+
+    prequential(Astray(), (np.ones((9, 1)), np.ones(9)), drift=Heard())
+    assert len(Heard.heard[0]) == 8
+
+
+def test_the_report_holds_the_alarms(tmp_path: Any) -> None:
+    X, y = turned()
+    report = prequential(
+        {"sgd": op.SGDRegressor()}, (X, y), window=200, drift={"adwin": drift.ADWIN()}
+    )
+    found = report.scores["sgd"].drift
+    assert found is not None
+    alarms = found["adwin"].alarms
+    assert Report.from_json(report.to_json()) == report
+    assert report.to_dict()["scores"]["sgd"]["drift"]["adwin"]["alarms"]["rows"] == alarms.rows
+    assert "adwin alarms" in str(report)
+    assert "| adwin alarms |" in report.to_markdown()
+    assert report.to_frame("pandas")["adwin_alarms"][0] == alarms.count
+    frame = report.to_frame("pandas", of="drift")
+    assert frame["row"].tolist() == alarms.rows
+    assert set(frame["kind"]) == {"alarm"}
+    report.save(tmp_path)
+    assert (tmp_path / "curve.png").stat().st_size > 0
+
+
+def test_alarms_are_ticks_on_the_curve_of_their_model() -> None:
+    X, y = turned()
+    models = {"slow": op.SGDRegressor(step_size=0.02), "quick": op.SGDRegressor(step_size=0.5)}
+    for time in (None, np.arange(len(y)).astype("datetime64[h]"), np.arange(len(y)) / 7.0):
+        fresh = {name: op.SGDRegressor(step_size=m.step_size) for name, m in models.items()}
+        report = prequential(fresh, in_blocks(X, y, [900], time), drift={"a": drift.ADWIN()})
+        axes = report.plot().axes[0]
+        lines = {line.get_color(): line for line in axes.lines if len(line.get_xdata()) > 50}
+        ticks = [line for line in axes.lines if line.get_marker() == "|"]
+        assert len(ticks) == 2
+        for tick, score in zip(ticks, report.scores.values(), strict=False):
+            assert score.drift is not None
+            assert len(tick.get_xdata()) == len(score.drift["a"].alarms.rows)
+            curve = lines[tick.get_color()]
+            low, high = min(curve.get_ydata()), max(curve.get_ydata())
+            assert all(low <= value <= high for value in tick.get_ydata())
+        assert "ticks: drift" in axes.get_title(loc="left")
+
+
+def test_a_run_without_drift_is_drawn_without_ticks() -> None:
+    X, y = turned(300)
+    calm = prequential(op.SGDRegressor(), (X[:100], y[:100]), drift=drift.ADWIN())
+    assert "ADWIN alarms" in str(calm)
+    plain = prequential(op.SGDRegressor(), (X, y))
+    assert plain.scores["SGDRegressor"].drift is None
+    assert "alarms" not in str(plain)
+    for report in (calm, plain):
+        assert not [line for line in report.plot().axes[0].lines if line.get_marker() == "|"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (drift.ADWIN, r"must be a detector with `update`.*got <class.*Give an object"),
+        (3, r"must be a detector with `update` and `drift_detected`, got 3"),
+        ({"x": object()}, r"must be a detector"),
+        (drift.binary.DDM(), r"DDM must watch classifiers.*regress.*ADWIN"),
+    ],
+)
+def test_what_is_no_detector_is_refused_before_anything_is_learned(given: Any, words: str) -> None:
+    model = op.SGDRegressor()
+    with pytest.raises(ParameterError, match=words):
+        prequential(model, turned(50), drift=given)
+    assert not hasattr(model, "rows_seen_")
+
+
+def test_it_cannot_be_resumed(tmp_path: Any) -> None:
+    run = tmp_path / "m.run"
+    X, y = turned(50)
+    first = prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run)
+    assert first.scores["SGDRegressor"].drift is not None
+    with pytest.raises(ParameterError, match=r"`drift` must be left out where a pass is resumed"):
+        prequential(op.SGDRegressor(), (X, y), drift=drift.ADWIN(), checkpoint=run, resume=True)
+
+
+def test_an_error_of_a_detector_names_it() -> None:
+    class Broken(Heard):
+        def __deepcopy__(self, memo: dict[int, Any]) -> "Broken":
+            return Broken()
+
+        def update(self, x: float) -> None:
+            raise RuntimeError(f"no {x}")
+
+    with pytest.raises(RuntimeError) as wrong:
+        prequential({"m": op.SGDRegressor()}, turned(50), drift={"b": Broken()})
+    assert "drift detector 'b', on the errors of 'm'" in wrong.value.__notes__
+
+
+def test_detectors_of_river_by_name() -> None:
+    found = detectors(["ADWIN", "ddm", "pagehinkley"], "here")
+    assert [type(one) for one in found.values()] == [
+        drift.ADWIN, drift.binary.DDM, drift.PageHinkley,
+    ]  # fmt: skip
+    with pytest.raises(ParameterError, match=r"here must name detectors of River, adwin, .*adwin'"):
+        detectors(["adwim"], "here")
