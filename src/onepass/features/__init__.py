@@ -1,6 +1,7 @@
 """Features: one-pass transformers that stand before a learner in a Pipeline."""
 
-from onepass.features.columns import Date, Hashed, Number, Text
+from onepass.features.columns import Hashed, Number, Text
+from onepass.features.dates import Date
 from onepass.features.encode import Encode
 from onepass.features.impute import Impute
 from onepass.features.scale import Scale

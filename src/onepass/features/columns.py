@@ -4,7 +4,6 @@ A column's state is frozen: what it learns makes a new one. It asks for output c
 (``arrivals``), is told where they stand (``placed``), and writes its rows there (``write``).
 """
 
-import datetime as dt
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
@@ -15,21 +14,20 @@ import numpy as np
 
 from onepass.types import Array, Floats
 
-__all__ = ["CYCLES", "Arrival", "Column", "Date", "Hashed", "Number", "Text"]
+__all__ = ["Arrival", "Column", "Hashed", "Number", "Text"]
 
 Arrival: TypeAlias = tuple[int, str]
 """A row of the block, and what to append to the column's name for an output that comes with it."""
 
-CYCLES = ("hour", "weekday", "yearday")
-"""The cycles of a date: the day, the week (in whole days) and the year (in whole days)."""
-
-_DAY = 86_400_000_000  # microseconds
 _OTHER = " (other)"  # labels of categories begin with "=", so none of them is this one
 
 
 @dataclass(frozen=True, slots=True)
 class Column(ABC):
-    """What is known of one column; the first output column stands at ``at``, -1 for none yet."""
+    """What is known of one column; the first output column stands at ``at``, -1 for none yet.
+
+    ``since`` is the number of rows before its first value.
+    """
 
     code: ClassVar[str]
     """The dtype.kind of the column's values in a Table."""
@@ -37,6 +35,25 @@ class Column(ABC):
     """The same in words."""
 
     at: int = -1
+    since: int = 0
+
+    @property
+    def outputs(self) -> list[int]:
+        """The output columns that are its own."""
+        return [self.at] if self.at >= 0 else []
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more values have come than can be told apart."""
+        return False
+
+    def alike(self, other: "Column") -> bool:
+        """Whether another of this name writes what this one would."""
+        return type(self) is type(other)
+
+    def unplaced(self, since: int) -> Self:
+        """The same without outputs, its first value after so many rows."""
+        return replace(self, at=-1, since=since)
 
     @abstractmethod
     def arrivals(self, values: Array) -> list[Arrival]:
@@ -98,6 +115,20 @@ class Text(Column):
     limit: int = 1
     places: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def outputs(self) -> list[int]:
+        """Those of the categories, and that of all others."""
+        return [*self.places.values(), *([self.at] if self.at >= 0 else [])]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether some categories have no output of their own."""
+        return self.at >= 0 or len(self.places) > self.limit
+
+    def unplaced(self, since: int) -> Self:
+        """Without any category."""
+        return replace(self, at=-1, since=since, places={})
+
     def arrivals(self, values: Array) -> list[Arrival]:
         """A column for each new category while there is room, and one for all others."""
         if self.at >= 0:
@@ -150,6 +181,15 @@ class Hashed(Column):
     size: int = 1
     seed: int = 0
 
+    @property
+    def outputs(self) -> list[int]:
+        """All of the buckets."""
+        return list(range(self.at, self.at + self.size)) if self.at >= 0 else []
+
+    def alike(self, other: Column) -> bool:
+        """Whether the hash is the same."""
+        return replace(self, at=0, since=0) == replace(other, at=0, since=0)
+
     def arrivals(self, values: Array) -> list[Arrival]:
         """All columns at once, with the first text."""
         if self.at >= 0:
@@ -182,71 +222,3 @@ class Hashed(Column):
         digest = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8, key=key).digest()
         number = int.from_bytes(digest, "little")
         return self.at + (number >> 1) % self.size, 1.0 if number & 1 else -1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Date(Column):
-    """A date is the sine and cosine of its phase in each cycle, and days since the first date."""
-
-    code: ClassVar[str] = "M"
-    kind: ClassVar[str] = "dates"
-
-    parts: tuple[str, ...] = ()
-    origin: int = 0
-    """The first date, in microseconds since 1970."""
-
-    def arrivals(self, values: Array) -> list[Arrival]:
-        """All parts at once, with the first date."""
-        if self.at >= 0:
-            return []
-        first = int(np.argmax(~np.isnat(values)))
-        labels = [
-            f".{part}{suffix}"
-            for part in self.parts
-            for suffix in (("_sin", "_cos") if part in CYCLES else ("",))
-        ]
-        return [(first, label) for label in labels]
-
-    def write(self, values: Array | None, out: Floats) -> None:
-        """Each part; nan where missing."""
-        width = sum(2 if part in CYCLES else 1 for part in self.parts)
-        block = out[:, self.at : self.at + width]
-        if values is None:
-            block[:] = np.nan
-            return
-        micros = values.astype(np.int64)
-        j = 0
-        for part in self.parts:
-            if part in CYCLES:
-                angle = 2 * np.pi * _phase(part, values, micros)
-                block[:, j], block[:, j + 1] = np.sin(angle), np.cos(angle)
-                j += 2
-            else:
-                block[:, j] = (micros - self.origin) / _DAY
-                j += 1
-        missing = np.isnat(values)
-        if missing.any():
-            block[missing] = np.nan
-
-    def write_one(self, value: Any, row: Floats) -> bool:
-        """A date without a time zone, or None."""
-        plain = type(value) is dt.date or (type(value) is dt.datetime and value.tzinfo is None)
-        if plain or value is None:
-            self.write(np.array([value], dtype="datetime64[us]"), row[None, :])
-        return plain or value is None
-
-
-def _phase(cycle: str, dates: Array, micros: Array) -> Floats:
-    """How much of its cycle a date has behind it, within [0, 1)."""
-    if cycle == "hour":
-        of_day: Floats = (micros % _DAY) / _DAY
-        return of_day
-    days = micros // _DAY
-    if cycle == "weekday":
-        of_week: Floats = (days + 3) % 7 / 7  # 1970 began on a Thursday; weeks begin on Monday
-        return of_week
-    year = dates.astype("datetime64[Y]")
-    start = year.astype("datetime64[D]").astype(np.int64)
-    length = (year + 1).astype("datetime64[D]").astype(np.int64) - start
-    of_year: Floats = (days - start) / np.maximum(length, 1)  # a missing date has no length
-    return of_year

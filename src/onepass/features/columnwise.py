@@ -10,6 +10,7 @@ from sklearn.base import clone
 from onepass import validate
 from onepass.features.transformer import Transformer
 from onepass.types import Array, Floats
+from onepass.validate.likeness import Places, places
 
 __all__ = ["Columnwise", "narrow"]
 
@@ -48,6 +49,14 @@ class Columnwise(Transformer):
         """Learn n >= 0 rows; return them as seen at their time, and each column's first row.
 
         ``born`` (d,) is as in ``take``. ``rows_seen_`` counts the rows before these.
+        """
+
+    @abstractmethod
+    def _join(self, other: Any, at: Array, known: int) -> Array:
+        """Learn what another learned, its input columns at these places; say where its outputs are.
+
+        All columns are there already, of which the first ``known`` are not new, and ``rows_seen_``
+        counts the rows before the other's.
         """
 
     @abstractmethod
@@ -108,6 +117,20 @@ class Columnwise(Transformer):
             return self._seen(read)
         said: Floats = clone(self).grow(read.shape[1]).transform(read)
         return said
+
+    def join(self, other: Any, at: Places | None, where: str) -> Places:
+        """Know what another with the same parameters learned; return where its outputs belong."""
+        at = places(self, other, where) if at is None else at
+        if at.names is not None and not hasattr(self, "n_features_in_"):
+            self._meet(at.names)
+        known = getattr(self, "n_features_in_", 0)
+        self.take(np.empty((0, at.d)), None)
+        if at.names is not None:
+            self.feature_names_in_ = np.array(at.names, dtype=object)
+        out = self._join(other, at.at, known)
+        self.rows_seen_ += other.rows_seen_
+        names = None if at.names is None else self.get_feature_names_out().tolist()
+        return Places(out, self.n_features_out_, names)
 
     def _meet(self, names: list[str] | None) -> None:
         """Note the names of the first block."""

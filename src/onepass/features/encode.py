@@ -24,10 +24,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from onepass.errors import ColumnError, ParameterError
-from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
+from onepass.features.columns import Number
+from onepass.features.dates import CYCLES
 from onepass.features.intake import are_dicts, hold_kinds, incoming
 from onepass.features.layout import Columns, encoded, extended
-from onepass.features.transformer import Transformer
+from onepass.features.union import NamedColumns
 from onepass.table import Table, named_row
 from onepass.types import Array, Floats
 
@@ -42,7 +43,7 @@ class _Encoded(NamedTuple):
     row: Floats
 
 
-class Encode(Transformer):
+class Encode(NamedColumns):
     """Numbers, text and dates as one matrix of numbers.
 
     Rows may be a Table, a DataFrame, a list of dicts or an array; an array's columns are named
@@ -273,7 +274,7 @@ class Encode(Transformer):
                 "out: columns of tables are taken in when they come."
             )
         if d > known:
-            new: Columns = {f"x{j}": Number(at=j) for j in range(known, d)}
+            new: Columns = {f"x{j}": Number(at=j, since=self.rows_seen_) for j in range(known, d)}
             self._hold(self.columns_ | new, list(new))
         return X.copy(), np.zeros(d, dtype=np.intp) if born is None else born
 
@@ -287,13 +288,3 @@ class Encode(Transformer):
             column is not None and column.code == "f" and column.at == j
             for j, column in enumerate(columns.values())
         )
-
-    def _begin(self, values: Array, first: int) -> Column:
-        """A column whose first value stands in row ``first``."""
-        if values.dtype.kind == "f":
-            return Number()
-        if values.dtype.kind == "M":
-            return Date(parts=tuple(self.times), origin=int(values[first].astype(np.int64)))
-        if self.categories == "hash":
-            return Hashed(size=self.hash_size, seed=self.seed)
-        return Text(limit=self.max_categories)

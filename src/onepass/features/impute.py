@@ -129,6 +129,44 @@ class Impute(Columnwise):
         arrived = self._placed(gaps, holed, born)
         return self._laid_out(self._filled(X, gaps, holed) if len(X) else X, gaps), arrived
 
+    def _join(self, other: "Impute", at: Array, known: int) -> Array:
+        """The counts and fills of both, and indicators in the order in which they came."""
+        n, more = self.rows_seen_, other.rows_seen_
+        counts, fills = np.full(len(self.fills_), more), np.zeros(len(self.fills_))
+        counts[at], fills[at] = other.counts_, other.fills_
+        if self.strategy == "mean":
+            share = counts / np.maximum(self.counts_ + counts, 1)
+            fills = self.fills_ + share * (fills - self.fills_)
+        elif n:
+            fills = np.where(counts > 0, fills, self.fills_)
+        self.fills_, self.counts_ = fills, self.counts_ + counts
+        return self._join_outputs(other, at, known)
+
+    def _join_outputs(self, other: "Impute", at: Array, known: int) -> Array:
+        """Give places to what only the other knows, in its order; say where its outputs are."""
+        places, flags = self.places_.copy(), self.flags_.copy()
+        width = known + int(np.count_nonzero(flags >= 0))
+        came = [(int(place), 0, j) for j, place in enumerate(other.places_)]
+        came += [(int(place), 1, j) for j, place in enumerate(other.flags_) if place >= 0]
+        out = np.zeros(len(came), dtype=np.intp)
+        for place, is_flag, j in sorted(came):
+            mine, table = at[j], flags if is_flag else places
+            if (flags[mine] < 0) if is_flag else (mine >= known):
+                table[mine], width = width, width + 1
+            out[place] = table[mine]
+        self.places_, self.flags_ = places, flags
+        return out
+
+    def differs(self, other: "Impute") -> str:
+        """Where gaps of the other were filled by what its own column had shown."""
+        filled = self.strategy != "zero" and bool((other.counts_ < other.rows_seen_).any())
+        if not (filled and self.rows_seen_):
+            return ""
+        return (
+            "missing values were filled by what the second part's own columns had shown. Use "
+            "Impute('zero', indicator=True)"
+        )
+
     def _seen(self, X: Floats) -> Floats:
         gaps = np.isnan(X)
         return self._laid_out(np.where(gaps, self.fills_, X).astype(X.dtype, copy=False), gaps)

@@ -127,6 +127,34 @@ class Scale(Columnwise):
         self.offset_, self.squares_ = offset, squares
         return out, born
 
+    def _join(self, other: "Scale", at: Array, known: int) -> Array:
+        """The moments of both: [2] (2.1)."""
+        del known
+        n, more = self.rows_seen_, other.rows_seen_
+        if more:
+            d = len(self.origin_)
+            origin, offset, squares = (np.zeros(d) for _ in range(3))
+            origin[at], offset[at], squares[at] = other.origin_, other.offset_, other.squares_
+            if not n:
+                self.origin_, self.offset_, self.squares_ = origin, offset, squares
+            else:
+                apart = (origin - self.origin_) + (offset - self.offset_)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    squares = squares + self.squares_ + apart * apart * (n * more / (n + more))
+                    self._refuse_overflow(squares[None, :], squares[None, :], 0)
+                self.offset_ = self.offset_ + apart * (more / (n + more))
+                self.squares_ = squares
+        return at
+
+    def differs(self, other: "Scale") -> str:
+        """Always: each row was divided by what was known when it came."""
+        if not (self.rows_seen_ and other.rows_seen_):
+            return ""
+        return (
+            "its rows were scaled by statistics of their own. Scale columns by numbers that are "
+            "the same for all parts, or use a learner that is free of units, such as RLS"
+        )
+
     def _centred(
         self, X: Floats, part: slice, count: Floats, offset: Floats
     ) -> tuple[Floats, Floats]:

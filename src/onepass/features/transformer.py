@@ -15,6 +15,7 @@ The width may grow, at the end. Within a block the rows before a new column's fi
 there, and whatever stands behind is widened *as if the new column had been zero all along*.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +24,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from onepass.errors import ParameterError
+from onepass.errors import MergeError, ParameterError
 from onepass.types import Array, Floats
+from onepass.validate.likeness import Places, hold_alike
 
 __all__ = ["Transformer", "all_or_nothing"]
 
@@ -45,6 +47,9 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     fills: ClassVar[bool] = False
     """Whether a missing value may go in, and none comes out."""
+
+    merging: ClassVar[str] = "refused"
+    """Whether a learner behind it may be merged: ``exact`` where ``differs`` can tell."""
 
     n_features_in_: int
     rows_seen_: int
@@ -82,6 +87,25 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """The names of the columns that come out now, shape (n_features_out_,)."""
+
+    def join(self, other: Any, at: Places | None, where: str) -> Places:
+        """Know what another with the same parameters learned; return where its outputs belong.
+
+        ``at`` says where its input columns belong; None for those that its user named.
+        """
+        del other, at
+        raise MergeError(
+            f"{where}: a feature must be one that can be merged, got {type(self).__name__}. "
+            "Let one learner see all rows with partial_fit."
+        )
+
+    def differs(self, other: Any) -> str:
+        """Where the other's rows would have come out in another way here, and why; empty if not.
+
+        A learner behind it knows them as they came out there.
+        """
+        del other
+        return "it has statistics of its own. Leave the feature out"
 
     # -- verbs -----------------------------------------------------------------------------------
 
@@ -127,6 +151,32 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         ndarray of shape (n, n_features_out_)
         """
         return self.ask(self.read_rows(X, f"{type(self).__name__}.transform", learning=False))
+
+    def merge(self, other: Self) -> Self:
+        """Learn what another has learned, as if this one had seen its rows too, after its own.
+
+        Parameters
+        ----------
+        other : feature of the same class, with the same parameters
+            It is not changed.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        MergeError
+            If the two are not alike, or cannot be made one. Both are left as they were.
+        """
+        where = f"{type(self).__name__}.merge"
+        hold_alike(self, other, list(self.get_params(deep=False)), where)
+        if other.__sklearn_is_fitted__():
+            if other is self:
+                other = copy.copy(other)  # what was learned is never written into
+            with all_or_nothing(self):
+                self.join(other, None, where)
+        return self
 
     def grow(self, d: int) -> Self:
         """Take new input columns, at the end, as if they had been zero in every row so far.
