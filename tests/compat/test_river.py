@@ -124,7 +124,7 @@ def _rows(n: int, names: str = "ab", seed: int = 0) -> list[dict[str, float]]:
     "model",
     [
         op.RLSRegressor(ridge=0.1),
-        op.RLSRegressor(ridge=0.1, forgetting=0.9, floor=0.0),
+        op.RLSRegressor(ridge=0.1, forgetting="exponential:0.9"),
         op.ORFitRegressor(memory=None, noise=0.3),
         op.SGDRegressor(step="constant", step_size=0.02),
     ],

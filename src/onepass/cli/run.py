@@ -44,6 +44,7 @@ def run(
     delay: int = 0,
     delay_until: str | None = None,
     most_waiting: int = 100_000,
+    drift: Names = (),
     save: Path | None = None,
     checkpoint: float = 60.0,
     resume: bool = False,
@@ -90,6 +91,9 @@ def run(
         no feature.
     most_waiting
         Most rows that may wait for their answers, 100,000 by default; they are kept in memory.
+    drift
+        Detectors of drift that watch each model's errors, such as adwin, kswin, pagehinkley; of
+        classifiers ddm, eddm, hddma too. Their alarms are in the report.
     save
         Where to save what was learned. Several models get a file each: m-rls.onepass. Where the
         run stands is kept beside, in m.onepass.run.
@@ -108,11 +112,12 @@ def run(
     quiet
         Show the table alone.
     """
+    from onepass.compat.detectors import detectors
     from onepass.models import pipelines
     from onepass.stream import read
 
     _check(source, list(model), save, report, resume=resume, onward=onward)
-    stood = resumable(save, resume=resume, restart=restart)
+    stood = resumable(save, resume=resume, restart=restart, quiet=quiet)
     answers = list(target) if len(target) > 1 else target[0] if target else None
     stream = read(
         source, target=answers, time=time, drop=drop, types=pairs(types), na=na, block=block
@@ -125,6 +130,7 @@ def run(
     given: dict[str, Any] = {
         "metrics": metrics or None, "window": window, "delay": delay, "delay_until": delay_until,
         "most_waiting": most_waiting, "every": checkpoint, "resume": resume, "onward": onward,
+        "drift": detectors(drift, "run: --drift") if drift else None,
         "checkpoint": None if save is None else run_file(save),
     }  # fmt: skip
     with terminable() as code:

@@ -14,7 +14,7 @@ _STANDINS = {"dummydriftdetector", "nodrift"}  # they detect nothing: for experi
 
 
 def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
-    """Detectors of drift as River makes them, with its own settings.
+    """Detectors of drift as River makes them, with its own settings; those that draw, from seed 0.
 
     Parameters
     ----------
@@ -52,7 +52,9 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
                 f"{where} must name detectors of River, {', '.join(known)}, got {name!r}."
                 f"{meant(name, list(known)) or ' Choose one of these.'}"
             )
-        chosen[name.lower()] = known[name.lower()]()
+        kind = known[name.lower()]
+        draws = "seed" in inspect.signature(kind).parameters
+        chosen[name.lower()] = kind(seed=0) if draws else kind()
     return chosen
 
 

@@ -28,6 +28,7 @@ import numpy as np
 from onepass.errors import ParameterError
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.curve import plain_time
+from onepass.spelling import listed
 from onepass.types import Array
 
 __all__ = ["MOST", "Drift", "Marks", "Watch", "restored", "watch"]
@@ -119,13 +120,13 @@ def watch(drift: Any, models: Iterable[str], task: str, where: str, *, resumed: 
     """
     if drift is None:
         return None
+    named = drift if isinstance(drift, Mapping) else {type(drift).__name__: drift}
     if resumed:
         raise ParameterError(
-            f"{where}: `drift` must be left out where a pass is resumed, got {drift!r}. Detectors "
-            "are objects of any kind, which no checkpoint holds: learn from the start to have "
-            "them, or resume without."
+            f"{where}: `drift` must be left out where a pass is resumed, got "
+            f"{listed(list(named))}. Detectors are objects of any kind, which no checkpoint holds: "
+            "learn from the start to have them, or resume without."
         )
-    named = drift if isinstance(drift, Mapping) else {type(drift).__name__: drift}
     for name, one in named.items():
         able = callable(getattr(one, "update", None)) and hasattr(one, "drift_detected")
         if isinstance(one, type) or not able:

@@ -1,0 +1,116 @@
+"""Adopted: River's models, evaluated here, score what River's own validation says of them."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from river import evaluate, linear_model, metrics, naive_bayes, preprocessing, tree
+from sklearn.base import clone, is_classifier, is_regressor
+
+import onepass as op
+from onepass.compat.river import adopt
+from onepass.errors import LabelError, ParameterError, TypeMismatchError
+from onepass.evaluate import prequential
+
+
+def _table(n: int = 300, seed: int = 0) -> tuple[list[dict[str, Any]], list[float]]:
+    rng = np.random.default_rng(seed)
+    rows = [{"a": float(a), "b": float(b)} for a, b in rng.normal(size=(n, 2))]
+    return rows, [3.0 * x["a"] - x["b"] + 0.1 * e for x, e in zip(rows, rng.normal(size=n))]  # noqa: B905
+
+
+def _scaled() -> Any:
+    return preprocessing.StandardScaler() | linear_model.LinearRegression()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [_scaled, lambda: tree.HoeffdingTreeRegressor(grace_period=50)],
+    ids=["linear", "tree"],
+)
+def test_the_score_is_that_of_river(make: Any) -> None:
+    rows, answers = _table()
+    theirs = evaluate.progressive_val_score(zip(rows, answers, strict=True), make(), metrics.MAE())
+    stream = op.stream.read([{**x, "y": y} for x, y in zip(rows, answers, strict=True)], target="y")
+    report = prequential({"theirs": adopt(make())}, stream, baselines=False)
+    assert report.scores["theirs"].overall["mae"] == pytest.approx(theirs.get(), rel=1e-12)
+    nbytes = report.scores["theirs"].nbytes
+    assert nbytes is not None
+    assert nbytes > 100
+
+
+def test_classifiers_too_and_ours_beside_them() -> None:
+    rows, answers = _table()
+    labels = ["up" if y > 0 else "down" for y in answers]
+    make = lambda: preprocessing.StandardScaler() | linear_model.LogisticRegression()  # noqa: E731
+    bayes = naive_bayes.GaussianNB()
+    score = evaluate.progressive_val_score(zip(rows, labels, strict=True), bayes, metrics.MacroF1())
+    stream = op.stream.read([{**x, "y": y} for x, y in zip(rows, labels, strict=True)], target="y")
+    models = {"bayes": adopt(naive_bayes.GaussianNB()), "ours": op.Perceptron()}
+    report = prequential(models, stream, ["macro_f1", "accuracy"])
+    first = 1 / len(rows)  # River passes over the first row, of which nothing is said
+    assert report.scores["bayes"].overall["macro_f1"] == pytest.approx(score.get(), abs=2 * first)
+    truths = np.array(answers) > 0
+    by_truth = adopt(make())
+    said = by_truth.test_then_train(pd.DataFrame(rows), truths)
+    assert said.dtype == bool
+    assert (said == truths).mean() > 0.9
+    assert by_truth.predict_one(rows[0]) in {True, False}
+
+
+def test_it_is_what_scikit_learn_takes_it_for() -> None:
+    assert is_regressor(adopt(_scaled()))
+    assert is_classifier(adopt(tree.HoeffdingTreeClassifier()))
+    assert is_classifier(adopt(preprocessing.StandardScaler() | linear_model.Perceptron()))
+    model = adopt(_scaled())
+    model.learn_one({"a": 1.0}, 2.0)
+    again = clone(model)
+    assert again.predict([{"a": 1.0}])[0] == 0.0
+    assert model.predict([{"a": 1.0}])[0] != 0.0
+    assert model.model.predict_one({"a": 1.0}) == model.predict_one({"a": 1.0})  # River's own
+    assert model.fit([{"a": 1.0}], [2.0]).predict_one({"a": 1.0}) == model.predict_one({"a": 1.0})
+
+
+def test_missing_values_are_as_the_model_wants_them() -> None:
+    class Hears(linear_model.LinearRegression):
+        def learn_one(self, x: Any, y: Any) -> None:  # type: ignore[override]
+            heard.append(x)
+            assert y > 0
+
+    frame = pd.DataFrame({"a": [1.0, np.nan], "by": ["sea", None]})
+    heard: list[Any] = []
+    adopt(Hears()).partial_fit(frame, [1.0, 2.0])
+    assert heard == [{"a": 1.0, "by": "sea"}, {}]
+    heard.clear()
+    adopt(Hears(), missing="none").partial_fit(frame, [1.0, 2.0])
+    assert heard == [{"a": 1.0, "by": "sea"}, {"a": None, "by": None}]
+    heard.clear()
+    adopt(Hears()).partial_fit(np.array([[1.0, 2.0]]), [1.0])
+    assert heard == [{"x0": 1.0, "x1": 2.0}]
+
+
+def test_answers_that_come_later() -> None:
+    rows, answers = _table(120)
+    X = np.array([[x["a"], x["b"]] for x in rows])
+    report = prequential(adopt(_scaled()), (X, np.array(answers)), delay=7, baselines=False)
+    model, said = _scaled(), []
+    for t, x in enumerate(X.tolist()):
+        if t >= 7:
+            model.learn_one(dict(zip(["x0", "x1"], X[t - 7].tolist(), strict=True)), answers[t - 7])
+        said.append(model.predict_one(dict(zip(["x0", "x1"], x, strict=True))))
+    mae = np.abs(np.array(said) - answers).mean()
+    assert report.scores["AdoptedRegressor"].overall["mae"] == pytest.approx(mae, rel=1e-12)
+
+
+def test_what_is_no_model_of_river_is_refused() -> None:
+    with pytest.raises(TypeMismatchError, match="must be a regressor or classifier of River"):
+        adopt(op.RLSRegressor())
+    with pytest.raises(TypeMismatchError, match="must be a regressor"):
+        adopt(preprocessing.StandardScaler())
+    with pytest.raises(ParameterError, match="`missing` must be 'absent' or 'none', got 'nan'"):
+        adopt(_scaled(), missing="nan")
+    with pytest.raises(TypeMismatchError, match="one answer a row"):
+        adopt(_scaled()).partial_fit([[1.0]], [[1.0, 2.0]])
+    with pytest.raises(LabelError):
+        adopt(tree.HoeffdingTreeClassifier()).partial_fit([[1.0]], [0.5])
