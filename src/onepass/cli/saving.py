@@ -52,7 +52,7 @@ def run_file(save: Path) -> Path:
     return save.with_name(f"{save.name}.run")
 
 
-def resumable(save: Path | None, *, resume: bool, restart: bool) -> "Standing | None":
+def resumable(save: Path | None, *, resume: bool, restart: bool, quiet: bool) -> "Standing | None":
     """Where the run stands that is to be resumed, if there is one.
 
     Parameters
@@ -63,6 +63,8 @@ def resumable(save: Path | None, *, resume: bool, restart: bool) -> "Standing | 
         Whether to go on with it.
     restart : bool
         Whether it may be lost.
+    quiet : bool
+        Do not say that there is none.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def resumable(save: Path | None, *, resume: bool, restart: bool) -> "Standing | 
     stood = standing(place)
     if resume:
         if stood is None:
-            remark(f"Nothing to resume, there is no {place}: begun anew.")
+            remark(f"Nothing to resume, there is no {place}: begun anew.", quiet=quiet)
         return stood
     if stood is not None and not stood.finished:
         raise ParameterError(
