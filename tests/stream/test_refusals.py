@@ -50,13 +50,13 @@ def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -
         (
             "a.csv",
             b"a;y\n1,5;2\n",
-            r"with ',' between them, got ';' .*, sep=';'\)",
+            r"with ',' between them, got ';' .* delimiter=';' \(--delimiter ';'\)",
         ),
         ("a.csv", b"a\ty\n1\t2\n", r"with ',' between them, got '\\t' in its first line"),
         ("a.tsv", b"a,y\n1,2\n", r"with '\\t' between them, got ',' in its first line"),
         ("a.csv", b"PAR1....", r"must be delimited text in UTF-8, got Parquet. Write"),
-        ("a.csv.gz", PACKED[: len(PACKED) // 2], r"must be a whole gzip file.*Copy or download"),
-        ("a.csv.gz", PACKED[:40] + b"??????" + PACKED[46:], r"must be a whole gzip file"),
+        ("a.csv.gz", PACKED[: len(PACKED) // 2], r"must be a whole packed file.*Copy or download"),
+        ("a.csv.gz", PACKED[:40] + b"??????" + PACKED[46:], r"must be a whole packed file"),
         ("a.parquet", b"", r"a.parquet must be a whole Parquet file.*Copy, download or write"),
         ("a.parquet", b"PAR1" + b"x" * 99, r"must be a whole Parquet file"),
         ("a.json", b"{}", r"must have one of the suffixes .csv.*got '.json'. Rename"),
@@ -71,7 +71,7 @@ def test_files(name: str, content: bytes, pattern: str, tmp_path: Path) -> None:
 def test_nothing_there_and_directories(tmp_path: Path) -> None:
     refused(SourceError, "must be a file, got nothing by that name. Check", tmp_path / "a.csv")
     refused(SourceError, "Data sets by name are flights", "fligths")
-    refused(SourceError, "must be a file, got a directory. Name one", tmp_path)
+    refused(SourceError, "must hold files of one format .* got none. Name", tmp_path)
 
 
 def test_parquet_damaged_inside(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Matrix:
     """
 
     repeatable = True
+    ahead = False
 
     def __init__(self, X: Any, name: str = "array", header: Sequence[str] | None = None) -> None:
         if hasattr(X, "toarray") and hasattr(X, "nnz"):
@@ -62,6 +63,10 @@ class Matrix:
     def kinds(self) -> dict[str, str]:
         """None: the values alone can tell."""
         return {}
+
+    def located(self, row: int) -> str:
+        """Where a row stands."""
+        return f"{self.name}: row {row} (counting from 0)"
 
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
@@ -106,6 +111,7 @@ class Frame:
     """
 
     repeatable = True
+    ahead = False
 
     def __init__(self, frame: Any, name: str = "frame") -> None:
         try:
@@ -132,6 +138,10 @@ class Frame:
     def kinds(self) -> dict[str, str]:
         """None: the values alone can tell."""
         return {}
+
+    def located(self, row: int) -> str:
+        """Where a row stands."""
+        return f"{self.name}: row {row} (counting from 0)"
 
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
@@ -171,6 +181,7 @@ class Pair:
     """
 
     repeatable = True
+    ahead = False
 
     def __init__(self, features: Matrix | Frame, y: Any) -> None:
         answers = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
@@ -192,6 +203,10 @@ class Pair:
     def kinds(self) -> dict[str, str]:
         """None: the values alone can tell."""
         return {}
+
+    def located(self, row: int) -> str:
+        """Where a row stands."""
+        return f"{self.name}: row {row} (counting from 0)"
 
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0

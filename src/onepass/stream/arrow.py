@@ -13,7 +13,7 @@ __all__ = ["letters", "to_array"]
 
 
 def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]:
-    """The letters of the dtypes of columns of text (O) and dates (M), by their Arrow types.
+    """The letters (f, O or M) of the dtypes that columns will have, by their Arrow types.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]
     --------
     >>> import pyarrow as pa
     >>> letters([("km", pa.int8()), ("by", pa.string()), ("at", pa.date32())], pa)
-    {'by': 'O', 'at': 'M'}
+    {'km': 'f', 'by': 'O', 'at': 'M'}
     >>> len(letters([("never", pa.null())], pa))
     0
     """
@@ -38,6 +38,8 @@ def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]
             told[name] = "O"
         elif types.is_timestamp(value) or types.is_date(value):
             told[name] = "M"
+        elif _is_number(types, value):
+            told[name] = "f"
     return told
 
 
@@ -77,9 +79,7 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
         return _objects(column)
     if types.is_time(kind) or (text and (types.is_integer(kind) or types.is_decimal(kind))):
         return _objects(column.cast(pa.string()))
-    if types.is_boolean(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return _numbers(column, pa)
-    if types.is_integer(kind):
+    if _is_number(types, kind):
         return _numbers(column, pa)
     if types.is_timestamp(kind) or types.is_date(kind):
         return _dates(column, pa)
@@ -92,6 +92,11 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
 def _is_text(types: Any, kind: Any) -> bool:
     view = getattr(types, "is_string_view", None)  # newer than the oldest pyarrow we take
     return bool(types.is_string(kind) or types.is_large_string(kind) or (view and view(kind)))
+
+
+def _is_number(types: Any, kind: Any) -> bool:
+    number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return bool(number or types.is_boolean(kind))
 
 
 def _numbers(column: Any, pa: ModuleType) -> Array:

@@ -11,7 +11,6 @@ it would read ahead in a thread of its own, which calls back into Python: at exi
 abort, and until then it holds many blocks more than are needed.
 """
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +19,13 @@ from typing import Any
 from onepass.errors import OnepassError
 from onepass.extras import need
 from onepass.stream.arrow import letters, to_array
-from onepass.stream.bytestream import Bytes
+from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.late import Late
 from onepass.stream.misread import Misread
 from onepass.stream.oddities import Oddity, found
 from onepass.stream.pieces import Piece
 from onepass.stream.records import Records
+from onepass.stream.remote import Remote
 from onepass.stream.undecided import Undecided
 from onepass.table import Table
 
@@ -40,14 +40,14 @@ class Delimited:
 
     Parameters
     ----------
-    source : Path or file object
-        A path can be read again and again, a file object once.
+    source : Path, Remote, or file object
+        What lies at a place can be read again and again, a file object once.
     name : str
         What messages call it.
     delimiter : str
         What stands between two fields.
     header : sequence of str, optional
-        The columns' names, where the file has no line of them.
+        The columns' names, where the file has no line of them; () for x0, x1, ….
     na : sequence of str
         Further spellings of a missing value.
 
@@ -71,7 +71,7 @@ class Delimited:
         na: Sequence[str] = (),
     ) -> None:
         self.name = name
-        self.repeatable = isinstance(source, Path)
+        self.repeatable = self.ahead = isinstance(source, (Path, Remote))
         self._source = source
         self._delimiter = delimiter
         self._records = Records(delimiter, name)
@@ -103,6 +103,10 @@ class Delimited:
     def oddities(self) -> list[Oddity]:
         """The columns that are text for the sake of a few values; nothing is read for it."""
         return list(self._odd)
+
+    def located(self, row: int) -> str:
+        """Where a row stands."""
+        return f"{self.name}: row {row} (counting from 0)"
 
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
@@ -156,17 +160,21 @@ class Delimited:
 
     def _open(self) -> Bytes:
         with self._told({}):
-            return Bytes(self._source)
+            return self._source if isinstance(self._source, Bytes) else Bytes(self._source)
 
     def _looked(self, opened: Bytes) -> list[tuple[str, Any]]:
         """Each column's name and the type of its first values."""
         sample = opened.look(_SAMPLE)
-        Misread(self.name).check_beginning(sample, self._delimiter)
+        misread = Misread(self.name, headed=self._header is None)
+        misread.check_beginning(sample, self._delimiter)
         if len(sample) == _SAMPLE:  # cut within a row
             sample = sample[: self._records.end(sample)]
             if not sample:
                 raise self._records.too_long()
         table = self._parsed(sample, self._header, self._convert())
+        if self._header == []:
+            self._header = [f"x{j}" for j in range(table.num_columns)]
+            table = table.rename_columns(self._header)
         compute = need("pyarrow.compute", extra="files", where="op.stream.read")
         self._odd = found(table, self._pa, compute)
         return list(zip(table.schema.names, table.schema.types, strict=True))
@@ -185,7 +193,10 @@ class Delimited:
         return self._csv.read_csv(
             self._pa.BufferReader(text),
             read_options=self._csv.ReadOptions(
-                use_threads=False, block_size=len(text) + 1, column_names=header
+                use_threads=False,
+                block_size=len(text) + 1,
+                column_names=header,
+                autogenerate_column_names=header == [],
             ),
             parse_options=self._csv.ParseOptions(
                 delimiter=self._delimiter, newlines_in_values=True
@@ -231,7 +242,7 @@ class Delimited:
             yield
         except OnepassError:
             raise
-        except (OSError, EOFError, ValueError, zlib.error) as wrong:
+        except (OSError, ValueError, *DAMAGED) as wrong:
             names = [name for name, _ in self._layout or []]
             misread = Misread(self.name, names, types, first=first, headed=headed)
             raise misread.error(wrong) from wrong

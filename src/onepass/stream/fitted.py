@@ -81,9 +81,9 @@ class Fitted:
 
     def _fit(self, names: list[str] | None, pieces: Iterator[Piece]) -> Iterator[Piece]:
         certain = self._source.kinds()
-        known = None if names is None else {name: certain.get(name) for name in names}
-        columns = Kinds(self._types, self._source.name, known)
-        answers = Kinds({}, self._source.name)
+        known = certain if names is None else {name: certain.get(name) for name in names}
+        columns = Kinds(self._types, self._source.located, known)
+        answers = Kinds({}, self._source.located)
         seen = 0
         for piece in pieces:
             table = columns.fit(piece.table, seen)

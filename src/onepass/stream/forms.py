@@ -79,6 +79,7 @@ class Ordered:
         self.name = source.name
         self.n_rows = source.n_rows
         self.repeatable = source.repeatable
+        self.ahead = False
         self._source = source
         self._by = by
 
@@ -89,6 +90,10 @@ class Ordered:
     def kinds(self) -> dict[str, str]:
         """What the source is certain of."""
         return self._source.kinds()
+
+    def located(self, row: int) -> str:
+        """Where a row stands, once they are sorted."""
+        return f"{self.name}: row {row} (counting from 0, sorted by {self._by!r})"
 
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0

@@ -33,6 +33,7 @@ class OneByOne:
 
     def __init__(self, rows: Iterable[Any], name: str = "iterable") -> None:
         self.name = name
+        self.ahead = False
         self.repeatable = not isinstance(rows, Iterator)
         self.n_rows: int | None = len(rows) if isinstance(rows, Sequence) else None
         self._rows = rows
@@ -43,6 +44,10 @@ class OneByOne:
     def kinds(self) -> dict[str, str]:
         """None: the values alone can tell."""
         return {}
+
+    def located(self, row: int) -> str:
+        """Where a row stands."""
+        return f"{self.name}: row {row} (counting from 0)"
 
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0

@@ -16,7 +16,7 @@ from onepass.errors import ParameterError, SourceError
 from onepass.table import Table, is_missing
 from onepass.types import Array
 
-__all__ = ["KINDS", "Kinds", "absent", "as_text", "checked_types"]
+__all__ = ["KINDS", "Kinds", "absent", "as_date", "as_text", "checked_types"]
 
 KINDS = ("number", "truth", "text", "date")
 
@@ -59,6 +59,14 @@ def as_text(value: Any) -> str:
     return value.isoformat() if isinstance(value, dt.datetime) else str(value)
 
 
+def as_date(value: Any) -> np.datetime64:
+    """A text in ISO 8601 as a moment, in UTC; ValueError where it is none."""
+    stamp = dt.datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
+    if stamp.tzinfo is not None:
+        stamp = stamp.astimezone(dt.UTC).replace(tzinfo=None)
+    return np.datetime64(stamp, "us")
+
+
 class Kinds:
     """Holds every column of a stream to one kind.
 
@@ -66,15 +74,15 @@ class Kinds:
     ----------
     types : dict of str to str
         Kinds fixed beforehand.
-    source : str
-        The source's name, for messages.
+    located : callable
+        Says in words where a row of the source stands, by its number.
     known : dict of str to str or None, optional
         The columns in their order, where it is known beforehand; each with the letter of its dtype
         (f, O or M) where the source is certain of it.
 
     Examples
     --------
-    >>> kinds = Kinds({"code": "text"}, "meter.csv")
+    >>> kinds = Kinds({"code": "text"}, "meter.csv: row {}".format)
     >>> table = kinds.fit(Table.from_rows([{"code": 7, "load": None}]), first=0)
     >>> table.row(0)
     {'code': '7', 'load': nan}
@@ -85,11 +93,11 @@ class Kinds:
     def __init__(
         self,
         types: Mapping[str, str],
-        source: str,
+        located: Callable[[int], str],
         known: Mapping[str, str | None] | None = None,
     ) -> None:
         self._types = types
-        self._source = source
+        self._located = located
         self._known: dict[str, str | None] = dict(known or {})
 
     def fit(self, table: Table, first: int) -> Table:
@@ -153,8 +161,8 @@ class Kinds:
     def _refused(self, name: str, row: int, expected: str, value: Any, because: str) -> SourceError:
         remedy = f"Mend the row, or give types={{{name!r}: 'text'}} (--type {name}=text)"
         return SourceError(
-            f"op.stream.read: {self._source}: row {row} (counting from 0), column {name!r} must "
-            f"be {expected}, {because}, got {_shown(value)}. {remedy}."
+            f"op.stream.read: {self._located(row)}, column {name!r} must be {expected}, {because}, "
+            f"got {_shown(value)}. {remedy}."
         )
 
 
@@ -179,18 +187,9 @@ def _truth(value: Any) -> float:
     raise ValueError
 
 
-def _date(value: Any) -> np.datetime64:
-    if not isinstance(value, str):
-        raise ValueError  # noqa: TRY004  caught above, where the row is known
-    stamp = dt.datetime.fromisoformat(value.strip())
-    if stamp.tzinfo is not None:
-        stamp = stamp.astimezone(dt.UTC).replace(tzinfo=None)
-    return np.datetime64(stamp, "us")
-
-
 _CONVERT: dict[str, Callable[[Any], Any]] = {
     "number": _number,
     "truth": _truth,
     "text": as_text,
-    "date": _date,
+    "date": as_date,
 }

@@ -4,17 +4,17 @@ pyarrow says the column by its number and the row by its line; here they get the
 place that :class:`~onepass.stream.rows.Rows` counts by, and the message says what to do.
 """
 
-import gzip
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 
 from onepass.errors import SourceError
+from onepass.stream.bytestream import DAMAGED
 
 __all__ = ["Misread", "remedy"]
 
 _WHERE = "op.stream.read"
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+_PACKED = re.compile(r"[Ii]nvalid data stream|ZSTD|zstd")
 _VALUE = re.compile(
     r"column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([a-z0-9]+).*?: (.*)", re.DOTALL
 )
@@ -25,7 +25,8 @@ _OTHER_CODES = {
     b"PAR1": "Parquet",
     b"PK\x03\x04": "a zip archive or a spreadsheet",
 }
-_DELIMITERS = (b";", b"\t", b",")
+_DELIMITERS = (b";", b"\t", b",", b"|")
+_SHELL = {"\t": "tab"}
 
 
 def remedy(name: str, value: str) -> str:
@@ -71,6 +72,7 @@ class Misread:
         self._source = source
         self._names = names
         self._types = types or {}
+        self._headed = headed
         # pyarrow counts from 1, the line of names included
         self._shift = first - (2 if headed else 1)
 
@@ -103,16 +105,16 @@ class Misread:
             came, wanted = others[0].decode(), delimiter
             raise self._error(
                 f"must have fields with {wanted!r} between them, got {came!r} in its first line",
-                f"Give it as a frame: pandas.read_csv({self._source!r}, sep={came!r}); or, if "
+                f"Give delimiter={came!r} (--delimiter {_SHELL.get(came, repr(came))}); or, if "
                 "this is a name, put it in quotation marks",
             )
 
     def error(self, wrong: Exception) -> SourceError:
         """The error in the user's words."""
         said = str(wrong)
-        if isinstance(wrong, (EOFError, zlib.error, gzip.BadGzipFile)):
+        if isinstance(wrong, DAMAGED) or "compressed stream" in said or _PACKED.search(said):
             return self._error(
-                f"must be a whole gzip file, got one that breaks off or is damaged ({said})",
+                f"must be a whole packed file, got one that breaks off or is damaged ({said})",
                 "Copy or download it again",
             )
         if isinstance(wrong, UnicodeDecodeError) or "invalid UTF8" in said:
@@ -128,7 +130,7 @@ class Misread:
         line, expected, came = (int(number) for number in found.groups())
         return self._error(
             f"row {line + self._shift} (counting from 0) must have {expected} fields, as "
-            f"in the first line, got {came}",
+            f"{'in the first line' if self._headed else 'there are names'}, got {came}",
             "Mend the line; a field that holds the delimiter must stand in quotation marks",
         )
 

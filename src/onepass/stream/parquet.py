@@ -9,6 +9,7 @@ from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
 from onepass.stream.arrow import letters, to_array
 from onepass.stream.pieces import Piece
+from onepass.stream.remote import Remote
 from onepass.stream.task import LOOKED_AT
 from onepass.table import Table
 
@@ -23,8 +24,8 @@ class Parquet:
 
     Parameters
     ----------
-    path : Path
-        The file.
+    path : Path, Remote, or file object
+        The file; a file object must be able to seek.
     name : str
         What messages call it.
 
@@ -37,8 +38,9 @@ class Parquet:
     """
 
     repeatable = True
+    ahead = True
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Any, name: str) -> None:
         self.name = name
         self._path = path
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
@@ -56,6 +58,10 @@ class Parquet:
     def kinds(self) -> dict[str, str]:
         """Text and dates, as the file says."""
         return dict(self._letters)
+
+    def located(self, row: int) -> str:
+        """Where a row stands."""
+        return f"{self.name}: row {row} (counting from 0)"
 
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
@@ -98,8 +104,16 @@ class Parquet:
         )
         return batches
 
-    def _open(self) -> Any:
-        return self._parquet.ParquetFile(self._path, pre_buffer=False, buffer_size=_BUFFER)
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        place = isinstance(self._path, (Path, Remote))
+        opened = self._path.open("rb") if isinstance(self._path, Remote) else self._path
+        try:
+            with self._parquet.ParquetFile(opened, pre_buffer=False, buffer_size=_BUFFER) as file:
+                yield file
+        finally:
+            if place and opened is not self._path:
+                opened.close()
 
     def _table(self, batch: Any, types: Mapping[str, str]) -> Table:
         columns = {

@@ -46,14 +46,21 @@ class Source(Protocol):
     def repeatable(self) -> bool:
         """Whether it can be read again from its beginning."""
 
+    @property
+    def ahead(self) -> bool:
+        """Whether blocks may be read before they are asked for, in another thread."""
+
     def columns(self) -> list[str] | None:
         """The names of its columns; None where only the rows themselves can tell."""
 
     def kinds(self) -> dict[str, str]:
-        """The letters, as of a dtype, of columns that are of one kind even while they are empty.
+        """The letters (f, O or M, as of a dtype) of columns of one kind even while they are empty.
 
-        Of text (O) and dates (M); numbers (f) may be left out, for they look the same.
+        They stand in their order where ``columns`` does not know it.
         """
+
+    def located(self, row: int) -> str:
+        """Where a row stands, in words, by its number: the file and the row."""
 
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
@@ -72,7 +79,7 @@ class Source(Protocol):
             The rows that go into one block: a piece should not hold many times more.
         start : int
             Rows before this one will be passed over. They are given all the same, to be counted;
-            but pieces of nothing else may lack every column whose kind is certain (numbers, and
-            what ``kinds`` tells), once the first :data:`~onepass.stream.task.LOOKED_AT` rows have
-            been given in full. A source may leave it out of account.
+            but pieces of nothing else may lack every column that ``kinds`` tells of, once the
+            first :data:`~onepass.stream.task.LOOKED_AT` rows have been given in full. A source
+            may leave it out of account.
         """

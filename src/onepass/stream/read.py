@@ -1,31 +1,25 @@
 """Read: one door for rows from files, pipes, frames, arrays, iterables and named data sets."""
 
-import io
-import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onepass.errors import ColumnError, ParameterError, SourceError, TypeMismatchError
+from onepass.errors import ColumnError, ParameterError
 from onepass.stream import catalogue
-from onepass.stream.arrays import Frame, Matrix, Pair
+from onepass.stream.arrays import Matrix, Pair
 from onepass.stream.choice import Choice
 from onepass.stream.delimited import Delimited
-from onepass.stream.iterables import OneByOne
+from onepass.stream.formats import Reading
 from onepass.stream.kinds import checked_types
-from onepass.stream.parquet import Parquet
+from onepass.stream.opening import opened as _opened
 from onepass.stream.pieces import Source
 from onepass.stream.stream import Stream
-from onepass.table import is_frame
 
 __all__ = ["read"]
 
 _WHERE = "op.stream.read"
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_SUFFIXES = ".csv, .tsv, .csv.gz, .tsv.gz, .parquet"
 
 
 def read(
@@ -39,6 +33,9 @@ def read(
     types: Mapping[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
     na: str | Sequence[str] = (),
+    format: str | None = None,  # noqa: A002  as pandas and everyone has it
+    delimiter: str | None = None,
+    header: bool | Sequence[str] = True,
     start: int = 0,
 ) -> Stream:
     r"""Rows from wherever they come, as a stream of typed blocks.
@@ -46,8 +43,14 @@ def read(
     Parameters
     ----------
     source : path, str, file object, DataFrame, array, (X, y), iterable
-        - the path of a file: ``.csv``, ``.tsv``, either with ``.gz``, or ``.parquet``;
-        - ``"-"``, or an open file object: CSV from standard input, or from there, read once;
+        - the path of a file: ``.csv``, ``.tsv``, ``.jsonl`` (``.ndjson``), ``.parquet``,
+          ``.arrow`` (``.feather``, ``.arrows``); but for Parquet also packed, as ``.gz``,
+          ``.bz2``, ``.xz`` or ``.zst``;
+        - a pattern, such as ``"logs/*.csv"``; a list of paths; a folder of such files, of which
+          parts that are called ``key=value`` are columns. They are read one after the other;
+        - the address of any of these, as fsspec takes it: ``"s3://…"``, ``"https://…"``;
+        - ``"-"``, or an open file object, read once: CSV, unless the first bytes or ``format`` say
+          otherwise;
         - the name of a data set, see :func:`onepass.stream.datasets`;
         - a DataFrame of any library that narwhals knows (pandas, polars, pyarrow, …);
         - an array of shape (n, d), whose columns are called x0, x1, …, or by their number;
@@ -73,6 +76,13 @@ def read(
         columns that the source lacks are passed over. ``types`` go before them.
     na : str or sequence of str
         Of CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
+    format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
+        What a file is, where its suffix or first bytes do not tell.
+    delimiter : str, optional
+        Of CSV: what stands between two fields, one character; a comma by default.
+    header : bool or sequence of str
+        Of CSV: whether the first line holds the columns' names, or else their names. With False
+        they are called x0, x1, ….
     start : int
         How many of the source's first rows to pass over, those without an answer counted too. The
         rows after them are those of the whole stream, of the same kinds; where ``start`` is the
@@ -89,23 +99,24 @@ def read(
     ColumnError
         If a column was named that the source has not, or has twice.
     ParameterError
-        If ``block``, ``start``, ``types`` or ``na`` are out of range, or the target is a feature
+        If an option is out of range or does not go with the source, or the target is a feature
         too.
     ShapeError, TypeMismatchError
         If an array or iterable has no rows of features, or more than nine in ten answers of a CSV
         file are numbers and some are not.
     MissingExtraError
-        If a file is to be read and pyarrow is not installed: ``pip install 'onepass[files]'``.
+        If a file is to be read and pyarrow is not installed: ``pip install 'onepass[files]'``; or
+        it lies at an address and fsspec is not: ``pip install 'onepass[remote]'``.
 
     Notes
     -----
     Memory is bounded by the block and some mebibytes, whatever the length of the file, also where
-    a Parquet file is a single row group. A CSV file must be in UTF-8 and have a line of names.
-    Empty fields, ``NA``, ``NaN`` and ``null`` are missing. Of a pipe, 4 MiB or all there is are
-    awaited before the first block is given; rows that come slowly are better given as an iterable.
-    Missing features stay missing: to fill them is the model's part. A column of a CSV file that is
-    text although more than nine in ten of its first values are numbers is warned of, once
-    (:class:`~onepass.errors.MixedColumnWarning`).
+    a Parquet file is a single row group; of Arrow by its largest record batch. Text must be in
+    UTF-8. Empty fields, ``NA``, ``NaN`` and ``null`` are missing. Of a pipe, 4 MiB or all there is
+    are awaited before the first block is given; rows that come slowly are better given as an
+    iterable. Missing features stay missing: to fill them is the model's part. A column of a CSV
+    file that is text although more than nine in ten of its first values are numbers is warned of,
+    once (:class:`~onepass.errors.MixedColumnWarning`).
 
     Examples
     --------
@@ -119,7 +130,14 @@ def read(
     (1, np.float64(4.0))
     """
     asked, expected = checked_types(types, _WHERE), checked_types(kinds, _WHERE)
-    spelt = [na] if isinstance(na, str) else [str(word) for word in na]
+    reading = Reading(
+        format=format,
+        delimiter={"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter),
+        header=_header(header),
+        na=(na,) if isinstance(na, str) else tuple(map(str, na)),
+        dropped=_texts(drop),
+        only=None if columns is None else (*_texts(columns), *_texts(target), *_texts(time)),
+    )
     n_rows = task = None
     if isinstance(source, str) and _names_a_set(source):
         known = catalogue.entry(source)
@@ -129,21 +147,34 @@ def read(
         time = known.time if time is None else time
         drop = (*known.drop, *drop) if columns is None else drop
         opened: Source = catalogue.opened(source)
+        reading.check(None, f"the data set {source}")
     else:
-        opened = _opened(source, spelt)
-    odd = None
-    if isinstance(opened, Delimited):
-        odd = opened.oddities
-    elif spelt:
-        raise ParameterError(
-            f"{_WHERE}: `na` must be left out unless the source is CSV or TSV, got {spelt} for "
-            f"{opened.name}. Put None or nan there in the source."
-        )
+        opened = _opened(source, reading)
+    odd = opened.oddities if isinstance(opened, Delimited) else None
     choice = _choice(opened, target, time, drop, columns)
     return Stream(
         opened, choice, block=block, types=asked, n_rows=n_rows, task=task, kinds=expected,
-        oddities=odd, start=start, read={"na": spelt} if spelt else {},
+        oddities=odd, start=start, read=reading.told,
     )  # fmt: skip
+
+
+def _texts(names: Any) -> tuple[str, ...]:
+    """Those of some names of columns that are text."""
+    given = [names] if isinstance(names, (str, int)) or names is None else list(names)
+    return tuple(name for name in given if isinstance(name, str))
+
+
+def _header(header: Any) -> bool | tuple[str, ...]:
+    """The header as the formats take it."""
+    if isinstance(header, (bool, np.bool_)):
+        return bool(header)
+    names = () if isinstance(header, str) else tuple(header)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise ParameterError(
+            f"{_WHERE}: `header` must be True, False or the columns' names, got {header!r}. Give "
+            "a list of names, or False to have them called x0, x1 and so on."
+        )
+    return names
 
 
 def _choice(opened: Source, target: Any, time: Any, drop: Any, columns: Any) -> Choice:
@@ -176,59 +207,3 @@ def _choice(opened: Source, target: Any, time: Any, drop: Any, columns: Any) -> 
 
 def _names_a_set(source: str) -> bool:
     return source in catalogue.names() and not Path(source).exists()
-
-
-def _opened(source: Any, na: Sequence[str]) -> Source:
-    """The source that reads this."""
-    if isinstance(source, str) and source == "-":
-        return Delimited(getattr(sys.stdin, "buffer", sys.stdin), "standard input", na=na)
-    if isinstance(source, (str, os.PathLike)):
-        return _file(os.fspath(source), na)
-    if isinstance(source, io.IOBase) or callable(getattr(source, "read", None)):
-        name = getattr(source, "name", None)
-        return Delimited(source, name if isinstance(name, str) else "the file object", na=na)
-    return _held(source)
-
-
-def _held(source: Any) -> Source:
-    """The source that reads rows which are in memory, or are made one by one."""
-    if isinstance(source, tuple) and len(source) == 2 and not isinstance(source[0], Mapping):
-        X, y = source
-        return Pair(Frame(X) if is_frame(X) else Matrix(X), y)
-    if is_frame(source):
-        return Frame(source)
-    if isinstance(source, np.ndarray) or hasattr(source, "nnz"):
-        return Matrix(source)
-    if isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
-        return OneByOne(source)
-    raise TypeMismatchError(
-        f"{_WHERE}: `source` must be a path, a file object, a DataFrame, an array, (X, y) or an "
-        f"iterable of rows, got {type(source).__name__}. Collect lazy frames first, and give "
-        "columns as a DataFrame."
-    )
-
-
-def _file(given: str | bytes, na: Sequence[str]) -> Source:
-    path = Path(os.fsdecode(given))
-    name = path.name or str(path)
-    packed = path.suffix.lower() == ".gz"
-    suffix = (Path(path.stem) if packed else path).suffix.lower()
-    known = suffix in _DELIMITERS or (suffix == ".parquet" and not packed)
-    if path.is_dir():
-        raise SourceError(
-            f"{_WHERE}: {path} must be a file, got a directory. Name one of the files in it."
-        )
-    if not path.exists():
-        sets = "" if known else f" Data sets by name are {', '.join(catalogue.names())}."
-        raise SourceError(
-            f"{_WHERE}: {path} must be a file, got nothing by that name. "
-            f"Check the path, which is taken from {Path.cwd()}.{sets}"
-        )
-    if not known:
-        raise SourceError(
-            f"{_WHERE}: {path} must have one of the suffixes {_SUFFIXES}, got "
-            f"{''.join(path.suffixes[-2:]) or 'none'!r}. Rename the file, or convert it."
-        )
-    if suffix == ".parquet":
-        return Parquet(path, name)
-    return Delimited(path, name, delimiter=_DELIMITERS[suffix], na=na)

@@ -1,0 +1,180 @@
+"""Objects: lines of JSON, one by one and exactly; what is wrong is said with its place."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import SourceError
+from onepass.stream.kinds import as_date, as_text
+from onepass.table import Table, to_column
+from onepass.types import Array
+
+__all__ = ["Objects"]
+
+_WORDS = {"f": "a number", "O": "text", "M": "a date"}
+
+
+class Objects:
+    r"""Reads lines of one source.
+
+    Parameters
+    ----------
+    source : str
+        Its name, for messages.
+    passes : callable
+        Whether a key is passed over, with all that lies within, by its full name.
+
+    Examples
+    --------
+    >>> text = b'{"km": 3, "by": {"sea": true}}\n\n{"km": null}\n'
+    >>> table = Objects("a.jsonl").table(text, {}, {}, first=0, line=0)
+    >>> table.row(0), table.row(1)
+    ({'km': 3.0, 'by.sea': 1.0}, {'km': nan, 'by.sea': nan})
+    """
+
+    def __init__(self, source: str, passes: Callable[[str], bool] = lambda name: not name) -> None:
+        self._source = source
+        self._passes = passes
+
+    def table(
+        self, text: bytes, known: Mapping[str, str], types: Mapping[str, str], first: int, line: int
+    ) -> Table:
+        """The rows of some whole lines.
+
+        Parameters
+        ----------
+        text : bytes
+            The lines; empty ones are no rows.
+        known : dict of str to str
+            The letters of columns that are known: f, O or M.
+        types : dict of str to str
+            The kinds that the user asked for; these are left to be converted.
+        first, line : int
+            How many rows and lines there are before.
+
+        Raises
+        ------
+        SourceError
+            If a line is no object, or a value is not of its column's kind.
+        """
+        rows, lines = [], []
+        for number, one in enumerate(text.split(b"\n"), line + 1):
+            if one.strip():
+                rows.append(dict(self._flat(self._object(one, number), "")))
+                lines.append(number)
+        columns = {}
+        for name in dict.fromkeys(name for row in rows for name in row):
+            values = [row.get(name) for row in rows]
+            if name in types:
+                columns[name] = _worded(values, name)
+                continue
+            letter = known.get(name) or _letter(values)
+            for i, value in enumerate(values):
+                if not _fits(value, letter):
+                    place = f"row {first + i} (counting from 0, line {lines[i]}), column {name!r}"
+                    raise self._refused(place, letter, value, name)
+            columns[name] = _column(values, letter, name)
+        return Table(columns, len(rows))
+
+    def letters(self, text: bytes) -> dict[str, str]:
+        """The letters of the columns that are of one kind in some whole lines."""
+        rows = [
+            dict(self._flat(self._object(one, number), ""))
+            for number, one in enumerate(text.split(b"\n"), 1)
+            if one.strip()
+        ]
+        told = {}
+        for name in dict.fromkeys(name for row in rows for name in row):
+            values = [row.get(name) for row in rows]
+            letter = _letter(values)
+            if any(v is not None for v in values) and all(_fits(v, letter) for v in values):
+                told[name] = letter
+        return told
+
+    def _object(self, text: bytes, line: int) -> Mapping[str, Any]:
+        try:
+            value = json.loads(text)
+        except ValueError as wrong:  # bytes that are no UTF-8 among them
+            raise self._no_object(text, line, f"{wrong}") from wrong
+        except RecursionError:
+            raise self._no_object(text, line, "it is too deep") from None
+        if not isinstance(value, dict):
+            raise self._no_object(text, line, f"it is a {type(value).__name__}")
+        return value
+
+    def _no_object(self, text: bytes, line: int, why: str) -> SourceError:
+        shown = text.strip()[:60].decode("utf-8", "replace")
+        return SourceError(
+            f"op.stream.read: {self._source}: line {line} must be one JSON object in UTF-8, got "
+            f"{shown!r} ({why}). Mend the line, or leave it out."
+        )
+
+    def _flat(self, value: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
+        """Keys and values; those within an object by their full name."""
+        for key, inner in value.items():
+            name = before + key
+            if self._passes(name):
+                continue
+            if isinstance(inner, dict):
+                yield from self._flat(inner, f"{name}.")
+            else:
+                yield name, inner
+
+    def _refused(self, place: str, letter: str, value: Any, name: str) -> SourceError:
+        if isinstance(value, list):
+            return SourceError(
+                f"op.stream.read: {self._source}: {place} must be a number, text, true, false, "
+                f"null or an object, got a list. Leave it out with drop=[{name!r}] (--drop {name})."
+            )
+        return SourceError(
+            f"op.stream.read: {self._source}: {place} must be {_WORDS[letter]}, as its first "
+            f"values are, got {value!r}. Mend the row, or give types={{{name!r}: 'text'}} "
+            f"(--type {name}=text)."
+        )
+
+
+def _letter(values: Sequence[Any]) -> str:
+    """The letter of a column by its first value: of dates if all are."""
+    first = next((value for value in values if value is not None), None)
+    if not isinstance(first, str):
+        return "f"
+    return "M" if all(value is None or _is_date(value) for value in values) else "O"
+
+
+def _fits(value: Any, letter: str) -> bool:
+    if value is None:
+        return True
+    if letter == "f":
+        return isinstance(value, (bool, int, float))
+    return isinstance(value, str) and (letter == "O" or _is_date(value))
+
+
+def _is_date(value: Any) -> bool:
+    try:
+        as_date(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _column(values: Sequence[Any], letter: str, name: str) -> Array:
+    if letter == "M":
+        stamps = [np.datetime64("NaT") if v is None else as_date(v) for v in values]
+        return np.array(stamps, dtype="datetime64[us]")
+    return to_column(values, name)
+
+
+def _worded(values: Sequence[Any], name: str) -> Array:
+    """Values of any kind; as text where they are not all numbers."""
+    if all(_fits(value, "f") for value in values) and not any(isinstance(v, int) for v in values):
+        return to_column(values, name)
+    words = [None if value is None else _word(value) for value in values]
+    column = np.empty(len(words), dtype=object)
+    column[:] = words
+    return column
+
+
+def _word(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, (bool, list)) else as_text(value)

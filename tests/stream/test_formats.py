@@ -1,0 +1,311 @@
+"""The same rows from every format, packed or not, from a place or through a pipe."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import feather
+
+from onepass.errors import ParameterError, SourceError
+from onepass.stream import Rows, read
+
+N = 2500
+RNG = np.random.default_rng(5)
+
+
+def with_gaps(values: Any) -> list[Any]:
+    return [None if gap else value for gap, value in zip(RNG.random(N) < 0.1, values, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    stamps = pd.date_range("2024-01-01", periods=N, freq="61min").to_pydatetime()
+    return pa.table(
+        {
+            "speed": pa.array(with_gaps(RNG.normal(size=N).round(6).tolist()), pa.float64()),
+            "count": pa.array(with_gaps(range(N)), pa.int32()),
+            "gear": pa.array(with_gaps(RNG.choice(["low", 'a "b", c', "zéro"], N).tolist())),
+            "when": pa.array(with_gaps(list(stamps)), pa.timestamp("us")),
+            "on": pa.array(with_gaps((RNG.random(N) < 0.5).tolist()), pa.bool_()),
+            "load": pa.array(with_gaps(RNG.normal(size=N).round(6).tolist())),
+        }
+    )
+
+
+def ipc(table: pa.Table, *, stream: bool) -> bytes:
+    sink = pa.BufferOutputStream()
+    new = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with new(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=700)
+    return sink.getvalue().to_pybytes()
+
+
+def jsonl(table: pa.Table) -> bytes:
+    rows = [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
+    return "".join(
+        json.dumps(row, default=lambda at: at.isoformat()) + "\n" for row in rows
+    ).encode()
+
+
+def content(suffix: str, table: pa.Table) -> bytes:
+    if suffix in {".csv", ".tsv"}:
+        return pl.from_arrow(table).write_csv(separator="\t" if suffix == ".tsv" else ",").encode()
+    if suffix == ".jsonl":
+        return jsonl(table)
+    if suffix == ".parquet":
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        return sink.getvalue()
+    return ipc(table, stream=suffix == ".arrows")
+
+
+def zstd(text: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as packed:
+        packed.write(text)
+    return sink.getvalue().to_pybytes()
+
+
+PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstd}
+TEXT = [".csv", ".tsv", ".jsonl", ".arrow", ".arrows"]
+SUFFIXES = [text + packing for text in TEXT for packing in PACK] + [".parquet"]
+
+
+class Pipe(io.RawIOBase):
+    """Bytes that cannot be sought, a few at a time."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = io.BytesIO(content)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._content.read(min(size, 5000) if size > 0 else size)
+
+
+def same(blocks: list[Rows], others: list[Rows]) -> None:
+    assert len(blocks) == len(others)
+    for one, other in zip(blocks, others, strict=True):
+        assert (one.first, one.skipped) == (other.first, other.skipped)
+        assert one.X.names == other.X.names
+        for name in one.X.names:
+            np.testing.assert_array_equal(one.X[name], other.X[name])
+        np.testing.assert_array_equal(one.y, other.y)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_format_gives_the_same_rows(suffix: str, table: pa.Table, tmp_path: Path) -> None:
+    text, packing = next((s, p) for s in [*TEXT, ".parquet"] for p in PACK if s + p == suffix)
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(PACK[packing](content(text, table)))
+    plain = list(read(table, target="load", block=300))
+    order = ["speed", "count", "gear", "when", "on"]
+    stream = read(path, target="load", columns=order, block=300)
+    assert stream.repeatable
+    same(list(stream), plain)
+    same(list(stream), plain)
+    assert stream.fraction == 1.0
+    given = "tsv" if text == ".tsv" else None
+    for source in (Pipe(path.read_bytes()), path.open("rb")):
+        piped = read(source, target="load", columns=order, block=300, format=given)
+        same(list(piped), plain)
+        source.close()
+
+
+def test_feather_as_pandas_and_polars_write_it(table: pa.Table, tmp_path: Path) -> None:
+    for compression in ("lz4", "zstd", "uncompressed"):
+        feather.write_feather(table, tmp_path / "a.feather", compression=compression)
+        same(list(read(tmp_path / "a.feather", target="load")), list(read(table, target="load")))
+    pl.from_arrow(table).write_ipc(tmp_path / "b.arrow", compression="zstd")
+    same(list(read(tmp_path / "b.arrow", target="load")), list(read(table, target="load")))
+
+
+# -- JSON Lines -----------------------------------------------------------------------------------
+
+
+def lines(*rows: Any) -> io.BytesIO:
+    return io.BytesIO("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def test_objects_within_objects_are_columns_with_points() -> None:
+    source = lines(
+        {"a": {"b": 1, "c": {"d": "x"}}, "y": 1}, {"a": None, "y": 2}, {"a": {"c": {}}, "y": 3}
+    )
+    (rows,) = read(source, target="y")
+    assert rows.X.names == ["a.b", "a.c.d"]
+    np.testing.assert_array_equal(rows.X["a.b"], [1, np.nan, np.nan])
+    assert rows.X["a.c.d"].tolist() == ["x", None, None]
+
+
+@pytest.mark.parametrize("odd", [None, {"id": "later", "y": 1}])
+def test_keys_may_come_at_any_line(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from onepass.stream import jsonlines
+
+    monkeypatch.setattr(jsonlines, "_SAMPLE", 300)
+    monkeypatch.setattr(jsonlines, "_CHUNK", 200)
+    rows = [{"y": i} | ({"late": "x", "deep": {"n": i}} if i > 60 else {}) for i in range(99)]
+    rows += [{"y": 99.5, "late": None}, *([odd] if odd else [])]
+    blocks = list(read(lines(*rows), target="y", block=10))
+    assert sum(len(block) for block in blocks) == len(rows)
+    assert blocks[0].X.names == []
+    assert blocks[-1].X.names[:2] == ["late", "deep.n"]
+    assert blocks[8].X["deep.n"].tolist() == list(range(80, 90))
+    assert blocks[9].y[-1] == 99.5
+
+
+def test_dates_are_what_is_all_dates_at_first() -> None:
+    rows = [{"at": f"2024-01-0{i}T10:00:00Z", "on": f"2024-01-0{i}"} for i in range(1, 5)]
+    (block,) = read(lines(*rows))
+    assert block.X["at"][0] == np.datetime64("2024-01-01T10:00")
+    assert block.X["on"].dtype == "datetime64[us]"
+    (block,) = read(lines(*rows), types={"on": "text"})
+    assert block.X["on"][0] == "2024-01-01"
+    (block,) = read(lines(*rows, {"on": "never"}))
+    assert block.X["on"].tolist()[-1] == "never"
+
+
+def test_numbers_of_all_sizes_and_mixed_kinds_that_are_asked_for() -> None:
+    rows = [{"id": 2**60 + 1, "v": 1}, {"id": 7, "v": 2.5}, {"id": 10**30, "v": 3}]
+    (block,) = read(lines(*rows))
+    assert block.X["id"].tolist() == [float(2**60), 7.0, 1e30]
+    (block,) = read(lines(*rows[:2]), types={"id": "text"})
+    assert block.X["id"].tolist() == [str(2**60 + 1), "7"]
+    (block,) = read(lines(*rows, {"id": "x7"}), types={"id": "text"})
+    assert block.X["id"].tolist() == [str(2**60 + 1), "7", str(10**30), "x7"]
+    (block,) = read(lines({"v": True}, {"v": 0}, {"v": None}))
+    np.testing.assert_array_equal(block.X["v"], [1, 0, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        (
+            '{"a":1}\n\n{"a":"x"}\n',
+            r"row 1 \(counting from 0, line 3\), column 'a' must be a num.*'x'",
+        ),
+        ('{"a":"u"}\n{"a":1}\n', r"row 1 .*line 2.*must be text, as its first values are, got 1"),
+        ('{"a":1}\n{"a":1\n', r"line 2 must be one JSON object in UTF-8, got '{\"a\":1'"),
+        ('{"a":1}\n[1,2]\n', r"line 2 must be one JSON object .* \(it is a list\)"),
+        ('{"a":{"b":[1]}}\n', r"column 'a.b' must be .* got a list. Leave .*drop=\['a.b'\]"),
+        ('[{"a":1}]', r"must hold one JSON object a line, got an array"),
+        ("", r"must hold rows, got an empty file"),
+        ('{"a":"\udcff"}\n', r"line 1 must be one JSON object in UTF-8"),
+    ],
+)
+def test_lines_that_are_refused(text: str, pattern: str) -> None:
+    source = io.BytesIO(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(SourceError, match=pattern):
+        list(read(source, format="jsonl"))
+
+
+def test_what_is_dropped_or_not_asked_for_may_be_anything() -> None:
+    rows = [{"a": 1, "tags": [1], "deep": {"l": [], "k": 2}, "y": 1}] * 3
+    (block,) = read(lines(*rows), target="y", drop=["tags", "deep.l"])
+    assert block.X.names == ["a", "deep.k"]
+    (block,) = read(lines(*rows), target="y", drop=["tags", "deep"])
+    assert block.X.names == ["a"]
+    (block,) = read(lines(*rows), target="y", columns=["deep.k"])
+    assert block.X.names == ["deep.k"]
+
+
+# -- text -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mark", [";", "|", "\t", " "])
+def test_delimiters(mark: str) -> None:
+    text = f'a{mark}"b{mark}c"{mark}y\n1{mark}"x{mark}\n"{mark}2\n'
+    (rows,) = read(io.StringIO(text), target="y", delimiter=mark)
+    assert rows.X.row(0) == {"a": 1.0, f"b{mark}c": f"x{mark}\n"}
+    assert rows.y.tolist() == [2.0]
+
+
+def test_files_without_a_line_of_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("1,u,2\n3,v,4\n")
+    (rows,) = read(path, header=False, target="x2")
+    assert rows.X.row(1) == {"x0": 3.0, "x1": "v"}
+    (rows,) = read(path, header=["a", "b", "y"], target="y")
+    assert rows.X.row(0) == {"a": 1.0, "b": "u"}
+    with pytest.raises(
+        SourceError, match=r"row 0 .* must have 2 fields, as there are names, got 3"
+    ):
+        list(read(path, header=["a", "b"]))
+    (rows,) = read(io.StringIO("1,2\n"), header=False)
+    assert rows.X.names == ["x0", "x1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "pattern"),
+    [
+        ({"delimiter": ";;"}, "`delimiter` must be one ASCII character"),
+        ({"delimiter": '"'}, "`delimiter` must be one ASCII character"),
+        ({"delimiter": "é"}, "`delimiter` must be one ASCII character"),
+        ({"header": "a,b"}, "`header` must be True, False or the columns' names"),
+        ({"header": []}, "`header` must be True, False or the columns' names"),
+        ({"format": "xlsx"}, "`format` must be one of csv, tsv, jsonl"),
+        ({"format": "json"}, "did you mean|Did you mean|one of"),
+        ({"format": "jsonl", "delimiter": ";"}, "`delimiter` must be left out unless"),
+        ({"format": "parquet", "header": False}, "`header` must be left out unless"),
+        ({"format": "arrow", "na": "?"}, "`na` must be left out unless"),
+    ],
+)
+def test_options_out_of_range(options: dict[str, Any], pattern: str) -> None:
+    with pytest.raises(ParameterError, match=pattern):
+        read(io.StringIO("a,y\n1,2\n"), **options)
+
+
+def test_options_of_files_are_for_files() -> None:
+    for options in ({"format": "csv"}, {"delimiter": ";"}, {"header": False}, {"na": "?"}):
+        with pytest.raises(ParameterError, match="must be left out"):
+            read(np.ones((2, 2)), **options)
+
+
+# -- damage ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [s for s in SUFFIXES if s != ".parquet"])
+def test_what_breaks_off_is_refused(suffix: str, table: pa.Table, tmp_path: Path) -> None:
+    text, packing = next((s, p) for s in TEXT for p in PACK if s + p == suffix)
+    whole = PACK[packing](content(text, table))
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(whole[: len(whole) * 2 // 3])
+    if suffix in {".csv", ".tsv"}:  # text may end anywhere
+        return
+    with pytest.raises(SourceError, match=rf"a{suffix}.* (Copy|Mend)"):
+        list(read(path, target="load"))
+
+
+def test_what_is_not_what_its_name_says(tmp_path: Path) -> None:
+    for name, pattern in (
+        ("a.arrow", "must be a whole Arrow file"), ("a.jsonl", "line 1 must be one JSON object"),
+        ("a.parquet", "must be a whole Parquet file"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text("a,y\n1,2\n" * 9)
+        with pytest.raises(SourceError, match=pattern):
+            list(read(tmp_path / name))
+    for name in ("a.arrow", "a.arrows", "a.jsonl", "a.csv.zst"):
+        (tmp_path / name).write_bytes(b"")
+        with pytest.raises(SourceError, match="must hold rows, got an empty file"):
+            list(read(tmp_path / name))
+    (tmp_path / "a.parquet.gz").write_bytes(b"x")
+    with pytest.raises(SourceError, match="Parquet is packed within: unpack"):
+        read(tmp_path / "a.parquet.gz")
+
+
+def test_a_suffix_may_be_overruled(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text('{"a": 1}\n')
+    with pytest.raises(SourceError, match=r"got '.txt'. Rename the file, convert it, or give form"):
+        read(tmp_path / "log.txt")
+    (rows,) = read(tmp_path / "log.txt", format="jsonl")
+    assert rows.X.names == ["a"]

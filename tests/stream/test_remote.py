@@ -1,0 +1,76 @@
+"""Files at an address, as fsspec opens them; the memory of this process stands for the net."""
+
+import gzip
+import io
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from onepass.errors import MissingExtraError, SourceError
+from onepass.stream import read
+
+fsspec = pytest.importorskip("fsspec")
+TEXT = "km,price\n" + "".join(f"{i},{2 * i}\n" for i in range(5000))
+
+
+@pytest.fixture
+def memory() -> Iterator[object]:
+    fs = fsspec.filesystem("memory")
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"km": np.arange(5000.0), "price": 2 * np.arange(5000.0)}), sink)
+    fs.pipe("/store/a.csv", TEXT.encode())
+    fs.pipe("/store/b.csv.gz", gzip.compress(TEXT.encode()))
+    fs.pipe("/store/c.parquet", sink.getvalue())
+    yield fs
+    fs.rm("/store", recursive=True)
+
+
+@pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize("name", ["a.csv", "b.csv.gz", "c.parquet"])
+def test_a_file_at_an_address(name: str) -> None:
+    stream = read(f"memory://store/{name}", target="price", block=999)
+    assert stream.name == name
+    for _ in range(2):
+        assert np.concatenate([rows.y for rows in stream]).tolist() == list(range(0, 10000, 2))
+    assert sum(map(len, read(f"memory://store/{name}", target="price", start=4000))) == 1000
+
+
+@pytest.mark.usefixtures("memory")
+def test_patterns_and_folders_at_an_address() -> None:
+    assert sum(map(len, read("memory://store/*.csv*", target="price"))) == 10_000
+    assert sum(map(len, read("memory://store", target="price"))) == 15_000
+
+
+def test_within_an_archive(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("in/a.csv", TEXT)
+    stream = read(f"zip://in/a.csv::{tmp_path}/a.zip", target="price")
+    assert sum(map(len, stream)) == 5000
+
+
+@pytest.mark.usefixtures("memory")
+def test_what_goes_wrong_is_told() -> None:
+    with pytest.raises(SourceError, match=r"memory://store/z.csv must be a file, got nothing"):
+        read("memory://store/z.csv")
+    with pytest.raises(SourceError, match=r"the pattern memory://store/z\* must match"):
+        read("memory://store/z*")
+    with pytest.raises(SourceError, match=r"nowhere://u@?.*must be a file that can be read"):
+        read("nowhere://u/a.csv")
+
+
+def test_no_password_or_key_is_shown() -> None:
+    with pytest.raises((SourceError, MissingExtraError)) as caught:
+        read("nowhere://user:secret@host/a.csv")
+    assert "secret" not in str(caught.value)
+
+
+def test_fsspec_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(MissingExtraError, match=r"needs fsspec. .*onepass\[remote\]"):
+        read("memory://store/a.csv")
