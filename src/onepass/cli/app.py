@@ -24,6 +24,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from onepass.cli.data import fetch, listed, path
 from onepass.cli.inspect import inspect
+from onepass.cli.merge import merge
 from onepass.cli.predict import predict
 from onepass.cli.reproduce import reproduce
 from onepass.cli.run import run
@@ -72,6 +73,7 @@ _add(
     "predict m.onepass - < new.csv | head",
 )  # fmt: skip
 _add(app, "inspect", inspect, "inspect m.onepass", "inspect m.onepass --json")
+_add(app, "merge", merge, "merge monday.onepass tuesday.onepass --save both.onepass")
 _add(
     app, "reproduce", reproduce, "reproduce", "reproduce orfit-fig6 --draws 4 --out figures"
 )  # fmt: skip

@@ -61,6 +61,7 @@ class Impute(Columnwise):
     """
 
     fills = True
+    merging: ClassVar[str] = "exact"
     strategies: ClassVar[tuple[str, ...]] = ("mean", "last", "zero")
 
     fills_: Array
