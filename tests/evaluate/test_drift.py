@@ -254,3 +254,29 @@ def test_detectors_of_river_by_name() -> None:
     ]  # fmt: skip
     with pytest.raises(ParameterError, match=r"here must name detectors of River, adwin, .*adwin'"):
         detectors(["adwim"], "here")
+
+
+def test_from_the_command_line(
+    tmp_path: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onepass.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    X, y = turned()
+    lines = [",".join(map(repr, row)) for row in np.column_stack([X, y]).tolist()]
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,c,y", *lines]) + "\n")
+    words = "run t.csv --target y --model sgd -q --task regression"
+    assert main(f"{words} --drift adwin,kswin --report out --save m.onepass".split()) == 0
+    assert "adwin alarms" in capsys.readouterr().out
+    found = Report.from_json(tmp_path / "out" / "report.json").scores["sgd"].drift
+    assert found is not None
+    assert any(1000 < row < 1100 for row in found["adwin"].alarms.rows)
+    assert main(f"{words} --drift adwn".split()) == 1
+    assert "Did you mean 'adwin'?" in capsys.readouterr().err
+    assert main(f"{words} --drift ddm".split()) == 1
+    assert "ddm must watch classifiers" in capsys.readouterr().err
+    assert main(f"{words} --drift adwin --save m.onepass --resume".split()) == 1
+    assert (
+        "`drift` must be left out where a pass is resumed, got 'adwin'" in capsys.readouterr().err
+    )
+    assert main(f"{words} --save m.onepass --resume".split()) == 0
