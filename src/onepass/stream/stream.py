@@ -1,9 +1,11 @@
 """Stream: rows from wherever they come, in blocks, in order, once or again and again."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from onepass.errors import SourceError
+from onepass.stream.ahead import Ahead
 from onepass.stream.blocks import Cutter
 from onepass.stream.choice import Choice
 from onepass.stream.fitted import Fitted
@@ -16,6 +18,9 @@ from onepass.validate import whole
 
 __all__ = ["Stream"]
 
+_AHEAD = 2  # blocks that may wait while others are learned
+_FEWEST = 1024  # rows that may wait, however small a block is
+
 
 class Stream:
     """Typed blocks of rows, read as they are asked for.
@@ -25,6 +30,9 @@ class Stream:
     that cannot (standard input, a generator) refuses the second time. Every block has exactly
     ``block`` rows but the last, which has fewer; it has none only where nothing but rows without
     an answer were left to be counted. Memory is bounded by the block.
+
+    Files are read one or two blocks beforehand, in a thread of its own, which ends with the
+    iteration, however that ends. What is in memory, pipes and iterables are read when asked.
 
     Parameters
     ----------
@@ -183,23 +191,35 @@ class Stream:
     def __iter__(self) -> Iterator[Rows]:
         return self._counted(self._blocks(iter(self._pieces)))
 
-    def _blocks(self, pieces: Iterator[Piece]) -> Iterator[Rows]:
+    def _blocks(self, pieces: Iterator[Piece]) -> Iterator[tuple[Rows, float | None]]:
+        """The blocks, each with how much has been read by then."""
         cutter, seen = Cutter(self.block, self.start), 0
         for piece in pieces:
-            self.fraction = piece.fraction
             over, seen = self.start - seen, seen + len(piece.table)
             if over < len(piece.table):
                 split = self._choice.split(piece)
-                yield from cutter.add(split.after(over) if over > 0 else split)
+                for rows in cutter.add(split.after(over) if over > 0 else split):
+                    yield rows, piece.fraction
         self._check(cutter, seen)
-        self.fraction = 1.0
-        yield from cutter.rest()
+        for rows in cutter.rest():
+            yield rows, 1.0
 
-    def _counted(self, blocks: Iterator[Rows]) -> Iterator[Rows]:
+    def _counted(self, blocks: Iterator[tuple[Rows, float | None]]) -> Iterator[Rows]:
         self.rows_read, self.fraction = self.start, None
-        for rows in blocks:
-            self.rows_read += len(rows) + rows.skipped
-            yield rows
+        ahead: Ahead[tuple[Rows, float | None]] | None = None
+        try:
+            for rows, fraction in islice(blocks, 1):
+                self.rows_read, self.fraction = self.rows_read + len(rows) + rows.skipped, fraction
+                yield rows
+            if self._source.ahead:  # from the second block on: who wants one needs no thread
+                blocks = ahead = Ahead(blocks, max(_AHEAD, _FEWEST // self.block))
+            for rows, fraction in blocks:
+                self.rows_read, self.fraction = self.rows_read + len(rows) + rows.skipped, fraction
+                yield rows
+            self.fraction = 1.0
+        finally:
+            if ahead is not None:
+                ahead.close()
 
     def _check(self, cutter: Cutter, seen: int) -> None:
         if not seen:

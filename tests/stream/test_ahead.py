@@ -1,0 +1,158 @@
+"""Reading ahead changes nothing but the time, and ends whenever the reader does."""
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onepass.errors import SourceError
+from onepass.stream import read
+from onepass.stream.ahead import Ahead
+
+
+def threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "onepass reads ahead"]
+
+
+def none_left() -> bool:
+    """Threads end by themselves; they may need a moment."""
+    for _ in range(500):
+        if not threads():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+class Counting:
+    """Numbers, with the greatest lead that they had over what was taken."""
+
+    def __init__(self, n: int, error: Exception | None = None) -> None:
+        self.n, self.error = n, error
+        self.given = self.taken = self.lead = 0
+        self.closed = False
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        if self.given == self.n:
+            if self.error is not None:
+                raise self.error
+            raise StopIteration
+        self.given += 1
+        self.lead = max(self.lead, self.given - self.taken)
+        return self.given - 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@given(n=st.integers(0, 40), depth=st.integers(1, 5))
+def test_the_same_items_in_the_same_order(n: int, depth: int) -> None:
+    items = Counting(n)
+    ahead, said = Ahead(iter(items), depth), []
+    for item in ahead:
+        items.taken += 1
+        said.append(item)
+    assert said == list(range(n))
+    assert items.lead <= depth + 1  # one more is on its way from one thread to the other
+    assert list(ahead) == []
+    assert none_left()
+
+
+def test_an_error_comes_after_what_was_before_it() -> None:
+    ahead = Ahead(iter(Counting(5, SourceError("here"))), 2)
+    assert [next(ahead) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(SourceError, match="here"):
+        next(ahead)
+    assert none_left()
+
+
+def test_no_more_is_read_than_may_wait() -> None:
+    items = Counting(1000)
+    ahead = Ahead(iter(items), 3)
+    assert next(ahead) == 0
+    time.sleep(0.05)
+    assert items.given <= 4
+    ahead.close()
+    assert items.closed
+    assert none_left()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "a.csv"
+    path.write_text("a,y\n" + "1,2\n" * 200_000)
+    return path
+
+
+def interrupted(path: Path) -> None:
+    for rows in read(path, target="y", block=100):
+        if rows.first > 500:
+            raise KeyboardInterrupt
+
+
+def test_the_thread_ends_when_the_loop_is_left(path: Path) -> None:
+    for rows in read(path, target="y", block=100):
+        if rows.first > 500:
+            assert len(threads()) == 1
+            break
+    del rows
+    assert none_left()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(path)
+    gc.collect()
+    assert none_left()
+
+
+def test_the_thread_ends_when_the_stream_is_forgotten(path: Path) -> None:
+    blocks = iter(read(path, target="y", block=100))
+    for _ in range(3):
+        next(blocks)
+    assert len(threads()) == 1
+    del blocks
+    gc.collect()
+    assert none_left()
+
+
+def test_one_block_needs_no_thread(path: Path) -> None:
+    blocks = iter(read(path, target="y", block=100))
+    next(blocks)
+    assert not threads()
+
+
+def test_several_iterations_side_by_side(path: Path) -> None:
+    stream = read(path, target="y", block=997)
+    for one, other in zip(stream, stream, strict=True):
+        assert one.first == other.first
+        assert (one.X["a"] == other.X["a"]).all()
+    assert none_left()
+
+
+AT_EXIT = """
+import sys
+from onepass.stream import read
+blocks = iter(read(sys.argv[1], target="y", block=100))
+for _ in range(int(sys.argv[2])):
+    next(blocks)
+print("done")
+if sys.argv[3] == "raise":
+    raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize("how", ["end", "raise"])
+@pytest.mark.parametrize("n", [2, 50])
+def test_the_interpreter_ends_at_any_time(path: Path, n: int, how: str) -> None:
+    done = subprocess.run(  # noqa: S603  our own interpreter
+        [sys.executable, "-c", AT_EXIT, str(path), str(n), how],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 3 if how == "raise" else 0)
