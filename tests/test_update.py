@@ -102,3 +102,15 @@ def test_a_direction_that_rounding_took_all_information_from_keeps_its_weight() 
     found = update.absorb(R, R @ w, w, np.ones((1, 2)), np.array([[2.0]]))
     np.testing.assert_allclose(found.w, [[-1.0], [3.0]])
     np.testing.assert_allclose(found.R @ found.w, found.z)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_rounding_behind_nearly_parallel_rows_is_no_new_direction(scale: float) -> None:
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        G = rng.normal(size=(4, 30))
+        G[:, 1] = G[:, 0] + scale * G[:, 1]
+        y = G.T @ rng.normal(size=4) + rng.normal(size=30)
+        fitted = update.fit(np.zeros(4), G, G, y, np.zeros(30))
+        assert fitted.kept.sum() == 4
+        np.testing.assert_allclose(G[:, :4].T @ fitted.w, y[:4], atol=1e-6)

@@ -161,13 +161,11 @@ def fit(w: Floats, G: Floats, U: Floats, e: Floats, noise: Floats, *, group: int
     S = (wide.T if exact else G.T) @ wide + np.diag(noise)
     lengths = linalg.norms(G)
     tau = resolution(G)
-    L, kept = linalg.cholesky_in_order(S, (tau * lengths) ** 2 if exact else 0.0 * lengths)
-    W = linalg.solve_lower_right(U, L)
     if exact:
-        W = W * kept  # columns of rows that use up nothing
-        again = W.astype(np.float64, copy=False)
-        L2, _ = linalg.cholesky_in_order(again.T @ again + np.diag(~kept), 0.0 * lengths)
-        W, L = linalg.solve_lower_right(W, L2), L @ L2  # restores orthogonality
+        W, L, kept = _orthonormal(U, S, tau * lengths)
+    else:
+        L, kept = linalg.cholesky_in_order(S, 0.0 * lengths)
+        W = linalg.solve_lower_right(U, L)
     flat = e.reshape(e.shape[0], -1)
     nu = _innovations(L, flat, kept)
     errors = flat - _before(L, kept, group) @ nu
@@ -178,6 +176,24 @@ def fit(w: Floats, G: Floats, U: Floats, e: Floats, noise: Floats, *, group: int
         odd = (np.abs(errors) > 10 * tau * size).any(axis=1) & ~kept
         against = int(odd.reshape(-1, group).any(axis=1).sum())
     return Fitted(w + moved, W, errors.reshape(e.shape), kept, against)
+
+
+def _orthonormal(U: Floats, S: Floats, least: Floats) -> tuple[Floats, Floats, Array]:
+    """Orthonormal W with U = W Lᵀ, by two Cholesky factorisations; and the columns that are new.
+
+    The second restores orthogonality. It also knows the free parts by themselves, where the first
+    has pivots, which behind rows that are nearly parallel may be rounding alone.
+    """
+    squares = least**2
+    while True:
+        L, kept = linalg.cholesky_in_order(S, squares)
+        W = linalg.solve_lower_right(U, L) * kept  # columns of rows that use up nothing
+        again = W.astype(np.float64, copy=False)
+        L2, left = linalg.cholesky_in_order(again.T @ again + np.diag(~kept), 0.0 * least)
+        rounding = kept & ~(left & (np.diagonal(L) * np.diagonal(L2) > least))
+        if not rounding.any():
+            return linalg.solve_lower_right(W, L2), L @ L2, kept
+        squares[np.argmax(rounding)] = np.inf
 
 
 def row_by_row(memory: Any, w: Floats, G: Floats, e: Floats, noise: Floats, group: int) -> Step:

@@ -55,7 +55,7 @@ class JointSteps(Steps):
         """
         where = f"{type(self).__name__}.merge"
         self._hold_mergeable(other, where)
-        if not other._begun:
+        if not other.__sklearn_is_fitted__():
             return self
         if other is self:
             other = copy.deepcopy(other)
