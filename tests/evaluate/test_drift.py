@@ -121,7 +121,7 @@ def test_warnings_are_counted_where_they_begin() -> None:
     report = prequential(
         op.Perceptron(),
         (X, y > 0),
-        drift={"ddm": drift.binary.DDM(), "hddm": drift.binary.HDDMA()},
+        drift={"ddm": drift.binary.DDM(), "eddm": drift.binary.EDDM()},
     )
     model, detector, begun, alarms, before = op.Perceptron(), drift.binary.DDM(), [], [], False
     for row, x, answer in zip(count(1), X, y > 0, strict=False):

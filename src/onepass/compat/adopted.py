@@ -58,9 +58,10 @@ def adopt(model: Any, *, missing: Literal["absent", "none"] = "absent") -> Any:
     True
     """
     base = need("river.base", extra="river", where="op.compat.river.adopt")
-    if isinstance(model, base.Regressor):
+    last = getattr(model, "_last_step", model)  # of a pipeline
+    if isinstance(last, base.Regressor):
         return AdoptedRegressor(model, missing)
-    if isinstance(model, base.Classifier):
+    if isinstance(last, base.Classifier):
         return AdoptedClassifier(model, missing)
     raise TypeMismatchError(
         "op.compat.river.adopt: `model` must be a regressor or classifier of River, got "

@@ -193,9 +193,10 @@ class Classifier(Wrapped, base.MiniBatchClassifier):
         """The call's name for messages, where the model has probabilities."""
         where = self._where(verb)
         if not hasattr(self.model_, "predict_proba"):
+            name = type(getattr(self.model_, "learner", self.model_)).__name__
             raise NotImplementedError(
-                f"{where}: the model must have probabilities, got {self.model!r}, which has "
-                'scores only. Wrap op.SGDClassifier(loss="logistic"), or call predict_one.'
+                f"{where}: the model must have probabilities, got {name}, which has scores "
+                'only. Wrap op.SGDClassifier(loss="logistic"), or call predict_one.'
             )
         return where
 
