@@ -104,6 +104,9 @@ def _title(report: "Report") -> str:
     of = f" of {report.target}" if report.target else ""
     skipped = f", {report.skipped:,} skipped without an answer" if report.skipped else ""
     ended = ", interrupted" if report.interrupted else ""
+    if report.resumed:
+        shown = " and ".join(f"{rows:,}" for rows in report.resumed[-2:])
+        ended += f", resumed after {'… ' if report.resumed[2:] else ''}{shown}"
     noun = "row" if report.rows == 1 else "rows"
     return f"{what}: {report.task}{of}, {report.rows:,} {noun} learned in one pass{skipped}{ended}"
 
@@ -121,7 +124,17 @@ def _caption(report: "Report") -> str:
         parts.append(f"higher is better: {', '.join(higher)}")
     if any(score.nbytes is not None for score in report.scores.values()):
         parts.append("KiB of all that was learned")
-    return " · ".join([*parts, *_ahead(report)])
+    return " · ".join([*parts, *_late(report), *_ahead(report)])
+
+
+def _late(report: "Report") -> list[str]:
+    """How late answers came, and what became of those that had not come at the end."""
+    if report.delay is None:
+        return []
+    known = f"{report.delay:,} rows later" if isinstance(report.delay, int) else "later"
+    by = "" if isinstance(report.delay, int) else f", as {escape(report.delay)} says"
+    then = "still wait for them" if report.interrupted else "were learned at the end"
+    return [f"answers came {known}{by}; {report.waiting:,} rows {then}"]
 
 
 def _ahead(report: "Report") -> list[str]:

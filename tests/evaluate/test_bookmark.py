@@ -1,0 +1,480 @@
+"""A pass that was broken and resumed is the unbroken one; what is not the same pass is refused."""
+
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onepass as op
+from onepass import checkpoint as files
+from onepass import tree as trees
+from onepass.errors import (
+    CheckpointError,
+    CheckpointWarning,
+    NotFiniteError,
+    ParameterError,
+    SourceError,
+)
+from onepass.evaluate import Report, prequential, standing
+from onepass.evaluate.memento import kept
+from onepass.evaluate.metrics import METRICS
+from onepass.evaluate.metrics.kept import heard, said
+from onepass.evaluate.tally import Tally
+
+N = 480
+BLOCK = 32
+
+
+def _frame(n: int = N, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    km, by = rng.normal(size=n), rng.integers(0, 3, n)
+    wind = np.where(rng.random(n) < 0.1, np.nan, rng.normal(size=n))
+    price = 2 * km + by + 0.1 * rng.normal(size=n)
+    price[7::47] = np.nan
+    at = np.datetime64("2024-01-01", "us") + np.arange(n) * np.timedelta64(1, "h")
+    known = at + rng.integers(0, 200, n) * np.timedelta64(30, "m")
+    return pd.DataFrame(
+        {"km": km, "by": np.array(list("abc"))[by], "wind": wind, "at": at, "known": known}
+    ).assign(price=price)
+
+
+FRAME = _frame()
+
+
+class Broken(Exception):  # noqa: N818  nothing went wrong: it is the end that a test asks for
+    """The pass ends here."""
+
+
+def _stop(rows: int) -> Callable[[int], None]:
+    def progress(done: int) -> None:
+        if done >= rows:
+            raise Broken
+
+    return progress
+
+
+def _models(task: str = "regression") -> Any:
+    return op.models.pipelines(["rls", "sgd"], task, {"sgd.step_size": 0.3})
+
+
+def _stream(frame: Any = FRAME, target: str = "price", block: int = BLOCK, **given: Any) -> Any:
+    return op.stream.read(frame, target=target, time="at", block=block, **given)
+
+
+def _same(a: Report, b: Report) -> None:
+    """Equal to the last bit, but for what tells of the breaks."""
+    one, other = a.to_dict(), b.to_dict()
+    for told in (one, other):
+        del told["resumed"]
+        for score in told["scores"].values():
+            del score["seconds"]
+    assert one == other
+
+
+def _learned(models: Any) -> Any:
+    return trees.split({n: kept(m, "here") for n, m in models.items()}, "here")
+
+
+def _same_models(a: Any, b: Any) -> None:
+    (plain, arrays), (others, again) = _learned(a), _learned(b)
+    assert plain == others
+    assert arrays.keys() == again.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, again[name])
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "m.run"
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "at once": {},
+    "rows later": {"delay": 50},
+    "when it is known": {"delay_until": "known"},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_a_pass_that_was_broken_twice_is_the_unbroken_one(way: str, task: str, place: Path) -> None:
+    given = {"window": 100, "points": 40, **WAYS[way]}
+    target = "price" if task == "regression" else "by"
+
+    def stream() -> Any:
+        return _stream(target=target, drop=[] if way == "when it is known" else ["known"])
+
+    calm = _models(task)
+    report = prequential(calm, stream(), **given)
+    for end in (100, 300):
+        with pytest.raises(Broken):
+            prequential(
+                _models(task), stream(), checkpoint=place, resume=True,
+                on_progress=_stop(end), **given,
+            )  # fmt: skip
+        stood = standing(place)
+        assert stood is not None
+        assert not stood.finished
+        assert end <= stood.rows < end + BLOCK
+    models = _models(task)
+    again = prequential(models, stream(), checkpoint=place, resume=True, **given)
+    assert len(again.resumed) == 2
+    assert "resumed after" in str(again)
+    assert Report.from_json(again.to_json()) == again
+    _same(again, report)
+    _same_models(models, calm)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    task=st.sampled_from(list(METRICS)),
+    window=st.sampled_from([None, 7]),
+    cut=st.integers(0, 40),
+)
+def test_a_tally_goes_on_to_the_last_bit(
+    seed: int, task: str, window: int | None, cut: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    y, answers = rng.normal(size=(2, 40)) * 10.0 ** rng.integers(-8, 9)
+    if task == "classification":
+        labels = np.array(["a", "b", None, 3, True], dtype=object)
+        y, answers = labels[rng.integers(0, 2, 40)], labels[rng.integers(0, 5, 40)]
+    kinds = dict(METRICS[task])
+    one, other = Tally(kinds, window), Tally(kinds, window)
+    one.add(y[:cut], answers[:cut])
+    tree = trees.join(*trees.split(one.state(), "here"), "here")
+    other.restore(tree, "here")
+    for tally in (one, other):
+        tally.add(y[cut:], answers[cut:])
+    assert one.overall == other.overall
+    assert one.recent == other.recent
+
+
+def test_a_metric_of_other_parts_cannot_be_kept() -> None:
+    kind = METRICS["regression"]["mae"]
+    metric = kind().add([1.0], [2.0])
+    metric.extra = object()  # type: ignore[attr-defined]
+    with pytest.raises(CheckpointError, match="made of numbers"):
+        said(metric)
+    for wrong in (None, {}, {"rows": -1}, {**said(kind()), "rows": "1"}):
+        with pytest.raises(CheckpointError, match="damaged"):
+            heard(kind, wrong, "m.run")
+
+
+# -- when it is written ----------------------------------------------------------------------------
+
+
+def test_checkpoints_follow_the_clock(place: Path) -> None:
+    seconds = iter(range(10**6))
+    written = []
+
+    def progress(done: int) -> None:
+        stood = standing(place)
+        written.append((done, None if stood is None else stood.rows))
+
+    prequential(
+        {}, _stream(), checkpoint=place, every=10.0, clock=lambda: float(next(seconds)),
+        on_progress=progress,
+    )  # fmt: skip
+    seen = sorted({rows for _, rows in written if rows is not None})
+    assert 2 <= len(seen) < len(written) / 2
+    assert standing(place) == standing(place)
+    stood = standing(place)
+    assert stood is not None
+    assert stood.finished
+    assert stood.position == N
+
+
+def test_without_a_clock_there_is_one_at_the_end(place: Path) -> None:
+    found = []
+    prequential({}, _stream(), checkpoint=place, on_progress=lambda _: found.append(place.exists()))
+    assert not any(found)
+    assert place.exists()
+
+
+def test_an_error_of_the_stream_loses_nothing(place: Path) -> None:
+    def torn() -> Any:
+        for i, rows in enumerate(_stream(drop=["known"])):
+            if i == 5:
+                raise SourceError("the line broke")
+            yield rows
+
+    with pytest.raises(SourceError, match="the line broke"):
+        prequential(_models(), torn(), checkpoint=place)
+    stood = standing(place)
+    assert stood is not None
+    assert stood.rows == 5 * BLOCK
+    models, calm = _models(), _models()
+    again = prequential(
+        models, iter(_stream(drop=["known"])), checkpoint=place, resume=True, window=None
+    )
+    _same(again, prequential(calm, iter(_stream(drop=["known"]))))
+    _same_models(models, calm)
+
+
+def test_a_refused_block_leaves_the_checkpoint_before_it(place: Path) -> None:
+    def blocks() -> Any:
+        for i in range(4):
+            X = np.full((5, 2), np.nan if i == 2 else float(i + 1))
+            yield SimpleNamespace(X=X, y=np.arange(5.0))
+
+    clock = iter(range(1000))
+    with pytest.raises(NotFiniteError):
+        prequential(
+            op.RLSRegressor(), blocks(), checkpoint=place, every=0, clock=lambda: next(clock)
+        )
+    stood = standing(place)
+    assert stood is not None
+    assert (stood.rows, stood.finished) == (10, False)
+
+
+def test_an_interrupt_can_be_resumed(place: Path) -> None:
+    def stopped() -> Any:
+        for i, rows in enumerate(_stream()):
+            if i == 7:
+                raise KeyboardInterrupt
+            yield rows
+
+    assert prequential(_models(), stopped(), checkpoint=place, delay=50).interrupted
+    models, calm = _models(), _models()
+    again = prequential(models, iter(_stream()), checkpoint=place, resume=True, delay=50)
+    _same(again, prequential(calm, iter(_stream()), delay=50))
+    _same_models(models, calm)
+
+
+def test_a_full_disk_is_warned_of_and_tried_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prequential(_models(), _stream(), checkpoint=place)
+    before = place.read_bytes()
+    monkeypatch.setattr(
+        "onepass.checkpoint.save_file", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full"))
+    )
+    models = _models()
+    with pytest.warns(CheckpointWarning, match=r"m.run: must be a file that can be written.*full"):
+        report = prequential(models, _stream(), checkpoint=place)
+    assert report.rows == models["rls"].rows_seen_
+    assert place.read_bytes() == before
+    assert [path.name for path in place.parent.iterdir()] == ["m.run"]
+
+
+# -- streams that grow, and streams that follow ----------------------------------------------------
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_finished_pass_goes_on_with_rows_that_were_added(way: str, place: Path) -> None:
+    given = WAYS[way]
+    drop = [] if way == "when it is known" else ["known"]
+    models = _models()
+    first = BLOCK * 8
+    whole_blocks = FRAME.assign(price=FRAME["price"].fillna(0.0))  # so that blocks are equal
+    prequential(models, _stream(whole_blocks[:first], drop=drop), checkpoint=place, **given)
+    models, calm = _models(), _models()
+    again = prequential(
+        models, _stream(whole_blocks, drop=drop), checkpoint=place, resume=True, **given
+    )
+    assert again.resumed == [first]
+    _same(again, prequential(calm, _stream(whole_blocks, drop=drop), **given))
+    _same_models(models, calm)
+
+
+def test_nothing_new_changes_nothing(place: Path) -> None:
+    models = _models()
+    report = prequential(models, _stream(), checkpoint=place)
+    for _ in range(2):
+        again = prequential(resumed := _models(), _stream(), checkpoint=place, resume=True)
+        _same(again, report)
+        _same_models(resumed, models)
+    assert again.resumed == [report.rows]
+
+
+def test_arrays_are_resumed_by_their_rows(place: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(5000, 3)), rng.normal(size=5000)
+    with pytest.raises(Broken):
+        prequential(op.RLSRegressor(), (X, y), checkpoint=place, on_progress=_stop(2000))
+    model, calm = op.RLSRegressor(), op.RLSRegressor()
+    again = prequential(model, (X, y), checkpoint=place, resume=True)
+    _same(again, prequential(calm, (X, y)))
+    np.testing.assert_array_equal(model.coef_, calm.coef_)
+    with pytest.raises(SourceError, match="must hold the 5,000 rows that were learned before"):
+        prequential(op.RLSRegressor(), (X[:9], y[:9]), checkpoint=place, resume=True)
+
+
+def test_functions_among_the_arguments_are_those_of_the_models_given(place: Path) -> None:
+    X, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
+
+    def squared(row: Any) -> Any:
+        return np.concatenate([row, row**2], axis=-1)
+
+    def model() -> Any:
+        return op.ORFitRegressor(feature_map=squared, noise=1.0)
+
+    prequential(model(), (X[:3], y[:3]), checkpoint=place)
+    again = model()
+    prequential(again, (X, y), checkpoint=place, resume=True)
+    calm = model().partial_fit(X, y)
+    np.testing.assert_allclose(again.coef_, calm.coef_, rtol=1e-9)
+
+
+def test_onward_takes_the_next_source_from_its_first_row(place: Path) -> None:
+    monday, tuesday = FRAME[: BLOCK * 4], FRAME[BLOCK * 4 :].reset_index(drop=True)
+    prequential(_models(), _stream(monday), checkpoint=place)
+    with pytest.raises(CheckpointError, match="with the source that the run was begun with"):
+        prequential(_models(), _stream(tuesday), checkpoint=place, resume=True)
+    with pytest.raises(Broken):
+        prequential(
+            _models(), _stream(tuesday), checkpoint=place, resume=True, onward=True,
+            on_progress=_stop(300),
+        )  # fmt: skip
+    stood = standing(place)
+    assert stood is not None
+    assert 0 < stood.position < stood.rows
+    models = _models()  # the same words again do not learn tuesday twice
+    prequential(models, _stream(tuesday), checkpoint=place, resume=True, onward=True)
+    assert {model.rows_seen_ for model in models.values()} == {int(FRAME["price"].notna().sum())}
+    with pytest.raises(CheckpointError, match="target was 'price' and is 'wind'"):
+        prequential(_models(), _stream(monday, "wind"), checkpoint=place, resume=True, onward=True)
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"window": 5}, "window was None and is 5"),
+        ({"metrics": "mae"}, r"metrics was \['mae', 'rmse', 'r2'\] and is \['mae'\]"),
+        ({"points": 9}, "points was 200 and is 9"),
+        ({"baselines": False}, "baselines was True and is False"),
+        ({"delay": 3}, "delay was 1 and is 3"),
+        ({"stream": _stream(block=64)}, "block was 32 and is 64"),
+        ({"stream": _stream(drop=["wind"])}, r"what is dropped was \[\] and is \['wind'\]"),
+        ({"stream": _stream(_frame(seed=1))}, "the values in its first 480 rows are others"),
+        ({"stream": _stream(FRAME[:100])}, "it had at least 480 rows and has 100"),
+        (
+            {"models": op.models.pipelines(["rls"], "regression")},
+            "models.sgd was Pipeline and is gone",
+        ),
+        (
+            {"models": op.models.pipelines(["rls", "sgd"], "regression")},
+            "models.sgd.steps.SGDRegressor.step_size was 0.3 and is None",
+        ),
+    ],
+)
+def test_another_pass_is_refused(changed: dict[str, Any], message: str, place: Path) -> None:
+    prequential(_models(), _stream(), checkpoint=place)
+    before = place.read_bytes()
+    given = {"models": _models(), "stream": _stream(), **changed}
+    with pytest.raises(CheckpointError, match=message):
+        prequential(**given, checkpoint=place, resume=True)
+    assert place.read_bytes() == before
+    assert not hasattr(given["models"]["rls"], "learner_")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"resume": True}, "`resume` needs `checkpoint`"),
+        ({"checkpoint": "m.run", "onward": True}, "`onward` needs `resume`"),
+        ({"checkpoint": "m.run", "every": -1}, "`every` must be a number of seconds >= 0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        prequential(op.RLSRegressor(), _stream(), **given)
+
+
+class _Mine(op.RLSRegressor):  # type: ignore[misc]
+    """A learner that no file can name."""
+
+
+def test_a_model_that_no_file_can_hold_is_refused_before_the_pass(place: Path) -> None:
+    model = _Mine()
+    with pytest.raises(CheckpointError, match="got _Mine"):
+        prequential(model, (np.eye(3), np.arange(3.0)), checkpoint=place)
+    assert not hasattr(model, "rows_seen_")
+    assert not place.exists()
+
+
+def test_a_model_file_is_no_checkpoint(place: Path) -> None:
+    op.save(op.RLSRegressor(), place)
+    for call in (
+        lambda: standing(place),
+        lambda: prequential(op.RLSRegressor(), _stream(), checkpoint=place, resume=True),
+    ):
+        with pytest.raises(CheckpointError, match="must hold a run, got a learner"):
+            call()
+    prequential(op.RLSRegressor(), (np.eye(3), np.arange(3.0)), checkpoint=place)
+    with pytest.raises(CheckpointError, match="must hold a learner, got a run"):
+        op.load(place)
+
+
+def _wreck(tree: Any, path: tuple[str, ...], value: Any) -> Any:
+    """The tree with another value at a place, or without it."""
+    if len(path) == 1:
+        rest = {name: part for name, part in tree.items() if name != path[0]}
+        return rest if value is Broken else {**rest, path[0]: value}
+    return {**tree, path[0]: _wreck(tree[path[0]], path[1:], value)}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "source", "source.rows", "resumed", "settings", "course", "course.models",
+        "course.models.rls", "course.models.last value",
+        "course.seconds", "course.ledger", "course.ledger.rows", "course.ledger.tallies",
+        "course.ledger.tallies.rls", "course.ledger.tallies.rls.metrics.mae",
+        "course.ledger.tallies.rls.last", "course.ledger.overall", "course.ledger.overall.rows",
+        "course.ledger.overall.next", "course.room", "course.room.waiting",
+        "course.room.waiting.due",
+    ],
+)  # fmt: skip
+def test_a_forged_checkpoint_is_refused_whole(path: str, wrecks: tuple[Any, Path]) -> None:
+    """Whoever forges a file forges its digest too. Nothing but our errors, and nothing learned."""
+    tree, place = wrecks
+    for value in (Broken, None, -1, "x", [], {}, {"@": "os"}, [[1]], 1e300):
+        files.write(place, _wreck(tree, tuple(path.split(".")), value), kind="run")
+        model = {"rls": op.RLSRegressor()}
+        try:
+            prequential(model, PAIR, checkpoint=place, resume=True, delay=5, window=20)
+        except CheckpointError as refused:
+            assert "m.run" in str(refused)  # noqa: PT017  some values do no harm
+            assert not hasattr(model["rls"], "rows_seen_")
+
+
+PAIR = (FRAME[["km"]].to_numpy()[:60], np.arange(60.0))
+
+
+@pytest.fixture(scope="module")
+def wrecks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    place = tmp_path_factory.mktemp("wrecks") / "m.run"
+    model = {"rls": op.RLSRegressor()}
+    prequential(model, PAIR, checkpoint=place, delay=5, window=20)
+    return files.read(place, kind="run"), place
+
+
+def test_a_flipped_bit_is_noticed(place: Path) -> None:
+    prequential(_models(), _stream(FRAME[:100]), checkpoint=place)
+    whole = place.read_bytes()
+    (size,) = struct.unpack("<Q", whole[:8])
+    assert json.loads(whole[8 : 8 + size])
+    for at in np.linspace(8, len(whole) - 1, 40).astype(int):
+        torn = bytearray(whole)
+        torn[at] ^= 1
+        place.write_bytes(bytes(torn))
+        with pytest.raises(CheckpointError):
+            standing(place)
+    place.write_bytes(whole[:-1])
+    with pytest.raises(CheckpointError, match="damaged"):
+        standing(place)
+    assert standing(place.with_name("none.run")) is None

@@ -1,0 +1,251 @@
+"""Answers that come later: each row is said by a model that knows what was known then, no more."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+
+import onepass as op
+from onepass.errors import (
+    ColumnError,
+    NotFiniteError,
+    OnepassError,
+    ParameterError,
+    TypeMismatchError,
+)
+from onepass.evaluate import prequential
+from onepass.learners import ORFitRegressor, Perceptron, RLSClassifier, RLSRegressor, SGDRegressor
+from onepass.table import Table
+
+LEARNERS: dict[str, Callable[[], Any]] = {
+    "rls": lambda: RLSRegressor(forgetting=0.99),
+    "sgd": SGDRegressor,
+    "orfit": lambda: ORFitRegressor(memory=2, noise=1.0),
+    "pipeline": lambda: op.models.pipelines(["sgd"], "regression")["sgd"],
+}
+
+
+def _stream(n: int, seed: int = 0) -> tuple[Table, Any]:
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=n), rng.normal(size=n)
+    return Table({"a": a, "b": b}, n), 2 * a - b + 0.1 * rng.normal(size=n) + 3
+
+
+def _loop(model: Any, rows: list[Any], y: Any, at: Any, due: Any) -> tuple[Any, list[int]]:
+    """What the plain loop says: learn what is known, in order of when it came to be, then say."""
+    said, waiting = [], []
+    for i, row in enumerate(rows):
+        known = sorted((max(due[j], at[j]), j) for j in waiting if due[j] <= at[i])
+        for _, j in known:
+            model.learn_one(rows[j], y[j])
+            waiting.remove(j)
+        said.append(model.predict_one(row))
+        waiting.append(i)
+    for _, j in sorted((max(due[j], at[j]), j) for j in waiting):
+        model.learn_one(rows[j], y[j])
+    return np.array(said, dtype=object), waiting
+
+
+def _cut(X: Table, y: Any, cuts: list[int], time: Any = None) -> Any:
+    for rows in np.split(np.arange(len(y)), cuts):
+        yield SimpleNamespace(X=X[rows], y=y[rows], time=None if time is None else time[rows])
+
+
+def _said(model: Any, stream: Any, **given: Any) -> tuple[Any, Any]:
+    """What a model says of each row of a stream, and the report."""
+    said: list[Any] = []
+    report = prequential(
+        {"m": model},
+        stream,
+        on_block=lambda _, answers: said.extend(np.asarray(answers["m"]).tolist()),
+        **given,
+    )
+    return np.array(said, dtype=object), report
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    name=st.sampled_from(list(LEARNERS)),
+    delay=st.integers(0, 40),
+    cuts=st.lists(st.integers(0, 60), max_size=5),
+)
+def test_a_delay_in_rows_is_the_plain_loop_however_cut(
+    name: str, delay: int, cuts: list[int]
+) -> None:
+    X, y = _stream(60)
+    at = np.arange(60)
+    plain, model = LEARNERS[name](), LEARNERS[name]()
+    oracle, waiting = _loop(plain, list(X.rows()), y, at, at + max(delay, 1))
+    said, report = _said(model, _cut(X, y, sorted(cuts)), delay=delay)
+    np.testing.assert_allclose(said.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-9)
+    probe = X[:5] if name == "pipeline" else np.column_stack([X["a"], X["b"]])[:5]
+    np.testing.assert_allclose(model.predict(probe), plain.predict(probe), rtol=1e-9)
+    assert report.rows == 60
+    assert report.delay == (delay if delay > 1 else None)
+    assert report.waiting == (len(waiting) if delay > 1 else 0)
+    errors = np.abs(y - oracle.astype(float))
+    assert report.scores["m"].overall["mae"] == pytest.approx(errors.mean())
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    seed=st.integers(0, 100),
+    cuts=st.lists(st.integers(0, 60), max_size=5),
+    dates=st.booleans(),
+    whole=st.booleans(),
+)
+def test_a_delay_in_time_is_the_plain_loop_however_cut(
+    *, seed: int, cuts: list[int], dates: bool, whole: bool
+) -> None:
+    X, y = _stream(60)
+    rng = np.random.default_rng(seed)
+    at = np.cumsum(rng.integers(0, 3, 60)).astype(float)  # some come at the same moment
+    due = at + (rng.integers(-3, 12, 60) if whole else rng.exponential(5.0, 60))
+    if dates:
+        start = np.datetime64("2024-01-01", "us")
+        at, due = (start + (1e6 * t).astype("timedelta64[us]") for t in (at, due))
+    plain, model = RLSRegressor(), RLSRegressor()
+    oracle, waiting = _loop(plain, list(X.rows()), y, at, due)
+    known = Table({"a": X["a"], "known": due, "b": X["b"]}, 60)
+    said, report = _said(model, _cut(known, y, sorted(cuts), at), delay_until="known")
+    np.testing.assert_allclose(said.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-9)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    assert (report.delay, report.waiting) == ("known", len(waiting))
+
+
+@pytest.mark.parametrize("learner", [RLSClassifier, Perceptron])
+@pytest.mark.parametrize("delay", [2, 9])
+def test_labels_that_are_not_known_yet_are_never_said(learner: Any, delay: int) -> None:
+    X, y = _stream(80)
+    labels = np.array(["low", "middle", "high"], dtype=object)[np.digitize(y, [1.0, 4.0])]
+    oracle, _ = _loop(learner(), list(X.rows()), labels, np.arange(80), np.arange(80) + delay)
+    said, report = _said(learner(), _cut(X, labels, [30, 31]), delay=delay)
+    assert said.tolist() == oracle.tolist()
+    assert said[:delay].tolist() == [None] * delay
+    assert report.scores["m"].overall["accuracy"] == np.mean(oracle == labels)
+
+
+class _Weightless(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A model of others: it knows no weights, and answers when asked."""
+
+    def __init__(self) -> None:
+        self.inner = RLSRegressor()
+
+    def test_then_train(self, X: Any, y: Any) -> Any:
+        return self.inner.test_then_train(X, y)
+
+    def predict(self, X: Any) -> Any:
+        return self.inner.predict(X)
+
+    def predict_one(self, x: Any) -> Any:
+        return self.inner.predict_one(x)
+
+
+def test_models_that_take_no_weights_are_asked_in_turn() -> None:
+    X, y = _stream(60)
+    said, _ = _said(_Weightless(), _cut(X, y, [25]), delay=7)
+    oracle, _ = _said(RLSRegressor(), _cut(X, y, [25]), delay=7)
+    np.testing.assert_allclose(said.astype(float), oracle.astype(float), rtol=1e-9, atol=1e-12)
+
+
+def test_several_answers_wait_together() -> None:
+    X, y = _stream(50)
+    both = np.column_stack([y, -y])
+    _, report = _said(RLSRegressor(), _cut(X, both, [20]), delay=5)
+    _, alone = _said(RLSRegressor(), _cut(X, y, [20]), delay=5)
+    assert report.scores["m"].overall["mae"] == pytest.approx(alone.scores["m"].overall["mae"])
+
+
+def test_baselines_wait_too() -> None:
+    y = np.arange(10.0)
+    report = prequential({}, (y[:, None], y), "mae", delay=3)
+    assert report.scores["last value"].overall["mae"] == (0 + 1 + 2 + 7 * 3) / 10
+
+
+@pytest.mark.parametrize("delay", [1, 5, 300])
+def test_what_river_reports(delay: int) -> None:
+    """Where all answers are counted, as at its end, River's score is ours."""
+    river = pytest.importorskip("river")
+    from river import evaluate, metrics
+
+    X, y = _stream(200)
+    model = op.RLSRegressor(ridge=1.0, fit_intercept=False)
+
+    class Ours(river.base.Regressor):  # type: ignore[misc,name-defined]
+        def learn_one(self, x: Any, y: Any) -> None:
+            model.learn_one(x, y)
+
+        def predict_one(self, x: Any) -> Any:
+            return float(model.predict_one(x))
+
+    pairs = zip(X.rows(), y.tolist(), strict=True)
+    theirs = evaluate.progressive_val_score(pairs, Ours(), metrics.MAE(), delay=delay).get()
+    again = clone(model)
+    report = prequential({"m": again}, (X, y), "mae", delay=delay)
+    assert report.scores["m"].overall["mae"] == pytest.approx(theirs, rel=1e-12)
+    np.testing.assert_allclose(again.coef_, model.coef_, rtol=1e-12)  # learned to the end
+
+
+def test_an_interrupt_leaves_rows_waiting() -> None:
+    X, y = _stream(90)
+
+    def stopped() -> Any:
+        yield from list(_cut(X, y, [30, 60]))[:2]
+        raise KeyboardInterrupt
+
+    model = RLSRegressor()
+    report = prequential(model, stopped(), delay=20)
+    assert (report.rows, report.waiting, model.rows_seen_) == (60, 20, 40)
+    assert "20 rows still wait for them" in str(report)
+    calm = prequential(RLSRegressor(), (X, y), delay=20)
+    assert "answers came 20 rows later; 20 rows were learned at the end" in calm.to_markdown()
+
+
+def _known(values: Any) -> Any:
+    X, y = _stream(4)
+    X = Table({**X.columns, "known": np.asarray(values)}, 4)
+    return [SimpleNamespace(X=X, y=y, time=np.arange(4.0))]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ({"delay": -1}, ParameterError, "`delay` must be a whole number >= 0"),
+        ({"delay": 3, "delay_until": "known"}, ParameterError, "one way"),
+        ({"delay": 3, "most_waiting": 2}, ParameterError, "higher `most_waiting`"),
+        ({"delay_until": "knwon"}, ColumnError, "must name a column of the stream"),
+        ({"delay_until": "known", "stream": [5.0] * 4, "most_waiting": 2}, ParameterError, "got 4"),
+        ({"delay_until": "known", "stream": [1.0, np.nan, 2.0, 3.0]}, NotFiniteError, "in row 1 "),
+        ({"delay_until": "known", "stream": ["a"] * 4}, TypeMismatchError, "numbers or dates"),
+        (
+            {"delay_until": "known", "stream": np.array(["2024-01-01"] * 4, dtype="M8[us]")},
+            TypeMismatchError,
+            "of the kind of the stream's times",
+        ),
+    ],
+)
+def test_what_cannot_wait_is_refused(given: dict[str, Any], kind: Any, message: str) -> None:
+    model = RLSRegressor()
+    stream = _known(given.pop("stream", [1.0, 2.0, 3.0, 4.0]))
+    with pytest.raises(kind, match=message):
+        prequential(model, stream, **given)
+    assert not hasattr(model, "rows_seen_")
+
+
+def test_times_that_fall_are_refused() -> None:
+    X, y = _stream(4)
+    X = Table({**X.columns, "known": np.arange(4.0)}, 4)
+    blocks = [
+        SimpleNamespace(X=X, y=y, time=np.array([0.0, 1.0, 1.0, 2.0]), first=0),
+        SimpleNamespace(X=X, y=y, time=np.array([2.0, 5.0, 4.0, 6.0]), first=4),
+    ]
+    with pytest.raises(ParameterError, match=r"got 4.0 in row 6 \(from 0\), after 5.0. Sort"):
+        prequential(RLSRegressor(), blocks, delay_until="known")
+    with pytest.raises(OnepassError, match="needs a stream that says when"):
+        prequential(RLSRegressor(), (X, y), delay_until="known")
