@@ -1,8 +1,8 @@
-"""Tables of benchmarks/results, as Markdown; docs/comparison.md shows them as they are.
+"""Tables of benchmarks/results, as Markdown; docs/comparison.md and README show them as they are.
 
 Each benchmark writes what it found as JSON and prints it by this file. Run as a script, it puts
-each table into the page, between ``<!-- name: command -->`` and ``<!-- end -->``; a test holds the
-page to that, so that no figure in it is anything but what a command has found.
+each table into the pages, between ``<!-- name: command -->`` and ``<!-- end -->``; a test holds the
+pages to that, so that no figure in them is anything but what a command has found.
 
     python benchmarks/tables.py
 """
@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[1] / "docs" / "comparison.md"
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "docs" / "comparison.md", ROOT / "README.md")
 
 Found = Mapping[str, Any]
-Tables = dict[str, Callable[[Found], str]]
+Tables = dict[str, tuple[str, Callable[[Found], str]]]
 
 
 def markdown(name: str, found: Found) -> str:
     """What a benchmark found, as Markdown."""
-    return TABLES[name](found)
+    return TABLES[name][1](found)
 
 
 def write(path: Path, found: Found) -> None:
@@ -60,7 +61,7 @@ def peers(found: Found) -> str:
 
 def times(ratio: float) -> str:
     """A ratio, to two figures below ten."""
-    return f"{ratio:.2g}×" if ratio < 10 else f"{ratio:,.0f}×"
+    return f"{ratio:.2g}×" if ratio < 9.5 else f"{ratio:,.0f}×"
 
 
 def stability(found: Found) -> str:
@@ -120,24 +121,59 @@ def score(metric: str, value: float) -> str:
     return f"{value:,.0f}" if value >= 10_000 else f"{value:.4g}"
 
 
-TABLES: Tables = {"peers": peers, "stability": stability, "streams": streams}
+def ratios(found: Found) -> str:
+    """How many times as fast the blocks of onepass are as each library row by row."""
+    sizes = found["features"]
+    names = [one["name"] for one in next(iter(sizes.values())) if one["said"] == "row by row"]
+    rows = []
+    for name in names:
+        each = [next(one for one in ways if one["name"] == name) for ways in sizes.values()]
+        rows.append([name, *(f"{one['best']:,.0f} ({times(one['ratio'])})" for one in each)])
+    return table(["rows/s (onepass in blocks / this)", *(f"p = {p}" for p in sizes)], rows)
+
+
+def summary(found: Found) -> str:
+    """All data sets in one table, the models with the settings that were chosen for each."""
+    sets = found["sets"]
+    models = dict.fromkeys(name for one in sets.values() for name in one["models"])
+    rows = [
+        [
+            name,
+            *(
+                score(one["metric"], one["models"][name]["tuned"]) if name in one["models"] else ""
+                for one in sets.values()
+            ),
+        ]
+        for name in models
+    ]
+    return table(["", *(f"{name}, {one['metric']}" for name, one in sets.items())], rows)
+
+
+TABLES: Tables = {
+    "peers": ("peers.json", peers),
+    "ratios": ("peers.json", ratios),
+    "stability": ("stability.json", stability),
+    "streams": ("streams.json", streams),
+    "summary": ("streams.json", summary),
+}
 
 
 def page(text: str, results: Path = RESULTS) -> str:
-    """The page, with each of its tables as the results have it."""
+    """A page, with each of its tables as the results have it."""
 
     def put(place: re.Match[str]) -> str:
-        found = json.loads((results / f"{place['name']}.json").read_text(encoding="utf-8"))
-        body = markdown(place["name"], found)
-        return f"<!-- {place['name']}: {found['command']} -->\n\n{body}\n\n<!-- end -->"
+        name = place["name"]
+        found = json.loads((results / TABLES[name][0]).read_text(encoding="utf-8"))
+        return f"<!-- {name}: {found['command']} -->\n\n{markdown(name, found)}\n\n<!-- end -->"
 
-    marked = r"<!-- (?P<name>\w+): [^\n]* -->\n.*?<!-- end -->"
+    marked = rf"<!-- (?P<name>{'|'.join(TABLES)}): [^\n]* -->\n.*?<!-- end -->"
     return re.sub(marked, put, text, flags=re.DOTALL)
 
 
 def main() -> None:
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"Wrote the tables of {RESULTS} into {PAGE}.")
+    for path in PAGES:
+        path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
+        print(f"The tables in {path} are those of {RESULTS}.")
 
 
 if __name__ == "__main__":
