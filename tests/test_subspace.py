@@ -140,3 +140,28 @@ def test_growing_and_turning_change_no_direction_and_no_array() -> None:
     np.testing.assert_allclose(projector(turned.U), projector(space.U), atol=1e-14)
     np.testing.assert_allclose(grown.U, np.vstack((space.U, np.zeros((3, 3)))), atol=1e-15)
     assert turned.B.shape[1] == 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 9), st.integers(1, 8), st.integers(1, 12))
+def test_what_truncation_lost_is_bounded_also_through_merges(
+    seed: int, p: int, m: int, count: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(p, 3 * count)) * np.geomspace(1.0, 0.1, p)[:, None]
+    parts = []
+    for part in np.split(G, 3, axis=1):
+        space = Subspace.start(p, m)
+        for j in range(count):
+            space = space.added(part[:, j : j + 1])
+        parts.append(space)
+    a, b, c = parts
+    for merged in (a.merged(b).merged(c), a.merged(b.merged(c))):
+        left_out = np.linalg.eigvalsh(G @ G.T - (merged.U * merged.sigma**2) @ merged.U.T)
+        assert left_out.min() > -1e-10
+        assert left_out.max() <= merged.lost + 1e-10
+        if m >= p:
+            assert merged.lost < 1e-20
+            U, sigma = full_svd_basis(G)
+            np.testing.assert_allclose(merged.sigma, sigma, rtol=1e-9)
+            np.testing.assert_allclose(projector(merged.U), projector(U), atol=1e-8)

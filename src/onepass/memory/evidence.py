@@ -10,13 +10,15 @@ the rows, and the prior must not count twice. With M = L R⁻¹ = U Γ Vᵀ, whe
     rows  √(1 − γ²) vᵀR   answered by   vᵀz / √(1 − γ²)                                    (2)
 
 so that no squares are formed and subtracted: the error is relative to what the prior and the rows
-say together of each direction, whatever the units of the features. A direction of which only the
-prior says something has γ = 1 to rounding, and gives no row. The least value of the squares that
-these rows leave is
+say together of each direction, whatever the units of the features. The least value of the squares
+that these rows leave is, with s that of rows and prior,
 
     s + ‖z‖² − Σ (vᵀz)² / (1 − γ²) = s − Σ (vᵀz)² γ² / (1 − γ²)                            (3)
 
-where s is that of rows and prior. Cost: O(p³) time, once.
+As it is not negative, 1 − γ² is never below (vᵀz)² / (s + ‖z‖²). Where the prior outweighs the
+rows so far that 1 − γ² is lost in rounding, that rounding stands for it: Rᵀz is as it was, and the
+information is larger by 1e-14 of the prior's. A direction of which only the prior says something
+has vᵀz = 0 as well, and gives no row. Cost: O(p³) time, once.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +31,7 @@ from onepass.update import Step
 
 __all__ = ["Evidence", "without_prior"]
 
-_NOTHING = 64.0  # roundings; what the rows add to the prior is nothing below so many
+_NOTHING = 64.0 * float(np.finfo(np.float64).eps)  # relative to the prior, and to all answers
 
 
 class Evidence(NamedTuple):
@@ -82,8 +84,11 @@ def without_prior(T: Floats, z: Floats, squares: Floats, L: Floats) -> Evidence:
     _, gamma, Vt = np.linalg.svd(linalg.whitened(L, T), full_matrices=True)
     gap = np.ones(q)
     gap[: len(gamma)] = (1.0 - gamma) * (1.0 + gamma)
-    kept = gap > _NOTHING * np.finfo(np.float64).eps * np.sqrt(q)
-    gap, turned = gap[kept], (Vt @ z)[kept]
+    turned, whole = Vt @ z, squares + np.einsum("ij,ij->j", z, z)
+    share = (turned**2 / np.where(whole > 0.0, whole, 1.0)).max(axis=1, initial=0.0)
+    least = _NOTHING * np.sqrt(q)
+    kept = (gap > least) | (share > least**2)
+    gap, turned = np.maximum(np.maximum(gap, share), least)[kept], turned[kept]
     root = np.sqrt(gap)[:, None]
     rest = squares - np.einsum("ij,i->j", turned**2, (1.0 - gap) / gap)  # (3)
     rows = root * (Vt[kept] @ np.triu(T))
