@@ -298,6 +298,23 @@ def test_rows_have_weights() -> None:
     assert twice.predict_one(x) == pytest.approx(block.predict_one(x), rel=1e-9)
 
 
+def test_rows_have_times_for_a_learner_that_forgets_by_time() -> None:
+    by_time = op.RLSRegressor(forgetting=op.forgetting.Bounded(half_life=3.0))
+    one, plain = wrap(by_time), clone(by_time)
+    many = wrap(op.Pipeline(Encode(), by_time))
+    times = np.cumsum(np.random.default_rng(0).uniform(0.1, 2.0, size=12))
+    for x, t in zip(_rows(12), times.tolist(), strict=True):
+        one.learn_one(x, x["a"] + t, t=t)
+        plain.learn_one(x, x["a"] + t, time=t)
+    frame = pd.DataFrame(_rows(12))
+    many.learn_many(frame, frame["a"] + times, t=pd.Series(times))
+    x = {"a": 1.0, "b": -1.0}
+    assert one.predict_one(x) == plain.predict_one(x)
+    assert many.predict_one(x) == pytest.approx(one.predict_one(x), rel=1e-6)
+    with pytest.raises(ParameterError, match="`time` must be left out"):
+        wrap(op.RLSRegressor()).learn_one(x, 1.0, t=3.0)
+
+
 @pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
 def test_frames_in_and_out(library: Any) -> None:
     rows = _rows(20, "abc")

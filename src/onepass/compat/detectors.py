@@ -64,12 +64,14 @@ def _known(where: str) -> dict[str, Any]:
     for module in ("river.drift", "river.drift.binary"):
         room = need(module, extra="river", where=where)
         for name in sorted(room.__all__):
-            kind = getattr(room, name, None)  # a name may stand for nothing
-            detects = inspect.isclass(kind) and hasattr(kind, "update")
-            if detects and hasattr(kind, "drift_detected") and not inspect.isabstract(kind):
-                takes = list(inspect.signature(kind).parameters.values())
-                if not any(
-                    p.default is p.empty and p.kind == p.POSITIONAL_OR_KEYWORD for p in takes
-                ):
-                    known[name.lower()] = kind
+            kind: Any = getattr(room, name, None)  # a name may stand for nothing
+            if hasattr(kind, "update") and hasattr(kind, "drift_detected") and _bare(kind):
+                known[name.lower()] = kind
     return {name: kind for name, kind in known.items() if name not in _STANDINS}
+
+
+def _bare(kind: Any) -> bool:
+    """Whether a class can be called without an argument."""
+    taken = inspect.signature(kind).parameters.values()
+    free = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+    return all(one.default is not one.empty or one.kind in free for one in taken)

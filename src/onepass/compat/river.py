@@ -100,17 +100,17 @@ class Regressor(Wrapped, base.MiniBatchRegressor):
                 "op.compat.river.wrap, which chooses the class."
             )
 
-    def learn_one(self, x: Row, y: Any, w: float = 1.0) -> None:
-        """Learn one row, of weight ``w``."""
-        self._learn(x, y, w)
+    def learn_one(self, x: Row, y: Any, w: float = 1.0, t: Any = None) -> None:
+        """Learn one row, of weight ``w``; ``t`` is when it happened, for learners that ask."""
+        self._learn(x, y, w, t)
 
     def predict_one(self, x: Row) -> float:
         """The answer for one row."""
         return float(self._said(x))
 
-    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
+    def learn_many(self, X: Any, y: Any, w: Any = 1.0, t: Any = None) -> None:
         """Learn the rows of a frame one after the other; ``w`` is a number or one for each."""
-        self._learn_block(X, y, w)
+        self._learn_block(X, y, w, t)
 
     def predict_many(self, X: Any) -> Any:
         """The answers for the rows of a frame, as a series of the same library."""
@@ -149,9 +149,9 @@ class Classifier(Wrapped, base.MiniBatchClassifier):
                 "op.compat.river.wrap, which chooses the class."
             )
 
-    def learn_one(self, x: Row, y: Any, w: float = 1.0) -> None:
-        """Learn one row, of weight ``w``."""
-        self._learn(x, y, w)
+    def learn_one(self, x: Row, y: Any, w: float = 1.0, t: Any = None) -> None:
+        """Learn one row, of weight ``w``; ``t`` is when it happened, for learners that ask."""
+        self._learn(x, y, w, t)
 
     def predict_one(self, x: Row, **kwargs: Any) -> Any:
         """The label of one row; None before any is known."""
@@ -175,9 +175,9 @@ class Classifier(Wrapped, base.MiniBatchClassifier):
         )
         return dict(zip(labels, shares[0].tolist(), strict=True))
 
-    def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
+    def learn_many(self, X: Any, y: Any, w: Any = 1.0, t: Any = None) -> None:
         """Learn the rows of a frame one after the other; ``w`` is a number or one for each."""
-        self._learn_block(X, y, w)
+        self._learn_block(X, y, w, t)
 
     def predict_many(self, X: Any) -> Any:
         """The labels of the rows of a frame, as a series of the same library."""
@@ -241,8 +241,15 @@ class MultiTargetRegressor(Wrapped, base.MultiTargetRegressor):
                 f"{came} and targets={targets!r}. Name the answers in the order it learned them."
             )
 
-    def learn_one(self, x: Row, y: Mapping[Hashable, Any], w: float = 1.0, **kwargs: Any) -> None:
-        """Learn one row of weight ``w`` and its answers."""
+    def learn_one(
+        self,
+        x: Row,
+        y: Mapping[Hashable, Any],
+        w: float = 1.0,
+        t: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Learn one row of weight ``w`` and its answers; ``t`` is when it happened."""
         del kwargs
         targets = tuple(sorted(y, key=str)) if self._targets is None else self._targets
         if set(y) != set(targets):
@@ -250,7 +257,7 @@ class MultiTargetRegressor(Wrapped, base.MultiTargetRegressor):
                 f"{self._where('learn_one')}: `y` must have the answers {list(targets)}, got "
                 f"{list(y)}. Give all of them in each row."
             )
-        self._learn(x, [y[name] for name in targets], w)
+        self._learn(x, [y[name] for name in targets], w, t)
         self._targets = targets
 
     def predict_one(self, x: Row) -> dict[Hashable, float]:

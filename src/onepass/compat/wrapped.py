@@ -39,20 +39,20 @@ class Wrapped:
         """The learner or Pipeline that learns."""
         return self._intake.model_
 
-    def _learn(self, x: Row, y: Any, w: float) -> None:
+    def _learn(self, x: Row, y: Any, w: float, t: Any) -> None:
         with self._intake.whole():
             row = self._intake.row(x, self._where("learn_one"), learning=True)
-            self.model_.learn_one(row, y, sample_weight=w)
+            self.model_.learn_one(row, y, sample_weight=w, **_at(t))
 
     def _said(self, x: Row) -> Any:
         row = self._intake.row(x, self._where("predict_one"), learning=False)
         return self.model_.predict_one(row)
 
-    def _learn_block(self, X: Any, y: Any, w: Any) -> None:
+    def _learn_block(self, X: Any, y: Any, w: Any, t: Any) -> None:
         with self._intake.whole():
             rows = self._intake.block(X, self._where("learn_many"), learning=True)
             weights = None if isinstance(w, (int, float)) and w == 1 else np.asarray(w)
-            self.model_.partial_fit(rows, _listed(y), sample_weight=weights)
+            self.model_.partial_fit(rows, _listed(y), sample_weight=weights, **_at(_listed(t)))
 
     def _said_block(self, X: Any) -> list[Any]:
         rows = self._intake.block(X, self._where("predict_many"), learning=False)
@@ -83,6 +83,11 @@ def classifies(model: Any) -> bool:
     model : object
     """
     return isinstance(model, (Learner, Steps)) and bool(is_classifier(model))
+
+
+def _at(t: Any) -> dict[str, Any]:
+    """When a row happened, where it is said."""
+    return {} if t is None else {"time": t}
 
 
 def _listed(y: Any) -> Any:
