@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
-from onepass import learners, memory
+from onepass import forgetting, learners, memory
 from onepass.errors import NumericalError
 from onepass.estimator import Classifier, Regressor
 from onepass.features import Encode, Impute, Scale
@@ -132,11 +132,21 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
     "RLSRegressor": [
         {"ridge": 0.0},
         {"forgetting": 0.95},
+        {"forgetting": forgetting.Exponential(0.95)},
+        {"forgetting": forgetting.Window(8)},
+        {"forgetting": forgetting.Window(30), "ridge": 0.0},
+        {"forgetting": forgetting.Directional(0.95, 5)},
+        {"forgetting": "directional:0.9,1", "prior": 1.0},
         {"prior": 1.0},
         {"prior": 2.0, "forgetting": 0.9, "fit_intercept": False},
         {"fit_intercept": False, "ridge": 1.0},
     ],
-    "RLSClassifier": [{"forgetting": 0.95}, {"ridge": 1.0}],
+    "RLSClassifier": [
+        {"forgetting": 0.95},
+        {"ridge": 1.0},
+        {"forgetting": forgetting.Directional(0.95)},
+        {"forgetting": forgetting.Window(12), "prior": 1.0},
+    ],
     "ORFitRegressor": [
         {"memory": 2, "fit_intercept": True},
         {"memory": None},

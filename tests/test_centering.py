@@ -24,9 +24,9 @@ def reduced(
         if len(rows) == 0:
             continue
         part = center.reduce(X[rows], y[rows, None], None if s is None else s[rows], forgetting)
-        h, fade = part.scale[:, None], np.sqrt(part.fade)
-        A = np.vstack((A, h * part.X)) * fade
-        b = np.vstack((b, h * part.Y)) * fade
+        h, before, fade = part.scale[:, None], np.sqrt(part.before), np.sqrt(part.fade)
+        A = np.vstack((before * A, h * part.X)) * fade
+        b = np.vstack((before * b, h * part.Y)) * fade
         center = part.center
     return center, A, b
 
@@ -90,10 +90,10 @@ def test_without_an_intercept_rows_are_only_weighted(n: int) -> None:
     for _ in range(3):
         part = center.reduce(X, Y, s, 0.9)
         np.testing.assert_array_equal(part.X, X)
-        np.testing.assert_allclose(part.scale**2, s * 0.9 ** -np.arange(1.0, n + 1.0))
+        np.testing.assert_allclose(part.scale**2, s * 0.9 ** -np.arange(0.0, n))
         center = part.center
         np.testing.assert_array_equal(center.features, 0.0)
-    assert part.fade == pytest.approx(0.9**n)
+    assert part.before * part.fade == pytest.approx(0.9**n)
 
 
 def test_reducing_changes_no_array_and_takes_float32_and_read_only_rows() -> None:

@@ -39,8 +39,14 @@ from cases import (
     pieces,
     snapshot,
 )
-from onepass import memory
-from onepass.errors import MemoryFullWarning, NotFittedError, NumericalError, OnepassError
+from onepass import forgetting, memory
+from onepass.errors import (
+    MemoryFullWarning,
+    MergeError,
+    NotFittedError,
+    NumericalError,
+    OnepassError,
+)
 from oracles import one_row_at_a_time
 
 EQUIVALENCE = "check_sample_weight_equivalence_on_dense_data"
@@ -64,7 +70,7 @@ DEFENDED: list[tuple[Callable[[Any], bool], str, str]] = [
         "A step is taken from where the last one ended: two steps are not one of double size.",
     ),
     (
-        lambda made: getattr(made, "forgetting", 1.0) < 1,
+        lambda made: getattr(made, "forgetting", 1.0) != 1.0,
         EQUIVALENCE,
         "Forgetting counts rows: a row that is seen twice also ages what came before it twice.",
     ),
@@ -341,6 +347,75 @@ def test_fit_forgets(case: Case) -> None:
     y = answers(case, X)
     learner = case().fit(features(N, d=5), answers(case, features(N, d=5)))
     assert snapshot(learner.fit(X, y)) == snapshot(case().fit(X, y))
+
+
+# -- merging ---------------------------------------------------------------------------------------
+
+
+def _merged(parts: list[Any], *, leftwards: bool) -> Any:
+    """Three learners as one, associated from the left or from the right; they are not changed."""
+    a, b, c = copy.deepcopy(parts)
+    return a.merge(b).merge(c) if leftwards else a.merge(b.merge(c))
+
+
+@every_whole
+@pytest.mark.parametrize("leftwards", [True, False], ids=["left", "right"])
+@quickly
+@given(seed=st.integers(0, 2**31), cuts=st.lists(st.integers(0, N), min_size=2, max_size=2))
+def test_merging_is_learning_both(
+    case: Case,
+    leftwards: bool,  # noqa: FBT001
+    seed: int,
+    cuts: list[int],
+) -> None:
+    X = features(N + 10, seed=seed)
+    y = answers(case, X, seed)
+    s = np.random.default_rng(seed).choice([0.0, 0.5, 1.0, 2.0], size=N + 10)
+    parts = [case().partial_fit(X[i], y[i], sample_weight=s[i]) for i in pieces(N, cuts)]
+    before = snapshot(parts)
+    if case.made.merging == "refused":
+        with pytest.raises(MergeError):
+            parts[0].merge(parts[1])
+        assert snapshot(parts) == before
+        return
+    merged = _merged(parts, leftwards=leftwards)
+    assert snapshot(parts) == before
+    assert merged.rows_seen_ == np.count_nonzero(s[:N])
+    if case.made.merging == "exact":
+        whole = case().partial_fit(X[:N], y[:N], sample_weight=s[:N])
+        assert_same_answers(merged.predict(X), whole.predict(X))
+        # the same state is one that learns the same from here on
+        assert_same_answers(
+            merged.test_then_train(X[N:], y[N:], s[N:]), whole.test_then_train(X[N:], y[N:], s[N:])
+        )
+    else:
+        assert all(np.isfinite(array).all() for array in _floats(merged))
+
+
+@every_whole
+def test_what_is_not_alike_is_not_merged(case: Case) -> None:
+    X = features(N)
+    learner, other = case().fit(X, answers(case, X)), TinyRegressor().fit(X, X[:, 0])
+    before = snapshot(learner), snapshot(other)
+    for one, two in ((learner, other), (other, learner), (learner, None)):
+        with pytest.raises(MergeError, match=rf"^{type(one).__name__}\.merge: "):
+            one.merge(two)
+    assert (snapshot(learner), snapshot(other)) == before
+
+
+@every_saved
+def test_what_was_saved_is_merged_all_the_same(case: Case, tmp_path: Path) -> None:
+    from onepass import persist
+
+    if case.made.merging == "refused":
+        return
+    X = features(2 * N)
+    y = answers(case, X)
+    parts = [case().fit(X[:N], y[:N]), case().fit(X[N:], y[N:])]
+    for i, part in enumerate(parts):
+        persist.save(part, tmp_path / f"{i}.onepass")
+    first, second = (persist.load(tmp_path / f"{i}.onepass") for i in range(2))
+    assert snapshot(first.merge(second)) == snapshot(parts[0].merge(parts[1]))
 
 
 # -- before learning -------------------------------------------------------------------------------
@@ -694,8 +769,8 @@ def _floats(thing: Any) -> Iterator[Any]:
 
 @every
 def test_growing_is_as_if_the_features_had_been_zero(case: Case) -> None:
-    if getattr(case(), "forgetting", 1.0) < 1.0:
-        pytest.skip("with forgetting, the prior of late features begins anew")
+    if getattr(case(), "forgetting", 1.0) in {0.9, 0.95, forgetting.Exponential(0.95)}:
+        pytest.skip("where all fades, the prior of late features begins anew")
     X = features(2 * N)
     y = answers(case, X)
     early = X * [1.0, 1.0, 0.0, 0.0]

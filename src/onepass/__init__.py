@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from onepass import errors as errors
     from onepass import evaluate as evaluate
     from onepass import features as features
+    from onepass import forgetting as forgetting
     from onepass import memory as memory
     from onepass import models as models
     from onepass import reproduce as reproduce
@@ -42,6 +43,7 @@ _PUBLIC = {
     "errors": "",
     "evaluate": "",
     "features": "",
+    "forgetting": "",
     "load": "persist",
     "memory": "",
     "models": "",

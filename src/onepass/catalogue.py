@@ -17,6 +17,7 @@ _ROOMS = (  # each may hold what is of itself and of those below
     "onepass.pipeline",
     "onepass.learners",
     "onepass.features",
+    "onepass.forgetting",
     "onepass.memory",
     "onepass.losses",
     "onepass.centering",

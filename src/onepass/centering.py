@@ -15,6 +15,11 @@ pressures, lose no digits, and the triangle of RLS stays that of the centred row
 as the sum of two numbers, the second of which is what rounding left of the first ([1]): rounded
 means would differ from those in (2) by as much as 1e-8 of a feature that is 1e8.
 
+Two sets of rows, of masses M_a and M_b, each centred at its own means, are centred at those of both
+by one row more, what lies between the means:
+
+    √(M_a M_b / (M_a + M_b)) · (x̄_b − x̄_a, ȳ_b − ȳ_a)                                     (4)
+
 [1] D. E. Knuth, "The Art of Computer Programming", volume 2, 1998, section 4.2.2, theorem B.
 """
 
@@ -26,7 +31,7 @@ import numpy as np
 
 from onepass.types import Array, Floats
 
-__all__ = ["Centering", "Reduced"]
+__all__ = ["Between", "Centering", "Reduced"]
 
 
 class Reduced(NamedTuple):
@@ -40,8 +45,24 @@ class Reduced(NamedTuple):
     """y_k − ȳ_{k−1}, (n, c)."""
     scale: Floats
     """h_k, (n,); 0 for the very first row, which only sets the means."""
+    before: float
+    """λ of the first row: by so much the past has to fade before the block."""
+    ages: Floats
+    """By how much all that was there at the first row has faded as each row comes, (n,)."""
     fade: float
-    """λⁿ."""
+    """The last of these: by so much the past and the block have to fade after it."""
+
+
+class Between(NamedTuple):
+    """The means of two sets of rows together, and the row that lies between them."""
+
+    center: "Centering"
+    x: Floats
+    """x̄_b − x̄_a, (d,)."""
+    y: Floats
+    """ȳ_b − ȳ_a, (c,)."""
+    scale: float
+    """The root in (4); 0 where one of the two is empty or there is no intercept."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -94,8 +115,28 @@ class Centering:
         answers[old], rest[old] = self.answers, self.answers_rest
         return replace(self, answers=answers, answers_rest=rest)
 
-    def reduce(self, X: Floats, Y: Floats, weights: Floats | None, forgetting: float) -> Reduced:
+    def faded(self, factor: float) -> "Centering":
+        """The same with all rows weighing ``factor`` as much."""
+        return replace(self, mass=self.mass * factor)
+
+    def joined(self, other: "Centering") -> Between:
+        """The means of the rows of both, of the same features and answers: (4)."""
+        mass = self.mass + other.mass
+        x = (other.features - self.features) + (other.features_rest - self.features_rest)
+        y = (other.answers - self.answers) + (other.answers_rest - self.answers_rest)
+        if not self.free or self.mass == 0.0 or other.mass == 0.0:
+            center = other if self.mass == 0.0 else self
+            return Between(replace(center, mass=mass), x, y, 0.0)
+        part = other.mass / mass
+        return Between(_moved(self, part * x, part * y, mass), x, y, math.sqrt(part * self.mass))
+
+    def reduce(
+        self, X: Floats, Y: Floats, weights: Floats | None, forgetting: float | Floats
+    ) -> Reduced:
         """Rows as (2) wants them, and the means after them.
+
+        Before the block the past fades as the first row comes, by ``Reduced.before``; after it,
+        all of it and the rows themselves by ``Reduced.fade``.
 
         Parameters
         ----------
@@ -103,21 +144,23 @@ class Centering:
         Y : ndarray of shape (n, c)
         weights : ndarray of shape (n,), or None for ones
             All positive.
-        forgetting : float
-            λ in (0, 1]; λⁿ should stay above 1e-3.
+        forgetting : float, or ndarray of shape (n,)
+            λ in (0, 1], by which the past fades as a row comes: one for all, or one for each. The
+            product of all but the first should stay above 1e-3.
         """
         n = X.shape[0]
+        before, ages = _ages(forgetting, n)
+        fade = float(ages[-1])
         if n == 1 and self.mass > 0.0:
-            return self._reduce_one(X, Y, 1.0 if weights is None else weights[0], forgetting)
-        fade = forgetting**n
-        u = np.ones(n) if forgetting == 1.0 else forgetting ** -np.arange(1.0, n + 1.0)
-        if weights is not None:
-            u = u * weights
-        mass = self.mass + np.cumsum(u)
+            return self._reduce_one(X, Y, 1.0 if weights is None else weights[0], before, ages)
+        u = 1.0 / ages if weights is None else weights / ages
+        past = before * self.mass
+        mass = past + np.cumsum(u)
         if not self.free:
             center = replace(self, mass=fade * float(mass[-1]))
-            return Reduced(center, X.astype(np.float64, copy=False), Y, np.sqrt(u), fade)
-        before = np.concatenate(([self.mass], mass[:-1]))
+            rows = X.astype(np.float64, copy=False)
+            return Reduced(center, rows, Y, np.sqrt(u), before, ages, fade)
+        earlier = np.concatenate(([past], mass[:-1]))
         empty = self.mass == 0.0
         old = self._at(X[0], Y[0]) if empty else self
         dx, by_x = _around(old.around(X), u, mass)
@@ -125,23 +168,34 @@ class Centering:
         if empty:  # the means before the first row are zero
             dx[0], dy[0] = X[0], Y[0]
         center = _moved(old, by_x, by_y, fade * float(mass[-1]))
-        return Reduced(center, dx, dy, np.sqrt(u * (before / mass)), fade)
+        return Reduced(center, dx, dy, np.sqrt(u * (earlier / mass)), before, ages, fade)
 
-    def _reduce_one(self, X: Floats, Y: Floats, weight: float, forgetting: float) -> Reduced:
+    def _reduce_one(
+        self, X: Floats, Y: Floats, weight: float, before: float, ages: Floats
+    ) -> Reduced:
         """One row, without the sums over a block."""
-        u = weight / forgetting
-        mass = self.mass + u
+        past = before * self.mass
+        mass = past + weight
         if not self.free:
-            center = replace(self, mass=forgetting * mass)
-            return Reduced(center, X, Y, np.array([math.sqrt(u)]), forgetting)
+            center = replace(self, mass=mass)
+            return Reduced(center, X, Y, np.array([math.sqrt(weight)]), before, ages, 1.0)
         dx, dy = self.around(X), Y - self.answers - self.answers_rest
-        part = u / mass
-        center = _moved(self, part * dx[0], part * dy[0], forgetting * mass)
-        return Reduced(center, dx, dy, np.array([math.sqrt(part * self.mass)]), forgetting)
+        part = weight / mass
+        center = _moved(self, part * dx[0], part * dy[0], mass)
+        return Reduced(center, dx, dy, np.array([math.sqrt(part * past)]), before, ages, 1.0)
 
     def _at(self, x: Floats, y: Floats) -> "Centering":
         """The means of one row."""
         return replace(self, features=x.astype(np.float64), answers=y.astype(np.float64))
+
+
+def _ages(forgetting: float | Floats, n: int) -> tuple[float, Floats]:
+    """λ of the first row; and the products of those of the rows after it, (n,), from 1 on."""
+    if isinstance(forgetting, float):
+        return forgetting, np.ones(n) if forgetting == 1.0 else forgetting ** np.arange(float(n))
+    ages = forgetting.copy()
+    ages[0] = 1.0
+    return float(forgetting[0]), np.cumprod(ages)
 
 
 def _moved(old: Centering, by_x: Floats, by_y: Floats, mass: float) -> Centering:

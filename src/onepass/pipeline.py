@@ -12,7 +12,7 @@ from onepass import validate
 from onepass.errors import NotFittedError, ParameterError
 from onepass.estimator import Learner
 from onepass.features.chain import asked, taught, taught_where
-from onepass.features.steps import Steps
+from onepass.features.joint import JointSteps
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.types import Array, Floats
 
@@ -25,7 +25,7 @@ def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
     return lambda pipeline: hasattr(pipeline.learner, verb)
 
 
-class Pipeline(Steps):
+class Pipeline(JointSteps):
     """Features and a learner as one learner.
 
     Each row goes through the features, which learn it and give it on as seen at its time; then the
@@ -85,9 +85,14 @@ class Pipeline(Steps):
         known: dict[str, Any] = getattr(first, "columns_", {})
         return {name: _KINDS[one.code] for name, one in known.items() if one is not None}
 
+    @property
+    def uses_time(self) -> bool:
+        """Whether the verbs that learn need the time of each row, for the learner."""
+        return bool(getattr(self.learner, "uses_time", False))
+
     # -- verbs -------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None) -> Self:
         """Forget all, then learn the rows one after the other.
 
         Parameters
@@ -98,16 +103,18 @@ class Pipeline(Steps):
             One answer a row.
         sample_weight : array-like of shape (n,) or float, optional
             A weight >= 0 for each row.
+        time : array-like of shape (n,), optional
+            When each row happened, for a learner that forgets by time (``uses_time``).
 
         Returns
         -------
         self
         """
-        self._take(X, y, sample_weight, "fit", {})
+        self._take(X, y, sample_weight, "fit", _given(time=time))
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, *, sample_weight: Any = None, classes: Any = None
+        self, X: Any, y: Any, *, sample_weight: Any = None, classes: Any = None, time: Any = None
     ) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 
@@ -117,6 +124,8 @@ class Pipeline(Steps):
             As in ``fit``; n may be zero. Rows of weight 0 are not learned.
         classes : array-like, optional
             For classifiers: labels that are known beforehand.
+        time : array-like of shape (n,), optional
+            As in ``fit``.
 
         Returns
         -------
@@ -132,23 +141,24 @@ class Pipeline(Steps):
                 "Pipeline.partial_fit: `classes` must be left out unless the learner is a "
                 f"classifier, got it with {type(self.learner).__name__}. Leave it out."
             )
-        named = {} if classes is None else {"classes": classes}
-        self._take(X, y, sample_weight, "partial_fit", named)
+        self._take(X, y, sample_weight, "partial_fit", _given(classes=classes, time=time))
         return self
 
-    def test_then_train(self, X: Any, y: Any, sample_weight: Any = None) -> Array:
+    def test_then_train(
+        self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None
+    ) -> Array:
         """Learn the rows; return what would have been said of each just before learning it.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, time
             As in ``partial_fit``. Rows of weight 0 are answered and not learned.
 
         Returns
         -------
         said : ndarray of the shape of y
         """
-        said: Array = self._take(X, y, sample_weight, "test_then_train", {})
+        said: Array = self._take(X, y, sample_weight, "test_then_train", _given(time=time))
         return said
 
     def predict(self, X: Any, **options: Any) -> Any:
@@ -183,8 +193,8 @@ class Pipeline(Steps):
         """R² of a regressor, accuracy of a classifier, on these rows."""
         return float(self.learner.score(self._seen(X, "score"), y, sample_weight=sample_weight))
 
-    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0) -> Self:
-        """Learn one row: an array of shape (d,), or a dict of named features.
+    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0, *, time: Any = None) -> Self:
+        """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
 
         Returns
         -------
@@ -197,7 +207,7 @@ class Pipeline(Steps):
             if self.features_:
                 read = self.features_[0].read_row(x, "Pipeline.learn_one", learning=True)
                 row = self._ready((taught if sample_weight else asked)(self.features_, read))[0]
-            self.learner_.learn_one(row, y, sample_weight)
+            self.learner_.learn_one(row, y, sample_weight, **_given(time=time))
         return self
 
     def predict_one(self, x: Any) -> Any:
@@ -267,6 +277,11 @@ class Pipeline(Steps):
             if len(names) == width:
                 learner.feature_names_in_ = names
         return Z
+
+
+def _given(**arguments: Any) -> dict[str, Any]:
+    """The arguments that are not None: a learner need not know of the others."""
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _padded(Z: Floats) -> Floats:

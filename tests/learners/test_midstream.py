@@ -7,15 +7,16 @@ import pytest
 
 import onepass as op
 from onepass.errors import OnepassError, ParameterError, ShapeError
+from onepass.forgetting import Exponential
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 Y = X @ [1.0, 2.0, 3.0, 4.0] + 0.1
 
 
 @pytest.mark.parametrize("wrong", [0.0, 1.5, -1.0, float("nan"), "much", None])
-@pytest.mark.parametrize("floor", [0.0, 1.0])
-def test_forgetting_is_held_to_its_range_at_every_row(wrong: Any, floor: float) -> None:
-    model = op.RLSRegressor(forgetting=0.9, floor=floor).fit(X[:30], Y[:30])
+@pytest.mark.parametrize("rule", [0.9, Exponential(0.9), "exponential:0.9"])
+def test_forgetting_is_held_to_its_range_at_every_row(wrong: Any, rule: Any) -> None:
+    model = op.RLSRegressor(forgetting=rule).fit(X[:30], Y[:30])
     before = model.coef_
     with pytest.raises(ParameterError, match="forgetting"):
         model.set_params(forgetting=wrong).partial_fit(X[30:], Y[30:])
@@ -23,7 +24,7 @@ def test_forgetting_is_held_to_its_range_at_every_row(wrong: Any, floor: float) 
 
 
 def test_forgetting_acts_from_the_next_row() -> None:
-    model = op.RLSRegressor(0.0, floor=0.0).fit(X, Y).set_params(forgetting=0.5)
+    model = op.RLSRegressor(0.0).fit(X, Y).set_params(forgetting=Exponential(0.5))
     model.partial_fit(X, -Y)
     np.testing.assert_allclose(model.coef_, [-1.0, -2.0, -3.0, -4.0], atol=1e-6)
 

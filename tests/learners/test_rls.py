@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from onepass import RLSClassifier, RLSRegressor
 from onepass.errors import ParameterError
+from onepass.forgetting import Exponential
 from oracles import ridge_qr, rls_row_by_row
 
 Floats = NDArray[np.float64]
@@ -191,8 +192,8 @@ def test_a_row_of_weight_zero_does_not_age_the_past() -> None:
     rng = np.random.default_rng(4)
     X, y, s = rng.normal(size=(40, 4)), rng.normal(size=40), np.ones(40)
     s[10:20] = 0.0
-    a = RLSRegressor(forgetting=0.9, floor=0.0).partial_fit(X, y, sample_weight=s)
-    b = RLSRegressor(forgetting=0.9, floor=0.0).partial_fit(X[s > 0], y[s > 0])
+    a = RLSRegressor(forgetting=Exponential(0.9)).partial_fit(X, y, sample_weight=s)
+    b = RLSRegressor(forgetting=Exponential(0.9)).partial_fit(X[s > 0], y[s > 0])
     close(a.coef_, b.coef_, 1e-13)
 
 
@@ -209,7 +210,7 @@ def test_a_definite_ridge_matrix_is_batch_ridge_at_every_row(
     X, y, A = rng.normal(size=(25, 4)), rng.normal(size=(25, 2)), rng.normal(size=(6, 4))
     start = rng.normal(size=(2, 4))
     learner = RLSRegressor(
-        A.T @ A, forgetting, floor=0.0, fit_intercept=intercept, initial_coef=start
+        A.T @ A, Exponential(forgetting), fit_intercept=intercept, initial_coef=start
     )
     for i in range(25):
         learner.learn_one(X[i], y[i])
@@ -248,12 +249,12 @@ def test_a_ridge_that_is_no_penalty_is_refused(ridge: Any) -> None:
 def test_the_classifier_is_regression_on_indicators(forgetting: float, ridge: float) -> None:
     rng = np.random.default_rng(20)
     X, y, s = rng.normal(size=(60, 4)), rng.integers(0, 3, 60), rng.uniform(0.5, 2.0, 60)
-    classifier = RLSClassifier(ridge, forgetting, floor=0.0).partial_fit(X, y, sample_weight=s)
-    regressor = RLSRegressor(ridge, forgetting, floor=0.0)
+    classifier = RLSClassifier(ridge, Exponential(forgetting)).partial_fit(X, y, sample_weight=s)
+    regressor = RLSRegressor(ridge, Exponential(forgetting))
     scores = regressor.test_then_train(X, np.eye(3)[y], s)
     close(classifier.coef_, regressor.coef_, 0.0)
     close(classifier.decision_function(X), regressor.predict(X), 0.0)
-    again = RLSClassifier(ridge, forgetting, floor=0.0, classes=[0, 1, 2])
+    again = RLSClassifier(ridge, Exponential(forgetting), classes=[0, 1, 2])
     said = again.test_then_train(X, y, s)
     first = np.array([np.argmax(y == k) for k in range(3)])
     known = np.arange(60)[:, None] > first
@@ -270,8 +271,8 @@ def test_a_late_class_is_learned_as_if_it_had_been_known_all_along(
     X = rng.normal(size=(60, 4))
     y = np.array(["b", "d"])[rng.integers(0, 2, 60)]
     y[30::5], y[45::7] = "a", "c"
-    named = RLSClassifier(ridge, forgetting, floor=0.0, classes=list("abcd")).partial_fit(X, y)
-    late = RLSClassifier(ridge, forgetting, floor=0.0)
+    named = RLSClassifier(ridge, Exponential(forgetting), classes=list("abcd")).partial_fit(X, y)
+    late = RLSClassifier(ridge, Exponential(forgetting))
     for i in range(60):
         late.learn_one(X[i], y[i])
     close(late.coef_, named.coef_, 1e-11)
@@ -289,7 +290,7 @@ def test_the_same_feature_in_two_units_has_least_norm_whatever_its_mean(
     near, other = rng.normal(size=(2, 200))
     y = near + other + 0.1 * rng.normal(size=200)
     X = np.column_stack((mean + near, 3.28084 * (mean + near), other))
-    learner = RLSRegressor(0.0, forgetting, floor=0.0)
+    learner = RLSRegressor(0.0, Exponential(forgetting))
     for i in range(0, 200, block):
         learner.partial_fit(X[i : i + block], y[i : i + block])
     exact = np.column_stack((near, 3.28084 * near, other))

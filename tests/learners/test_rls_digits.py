@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from onepass import RLSRegressor
 from onepass.errors import NumericalError
+from onepass.forgetting import Exponential
 from oracles import ridge_qr
 
 Floats = NDArray[np.float64]
@@ -73,7 +74,7 @@ def test_years_and_pressures_keep_their_digits_with_forgetting() -> None:
     rng = np.random.default_rng(10)
     X = np.column_stack([np.arange(1900.0, 2000.0, 0.1), 101325 + rng.normal(size=1000)])
     y = 0.02 * (X[:, 0] - 1950) + 3 * (X[:, 1] - 101325) + rng.normal(size=1000)
-    learner = RLSRegressor(ridge=0.0, forgetting=0.99, floor=0.0)
+    learner = RLSRegressor(ridge=0.0, forgetting=Exponential(0.99))
     for x, answer in zip(X, y, strict=True):
         learner.learn_one(x, answer)
     coef, b = ridge_qr(X - [1950, 101325], y, forgetting=0.99)
@@ -151,7 +152,7 @@ def test_silent_constant_and_returning_features_never_give_nan(
     X = rng.normal(size=(n, 6))
     X[:, 1], X[:, 2], X[100:, 3], X[:-50, 4], X[100:, 5] = 3.0, 0.0, 0.0, 0.0, 7.0
     y = X @ np.arange(1.0, 7.0) + 0.1 * rng.normal(size=n)
-    learner = RLSRegressor(ridge, forgetting, floor=0.0)
+    learner = RLSRegressor(ridge, Exponential(forgetting))
     said = learner.test_then_train(X, y)
     assert np.isfinite(said).all()
     assert np.isfinite(learner.coef_).all()
@@ -234,8 +235,8 @@ def test_late_features_are_as_if_zero_in_every_row_before() -> None:
     X, y = rng.normal(size=(40, 5)), rng.normal(size=40)
     X[:25, 3:] = 0.0
     for ridge, forgetting in ((0.0, 1.0), (0.0, 0.98), (0.2, 1.0)):
-        late = RLSRegressor(ridge, forgetting, floor=0.0).partial_fit(X[:25, :3], y[:25]).grow(5)
+        late = RLSRegressor(ridge, Exponential(forgetting)).partial_fit(X[:25, :3], y[:25]).grow(5)
         late.partial_fit(X[25:], y[25:])
-        known = RLSRegressor(ridge, forgetting, floor=0.0).partial_fit(X, y)
+        known = RLSRegressor(ridge, Exponential(forgetting)).partial_fit(X, y)
         close(late.coef_, known.coef_, 1e-11)
         close(late.intercept_, known.intercept_, 1e-11, scale=1.0)

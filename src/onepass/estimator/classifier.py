@@ -31,7 +31,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         """Take new outputs, to stand at the columns ``at`` of now c."""
 
     def partial_fit(  # type: ignore[override]  # scikit-learn's order of arguments
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, time: Any = None
     ) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 
@@ -45,6 +45,8 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             Labels that are known beforehand. Others may still come.
         sample_weight : array-like of shape (n,) or float, optional
             A weight >= 0 for each row; rows of weight 0 are not learned.
+        time : array-like of shape (n,), optional
+            As in ``fit``.
 
         Returns
         -------
@@ -57,7 +59,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
                 self._meet(array.shape[1], names)
                 named = validate.class_names(classes, where)
                 self._know(_united(self._classes_so_far(where), named, where))
-            self._take(X, y, sample_weight, "partial_fit")
+            self._take(X, y, sample_weight, "partial_fit", time)
         return self
 
     def decision_function(self, X: Any) -> Floats:

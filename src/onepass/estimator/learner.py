@@ -10,14 +10,16 @@ from sklearn.base import BaseEstimator
 
 from onepass import linalg, validate
 from onepass.errors import NotFittedError, ParameterError, ShapeError
+from onepass.estimator.growing import Growing
 from onepass.estimator.learned import learned, nbytes
 from onepass.estimator.merging import Merging
+from onepass.estimator.timing import Timing
 from onepass.types import Array, Floats
 
 __all__ = ["Learner"]
 
 
-class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
+class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[misc]
     """The verbs that regressors and classifiers share.
 
     Hyperparameters that say where learning begins (a ridge, a memory, initial weights) are read
@@ -34,20 +36,12 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
         """Set what is learned to its beginning; refuse hyperparameters out of range."""
 
     @abstractmethod
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        """Learn rows one after the other; return what was said of each before, (n, c)."""
-
-    @abstractmethod
     def _scores(self, X: Floats) -> Floats:
         """What is said of the rows now, (n, c)."""
 
     @abstractmethod
     def _unlearned(self, row: Floats) -> Any:
         """What is said of a row before anything was learned."""
-
-    @abstractmethod
-    def _widen(self, d: int) -> None:
-        """Take new features, zero in every row so far; there are d then."""
 
     @abstractmethod
     def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
@@ -59,7 +53,7 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- verbs over many rows ----------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None) -> Self:
         """Forget all, then learn the rows one after the other.
 
         Parameters
@@ -70,6 +64,9 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
             One answer a row.
         sample_weight : array-like of shape (n,) or float, optional
             A weight >= 0 for each row.
+        time : array-like of shape (n,), optional
+            When each row happened, never going back: numbers, or dates. For learners that
+            forget by time (``uses_time``), which need it; others refuse it.
 
         Returns
         -------
@@ -78,10 +75,10 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
         with self._whole():
             for name in learned(self):
                 delattr(self, name)
-            self._take(X, y, sample_weight, "fit")
+            self._take(X, y, sample_weight, "fit", time)
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 
         Cutting a stream into blocks changes nothing but the speed.
@@ -94,23 +91,27 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
             One answer a row.
         sample_weight : array-like of shape (n,) or float, optional
             A weight >= 0 for each row; rows of weight 0 are not learned.
+        time : array-like of shape (n,), optional
+            As in ``fit``.
 
         Returns
         -------
         self
         """
         with self._whole():
-            self._take(X, y, sample_weight, "partial_fit")
+            self._take(X, y, sample_weight, "partial_fit", time)
         return self
 
-    def test_then_train(self, X: Any, y: Any, sample_weight: Any = None) -> Array:
+    def test_then_train(
+        self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None
+    ) -> Array:
         """Learn the rows; return what would have been said of each just before learning it.
 
         Equal to ``predict_one`` followed by ``learn_one`` for each row, at the speed of blocks.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, time
             As in ``partial_fit``. Rows of weight 0 are answered and not learned.
 
         Returns
@@ -118,7 +119,7 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
         said : ndarray of the shape of y
         """
         with self._whole():
-            return self._take(X, y, sample_weight, "test_then_train")
+            return self._take(X, y, sample_weight, "test_then_train", time)
 
     def predict(self, X: Any) -> Array:
         """Answers for the rows of X, shape (n,) or (n, c).
@@ -132,8 +133,8 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- verbs over one row --------------------------------------------------------------------
 
-    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0) -> Self:
-        """Learn one row: an array of shape (d,), or a dict of named features.
+    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0, *, time: Any = None) -> Self:
+        """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
 
         Returns
         -------
@@ -145,10 +146,11 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
             s = None if plain else validate.weights([sample_weight], 1, where)
             self._meet(row.shape[0], [str(name) for name in x] if isinstance(x, dict) else None)
+            when = self._when(time, 1, where)
             Y, known = self._admit_one(y, s, where)
             if s is None or s[0] > 0:
                 with linalg.one_thread(row.shape[0], 1):
-                    self._learn(row[None, :], Y, s, known)
+                    self._learn_at(row[None, :], Y, s, known, when)
         return self
 
     def predict_one(self, x: Any) -> Any:
@@ -160,57 +162,15 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- what stands behind them -----------------------------------------------------------------
 
-    def grow(self, d: int) -> Self:
-        """Take new features, at the end, as if they had been zero in every row so far.
-
-        Their prior begins anew: with forgetting it has not faded as that of the others has.
-
-        Parameters
-        ----------
-        d : int
-            The number of features from now on, at least as many as before.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ParameterError
-            If d is smaller than now.
-        """
-        where = f"{type(self).__name__}.grow"
-        d = validate.whole(d, "d", where, low=1)
-        now = getattr(self, "n_features_in_", d)
-        if d < now:
-            raise ParameterError(
-                f"{where}: `d` must be >= {now}, the features known now, got {d}. "
-                "Features cannot be taken away."
-            )
-        if d > now:
-            with self._whole():
-                if self._begun:
-                    self._widen(d)
-                self.n_features_in_ = d
-                if hasattr(self, "feature_names_in_"):
-                    new = [f"x{j}" for j in range(now, d)]
-                    self.feature_names_in_ = np.append(self.feature_names_in_, new).astype(object)
-        return self
-
     @property
     def nbytes(self) -> int:
         """Bytes of all that was learned."""
         return nbytes(self)
 
-    @property
-    def _begun(self) -> bool:
-        """Whether a first row has been seen, and so the sizes are known."""
-        return hasattr(self, "rows_seen_")
-
     def __sklearn_is_fitted__(self) -> bool:
         return self._begun
 
-    def _take(self, X: Any, y: Any, sample_weight: Any, verb: str) -> Array:
+    def _take(self, X: Any, y: Any, sample_weight: Any, verb: str, time: Any = None) -> Array:
         """Learn rows; return what was said of each before."""
         where = f"{type(self).__name__}.{verb}"
         array, names = validate.matrix(X, where, **self._shape())
@@ -227,27 +187,29 @@ class Learner(Merging, BaseEstimator, ABC):  # type: ignore[misc]
                 "Weigh at least one row; partial_fit takes blocks without any."
             )
         self._meet(array.shape[1], names)
+        when = self._when(time, n, where)
         Y, known = self._admit(y, n, s, where)
         if n == 0:
             return self._answers(Y, known)
         with linalg.one_thread(array.shape[1], n):
             if s is None or (s > 0).all():
-                return self._answers(self._learn(array, Y, s, known), known)
+                return self._answers(self._learn_at(array, Y, s, known, when), known)
             if verb == "test_then_train":
-                return self._answers(self._in_runs(array, Y, s, known), known)
+                return self._answers(self._in_runs(array, Y, s, known, when), known)
             on = s > 0
             if on.any():
-                self._learn(array[on], Y[on], s[on], None if known is None else known[on])
+                seen, when = (None if a is None else a[on] for a in (known, when))
+                self._learn_at(array[on], Y[on], s[on], seen, when)
             return np.empty(0)
 
-    def _in_runs(self, X: Floats, Y: Floats, s: Floats, known: Array | None) -> Floats:
+    def _in_runs(self, X: Floats, Y: Floats, s: Floats, known: Array | None, time: Any) -> Floats:
         """Rows of weight 0 are answered, not learned: cut the block where they begin and end."""
         said = np.empty(Y.shape)
         cuts = np.flatnonzero(np.diff(s > 0)) + 1
         for rows in np.split(np.arange(len(s)), cuts):
             if s[rows[0]] > 0:
-                seen = None if known is None else known[rows]
-                said[rows] = self._learn(X[rows], Y[rows], s[rows], seen)
+                seen, when = (None if a is None else a[rows] for a in (known, time))
+                said[rows] = self._learn_at(X[rows], Y[rows], s[rows], seen, when)
             else:
                 said[rows] = self._scores(X[rows])
         return said

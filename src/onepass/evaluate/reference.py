@@ -33,8 +33,8 @@ __all__ = ["BASELINES", "LastLabel", "LastValue", "Majority", "RunningMean"]
 class _Blind(Learner):
     """A learner for which every row looks alike: one feature, 0 in each row."""
 
-    def _take(self, X: Any, y: Any, sample_weight: Any, verb: str) -> Array:
-        return super()._take(_alike(X), y, sample_weight, verb)
+    def _take(self, X: Any, y: Any, sample_weight: Any, verb: str, time: Any = None) -> Array:
+        return super()._take(_alike(X), y, sample_weight, verb, time)
 
     def _matrix(self, X: Any, verb: str) -> Floats:
         return super()._matrix(_alike(X), verb)

@@ -16,6 +16,7 @@ unless b's very first row shows that a's constant was another: then that is the 
 Cost: O(d³) time, once.
 """
 
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,10 +24,9 @@ import numpy as np
 
 from onepass import linalg
 from onepass.centering import Centering
-from onepass.errors import NumericalError
+from onepass.errors import MergeError, NumericalError
 from onepass.estimator import Layout
 from onepass.memory.evidence import Evidence, without_prior
-from onepass.memory.floor import Floor
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.types import Floats
@@ -86,11 +86,10 @@ class Pooling:
 
     ridge: Any
     forgetting: Any
-    floor: float
     memory_: Triangle
     centering_: Centering
     prior_: Prior
-    floor_: Floor
+    forgetting_: Any
     start_: Floats
     weights_: Floats
     offset_: Floats
@@ -98,19 +97,29 @@ class Pooling:
     @property
     def merging(self) -> Any:
         """``exact`` where what the rows weigh does not depend on what came between."""
-        return "refused" if self.forgetting != 1.0 and self.floor else "exact"
+        return "exact" if self._rule().keeps_sums else "refused"
 
     def _unmergeable(self) -> str:
-        put = hasattr(self, "floor_") and self.floor_.level and self.floor_.rows
+        put = getattr(getattr(self, "forgetting_", None), "rows", 0)
         if self.merging == "exact" and not put:
             return ""
         return (
-            "got one that put a floor under them while they faded, answered by the weights that "
-            "it had then. Use plain exponential forgetting: floor=0."
+            f"got one whose forgetting, {self._rule()}, leaves more than a faded sum of them. Use "
+            "plain forgetting by rows: forgetting=op.forgetting.Exponential(0.99)."
         )
+
+    @abstractmethod
+    def _rule(self) -> Any:
+        """The rule of forgetting."""
 
     def _merge(self, other: Any, layout: Layout) -> None:
         """Take in what the other's rows said."""
+        if self.memory_.ridge == 0.0 and other.memory_.ridge != 0.0:
+            raise MergeError(
+                f"{type(self).__name__}.merge: `ridge` of the second must be 0 as in the first, "
+                f"since a ridge hides the rank of the rows, got {other.ridge!r}. Learn all parts "
+                "with the same ridge."
+            )
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             both = pooled(Known.of(self), Known.of(other), layout)
             weights = both.start + both.memory.w
@@ -125,7 +134,7 @@ class Pooling:
         self.start_, self.weights_, self.offset_ = both.start, weights, offset
         ridge = np.asarray(self.ridge, dtype=np.float64)
         if ridge.ndim == 0:
-            self.floor_ = self.floor_.grown(layout.d, float(ridge))
+            self.forgetting_ = self.forgetting_.grown(layout.d, float(ridge))
 
 
 def pooled(a: Known, b: Known, layout: Layout) -> Known:

@@ -7,7 +7,8 @@ With weights s_k and a forgetting factor λ, after n rows the coefficients w and
 exactly: as a batch solver would find them from all rows, which nobody kept. The intercept is
 profiled out (:mod:`onepass.centering`), the rest is QRD-RLS (:mod:`onepass.memory.square_root`).
 Where λ < 1 a floor under what is known of each coefficient keeps (1) from winding up while
-features are silent (:mod:`onepass.memory.floor`); ``floor=0`` is (1) to the letter.
+features are silent (:class:`onepass.forgetting.Bounded`). Other rules are (1) to the letter, forget
+by time, forget only what is excited, or keep the last rows alone: :mod:`onepass.forgetting`.
 For a new row x the answer is xᵀw + b, and its standard deviation, with c outputs and
 ν = Σ_k λ^(n−k) s_k the effective number of rows,
 
@@ -42,13 +43,10 @@ class RLSRegressor(LeastSquares, Regressor):
         Π: the penalty ``ridge`` · ‖w − w₀‖² on the coefficients, >= 0, in units of a squared
         feature; or a symmetric positive semidefinite matrix. 0 is plain least squares, of least
         norm while the rows do not determine it. The intercept is not penalised.
-    forgetting : float, default=1.0
-        λ in (0, 1]: a row k rows ago weighs λᵏ. 1 forgets nothing.
-    floor : float, default=1.0
-        Where λ < 1, the least information that is kept of each coefficient: so many rows' worth
-        of its feature, and never less than the ridge (:mod:`onepass.memory.floor`). More makes
-        the coefficients move less. 0 is plain exponential forgetting, (1) to the letter: there
-        coefficients of features that stay silent for long can grow without bound.
+    forgetting : float, rule of forgetting or str, default=1.0
+        A number is λ in (0, 1]: a row k rows ago weighs λᵏ, and 1 forgets nothing. It stands for
+        ``op.forgetting.Bounded(λ)``, which keeps one row's worth of what falls silent. Other rules
+        of :mod:`onepass.forgetting`, also by time; or their text, such as ``"window:1000"``.
     prior : float, default=0.0
         Rows' worth of belief, >= 0, that each coefficient is near where it began, in the units
         that its feature shows first (:mod:`onepass.memory.prior`). With 1, wide tables of
@@ -65,6 +63,8 @@ class RLSRegressor(LeastSquares, Regressor):
     n_features_in_ : int
     rows_seen_ : int
         Rows learned.
+    time_ : float or datetime64
+        The time of the last row, where the past fades by time.
 
     Examples
     --------
@@ -82,16 +82,14 @@ class RLSRegressor(LeastSquares, Regressor):
     def __init__(
         self,
         ridge: Any = 1e-6,
-        forgetting: float = 1.0,
+        forgetting: Any = 1.0,
         *,
-        floor: float = 1.0,
         prior: float = 0.0,
         fit_intercept: bool = True,
         initial_coef: Any = None,
     ) -> None:
         self.ridge = ridge
         self.forgetting = forgetting
-        self.floor = floor
         self.prior = prior
         self.fit_intercept = fit_intercept
         self.initial_coef = initial_coef
@@ -147,9 +145,7 @@ class RLSClassifier(LeastSquares, Classifier):
     ----------
     ridge : float or array-like of shape (d, d), default=1e-6
         As in :class:`RLSRegressor`.
-    forgetting : float, default=1.0
-        λ in (0, 1]: a row k rows ago weighs λᵏ. 1 forgets nothing.
-    floor : float, default=1.0
+    forgetting : float, rule of forgetting or str, default=1.0
         As in :class:`RLSRegressor`.
     prior : float, default=0.0
         As in :class:`RLSRegressor`.
@@ -181,16 +177,14 @@ class RLSClassifier(LeastSquares, Classifier):
     def __init__(
         self,
         ridge: Any = 1e-6,
-        forgetting: float = 1.0,
+        forgetting: Any = 1.0,
         *,
-        floor: float = 1.0,
         prior: float = 0.0,
         fit_intercept: bool = True,
         classes: Any = None,
     ) -> None:
         self.ridge = ridge
         self.forgetting = forgetting
-        self.floor = floor
         self.prior = prior
         self.fit_intercept = fit_intercept
         self.classes = classes
@@ -200,3 +194,4 @@ class RLSClassifier(LeastSquares, Classifier):
         self.start_ = np.zeros((len(self.start_), c))
         self.centering_ = self.centering_.with_outputs(at, c)
         self.memory_ = self.memory_.with_outputs(at, c)
+        self.forgetting_ = self.forgetting_.with_outputs(at, c)

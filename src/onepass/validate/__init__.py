@@ -7,14 +7,19 @@ and returns arrays that the learners may trust: float, finite, of the right shap
 from onepass.validate.arrays import matrix, row_vector, targets, weights
 from onepass.validate.labels import class_names, labels
 from onepass.validate.ranges import in_range, whole
+from onepass.validate.times import duration, elapsed, seconds, times
 
 __all__ = [
     "class_names",
+    "duration",
+    "elapsed",
     "in_range",
     "labels",
     "matrix",
     "row_vector",
+    "seconds",
     "targets",
+    "times",
     "weights",
     "whole",
 ]

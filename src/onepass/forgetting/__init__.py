@@ -1,0 +1,16 @@
+"""Forgetting: how the past counts less as the stream goes on; one file a rule.
+
+A rule (``Window(1000)``) is frozen and is given to a learner: ``RLSRegressor(forgetting=…)``. It
+says how to start, and its ``learn`` takes rows in, one after the other, from a state of its own; it
+leaves the triangle and the means that answers are made of. A number λ is ``Bounded(λ)``.
+"""
+
+from onepass.forgetting.directional import Directional, Sifted
+from onepass.forgetting.fading import Bounded, Exponential
+from onepass.forgetting.joint import Joint
+from onepass.forgetting.kept import Kept, Queue
+from onepass.forgetting.window import Window
+
+__all__ = ["Bounded", "Directional", "Exponential", "Window"]
+
+STATES: tuple[type, ...] = (Joint, Kept, Queue, Sifted)

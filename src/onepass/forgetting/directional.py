@@ -1,0 +1,280 @@
+"""Directional: forget only in the directions that the rows excite (SIFt-RLS).
+
+After each block of n rows of the stream, at the same places however the stream is cut, with R₀ᵀR₀
+the information before the block and A (n × p) its rows, √s_k [1, x_k]:
+
+    A = Σ_i u_i σ_i v_iᵀ,   keep i where σ_i > √(ε n)                                       (1)
+    F = [v_i],   Q = orth(R₀ F)                                                             (2)
+    RᵀR = R₀ᵀ (I − (1 − λⁿ) Q Qᵀ) R₀ + Σ_i v_i σ_i² v_iᵀ                                    (3)
+
+so that what is known of directions that were silent in the block stays whole, and what is not
+excited is not learned. With ``block=1`` this is the paper, row by row. R comes from R₀ by
+orthogonal transformations alone: Q's directions are turned into the first rows, these are weighed
+by √λⁿ, and the whole is made a triangle again. The weights before the block answer for what is left
+of R₀, so that they do not move by forgetting. Within a block rows are learned without forgetting,
+one after the other: to forget there in the directions of rows to come would let these rows leak
+into what is said before they come. σ is in units of each feature's root mean square so far.
+Cost: O(p²) a row and O(p³) a block; O(p² + block · p) memory: the rows of the block under way.
+
+[1] B. Lai, D. S. Bernstein, "SIFt-RLS: Subspace of Information Forgetting Recursive Least Squares",
+    arXiv:2404.10844, 2024.
+"""
+
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import lapack, qr
+
+from onepass import linalg, validate
+from onepass.errors import ParameterError
+from onepass.forgetting.joint import Joint, taken_in
+from onepass.forgetting.past import Coming, Learned, Past
+from onepass.types import Array, Floats
+
+__all__ = ["Directional", "Sifted", "sifted"]
+
+_FAINTEST = 1e-60
+_DEPENDENT = 1e-13
+
+
+@dataclass(frozen=True)
+class Directional:
+    """Forgetting only in the directions that the rows excite: what is silent is not forgotten.
+
+    Parameters
+    ----------
+    factor : float, optional
+        λ in (0, 1], for each row.
+    block : int, default=16
+        Rows after which is forgotten, in all directions that they excited together. With 1 a
+        direction counts as excited by a single row. With more, features that change together are
+        forgotten as one, and change is found sooner.
+    threshold : float, default=1e-6
+        ε, >= 0: the mean square of a direction in a block, in units of the features' own, up to
+        which it counts as silent, and is neither forgotten nor learned.
+    half_life : float, str or timedelta, optional
+        In place of the factor: λ is one half for so much time, in which rows came. A number in the
+        unit of ``time``, or, where that holds dates, a timedelta or text such as ``"1h"``.
+
+    Raises
+    ------
+    ParameterError
+        If not exactly one of factor and half-life is given, or a number is out of range.
+
+    Examples
+    --------
+    >>> import onepass as op
+    >>> X = np.random.default_rng(0).normal(size=(5000, 2))
+    >>> X[500:, 1] = 0.0  # falls silent
+    >>> model = op.RLSRegressor(1e-3, op.forgetting.Directional(0.9)).fit(X, X @ [1.0, 2.0])
+    >>> model.coef_.round(3)
+    array([1., 2.])
+    """
+
+    factor: float | None = None
+    block: int = 16
+    threshold: float = 1e-6
+    _: KW_ONLY
+    half_life: Any = None
+
+    keeps_sums: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        where = "forgetting.Directional"
+        if (self.factor is None) == (self.half_life is None):
+            came = "neither" if self.factor is None else "both"
+            raise ParameterError(
+                f"{where}: one of `factor`, by rows, and `half_life`, by time, must be given, got "
+                f"{came}. Give Directional(0.99) or Directional(half_life='1h')."
+            )
+        if self.factor is not None:
+            number = validate.in_range(self.factor, "factor", where, above=0.0, high=1.0)
+            object.__setattr__(self, "factor", number)
+        else:
+            length = validate.duration(self.half_life, "half_life", where)
+            object.__setattr__(self, "half_life", length)
+        object.__setattr__(self, "block", validate.whole(self.block, "block", where, low=1))
+        least = validate.in_range(self.threshold, "threshold", where, low=0.0)
+        object.__setattr__(self, "threshold", least)
+
+    @property
+    def state(self) -> type:
+        """The class of the state."""
+        return Sifted
+
+    @property
+    def clock(self) -> str | None:
+        """What times it needs: "number", "date" or None."""
+        if self.half_life is None:
+            return None
+        return "date" if isinstance(self.half_life, str) else "number"
+
+    def start(self, past: Past, least: Floats) -> "Sifted":
+        """The state of no rows; the penalty stands in the memory."""
+        joint = Joint.start(past.memory, free=past.centering.free)
+        p, c = joint.z.shape
+        return Sifted(joint, joint, np.zeros((0, p)), np.zeros((0, c)), 1.0, 0.0 * least, 0.0)
+
+    def learn(self, state: "Sifted", past: Past, rows: Coming) -> Learned:
+        """Learn rows one after the other."""
+        fades, b, roots = self._fades(rows), rows.answers(rows.X, rows.Y), rows.roots
+        prior, errors, i = past.prior, np.empty(b.shape), 0
+        if past.centering.mass == 0.0:
+            state = state.about(rows.X[0], b[0])
+            prior = prior.begun(rows.X[0])
+        pseudo = prior.among(rows.X - state.now.features)
+        cuts = [] if pseudo is None else pseudo.before.tolist()
+        while i < len(b):
+            if pseudo is not None and i in cuts:
+                state = state.with_prior(pseudo.rows[pseudo.before == i])
+            ends = [k for k in cuts if k > i]
+            part = slice(i, min([i + self.block - len(state.A), len(b), *ends[:1]]))
+            X = rows.X[part].astype(np.float64, copy=False)
+            state, said = state.added(X, b[part], roots[part], float(np.prod(fades[part])))
+            errors[part] = said / roots[part, None]
+            if i == 0 and past.centering.mass == 0.0:
+                errors[0] = b[0]  # said by w₀ alone
+            if len(state.A) >= self.block:
+                state = state.ended(self.threshold)
+            i = part.stop
+        memory, centering = state.now.past(rows.start, past.memory.ridge)
+        after = prior if pseudo is None else pseudo.prior
+        return Learned(errors, Past(memory, centering, after), state)
+
+    def _fades(self, rows: Coming) -> Floats:
+        if self.factor is not None:
+            return np.full(len(rows.X), self.factor)
+        unit = validate.seconds(self.half_life) if self.clock == "date" else self.half_life
+        return np.asarray(np.exp2(-validate.elapsed(rows.time, rows.last) / unit))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sifted:
+    """The state of :class:`Directional`.
+
+    Parameters
+    ----------
+    before : Joint
+        The triangle before the block under way, R₀.
+    now : Joint
+        The same with the block's rows so far, without forgetting.
+    A : ndarray of shape (n, p)
+        These rows.
+    b : ndarray of shape (n, c)
+        Their answers.
+    fade : float
+        λⁿ of these rows.
+    sums : ndarray of shape (d,)
+        Sum of the squared features of all rows, less the first.
+    mass : float
+        Sum of the weights of all rows, not faded.
+    """
+
+    before: Joint
+    now: Joint
+    A: Floats
+    b: Floats
+    fade: float
+    sums: Floats
+    mass: float
+
+    def about(self, x: Floats, b: Floats) -> "Sifted":
+        """The same of no rows yet, relative to a row x with answers b."""
+        return replace(self, before=self.before.around(x, b), now=self.now.around(x, b))
+
+    def with_prior(self, rows: Floats) -> "Sifted":
+        """The same with pseudo-rows (k, d), answered by w₀."""
+        A = np.column_stack((np.zeros((len(rows), int(self.now.free))), rows))
+        b = np.zeros((len(rows), self.b.shape[1]))
+        return replace(self, before=taken_in(self.before, A, b), now=taken_in(self.now, A, b))
+
+    def added(self, X: Floats, b: Floats, roots: Floats, fade: float) -> tuple["Sifted", Floats]:
+        """The same with rows of the block, and the errors, weighted, of each just before."""
+        A, b = self.now.rows(X, b, roots)
+        weight = float(roots @ roots)
+        now, errors = self.now.noting(X).absorb(A, b)
+        now = replace(now, mass=now.mass + weight)
+        inner = A[:, int(now.free) :]
+        state = replace(
+            self,
+            now=now,
+            A=np.vstack((self.A, A)),
+            b=np.vstack((self.b, b)),
+            fade=self.fade * fade,
+            sums=self.sums + np.einsum("ij,ij->j", inner, inner),
+            mass=self.mass + weight,
+        )
+        return state, errors
+
+    def ended(self, threshold: float) -> "Sifted":
+        """The same after the block: (1), (2), (3)."""
+        start, n = self.before, len(self.A)
+        unit = np.sqrt(self.sums / self.mass)
+        unit = np.concatenate((np.ones(int(start.free)), np.where(unit > 0.0, unit, 1.0)))
+        U, sigma, Vt = np.linalg.svd(self.A / unit, full_matrices=False)
+        excited = sigma > max(np.sqrt(threshold * n), _DEPENDENT * sigma.max(initial=0.0))  # (1)
+        F = Vt[excited].T * unit[:, None]
+        fade = max(self.fade, _FAINTEST)
+        w = start.solution()
+        R = sifted(start.R, F, fade) if fade < 1.0 else start.R
+        joint = replace(
+            self.now,
+            R=R,
+            z=R @ w,
+            squares=start.squares * fade,
+            mass=start.mass * fade + (self.now.mass - start.mass),
+        )
+        joint = taken_in(joint, sigma[excited, None] * F.T, U[:, excited].T @ self.b)  # (3)
+        none = self.A[:0]
+        return replace(self, before=joint, now=joint, A=none, b=self.b[:0], fade=1.0)
+
+    def grown(self, d: int, ridge: float) -> "Sifted":
+        """The same with new features at the end, zero in every row so far."""
+        more = d - len(self.sums)
+        return replace(
+            self,
+            before=self.before.grown(d, ridge),
+            now=self.now.grown(d, ridge),
+            A=np.hstack((self.A, np.zeros((len(self.A), more)))),
+            sums=np.append(self.sums, np.zeros(more)),
+        )
+
+    def with_outputs(self, at: Array, c: int) -> "Sifted":
+        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        b = np.zeros((len(self.b), c))
+        b[:, np.setdiff1d(np.arange(c), at)] = self.b
+        before, now = self.before.with_outputs(at, c), self.now.with_outputs(at, c)
+        return replace(self, before=before, now=now, b=b)
+
+    @property
+    def finite(self) -> bool:
+        """Whether all numbers are finite."""
+        return self.now.finite and self.before.finite and linalg.finite(self.sums)
+
+
+def sifted(R: Floats, F: Floats, fade: float) -> Floats:
+    """The triangle of Rᵀ (I − (1 − fade) QQᵀ) R, Q = orth(R F).
+
+    Parameters
+    ----------
+    R : ndarray of shape (p, p)
+        Upper triangle.
+    F : ndarray of shape (p, r)
+        The directions, of full rank; those of which R knows nothing are left out.
+    fade : float
+        In (0, 1].
+    """
+    G = R @ F
+    size = linalg.norms(G)
+    G = G[:, size > 0.0] / size[size > 0.0]
+    if not G.shape[1]:
+        return R
+    _, T, order = qr(G, mode="economic", pivoting=True, check_finite=False)
+    depth = np.abs(np.diagonal(T))
+    G = G[:, order[: int(np.sum(depth > _DEPENDENT))]]
+    H, tau = lapack.dgeqrf(G)[:2]
+    turned = lapack.dormqr("L", "T", H, tau, R, lwork=max(1, 64 * len(R)))[0]
+    turned[: G.shape[1]] *= np.sqrt(fade)
+    triangle: Floats = np.asfortranarray(np.triu(lapack.dgeqrf(turned)[0]))
+    return triangle

@@ -1,0 +1,59 @@
+"""Past: what a rule of forgetting is given, and what it leaves to be asked."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onepass.centering import Centering
+from onepass.memory.prior import Prior
+from onepass.memory.square_root import Triangle
+from onepass.types import Floats
+
+__all__ = ["Coming", "Learned", "Past"]
+
+
+class Past(NamedTuple):
+    """All that answers depend on."""
+
+    memory: Triangle
+    """The triangle of centred rows; its w is relative to w₀."""
+    centering: Centering
+    """The means, and the effective number of rows."""
+    prior: Prior
+    """Which features have been met."""
+
+
+class Coming(NamedTuple):
+    """Rows to be learned one after the other."""
+
+    X: Floats
+    """(n, d)."""
+    Y: Floats
+    """(n, c)."""
+    weights: Floats | None
+    """(n,), all positive; None for ones."""
+    start: Floats
+    """w₀, (d, c)."""
+    time: Any
+    """When each came, (n,), numbers or dates in order; None where the rule needs none."""
+    last: Any
+    """When the row before came; None before the first."""
+
+    def answers(self, X: Floats, Y: Floats) -> Floats:
+        """Answers Y (n, c) relative to what w₀ says of rows X (n, d)."""
+        return Y - X @ self.start if self.start.any() else Y
+
+    @property
+    def roots(self) -> Floats:
+        """√s, (n,)."""
+        return np.ones(len(self.X)) if self.weights is None else np.sqrt(self.weights)
+
+
+class Learned(NamedTuple):
+    """What learning rows gives."""
+
+    errors: Floats
+    """The error of each row just before it was learned, (n, c)."""
+    past: Past
+    state: Any
+    """The rule's own state after the rows."""

@@ -1,0 +1,95 @@
+"""Written: rules of forgetting as text, as they stand on a command line.
+
+A rule's name in small letters, a colon, and its arguments, with commas between them::
+
+    0.99    exponential:0.99    bounded:half_life=1h,floor=2    directional:0.98    window:1000
+"""
+
+import inspect
+from typing import Any
+
+from onepass import validate
+from onepass.errors import ParameterError
+from onepass.forgetting.directional import Directional
+from onepass.forgetting.fading import Bounded, Exponential
+from onepass.forgetting.window import Window
+from onepass.spelling import meant
+
+__all__ = ["rule"]
+
+_KINDS: dict[str, type] = {
+    kind.__name__.lower(): kind for kind in (Bounded, Directional, Exponential, Window)
+}
+
+
+def rule(given: Any, where: str) -> Any:
+    """The rule that a number, a text or a rule stands for.
+
+    Parameters
+    ----------
+    given : float, str, or rule of forgetting
+        A number λ in (0, 1] is ``Bounded(λ)``.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If it is none.
+
+    Examples
+    --------
+    >>> rule(0.99, "RLSRegressor")
+    Bounded(factor=0.99, half_life=None, floor=1.0)
+    >>> rule("window:100", "RLSRegressor").rows
+    100
+    """
+    if type(given) in _KINDS.values():
+        return given
+    if isinstance(given, str):
+        return _read(given, where)
+    if isinstance(given, bool) or not hasattr(given, "__float__"):
+        raise ParameterError(
+            f"{where}: `forgetting` must be a number in (0, 1] or a rule of op.forgetting, such as "
+            f"Window(1000), got {given!r}. Give one of {', '.join(_KINDS)}."
+        )
+    return Bounded(validate.in_range(given, "forgetting", where, above=0.0, high=1.0))
+
+
+def _read(text: str, where: str) -> Any:
+    name, _, rest = text.strip().partition(":")
+    if name.lower() not in _KINDS:
+        known = ", ".join(_KINDS)
+        raise ParameterError(
+            f"{where}: `forgetting` must be a number in (0, 1] or one of {known}, with what it "
+            f"needs after a colon, such as 'window:1000' or 'bounded:half_life=1h', got {text!r}."
+            f"{meant(name, _KINDS) or ' Choose one of these.'}"
+        )
+    kind = _KINDS[name.lower()]
+    taken = inspect.signature(kind).parameters
+    first = [p.name for p in taken.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    arguments: dict[str, Any] = {}
+    for i, part in enumerate(filter(None, (each.strip() for each in rest.split(",")))):
+        key, equals, value = part.partition("=")
+        if not equals:
+            key, value = first[i] if i < len(first) else "", part
+        if key not in taken or key in arguments:
+            raise ParameterError(
+                f"{where}: `forgetting` of {name.lower()} must have each of {', '.join(taken)} "
+                f"once at most, got {part!r}.{meant(key, taken) or ' Choose from these.'}"
+            )
+        arguments[key] = _value(value)
+    try:
+        return kind(**arguments)
+    except ParameterError as wrong:
+        raise ParameterError(f"{where}: `forgetting` {text!r}: {wrong}") from wrong
+
+
+def _value(text: str) -> Any:
+    """A number where it is one, else text."""
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
