@@ -2,9 +2,9 @@
 
 Test-then-train over the same arrays, in one process on one thread; seconds are the processor's.
 Rounds are interleaved, so that a busy moment of the machine hits all alike; the best of the rounds
-counts, the median and the lowest are written down beside it. Each library is timed on as many of the first rows as take a fraction of a second. Then
-the weights are held against batch ridge regression on the rows learned, with features of one scale
-and with features from 1e-3 to 1e3.
+counts, and the median and the lowest are written down beside it. Each library is timed on as many
+of the first rows as take a fraction of a second. Then the weights are held against batch ridge
+regression on the rows learned, with features of one scale and with features from 1e-3 to 1e3.
 
     make peers    or    python benchmarks/peers.py [--rounds 7] [--p 10,100,1000]
 """
