@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ColumnError, OnepassError
+from onepass.evaluate.refusal import refusal
 from onepass.spelling import meant
 from onepass.types import Array
 
@@ -58,10 +59,8 @@ def answers(
             said = np.asarray(model.predict(rows.X))
         except OnepassError as error:
             first = getattr(rows, "first", seen)
-            if first == 0:  # the model's own count of rows is the source's
-                raise
-            place = f"{len(rows):,} rows from row {first:,} (from 0)"
-            raise type(error)(f"{_WHERE}: {place}: {error}") from error
+            place = f"{_WHERE}: {len(rows):,} rows from row {first:,} (from 0)"
+            raise refusal(error, place, getattr(rows, "located", None), len(rows)) from error
         seen += len(rows)
         columns = {"said": said} if said.ndim == 1 else dict(_outputs(said))
         taken = [name for name in keep if name in columns]

@@ -1,6 +1,6 @@
 """What a stream is made of, as the evaluation sees it: blocks of rows with their answers."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ class Block:
         Where the first of them stands in the source, counted from 0.
     skipped : int
         Rows of this stretch of the source that were left out, for want of an answer.
+    located : callable, optional
+        Says where a row of the block stands in the source, by its place in the block.
     """
 
     X: Any
@@ -38,6 +40,7 @@ class Block:
     time: Array | None = None
     first: int | None = None
     skipped: int = 0
+    located: Callable[[int], str] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -118,6 +121,7 @@ def _block(rows: Any, where: str) -> Block:
         getattr(rows, "time", None),
         getattr(rows, "first", None),
         int(getattr(rows, "skipped", 0)),
+        getattr(rows, "located", None),
     )
 
 

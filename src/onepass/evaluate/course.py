@@ -10,6 +10,7 @@ from onepass.evaluate.blocks import Block
 from onepass.evaluate.drift import Watch
 from onepass.evaluate.ledger import Ledger
 from onepass.evaluate.memento import heard, kept, relearn
+from onepass.evaluate.refusal import refusal
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
 from onepass.evaluate.waiting import Room
@@ -77,7 +78,8 @@ class Course:
             asked = partial(said_of, model, block.X, block.y, block.time)
             if turns is not None:
                 asked = partial(said_of_turns, model, turns)
-            said[name] = self._said(name, place, block.y, asked)
+            located = block.located if turns is None else None
+            said[name] = self._said(name, place, block.y, asked, located)
         before = self.ledger.rows
         self.ledger.add(block, said)
         if self.watch is not None:
@@ -96,14 +98,21 @@ class Course:
         for name, model in self.models.items():
             self._said(name, place, rest.y, partial(said_of_rest, model, rest))
 
-    def _said(self, name: str, place: str, y: Array, asked: Callable[[], Array]) -> Array:
+    def _said(
+        self,
+        name: str,
+        place: str,
+        y: Array,
+        asked: Callable[[], Array],
+        located: Callable[[int], str] | None = None,
+    ) -> Array:
         """What a model says of rows with these answers, and how long it took."""
         place = f"{self._where}: model {name!r}, {place}"
         began = self.clock() if self.clock else 0.0
         try:
             said = asked()
         except OnepassError as error:
-            raise type(error)(f"{place}: {error}") from error
+            raise refusal(error, place, located, len(y)) from error
         except Exception as error:
             error.add_note(place)
             raise

@@ -1,6 +1,6 @@
 """Blocks of exactly as many rows as asked, cut from pieces of any length."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -24,11 +24,18 @@ class Cutter:
         Rows a block.
     start : int
         Where the first row that is added stands in the source.
+    place : callable, optional
+        Says in words where a row of the source stands, by its number.
     """
 
-    def __init__(self, block: int, start: int = 0) -> None:
+    def __init__(
+        self, block: int, start: int = 0, place: Callable[[int], str] | None = None
+    ) -> None:
+        self._place = place
+        self.gaps = 0
         self._block = block
         self._parts: list[tuple[Table, Array | None, Array | None]] = []
+        self._numbers: list[Array] = []
         self._held = 0
         self._first = start
         self._given = start  # source rows that blocks given so far account for
@@ -40,18 +47,21 @@ class Cutter:
         kept = np.flatnonzero(split.kept)
         start, self.seen = self.seen, self.seen + len(split.kept)
         self.kept += len(kept)
+        self.gaps += split.gaps
         at = 0
         while at < len(kept):
             taken = kept[at : at + self._block - self._held]
             at += len(taken)
             if not self._held:
-                self._first, self._parts = start + int(taken[0]), []
+                self._first, self._parts, self._numbers = start + int(taken[0]), [], []
+            self._numbers.append(start + taken)
             self._parts.append(_some(split, taken))
             self._held += len(taken)
             if self._held == self._block:
                 yield self._rows(start + int(taken[-1]) + 1)
         if not self._held:
             self._parts = [_some(split, kept[:0])]  # an empty last block has these columns
+            self._numbers = [kept[:0]]
 
     def rest(self) -> Iterator[Rows]:
         """What is left at the end: fewer rows than a block, or none but skipped ones."""
@@ -63,8 +73,11 @@ class Cutter:
     def _rows(self, upto: int) -> Rows:
         tables, answers, times = zip(*self._parts, strict=True)
         skipped = upto - self._given - self._held
-        rows = Rows(stacked(tables), _joined(answers), _joined(times), self._first, skipped)
-        self._parts, self._held, self._given = [], 0, upto
+        rows = Rows(
+            stacked(tables), _joined(answers), _joined(times), self._first, skipped,
+            np.concatenate(self._numbers), self._place,
+        )  # fmt: skip
+        self._parts, self._numbers, self._held, self._given = [], [], 0, upto
         return rows
 
 

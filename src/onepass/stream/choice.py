@@ -1,34 +1,40 @@
 """Choice: which columns of a source are read, and what each is for."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from onepass.errors import ColumnError, ParameterError, ShapeError, TypeMismatchError
+from onepass.errors import ColumnError, ParameterError, ShapeError, SourceError, TypeMismatchError
 from onepass.spelling import listed, meant
 from onepass.stream.pieces import Piece
 from onepass.table import Table, is_missing
 from onepass.types import Array
 
-__all__ = ["Choice", "Split"]
+__all__ = ["MISSING", "Choice", "Split"]
+
+MISSING = ("keep", "skip", "error")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """A piece, taken apart: features, answers, times, and which rows have an answer."""
+    """A piece, taken apart: features, answers, times, and which rows are kept.
+
+    ``gaps`` is how many rows have an answer and are not kept, for want of a feature.
+    """
 
     X: Table
     y: Array | None
     time: Array | None
     kept: Array
+    gaps: int = 0
 
     def after(self, n: int) -> "Split":
         """The same without its first n rows."""
         y = None if self.y is None else self.y[n:]
         time = None if self.time is None else self.time[n:]
-        return Split(self.X[n:], y, time, self.kept[n:])
+        return Split(self.X[n:], y, time, self.kept[n:], self.gaps) if n else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +53,14 @@ class Choice:
         The only columns that are features; None for all.
     where : str
         The source, for messages.
+    missing : {"keep", "skip", "error"}
+        What becomes of rows that lack a feature.
 
     Raises
     ------
     ParameterError
-        If a target is dropped or named as a feature, or a name is given twice.
+        If ``missing`` is none of these, a target is dropped or named as a feature, or a name is
+        given twice.
     """
 
     target: str | list[str] | None
@@ -59,8 +68,14 @@ class Choice:
     drop: tuple[str, ...]
     columns: tuple[str, ...] | None
     where: str
+    missing: str = "keep"
 
     def __post_init__(self) -> None:
+        if self.missing not in MISSING:
+            raise ParameterError(
+                f"{self.where}: `missing` must be one of {', '.join(MISSING)}, got "
+                f"{self.missing!r}.{meant(str(self.missing), MISSING) or ' Choose one of these.'}"
+            )
         for name in self.targets:
             if name in self.drop or name in (self.columns or ()):
                 raise ParameterError(
@@ -144,7 +159,40 @@ class Choice:
         time = None
         if self.time is not None:
             time = table[self.time]
-        return Split(table.select(self._features(table.names)), y, time, kept)
+        features = table.select(self._features(table.names))
+        if self.missing != "skip":
+            return Split(features, y, time, kept)
+        gaps = kept & _gaps(features)
+        return Split(features, y, time, kept & ~gaps, int(gaps.sum()))
+
+    def hold_whole(self, split: Split, first: int, located: Callable[[int], str]) -> None:
+        """Refuse a row that lacks a feature, if it is to be refused.
+
+        Parameters
+        ----------
+        split : Split
+            Some rows.
+        first : int
+            The number of the first of them.
+        located : callable
+            Says in words where a row stands, by its number.
+
+        Raises
+        ------
+        SourceError
+            With the row and the column.
+        """
+        if self.missing != "error":
+            return
+        gaps = split.kept & _gaps(split.X)
+        if gaps.any():
+            i = int(gaps.argmax())
+            name = next(n for n, c in split.X.columns.items() if is_missing(c[i : i + 1])[0])
+            raise SourceError(
+                f"op.stream.read: {located(first + i)}, column {name!r} must have a value, got "
+                "none. Fill it, or give missing='skip' (--missing skip) to leave such rows out, or "
+                "missing='keep' (--missing impute) to let the model see to it."
+            )
 
     def _features(self, names: Sequence[str]) -> list[str]:
         """The columns that are features, of those there are; in the order asked for."""
@@ -184,3 +232,11 @@ class Choice:
             )
         columns = list(answers.columns.values())
         return (columns[0] if flat else np.column_stack(columns)), kept
+
+
+def _gaps(table: Table) -> Array:
+    """Which rows lack a value."""
+    gaps = np.zeros(len(table), dtype=bool)
+    for column in table.columns.values():
+        gaps |= is_missing(column)
+    return gaps

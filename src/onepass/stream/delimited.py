@@ -119,6 +119,7 @@ class Delimited:
         wanted = every if names is None else list(names)
         late = Late([name for name, kind in fixed.items() if kind is None], self._pa, self.name)
         undecided = Undecided([name for name in wanted if fixed[name] is None], start)
+        reading = self._reading(fixed, wanted)
         header, first = self._header, 0
         chunks = self._records.chunks(opened, _CHUNK)
         try:
@@ -129,7 +130,7 @@ class Delimited:
                         break
                     table = self._passed(chunk, fixed, late, undecided, first)
                     if table is None:
-                        parsed = self._parsed(chunk, header, self._reading(fixed, wanted))
+                        parsed = self._parsed(chunk, header, reading)
                         table = self._table(parsed, late, first)
                 header, first = every, first + len(table)
                 undecided.learn(table)

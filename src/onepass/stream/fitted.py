@@ -31,8 +31,6 @@ class Fitted:
         Says, once the columns' names are known, which of them are not of one kind.
     block : int
         Rows a block.
-    start : int
-        Rows before this one will be passed over.
     """
 
     def __init__(
@@ -43,7 +41,6 @@ class Fitted:
         kinds: Mapping[str, str],
         oddities: Callable[[], Sequence[Oddity]] | None,
         block: int,
-        start: int,
     ) -> None:
         self._source = source
         self._choice = choice
@@ -51,19 +48,24 @@ class Fitted:
         self._types = {**kinds, **types}
         self._oddities = oddities
         self._block = block
-        self._start = start
         self._begun = False
         self._ahead: Iterator[Piece] | None = None  # pieces looked at, then the rest
         self._head: Head | None = None
         if source.repeatable:
             self._names()
 
-    def __iter__(self) -> Iterator[Piece]:
-        """All pieces, those that were looked at among them; refused where they have been read."""
+    def pieces(self, start: int) -> Iterator[Piece]:
+        """All pieces, those that were looked at among them; refused where they have been read.
+
+        Parameters
+        ----------
+        start : int
+            Rows before this one will be passed over.
+        """
         if self._ahead is not None:
             pieces, self._ahead = self._ahead, None
             return pieces
-        pieces = self._opened(self._start)
+        pieces = self._opened(start)
         if self._source.repeatable or self._head is not None:
             return pieces
         self._head = head = Head(named=self._source.columns() is not None)
@@ -120,7 +122,7 @@ class Fitted:
     def first_answers(self) -> list[Array]:
         """The first answers, piece by piece. What can be read only once will give them again."""
         once = not self._source.repeatable
-        pieces = iter(self) if once else self._opened(0)
+        pieces = self.pieces(0) if once else self._opened(0)
         head = Head(named=self._source.columns() is not None)
         looked, answers, known = [], [], 0
         for piece in pieces:
@@ -130,7 +132,7 @@ class Fitted:
             if split.y is not None:
                 answers.append(split.y[split.kept])
                 known += len(answers[-1])
-            if head.full and (split.y is None or known >= LOOKED_AT or (once and self._start)):
+            if head.full and (split.y is None or known >= LOOKED_AT):
                 break
         if once:
             self._ahead = chain(looked, pieces)

@@ -36,6 +36,7 @@ def read(
     format: str | None = None,  # noqa: A002  as pandas and everyone has it
     delimiter: str | None = None,
     header: bool | Sequence[str] = True,
+    missing: str = "keep",
     start: int = 0,
 ) -> Stream:
     r"""Rows from wherever they come, as a stream of typed blocks.
@@ -83,6 +84,9 @@ def read(
     header : bool or sequence of str
         Of CSV: whether the first line holds the columns' names, or else their names. With False
         they are called x0, x1, ….
+    missing : {"keep", "skip", "error"}
+        What becomes of rows that lack a feature: they are kept, for the model to impute; or
+        skipped and counted, as rows without an answer are; or refused, with row and column.
     start : int
         How many of the source's first rows to pass over, those without an answer counted too. The
         rows after them are those of the whole stream, of the same kinds; where ``start`` is the
@@ -151,10 +155,11 @@ def read(
     else:
         opened = _opened(source, reading)
     odd = opened.oddities if isinstance(opened, Delimited) else None
-    choice = _choice(opened, target, time, drop, columns)
+    choice = _choice(opened, target, time, drop, columns, missing)
     return Stream(
         opened, choice, block=block, types=asked, n_rows=n_rows, task=task, kinds=expected,
-        oddities=odd, start=start, read=reading.told,
+        oddities=odd, start=start,
+        read=reading.told if missing == "keep" else {**reading.told, "missing": missing},
     )  # fmt: skip
 
 
@@ -177,7 +182,9 @@ def _header(header: Any) -> bool | tuple[str, ...]:
     return names
 
 
-def _choice(opened: Source, target: Any, time: Any, drop: Any, columns: Any) -> Choice:
+def _choice(
+    opened: Source, target: Any, time: Any, drop: Any, columns: Any, missing: str
+) -> Choice:
     """The columns' parts; numbers of columns as names."""
     known = opened.columns() if isinstance(opened, (Matrix, Pair)) else None
 
@@ -202,6 +209,7 @@ def _choice(opened: Source, target: Any, time: Any, drop: Any, columns: Any) -> 
         drop=tuple(listed(drop)),
         columns=None if columns is None else tuple(listed(columns)),
         where=f"{_WHERE}: {opened.name}",
+        missing=missing,
     )
 
 

@@ -1,5 +1,6 @@
 """Rows: one block of a stream, as the learners take it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from onepass.table import Table
@@ -25,10 +26,15 @@ class Rows:
         Where the block's first row stands in the source, counting from 0 and counting skipped
         rows too. For an empty block: where the next row would have stood.
     skipped : int
-        Rows left out because their answer was missing: those passed over after the block before,
+        Rows left out, because their answer was missing or, if the stream was told so, one of
+        their features: those passed over after the block before,
         up to this block's last row; in a stream's last block, up to the end of the source.
         So over a whole stream ``sum(len(rows) + rows.skipped)`` is the number of rows in the
         source.
+    numbers : ndarray of int of shape (n,), or None
+        Where each row stands in the source, counted as ``first`` is.
+    place : callable or None
+        Says in words where a row of the source stands, by that number.
 
     Examples
     --------
@@ -44,6 +50,14 @@ class Rows:
     time: Array | None
     first: int
     skipped: int
+    numbers: Array | None = None
+    place: Callable[[int], str] | None = None
+
+    def located(self, i: int) -> str:
+        """Where a row of the block stands, in words: the file, and its row there."""
+        if self.numbers is None or self.place is None:
+            return f"row {self.first + i} (counting from 0)"
+        return self.place(int(self.numbers[i]))
 
     def __len__(self) -> int:
         return len(self.X)

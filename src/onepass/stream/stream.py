@@ -108,7 +108,7 @@ class Stream:
         self._n_rows = source.n_rows if n_rows is None else n_rows
         self._task = task
         self._read = dict(read or {})
-        self._pieces = Fitted(source, choice, types, kinds or {}, oddities, self.block, self.start)
+        self._pieces = Fitted(source, choice, types, kinds or {}, oddities, self.block)
 
     @property
     def target(self) -> str | list[str] | None:
@@ -189,16 +189,18 @@ class Stream:
         return f"<Stream {self.name}: {rows}, target {self.target!r}, block {self.block}>"
 
     def __iter__(self) -> Iterator[Rows]:
-        return self._counted(self._blocks(iter(self._pieces)))
+        return self._counted(self._blocks(self._pieces.pieces(self.start)))
 
     def _blocks(self, pieces: Iterator[Piece]) -> Iterator[tuple[Rows, float | None]]:
         """The blocks, each with how much has been read by then."""
-        cutter, seen = Cutter(self.block, self.start), 0
+        cutter, seen = Cutter(self.block, self.start, self._source.located), 0
         for piece in pieces:
-            over, seen = self.start - seen, seen + len(piece.table)
+            first, seen = seen, seen + len(piece.table)
+            over = self.start - first
             if over < len(piece.table):
-                split = self._choice.split(piece)
-                for rows in cutter.add(split.after(over) if over > 0 else split):
+                split = self._choice.split(piece).after(max(over, 0))
+                self._choice.hold_whole(split, first + max(over, 0), self._source.located)
+                for rows in cutter.add(split):
                     yield rows, piece.fraction
         self._check(cutter, seen)
         for rows in cutter.rest():
@@ -233,6 +235,12 @@ class Stream:
                 f"over, got {seen:,}. Check that it is the source that was begun, or start before."
             )
         if not cutter.kept and not self.start:
+            if cutter.gaps:
+                raise SourceError(
+                    f"op.stream: {self.name} must hold rows without a gap, got a missing value in "
+                    f"each of its {cutter.seen} rows that have an answer. Drop the columns that "
+                    "are empty, or keep such rows: missing='keep' (--missing impute)."
+                )
             which = "they are" if self.target is None else f"the target {self.target!r} is"
             raise SourceError(
                 f"op.stream: {self.name} must hold answers, but {which} missing in all of its "
