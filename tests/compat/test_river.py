@@ -240,6 +240,14 @@ def test_what_cannot_be_wrapped_is_refused() -> None:
         wrap(op.RLSClassifier(), targets=["a"])
     with pytest.raises(ParameterError, match="one that learned several answers"):
         wrap(op.RLSRegressor().learn_one({"a": 1.0}, [1.0, 2.0]))
+    for wrong in ("ab", [], ["a", "a"]):
+        with pytest.raises(ParameterError, match="must be a list of different names"):
+            wrap(op.RLSRegressor(), targets=wrong)
+    with pytest.raises(TypeMismatchError, match=r"got a dict.*targets=True"):
+        wrap(op.RLSRegressor()).learn_one({"a": 1.0}, {"u": 1.0})
+    for odd in (3.0, {}):
+        with pytest.raises(TypeMismatchError, match="`y` must be a dict of answers by name"):
+            wrap(op.RLSRegressor(), targets=True).learn_one({"a": 1.0}, odd)
     with pytest.raises(ParameterError, match="must be a classifier"):
         Classifier(op.RLSRegressor())
     with pytest.raises(ParameterError, match="a classifier"):

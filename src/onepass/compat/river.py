@@ -14,7 +14,7 @@ import numpy as np
 
 from onepass.compat.adopted import adopt
 from onepass.compat.wrapped import Row, Wrapped, classifies, frame, series
-from onepass.errors import ColumnError, ParameterError
+from onepass.errors import ColumnError, ParameterError, TypeMismatchError
 from onepass.extras import need
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.table import Table
@@ -102,6 +102,11 @@ class Regressor(Wrapped, base.MiniBatchRegressor):
 
     def learn_one(self, x: Row, y: Any, w: float = 1.0, t: Any = None) -> None:
         """Learn one row, of weight ``w``; ``t`` is when it happened, for learners that ask."""
+        if isinstance(y, Mapping):
+            raise TypeMismatchError(
+                f"{self._where('learn_one')}: `y` must be a number, got a dict. For several "
+                "answers a row call op.compat.river.wrap(model, targets=True)."
+            )
         self._learn(x, y, w, t)
 
     def predict_one(self, x: Row) -> float:
@@ -231,6 +236,12 @@ class MultiTargetRegressor(Wrapped, base.MultiTargetRegressor):
 
     def __init__(self, model: Any, targets: Sequence[Hashable] | None = None) -> None:
         super().__init__(model)
+        listed = [] if targets is None or isinstance(targets, str) else list(targets)
+        if targets is not None and (not listed or len(set(listed)) < len(listed)):
+            raise ParameterError(
+                f"MultiTargetRegressor: `targets` must be a list of different names, got "
+                f"{targets!r}. Name each answer once, as in targets=['u', 'v']."
+            )
         self.targets = targets
         self._targets = None if targets is None else tuple(targets)
         learned = _learned_answers(model)
@@ -251,6 +262,11 @@ class MultiTargetRegressor(Wrapped, base.MultiTargetRegressor):
     ) -> None:
         """Learn one row of weight ``w`` and its answers; ``t`` is when it happened."""
         del kwargs
+        if not isinstance(y, Mapping) or not y:
+            raise TypeMismatchError(
+                f"{self._where('learn_one')}: `y` must be a dict of answers by name, got {y!r}. "
+                "For one answer a row call op.compat.river.wrap(model)."
+            )
         targets = tuple(sorted(y, key=str)) if self._targets is None else self._targets
         if set(y) != set(targets):
             raise ColumnError(
