@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from river import (
     bandit,
@@ -47,13 +47,15 @@ from onepass.features import Encode, Impute, Scale
 
 PIPELINES = {
     "names": op.Pipeline(Encode(), op.RLSRegressor()),
-    "names, imputed": op.Pipeline(Encode(), Impute(), op.SGDClassifier("logistic")),
+    "names, imputed": op.Pipeline(Encode(), Impute(), Scale(), op.SGDRegressor()),
+    "names, classes": op.Pipeline(Encode(), op.Perceptron()),
     "matrices": op.Pipeline(Scale(), op.SGDRegressor()),
     "matrices, imputed": op.Pipeline(Impute(), op.RLSRegressor()),
 }
 PUBLIC = {name: getattr(learners, name)() for name in learners.__all__}
 WRAPPED = [
     *(pytest.param(model, {}, id=name) for name, model in PUBLIC.items()),
+    pytest.param(op.SGDClassifier("logistic"), {}, id="SGDClassifier, probabilities"),
     *(
         pytest.param(model, {"targets": True}, id=f"{name}, targets")
         for name, model in PUBLIC.items()
@@ -147,6 +149,7 @@ def test_columns_appear_by_their_prior_and_disappear_as_zero(model: Any, by_name
     assert list(learner.feature_names_in_) == ["a", "b", "c", "d"]
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.permutations("abcde"), st.integers(0, 99))
 def test_the_order_of_keys_changes_no_bit(order: list[str], seed: int) -> None:
     for model in (op.RLSRegressor(), op.Pipeline(Encode(), Scale(), op.SGDRegressor())):
