@@ -13,7 +13,7 @@ from cyclopts import CycloptsError
 from onepass.cli.arguments import Names, Quiet, Settings, Source, Types, pairs, values
 from onepass.cli.ending import INTERRUPTED, terminable
 from onepass.cli.places import spare
-from onepass.cli.saving import files, kept, resumable, run_file, save_models
+from onepass.cli.saving import files, kept, resumable, run_file, save_models, stamp
 from onepass.cli.terminal import advancing, remark, show
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ def run(
         "drift": detectors(drift, "run: --drift") if drift else None,
         "checkpoint": None if save is None else run_file(save),
     }  # fmt: skip
+    before = None if save is None else stamp(run_file(save))
     with terminable() as code:
         try:
             found = _learned(models, stream, given, stood, quiet=quiet)
@@ -140,11 +141,11 @@ def run(
             if code() == INTERRUPTED:
                 raise
             return code()
-        whole = _leave(found, models, save, report, quiet=quiet)
+        _leave(found, models, save, report, quiet=quiet)
+    whole = kept(save, before, found.rows, finished=not found.interrupted)
     if found.interrupted:
-        _interrupted(found, save)
-        return code()
-    return 0 if whole else 1
+        _interrupted(found, resumable=whole and save is not None)
+    return (code() if found.interrupted else 0) if whole else 1
 
 
 def _check(
@@ -202,8 +203,8 @@ def _leave(
     report: Path | None,
     *,
     quiet: bool,
-) -> bool:
-    """Save the models, write the report and show the table; whether all was kept."""
+) -> None:
+    """Save the models, write the report and show the table."""
     try:
         if save is not None and found.rows:  # an empty model takes no other's place
             save_models(models, files(save, list(models)), quiet=quiet)
@@ -211,15 +212,11 @@ def _leave(
             remark(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
     finally:  # last: who reads the table may have gone
         show(found.table())
-    if save is None or kept(save, found.rows, finished=not found.interrupted):
-        return True
-    remark(f"onepass: {run_file(save)} could not be written: the run cannot be resumed here.")
-    return False
 
 
-def _interrupted(found: "Report", save: Path | None) -> None:
+def _interrupted(found: "Report", *, resumable: bool) -> None:
     waiting = f", {found.waiting:,} of them wait for their answers" if found.waiting else ""
-    further = "" if save is None else " Go on with --resume."
+    further = " Go on with --resume." if resumable else ""
     remark(f"Interrupted after {found.rows:,} rows{waiting}.{further}")
 
 

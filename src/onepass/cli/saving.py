@@ -10,7 +10,7 @@ from onepass.cli.terminal import remark
 if TYPE_CHECKING:
     from onepass.evaluate.bookmark import Standing
 
-__all__ = ["files", "kept", "resumable", "run_file", "save_models"]
+__all__ = ["files", "kept", "resumable", "run_file", "save_models", "stamp"]
 
 
 def files(save: Path, models: Sequence[str]) -> dict[str, Path]:
@@ -90,13 +90,30 @@ def resumable(save: Path | None, *, resume: bool, restart: bool, quiet: bool) ->
     return None
 
 
-def kept(save: Path, rows: int, *, finished: bool) -> bool:
-    """Whether the run's file says what has come of it; a full disk may have been in the way.
+def stamp(place: Path) -> tuple[int, int] | None:
+    """What tells a file from the one that takes its place; None where there is none.
 
     Parameters
     ----------
-    save : Path
-        As it was given.
+    place : Path
+        The file.
+    """
+    try:
+        found = place.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finished: bool) -> bool:
+    """Whether the run's file says what has come of it; if not, say so.
+
+    Parameters
+    ----------
+    save : Path or None
+        As it was given; then there is nothing to keep.
+    before : tuple or None
+        The stamp of the file before the run.
     rows : int
         Rows said.
     finished : bool
@@ -105,11 +122,17 @@ def kept(save: Path, rows: int, *, finished: bool) -> bool:
     from onepass.errors import CheckpointError
     from onepass.evaluate import standing
 
+    if save is None or not rows:
+        return True
+    place = run_file(save)
     try:
-        stood = standing(run_file(save))
+        stood = standing(place) if stamp(place) != before else None
     except CheckpointError:
-        return False
-    return stood is not None and (stood.rows, stood.finished) == (rows, finished)
+        stood = None
+    if stood is not None and (stood.rows, stood.finished) == (rows, finished):
+        return True
+    remark(f"onepass: {place} could not be written: the run cannot be resumed.")
+    return False
 
 
 def save_models(models: Mapping[str, Any], places: Mapping[str, Path], *, quiet: bool) -> None:

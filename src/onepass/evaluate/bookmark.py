@@ -202,6 +202,8 @@ class Bookmark:
     def write(self, course: Course, *, finished: bool) -> None:
         """Write where the pass stands, between two blocks; warn if it cannot be written.
 
+        A pass of no rows takes no other's place.
+
         Parameters
         ----------
         course : Course
@@ -209,6 +211,8 @@ class Bookmark:
         finished : bool
             Whether the source has come to its end.
         """
+        if not course.ledger.rows:
+            return
         taken = course.ledger.rows + course.ledger.skipped - self._begun
         name = getattr(self._stream, "name", None)
         tree = {

@@ -1,0 +1,270 @@
+"""A run that is killed at any moment, or asked to end, is resumed as if it had not been broken."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import killing
+import onepass as op
+from killing import COMMAND, killed, outcome, table
+from onepass import checkpoint
+from onepass.cli import main
+from onepass.evaluate import Report, standing
+
+SLOW = "--block 1 --checkpoint 0"  # so slow that a signal finds it at work
+
+
+@pytest.fixture
+def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    table(Path("stream.csv"), 300)
+    return tmp_path
+
+
+def does(words: str, code: int = 0) -> None:
+    assert main(words.split()) == code
+
+
+RUN = "run stream.csv --target price --drop id,known --model rls,sgd --save m.onepass"
+
+
+def calm(words: str = RUN) -> dict[str, str]:
+    """What comes of the run that is not broken."""
+    does(f"{words.replace('m.onepass', 'calm/m.onepass')} -q --report calm/report")
+    return outcome(Path("calm"), Report.from_json("calm/report/report.json"))
+
+
+def resumed(words: str = RUN) -> dict[str, str]:
+    does(f"{words} --resume -q --report report")
+    return outcome(Path(), Report.from_json("report/report.json"))
+
+
+def begun(words: str, rows: int) -> "subprocess.Popen[str]":
+    """A process at work, which has learned more than so many rows."""
+    process = subprocess.Popen(  # noqa: S603  our own command
+        [sys.executable, "-c", COMMAND, *words.split()],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(600):
+        stood = standing("m.onepass.run")
+        if stood is not None and stood.rows > rows:
+            return process
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
+    process.kill()
+    raise AssertionError(process.communicate()[1])
+
+
+# -- kills and signals -----------------------------------------------------------------------------
+
+
+def test_thirty_kills_change_nothing(tmp_path: Path) -> None:
+    found = killed(tmp_path, 30, 500, every=15)
+    assert found.kills == 30
+    assert found.fresh == 2
+    assert max(found.places) > 100
+    assert not found.wrong, killing.told(found, 500, 0.0)
+
+
+@pytest.mark.usefixtures("stream")
+@pytest.mark.parametrize(
+    ("number", "code", "more"),
+    [
+        (signal.SIGTERM, 143, "--delay 30"),
+        (signal.SIGINT, 130, ""),
+    ],
+)
+def test_who_asks_it_to_end_finds_all_saved(number: int, code: int, more: str) -> None:
+    words = f"{RUN} --block 32 {more}"
+    process = begun(words.replace("--block 32", SLOW), 35)
+    process.send_signal(number)
+    told = process.communicate()[1]
+    assert process.returncode == code
+    assert "Interrupted after" in told
+    assert "Go on with --resume." in told
+    stood = standing("m.onepass.run")
+    assert stood is not None
+    assert not stood.finished
+    waiting = min(30, stood.rows) if more else 0
+    learned = op.load("m-rls.onepass")
+    assert getattr(learned, "rows_seen_", 0) == stood.rows - waiting
+    assert f"{waiting} of them wait" in told or not more
+    again, unbroken = (
+        resumed(words.replace("--block 32", "--block 1")),
+        calm(words.replace("--block 32", "--block 1")),
+    )
+    assert again == unbroken
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_second_signal_ends_it_at_once() -> None:
+    process = begun(f"{RUN} {SLOW}", 5)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode in {143, 130}
+    assert standing("m.onepass.run") is not None  # whole, whichever it is
+    assert resumed(f"{RUN} --block 1") == calm(f"{RUN} --block 1")
+
+
+# -- one run after the other -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def unfinished(stream: Path) -> Path:
+    """A run that the library began, and that was ended after 96 rows."""
+
+    def end(rows: int) -> None:
+        if rows >= 96:
+            raise KeyboardInterrupt
+
+    models = op.models.pipelines(["rls", "sgd"], "regression")
+    source = op.stream.read("stream.csv", target="price", drop=["id", "known"], block=32)
+    op.evaluate.prequential(models, source, checkpoint="m.onepass.run", on_progress=end)
+    return stream
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_a_run_that_the_library_began_is_gone_on_with(capsys: pytest.CaptureFixture[str]) -> None:
+    stood = standing("m.onepass.run")
+    assert stood is not None
+    assert stood.rows == 96
+    words = f"{RUN} --block 32"
+    assert resumed(words) == calm(words)
+    capsys.readouterr()
+    does(f"{words} --resume")
+    told = capsys.readouterr()
+    assert f"resumed after {stood.rows:,} and" in told.out
+    assert f"Resumed after {300 - 4:,} rows." in told.err
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_an_unfinished_run_is_not_lost_unasked(capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path("m.onepass.run").read_bytes()
+    does(f"{RUN} -q", code=1)
+    assert "Go on with it by --resume, lose it by --restart" in capsys.readouterr().err
+    assert Path("m.onepass.run").read_bytes() == before
+    does(f"{RUN} -q --restart")
+    does(f"{RUN} -q")  # one that is finished is
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_log_that_grew_is_gone_on_with() -> None:
+    lines = Path("stream.csv").read_text().splitlines(keepends=True)
+    words = f"{RUN} --block 1"
+    Path("stream.csv").write_text("".join(lines[:101]))
+    does(f"{words} -q --resume")  # where there is nothing to resume, it begins
+    Path("stream.csv").write_text("".join(lines))
+    assert resumed(words) == calm(words)
+
+
+@pytest.mark.usefixtures("stream")
+def test_the_next_file_of_a_log_is_learned_once(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Path("stream.csv").read_text().splitlines(keepends=True)
+    head = lines[0]
+    Path("monday.csv").write_text("".join(lines[:151]))
+    Path("tuesday.csv").write_text("".join([head, *lines[151:]]))
+    words = RUN.replace("stream.csv", "{day}.csv") + " -q --block 1 --resume --onward"
+    for day in ("monday", "tuesday", "tuesday"):
+        does(words.format(day=day))
+    unbroken = calm(f"{RUN} --block 1")
+    again = outcome(Path(), _report_of("tuesday", words))
+    assert again["m-rls.onepass"] == unbroken["m-rls.onepass"]
+    assert not capsys.readouterr().err
+
+
+def _report_of(day: str, words: str) -> Report:
+    does(words.format(day=day) + " --report report")
+    return Report.from_json("report/report.json")
+
+
+@pytest.mark.usefixtures("stream")
+def test_a_pipe_is_begun_again_or_goes_on() -> None:
+    lines = Path("stream.csv").read_text().splitlines(keepends=True)
+    words = RUN.replace("stream.csv", "-") + " -q --block 1"
+
+    def piped(text: str, more: str) -> Any:
+        done = subprocess.run(  # noqa: S603  our own command
+            [sys.executable, "-c", COMMAND, *words.split(), *more.split()],
+            input=text, text=True, capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    piped("".join(lines[:101]), "")
+    piped("".join(lines[:201]), "--resume")  # from its first row on
+    piped(lines[0] + "".join(lines[201:]), "--resume --onward")  # where it had ended
+    unbroken = calm(f"{RUN} --block 1")
+    assert checkpoint.contents("m-rls.onepass").sha256 == unbroken["m-rls.onepass"]
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (f"{RUN.replace('rls,sgd', 'rls')} --resume", "models.sgd was Pipeline and is gone"),
+        (f"{RUN} --resume --set rls.forgetting=0.9", "RLSRegressor.forgetting was"),
+        (f"{RUN} --resume --delay 3", "delay was 1 and is 3"),
+        (f"{RUN.replace('id,known', 'id')} --resume", "what is dropped was"),
+        (f"{RUN.replace('stream.csv', 'other.csv')} --resume", "its first 300 rows are others"),
+        (f"{RUN.replace('stream.csv', 'other.csv')} --delay-until known", "does not|dropped"),
+        (f"{RUN} --delay 5 --most-waiting 2", "higher `most_waiting`"),
+        (f"{RUN} --checkpoint -1", "seconds >= 0"),
+    ],
+)
+@pytest.mark.usefixtures("stream")
+def test_another_run_is_refused(
+    words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import re
+
+    text = Path("stream.csv").read_text()
+    Path("other.csv").write_text(text.replace(",a,", ",z,"))
+    does(f"{RUN} -q")
+    before = Path("m.onepass.run").read_bytes()
+    capsys.readouterr()
+    does(words, code=1)
+    told = capsys.readouterr().err
+    assert re.search(message, told), told
+    assert Path("m.onepass.run").read_bytes() == before
+
+
+@pytest.mark.usefixtures("stream")
+def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    does("run stream.csv --target price --resume", code=2)
+    assert "--resume needs --save" in capsys.readouterr().err
+    does(f"{RUN} --onward", code=2)
+    assert "--onward needs --resume" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.usefixtures("stream")
+def test_a_checkpoint_that_cannot_be_written_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    does(f"{RUN} -q")
+    before = Path("m.onepass.run").read_bytes()
+    write = checkpoint.save_file
+
+    def full(arrays: Any, path: Any, metadata: Any) -> None:
+        if '"kind":"run"' in metadata["onepass"]:
+            raise OSError(28, "No space left on device")
+        write(arrays, path, metadata=metadata)
+
+    monkeypatch.setattr("onepass.checkpoint.save_file", full)
+    does(f"{RUN} -q --checkpoint 0", code=1)
+    told = capsys.readouterr()
+    assert "learned in one pass" in told.out
+    assert told.err.count("CheckpointWarning") <= 2  # on the way and at the end, not more
+    assert "No space left on device" in told.err
+    assert "could not be written: the run cannot be resumed" in told.err
+    assert Path("m.onepass.run").read_bytes() == before
+    assert not list(Path().glob(".onepass-*"))
