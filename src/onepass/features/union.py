@@ -4,6 +4,7 @@ The second one's rows came after the first one's. So what only it knows is appen
 which it came there, as if its rows had brought it here: columns, and of each its outputs.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -46,6 +47,8 @@ class NamedColumns(Transformer):
 
     def join(self, other: "NamedColumns", at: Places | None, where: str) -> Places:
         """Know the other's columns and categories too, in the order in which they came there."""
+        if not hasattr(self, "columns_"):
+            self._start()
         rows = self.rows_seen_ + other.rows_seen_
         if at is not None:  # numbers, from the feature before
             self.take(np.empty((0, at.d)), None)
@@ -88,11 +91,16 @@ class NamedColumns(Transformer):
             origin = int(values[first].astype(np.int64))
             return Date(parts=tuple(self.times), origin=origin, since=since)
         if self.categories == "hash":
-            return Hashed(size=self.hash_size, seed=self.seed)
-        return Text(limit=self.max_categories)
+            return Hashed(size=self.hash_size, seed=self.seed, since=since)
+        return Text(limit=self.max_categories, since=since)
 
+    @abstractmethod
+    def _start(self) -> None:
+        """Know no column yet; refuse hyperparameters out of range."""
+
+    @abstractmethod
     def _hold(self, columns: Columns, new: list[str]) -> None:
-        raise NotImplementedError
+        """Know these columns, and the outputs that came."""
 
 
 def united(one: NamedColumns, other: NamedColumns, where: str) -> Union:
