@@ -1,0 +1,278 @@
+"""Merged least squares is held against a batch solution of all rows, in any tree of merges."""
+
+import copy
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import onepass as op
+from onepass.errors import MergeError
+from oracles import ridge_qr
+
+Floats = NDArray[Any]
+PROPERTY = settings(max_examples=60, deadline=None)
+
+
+def plain(factor: float) -> Any:
+    """Forgetting to the letter of its equation."""
+    return 1.0 if factor == 1.0 else op.forgetting.Exponential(factor)
+
+
+def tree(parts: Sequence[Any], order: Sequence[int], **options: Any) -> Any:
+    """Neighbours merged in some order until one is left; the parts are not changed."""
+    parts = [copy.deepcopy(part) for part in parts]
+    for at in order:
+        k = at % (len(parts) - 1)
+        parts[k].merge(parts.pop(k + 1), **options)
+    return parts[0]
+
+
+def near(one: Any, other: Any, tolerance: float = 1e-10) -> None:
+    """Equal, relative to the largest number of both."""
+    one, other = np.asarray(one), np.asarray(other)
+    scale = 1.0 + np.abs(other)[np.isfinite(other)].max(initial=0.0)
+    np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * scale)
+
+
+class Stream:
+    """Rows with a large mean, a rare column, one that changes late, and some weights of 0."""
+
+    def __init__(self, seed: int, n: int, d: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.X = rng.normal(size=(n, d)) + 3.0
+        self.X[:, 0] = rng.random(n) < 0.1
+        self.X[:, -1] = np.where(np.arange(n) < n // 2, 2.0, 5.0)
+        self.Y = rng.normal(size=(n, 2)) + self.X[:, :1] - 7.0
+        self.s = rng.choice([0.0, 0.5, 1.0, 2.0], size=n)
+
+    def learned(self, learner: Any, rows: slice = slice(None)) -> Any:
+        return learner.partial_fit(self.X[rows], self.Y[rows], sample_weight=self.s[rows])
+
+
+@PROPERTY
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    sizes=st.lists(st.integers(0, 25), min_size=3, max_size=4),
+    order=st.lists(st.integers(0, 3), min_size=3, max_size=3),
+    d=st.integers(2, 9),
+    ridge=st.sampled_from([0.0, 1e-6, 1.0, "matrix"]),
+    factor=st.sampled_from([1.0, 0.97]),
+    prior=st.sampled_from([0.0, 1.0]),
+    fit_intercept=st.booleans(),
+)
+def test_any_tree_of_merges_is_one_pass(
+    seed: int,
+    sizes: list[int],
+    order: list[int],
+    d: int,
+    ridge: Any,
+    factor: float,
+    prior: float,
+    fit_intercept: bool,  # noqa: FBT001
+) -> None:
+    stream = Stream(seed, sum(sizes) + 1, d)
+    root = np.random.default_rng(seed).normal(size=(d, d))
+    settings = {
+        "ridge": root @ root.T + np.eye(d) if ridge == "matrix" else ridge,
+        "forgetting": plain(factor),
+        "prior": prior,
+        "fit_intercept": fit_intercept,
+        "initial_coef": None if ridge == 0.0 else np.ones((2, d)),
+    }
+    edges = np.cumsum([0, *sizes])
+    make = lambda: op.RLSRegressor(**settings)  # noqa: E731
+    parts = [stream.learned(make(), slice(a, b)) for a, b in pairwise(edges)]
+    parts[-1].partial_fit(stream.X[-1:], stream.Y[-1:])  # there is one row, at least
+    stream.s[-1] = 1.0
+    whole = stream.learned(make())
+    merged = tree(parts, order[: len(parts) - 1])
+    tolerance = 1e-10
+    near(merged.coef_, whole.coef_, tolerance)
+    near(merged.intercept_, whole.intercept_, 10 * tolerance)
+    assert merged.rows_seen_ == whole.rows_seen_
+    (said, std), (wanted, wanted_std) = (
+        m.predict(stream.X, return_std=True) for m in (merged, whole)
+    )
+    near(said, wanted)
+    near(std, wanted_std, 1e-7)
+    near(
+        merged.partial_fit(stream.X, stream.Y).coef_,
+        whole.partial_fit(stream.X, stream.Y).coef_,
+        tolerance,
+    )
+    if prior == 0.0 and (stream.s > 0).sum() > d + 2:
+        coef, _ = ridge_qr(
+            np.vstack((stream.X, stream.X)), np.vstack((stream.Y, stream.Y)), settings["ridge"],
+            intercept=fit_intercept, weights=np.append(stream.s, np.ones(len(stream.X))),
+            forgetting=factor, initial=None if ridge == 0.0 else np.ones((d, 2)),
+        )  # fmt: skip
+        near(merged.coef_.T, coef, 10 * tolerance)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("factor", [1.0, 0.99])
+def test_it_keeps_its_digits_at_condition_1e7(ridge: float, factor: float) -> None:
+    rng = np.random.default_rng(0)
+    n, d = 400, 8
+    U, V = (np.linalg.qr(rng.normal(size=shape))[0] for shape in ((n, d), (d, d)))
+    X = U @ np.diag(np.geomspace(1e2, 1e-5, d)) @ V
+    y = X @ rng.normal(size=d) + 1e-6 * rng.normal(size=n)
+    settings: dict[str, Any] = {"ridge": ridge, "forgetting": plain(factor)}
+    make = lambda: op.RLSRegressor(**settings, fit_intercept=False)  # noqa: E731
+    parts = [make().fit(X[i : i + 100], y[i : i + 100]) for i in range(0, n, 100)]
+    truth, _ = ridge_qr(X, y, ridge, intercept=False, forgetting=factor)
+    one_pass = np.abs(make().fit(X, y).coef_ - truth).max()
+    for order in ([0, 0, 0], [2, 1, 0], [0, 1, 0]):
+        merged = tree(parts, order)
+        assert np.abs(merged.coef_ - truth).max() <= 10 * one_pass + 1e-10
+        near(merged.predict(X), X @ truth)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("order", [[0, 0], [1, 0]])
+@pytest.mark.parametrize("sizes", [(30, 30, 30), (50, 3, 20), (2, 40, 1)])
+def test_streams_side_by_side_do_not_age_by_each_other(
+    fit_intercept: bool,  # noqa: FBT001
+    order: list[int],
+    sizes: tuple[int, ...],
+) -> None:
+    rng = np.random.default_rng(1)
+    factor, ridge, d = 0.9, 0.1, 4
+    X, y = rng.normal(size=(sum(sizes), d)) + 5.0, rng.normal(size=sum(sizes))
+    cuts = np.cumsum(sizes)[:-1]
+    make = lambda: op.RLSRegressor(ridge, plain(factor), fit_intercept=fit_intercept)  # noqa: E731
+    parts = [make().fit(A, b) for A, b in zip(np.split(X, cuts), np.split(y, cuts), strict=True)]
+    merged = tree(parts, order, concurrent=True)
+    ages = np.concatenate([factor ** np.arange(n - 1.0, -1.0, -1.0) for n in sizes])
+    coef, b = ridge_qr(X, y, ridge * factor ** max(sizes), intercept=fit_intercept, weights=ages)
+    near(merged.coef_, coef)
+    near(merged.intercept_, b, 1e-9)
+
+
+def test_a_stream_so_long_that_all_before_it_has_faded_is_what_remains() -> None:
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(20_000, 3)), rng.normal(size=20_000)
+    make = lambda: op.RLSRegressor(1.0, plain(0.9))  # noqa: E731
+    late = make().fit(X, y)
+    merged = make().fit(X[:50], y[:50] + 9.0).merge(late)
+    near(merged.coef_, late.coef_)
+    near(merged.predict(X[:5]), late.predict(X[:5]))
+
+
+def test_the_second_may_have_begun_elsewhere_and_with_another_ridge() -> None:
+    stream = Stream(3, 60, 4)
+    first = op.RLSRegressor(0.1, initial_coef=np.ones((2, 4)))
+    second = op.RLSRegressor(3.0, initial_coef=-np.ones((2, 4)))
+    stream.learned(first, slice(0, 20)).merge(stream.learned(second, slice(20, 60)))
+    whole = stream.learned(op.RLSRegressor(0.1, initial_coef=np.ones((2, 4))))
+    near(first.coef_, whole.coef_)
+    near(first.intercept_, whole.intercept_)
+    near(first.predict(stream.X, return_std=True)[1], whole.predict(stream.X, return_std=True)[1])
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+@pytest.mark.parametrize("factor", [1.0, 0.97])
+def test_features_that_only_one_knows_are_found_by_name(ridge: float, factor: float) -> None:
+    rng = np.random.default_rng(4)
+    n = 80
+    table = {name: rng.normal(size=n) for name in "abcd"}
+    table["a"][n // 2 :] = 0.0
+    table["d"][: n // 2] = 0.0
+    y = rng.normal(size=n)
+
+    def rows(names: str, part: slice) -> list[dict[str, float]]:
+        listed = zip(*(table[name][part] for name in names), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in listed]
+
+    make = lambda: op.RLSRegressor(ridge, plain(factor))  # noqa: E731
+    early, late = slice(0, n // 2), slice(n // 2, n)
+    first, second, whole = make(), make(), make()
+    for row, answer in zip(rows("abc", early), y[early], strict=True):
+        first.learn_one(row, answer)
+        whole.learn_one(row, answer)
+    for row, answer in zip(rows("cdb", late), y[late], strict=True):
+        second.learn_one(row, answer)
+    whole.grow(4)
+    whole.feature_names_in_ = np.array(list("abcd"), dtype=object)
+    for row, answer in zip(rows("abcd", late), y[late], strict=True):
+        whole.learn_one(row, answer)
+    first.merge(second)
+    assert first.feature_names_in_.tolist() == list("abcd")
+    near(first.coef_, whole.coef_, 1e-9)
+    near(first.intercept_, whole.intercept_, 1e-9)
+
+
+def test_classes_that_only_one_knows_are_learned_as_if_known_all_along() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(90, 3))
+    y = np.array(["low", "mid", "high", "top"])[np.arange(90) // 30 + (X[:, 0] > 0)]
+    parts = [op.RLSClassifier().fit(X[i : i + 30], y[i : i + 30]) for i in range(0, 90, 30)]
+    assert len({str(part.classes_) for part in parts}) == 3
+    whole = op.RLSClassifier().fit(X, y)
+    for order in ([0, 0], [1, 0]):
+        merged = tree(parts, order)
+        assert merged.classes_.tolist() == whole.classes_.tolist()
+        near(merged.coef_, whole.coef_)
+        near(merged.decision_function(X), whole.decision_function(X))
+
+
+def test_zero_constant_and_doubled_columns_keep_the_solution_of_least_norm() -> None:
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(60, 6)) + 1e4
+    X[:, 1], X[:, 2], X[:, 3] = 0.0, 7.0, X[:, 0]
+    y = rng.normal(size=60)
+    parts = [op.RLSRegressor(0.0).fit(X[i : i + 15], y[i : i + 15]) for i in range(0, 60, 15)]
+    whole = op.RLSRegressor(0.0).fit(X, y)
+    for order in ([0, 0, 0], [2, 1, 0]):
+        merged = tree(parts, order)
+        assert merged.memory_.rank == whole.memory_.rank == 3
+        near(merged.coef_, whole.coef_, 1e-9)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a floor": ({"forgetting": 0.9}, {"forgetting": 0.9}, "Exponential"),
+    "other forgetting": ({"forgetting": plain(0.9)}, {"forgetting": plain(0.8)}, "`forgetting`"),
+    "no intercept": ({}, {"fit_intercept": False}, "`fit_intercept`"),
+    "rank": ({"ridge": 0.0}, {}, "`ridge`"),
+    "other prior": ({"prior": 1.0}, {}, "`prior`"),
+    "sifting": (
+        {"forgetting": op.forgetting.Directional(0.9)},
+        {"forgetting": op.forgetting.Directional(0.9)},
+        "Exponential",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_one_is_refused_with_the_reason(name: str) -> None:
+    one, two, reason = REFUSED[name]
+    stream = Stream(7, 150, 3)
+    a, b = (stream.learned(op.RLSRegressor(**params)) for params in (one, two))
+    with pytest.raises(MergeError, match=reason) as refusal:
+        a.merge(b)
+    assert str(refusal.value).startswith("RLSRegressor.merge: ")
+
+
+def test_features_without_names_must_be_as_many() -> None:
+    rng = np.random.default_rng(8)
+    a, b = (op.RLSRegressor().fit(rng.normal(size=(9, d)), rng.normal(size=9)) for d in (2, 3))
+    with pytest.raises(MergeError, match="2 features"):
+        a.merge(b)
+    assert a.grow(3).merge(b).rows_seen_ == 18
+    c = op.RLSRegressor().fit(rng.normal(size=(9, 3)), rng.normal(size=(9, 2)))
+    with pytest.raises(MergeError, match=r"\(n, 2\)"):
+        a.merge(c)
+
+
+def test_with_itself_all_rows_count_twice() -> None:
+    stream = Stream(9, 30, 3)
+    twice = stream.learned(stream.learned(op.RLSRegressor()))
+    once = stream.learned(op.RLSRegressor())
+    near(once.merge(once).coef_, twice.coef_)
+    assert once.rows_seen_ == twice.rows_seen_

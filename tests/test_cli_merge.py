@@ -1,0 +1,93 @@
+"""The command that merges models: what it gives, and every way in which it ends."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onepass as op
+from test_cli import HEADER, does, fails, line, rows
+
+pytestmark = pytest.mark.usefixtures("parts")
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder to be in, with a table, three parts of it and a model of each."""
+    monkeypatch.chdir(tmp_path)
+    cuts = {"all": (0, 300), "a": (0, 1), "b": (1, 90), "c": (90, 300)}
+    for name, (first, last) in cuts.items():
+        table = [HEADER, *(line(i) for i in range(first, last))]
+        Path(f"{name}.csv").write_text("\n".join(table) + "\n")
+        does(f"run {name}.csv --target price --drop id -q --save {name}.onepass")
+
+
+def test_merged_models_say_what_one_of_all_rows_says(capsys: pytest.CaptureFixture[str]) -> None:
+    does("merge a.onepass b.onepass c.onepass --save out/whole.onepass")
+    assert "300 rows of 3 models: out/whole.onepass" in capsys.readouterr().err
+    does("predict out/whole.onepass all.csv -q --out said.csv")
+    does("predict all.onepass all.csv -q --out wanted.csv")
+    said, wanted = (
+        [float(row["said"]) for row in rows(Path(name).read_text())]
+        for name in ("said.csv", "wanted.csv")
+    )
+    np.testing.assert_allclose(said, wanted, atol=1e-9)
+    capsys.readouterr()
+    does("inspect out/whole.onepass --json")
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["rows_seen"] == 300
+    assert shown["columns"] == {"by": "text", "km": "number", "at": "date"}
+
+
+def test_side_by_side_is_the_librarys_own() -> None:
+    for name in "bc":
+        does(
+            f"run {name}.csv --target price --drop id -q --save {name}.onepass "
+            "--set rls.forgetting=exponential:0.9"
+        )
+    does("merge b.onepass c.onepass --save after.onepass -q")
+    does("merge b.onepass c.onepass --save beside.onepass --concurrent -q")
+    after, beside = op.load("after.onepass"), op.load("beside.onepass")
+    again = op.load("b.onepass").merge(op.load("c.onepass"), concurrent=True)
+    np.testing.assert_array_equal(beside.learner_.coef_, again.learner_.coef_)
+    assert not np.allclose(beside.learner_.coef_, after.learner_.coef_)
+
+
+def test_what_is_only_near_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "bc":
+        does(f"run {name}.csv --target price --drop id,at --type km=text -q --save {name}.onepass")
+        pipeline = op.Pipeline(op.features.Encode(), op.ORFitRegressor(4, 1.0))
+        data = [{"km": float(i % 7), "by": str(i % 3)} for i in range(9)]
+        op.save(pipeline.partial_fit(data, np.arange(9.0)), f"{name}.onepass")
+    does("merge b.onepass c.onepass --save both.onepass")
+    assert "18 rows of 2 models, approximate: both.onepass" in capsys.readouterr().err
+
+
+def test_models_that_differ_are_refused_and_nothing_is_written(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    does("run b.csv --target price --drop id --model sgd -q --save sgd.onepass")
+    does("run b.csv --target price --drop id --set rls.forgetting=0.9 -q --save fading.onepass")
+    op.save(op.memory.Principal(3), "spec.onepass")
+    for words, why in {
+        "a.onepass sgd.onepass": "sgd.onepass with a.onepass: Pipeline.merge: both must have the",
+        "sgd.onepass sgd.onepass": "keeps only its weights",
+        "fading.onepass fading.onepass": "Exponential",
+        "spec.onepass a.onepass": "spec.onepass must hold a model, got a Principal",
+        "a.onepass nothing.onepass": "nothing.onepass",
+        "a.onepass b.csv": "b.csv",
+    }.items():
+        assert why in fails(capsys, f"merge {words} --save out.onepass")
+    assert not Path("out.onepass").exists()
+
+
+def test_no_model_is_written_over(capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path("a.onepass").read_bytes()
+    assert "another file" in fails(capsys, "merge a.onepass b.onepass --save ./a.onepass")
+    assert Path("a.onepass").read_bytes() == before
+
+
+@pytest.mark.parametrize("words", ["merge a.onepass --save x", "merge a.onepass b.onepass"])
+def test_wrong_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fails(capsys, words, code=2)
