@@ -86,6 +86,11 @@ class Pipeline(JointSteps):
         return {name: _KINDS[one.code] for name, one in known.items() if one is not None}
 
     @property
+    def missing(self) -> str:
+        """What becomes of rows that lack a value: "keep", "skip" or "error"."""
+        return str(getattr(self.steps[0], "missing", "keep"))
+
+    @property
     def uses_time(self) -> bool:
         """Whether the verbs that learn need the time of each row, for the learner."""
         return bool(getattr(self.learner, "uses_time", False))

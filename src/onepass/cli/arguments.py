@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter, Token
 
-__all__ = ["Names", "Quiet", "Settings", "Source", "Types", "pairs", "values"]
+__all__ = ["Files", "Names", "Quiet", "Settings", "Source", "Types", "pairs", "values"]
 
 
 def _split(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -43,6 +44,34 @@ Types: TypeAlias = Annotated[
     Parameter(name="--type", converter=_equated, metavar="COLUMN=KIND"),
 ]
 """``COLUMN=KIND``, once or more than once."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Files:
+    """How files are read, for commands that read a source."""
+
+    columns: Names = ()
+    """The only columns that are to be features. By default all but the target."""
+
+    format: Literal["csv", "tsv", "jsonl", "parquet", "arrow"] | None = None
+    """What a file or standard input is, where suffix or first bytes do not tell."""
+
+    delimiter: str | None = None
+    """Of CSV: what stands between two fields, such as ";" or tab; a comma by default."""
+
+    header: Names = ()
+    """Of CSV without a line of names: the names, or none for x0, x1 and so on."""
+
+    def options(self) -> dict[str, Any]:
+        """As the library takes them."""
+        none = [name.lower() for name in self.header] == ["none"]
+        return {
+            "columns": list(self.columns) or None,
+            "format": self.format,
+            "delimiter": self.delimiter,
+            "header": False if none else list(self.header) or True,
+        }
 
 
 def pairs(given: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from onepass.cli.arguments import Names, Quiet, Source, Types, pairs
+from onepass.cli.arguments import Files, Names, Quiet, Source, Types, pairs
 from onepass.cli.places import model_first, spare
 from onepass.cli.terminal import remark
 
@@ -20,22 +20,25 @@ def predict(
     drop: Names = (),
     types: Types = (),
     na: Names = (),
+    files: Files = Files(),  # noqa: B008  it is frozen
     block: int = 1024,
     quiet: Quiet = False,
 ) -> None:
     """Write what a saved model says of each row, in order, in the column "said".
 
-    Columns may stand in any order. What is missing is imputed, a category that was never learned
-    counts as none, and columns that the model does not know are passed over. No row is left out: a
-    cell that is not of the kind that was learned ends it, with an error that says how to go on.
+    Columns may stand in any order. What is missing is imputed, skipped (said stays empty) or an
+    error, as --missing was when the model learned. A category that was never learned counts as
+    none, and columns that the model does not know are passed over. No row is left out: a cell that
+    is not of the kind that was learned ends it, with an error that says how to go on.
 
     Parameters
     ----------
     model
         A file that "onepass run --save" wrote.
     source
-        A file (.csv, .tsv, either with .gz, .parquet), "-" for CSV from standard input, or the
-        name of a data set.
+        A file (.csv, .tsv, .jsonl, .parquet, .arrow; packed as .gz, .bz2, .xz, .zst), a pattern
+        in quotation marks, a folder, an address, "-" for standard input, or the name of a data
+        set.
     out
         Where to write: .csv, .tsv, either with .gz, .parquet. By default CSV on standard output.
     keep
@@ -47,6 +50,8 @@ def predict(
         learned it; where the model does not know it, its first values tell.
     na
         Of CSV: further spellings of a missing value, in the target too: --na "?,-".
+    files
+        How files are read.
     block
         Rows read and answered at a time, 1024 by default.
     quiet
@@ -62,6 +67,10 @@ def predict(
         out.parent.mkdir(parents=True, exist_ok=True)
     learned = load(model)
     kinds = getattr(learned, "kinds_", {})
-    stream = read(source, target=(), drop=drop, types=pairs(types), kinds=kinds, na=na, block=block)
+    stream = read(
+        source, target=(), drop=drop, types=pairs(types), kinds=kinds, na=na, block=block,
+        missing="error" if getattr(learned, "missing", "keep") == "error" else "keep",
+        **files.options(),
+    )  # fmt: skip
     rows = write(answers(learned, stream, keep=keep), sys.stdout if out is None else out)
     remark(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

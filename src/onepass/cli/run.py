@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import CycloptsError
 
-from onepass.cli.arguments import Names, Quiet, Settings, Source, Types, pairs, values
+from onepass.cli.arguments import Files, Names, Quiet, Settings, Source, Types, pairs, values
 from onepass.cli.ending import INTERRUPTED, terminable
 from onepass.cli.places import spare
 from onepass.cli.saving import files, kept, resumable, run_file, save_models, stamp
@@ -37,6 +37,8 @@ def run(
     time: str | None = None,
     types: Types = (),
     na: Names = (),
+    files_as: Files = Files(),  # noqa: B008  it is frozen
+    missing: Literal["impute", "skip", "error"] = "impute",
     settings: Settings = (),
     metrics: Names = (),
     window: int | None = None,
@@ -58,8 +60,9 @@ def run(
     Parameters
     ----------
     source
-        A file (.csv, .tsv, either with .gz, .parquet), "-" for CSV from standard input, or the
-        name of a data set.
+        A file (.csv, .tsv, .jsonl, .parquet, .arrow; packed as .gz, .bz2, .xz, .zst), a pattern
+        in quotation marks, a folder, an address, "-" for standard input, or the name of a data
+        set.
     target
         The column of answers; several with commas between them. A data set has its own.
     model
@@ -75,6 +78,11 @@ def run(
         The kind of a column: NAME=number, truth, text or date. Otherwise its first values tell.
     na
         Of CSV: further spellings of a missing value, in the target too: --na "?,-".
+    files_as
+        How files are read.
+    missing
+        What becomes of rows that lack a feature: impute, which is the default, skip, or error. The
+        model keeps to it: so does predict.
     settings
         A parameter of a model or a feature: rls.forgetting=0.99, encode.categories=hash.
     metrics
@@ -118,12 +126,14 @@ def run(
 
     _check(source, list(model), save, report, resume=resume, onward=onward)
     stood = resumable(save, resume=resume, restart=restart, quiet=quiet)
+    policy = "keep" if missing == "impute" else missing
     answers = list(target) if len(target) > 1 else target[0] if target else None
     stream = read(
-        source, target=answers, time=time, drop=drop, types=pairs(types), na=na, block=block
-    )
+        source, target=answers, time=time, drop=drop, types=pairs(types), na=na, block=block,
+        missing=policy, **files_as.options(),
+    )  # fmt: skip
     chosen = task or _task(stream, source)
-    models = pipelines(model, chosen, values(settings))
+    models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
     if task is None:
         other = "classification" if chosen == "regression" else "regression"
         remark(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)

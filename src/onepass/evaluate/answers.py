@@ -8,6 +8,7 @@ import numpy as np
 from onepass.errors import ColumnError, OnepassError
 from onepass.evaluate.refusal import refusal
 from onepass.spelling import meant
+from onepass.table import is_missing
 from onepass.types import Array
 
 __all__ = ["answers"]
@@ -19,6 +20,9 @@ def answers(
     model: Any, stream: Iterable[Any], *, keep: Sequence[str] = ()
 ) -> Iterator[dict[str, Array]]:
     """What a model says of each row; nothing is learned.
+
+    A model that is to skip rows that lack a value, ``Encode(missing="skip")``, says nothing of
+    them: nan, or None for labels.
 
     Parameters
     ----------
@@ -56,7 +60,7 @@ def answers(
     for rows in stream:
         kept = {name: _column(rows.X, name) for name in keep}
         try:
-            said = np.asarray(model.predict(rows.X))
+            said = _said(model, rows.X)
         except OnepassError as error:
             first = getattr(rows, "first", seen)
             place = f"{_WHERE}: {len(rows):,} rows from row {first:,} (from 0)"
@@ -70,6 +74,24 @@ def answers(
                 "Rename the column."
             )
         yield {**kept, **columns}
+
+
+def _said(model: Any, table: Any) -> Array:
+    """What the model says; nothing, nan or None, of rows that it is to skip."""
+    if getattr(model, "missing", "keep") != "skip":
+        return np.asarray(model.predict(table))
+    whole = np.ones(len(table), dtype=bool)
+    for name in model.kinds_:
+        whole &= ~is_missing(table[name]) if name in table else False
+    known = np.asarray(model.predict(table[whole]))
+    floats = known.dtype.kind == "f"
+    said = np.full(
+        (len(table), *known.shape[1:]),
+        np.nan if floats else None,
+        known.dtype if floats else object,
+    )
+    said[whole] = known
+    return said
 
 
 def _column(table: Any, name: str) -> Array:

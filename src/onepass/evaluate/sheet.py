@@ -102,7 +102,7 @@ def to_markdown(report: "Report") -> str:
 def _title(report: "Report") -> str:
     what = report.source or "stream"
     of = f" of {report.target}" if report.target else ""
-    skipped = f", {report.skipped:,} skipped without an answer" if report.skipped else ""
+    skipped = f", {report.skipped:,} skipped" if report.skipped else ""
     ended = ", interrupted" if report.interrupted else ""
     if report.resumed:
         shown = " and ".join(f"{rows:,}" for rows in report.resumed[-2:])

@@ -26,7 +26,7 @@ import numpy as np
 from onepass.errors import ColumnError, ParameterError
 from onepass.features.columns import Number
 from onepass.features.dates import CYCLES
-from onepass.features.intake import are_dicts, hold_kinds, incoming
+from onepass.features.intake import are_dicts, hold_kinds, hold_whole, incoming
 from onepass.features.layout import Columns, encoded, extended
 from onepass.features.union import NamedColumns
 from onepass.table import Table, named_row
@@ -34,7 +34,10 @@ from onepass.types import Array, Floats
 
 __all__ = ["Encode"]
 
-_CHOICES = {"categories": ("onehot", "hash"), "extra": ("learn", "ignore", "refuse")}
+_CHOICES = {
+    "categories": ("onehot", "hash"), "extra": ("learn", "ignore", "refuse"),
+    "missing": ("keep", "skip", "error"),
+}  # fmt: skip
 
 
 class _Encoded(NamedTuple):
@@ -71,6 +74,9 @@ class Encode(NamedColumns):
         over it; "refuse" raises ColumnError. Only "refuse" minds one in ``transform``.
     seed : int, default 0
         With "hash": another seed, other collisions. The hash is the same on every machine.
+    missing : {"keep", "skip", "error"}, default "keep"
+        "keep" lets gaps go on, to ``Impute``; the others refuse rows that lack a column's value.
+        "skip" also asks who feeds the model to leave them out, as the command line does.
 
     Attributes
     ----------
@@ -112,6 +118,7 @@ class Encode(NamedColumns):
         times: Sequence[str] = CYCLES,
         extra: Literal["learn", "ignore", "refuse"] = "learn",
         seed: int = 0,
+        missing: Literal["keep", "skip", "error"] = "keep",
     ) -> None:
         self.categories = categories
         self.max_categories = max_categories
@@ -119,6 +126,7 @@ class Encode(NamedColumns):
         self.times = times
         self.extra = extra
         self.seed = seed
+        self.missing = missing
 
     @property
     def n_features_out_(self) -> int:
@@ -154,18 +162,18 @@ class Encode(NamedColumns):
         rows = incoming(X, None if columns is None else list(columns), where)
         if isinstance(rows, np.ndarray):
             if columns is None or self.plain_:
-                return rows
+                return hold_whole(rows, (), where, self.missing)
             rows = Table(dict(zip(columns, rows.T.astype(np.float64), strict=True)), len(rows))
         rows = rows.select(self._wanted(rows, X, where, learning=learning))
         hold_kinds(rows, columns or {}, where)
-        return rows
+        return hold_whole(rows, [n for n, c in (columns or {}).items() if c], where, self.missing)
 
     def read_row(self, x: Any, where: str, *, learning: bool) -> Any:
         """The same of one row; encoded at once where it brings nothing new."""
         if not isinstance(x := named_row(x), Mapping):
             rows = x[None] if isinstance(x, np.ndarray) else [x]
             return self.read_rows(rows, where, learning=learning)
-        row = self._encoded(x) if hasattr(self, "columns_") else None
+        row = self._encoded(x) if hasattr(self, "columns_") and self.missing == "keep" else None
         return self.read_rows([x], where, learning=learning) if row is None else _Encoded(row)
 
     def _wanted(self, rows: Table, X: Any, where: str, *, learning: bool) -> list[str]:

@@ -11,7 +11,7 @@ from onepass.features.gaps import matrix_with_gaps
 from onepass.table import Table, is_frame, is_missing, to_column
 from onepass.types import Array, Floats
 
-__all__ = ["are_dicts", "hold_kinds", "incoming"]
+__all__ = ["are_dicts", "hold_kinds", "hold_whole", "incoming"]
 
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 
@@ -88,6 +88,46 @@ def hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -
                 f"{where}: `X` must be finite or missing, got {values[i]} in row {i}, column "
                 f"{name!r}. Drop the row, or put nan there and impute it (op.features.Impute())."
             )
+
+
+def hold_whole(
+    rows: Floats | Table, names: Sequence[str], where: str, missing: str
+) -> Floats | Table:
+    """The rows; refused where one lacks a value, in a column that is there or should be.
+
+    Parameters
+    ----------
+    rows : Table or ndarray of shape (n, d)
+        The rows.
+    names : sequence of str
+        Columns that must be there.
+    where : str
+        The public call, for messages.
+    missing : {"keep", "skip", "error"}
+        With "keep" nothing is refused.
+
+    Raises
+    ------
+    NotFiniteError
+        Naming the row and the column.
+    """
+    if missing == "keep":
+        return rows
+    if isinstance(rows, np.ndarray):
+        columns: dict[str, Array] = {f"x{j}": column for j, column in enumerate(rows.T)}
+    else:
+        columns = rows.columns
+    absent = [name for name in names if name not in columns]
+    for name in [*absent, *columns]:
+        gaps = np.ones(len(rows), dtype=bool) if name in absent else is_missing(columns[name])
+        if gaps.any():
+            raise NotFiniteError(
+                f"{where}: `X` must hold a value in every column, got none in row "
+                f"{int(gaps.argmax())}, column {name!r}. Leave such rows out, as with "
+                'op.stream.read(..., missing="skip"), or construct Encode(missing="keep") and put '
+                "Impute() behind it."
+            )
+    return rows
 
 
 def _mixed(X: Any) -> Array | None:

@@ -1,0 +1,77 @@
+"""Encode's policy for rows that lack a value, in every verb, and as the model keeps to it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import onepass as op
+from onepass.errors import NotFiniteError, ParameterError
+from onepass.features import Encode
+
+WHOLE = pd.DataFrame({"km": [1.0, 2.0, 3.0, 4.0], "by": ["sea", "air", "sea", "air"]})
+ANSWERS = [3.0, 4.0, 7.0, 8.0]
+
+
+@pytest.mark.parametrize("missing", ["skip", "error"])
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ({"km": None, "by": "sea"}, "km"),
+        ({"km": 1.0, "by": None}, "by"),
+        ({"by": "sea"}, "km"),
+        ({"km": 2.0}, "by"),
+    ],
+)
+def test_a_gap_is_refused_by_every_verb_and_leaves_no_trace(
+    missing: Any, row: dict[str, Any], name: str
+) -> None:
+    model = op.Pipeline(Encode(missing=missing), op.RLSRegressor())
+    model.partial_fit(WHOLE, ANSWERS)
+    before = model.predict(WHOLE).tolist()
+    rows = [{"km": 5.0, "by": "air"}, row]
+    for call in (
+        lambda: model.partial_fit(rows, [1.0, 2.0]),
+        lambda: model.test_then_train(rows, [1.0, 2.0]),
+        lambda: model.predict(rows),
+    ):
+        with pytest.raises(NotFiniteError, match=rf"in row [01], column '{name}'. Leave such rows"):
+            call()
+    for call in (lambda: model.learn_one(row, 1.0), lambda: model.predict_one(row)):
+        with pytest.raises(NotFiniteError, match=f"column '{name}'"):
+            call()
+    assert model.predict(WHOLE).tolist() == before
+    assert model.rows_seen_ == 4
+
+
+def test_matrices_and_columns_that_are_not_known() -> None:
+    encode = Encode(missing="error")
+    with pytest.raises(NotFiniteError, match="row 1, column 'x1'"):
+        encode.learn([[1.0, 2.0], [3.0, np.nan]])
+    encode.learn([[1.0, 2.0]])
+    with pytest.raises(NotFiniteError, match="row 0, column 'x0'"):
+        encode.transform([[np.nan, 2.0]])
+    model = op.Pipeline(Encode(missing="error"), op.RLSRegressor()).partial_fit(WHOLE, ANSWERS)
+    extra = WHOLE.assign(more=[None, 1.0, 2.0, 3.0])
+    assert model.predict(extra).tolist() == model.predict(WHOLE).tolist()
+    with pytest.raises(ParameterError, match="`missing` must be one of"):
+        Encode(missing="drop").learn([[1.0]])  # type: ignore[arg-type]
+
+
+def test_the_policy_is_saved_and_answers_keep_to_it(tmp_path: Path) -> None:
+    model = op.Pipeline(Encode(missing="skip"), op.RLSRegressor()).partial_fit(WHOLE, ANSWERS)
+    op.save(model, tmp_path / "m.onepass")
+    again = op.load(tmp_path / "m.onepass")
+    assert again.missing == "skip"
+    frame = pd.DataFrame({"km": [1.0, None, 3.0], "by": ["sea", "sea", None]})
+    (block,) = op.evaluate.answers(again, op.stream.read(frame))
+    assert np.isnan(block["said"]).tolist() == [False, True, True]
+    assert block["said"][0] == model.predict(WHOLE)[0]
+    (block,) = op.evaluate.answers(again, op.stream.read(frame[["by"]]))
+    assert np.isnan(block["said"]).all()
+    labels = op.Pipeline(Encode(missing="skip"), op.RLSClassifier())
+    labels.partial_fit(WHOLE, ["a", "b", "a", "b"])
+    (block,) = op.evaluate.answers(labels, op.stream.read(frame))
+    assert block["said"].tolist() == ["a", None, None]

@@ -1,0 +1,124 @@
+"""The command line reads all kinds of sources, and keeps to one policy for what is missing."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.feather as pf
+import pyarrow.parquet as pq
+import pytest
+
+from onepass.cli import main
+
+ROWS = [(i, ("sea", "air")[i % 2], i % 7, 2 * (i % 7) + i % 2) for i in range(200)]
+TEXT = "id,by,km,price\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS)
+OBJECTS = "".join(
+    json.dumps(dict(zip(("id", "by", "km", "price"), row, strict=True))) + "\n" for row in ROWS
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert main(list(words)) == code
+    told = capsys.readouterr()
+    return told.err if code else told.out
+
+
+def learned(capsys: pytest.CaptureFixture[str], source: str, *options: str) -> list[str]:
+    """What the model says after learning a source."""
+    Path("plain.csv").write_text(TEXT)
+    said(capsys, "run", source, "--target", "price", "--drop", "id", "-q", "--save", "m.onepass",
+         *options)  # fmt: skip
+    out = said(capsys, "predict", "m.onepass", "plain.csv", "--keep", "id")
+    return [row["said"] for row in csv.DictReader(io.StringIO(out))]
+
+
+def test_every_source_teaches_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("parts").mkdir()
+    half = TEXT.index("\n100,") + 1
+    Path("parts/p-9.csv").write_text(TEXT[:half])
+    Path("parts/p-10.csv").write_text(TEXT.partition("\n")[0] + "\n" + TEXT[half:])
+    Path("a.csv").write_text(TEXT)
+    Path("a.csv.gz").write_bytes(gzip.compress(TEXT.encode()))
+    Path("semicolons.csv").write_text(TEXT.replace(",", ";"))
+    Path("bare.csv").write_text(TEXT.partition("\n")[2])
+    Path("a.ndjson").write_text(OBJECTS)
+    Path("log.txt").write_text(OBJECTS)
+    table = pc.read_csv("a.csv")
+    pq.write_table(table, "a.parquet")
+    pf.write_feather(table, "a.feather")
+    with pa.OSFile("a.arrows", "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    expected = learned(capsys, "a.csv")
+    for source, *options in (
+        ["a.csv.gz"], ["a.parquet"], ["a.feather"], ["a.arrows"], ["a.ndjson"], ["parts"],
+        ["parts/p-*.csv"], ["semicolons.csv", "--delimiter", ";"],
+        ["bare.csv", "--header", "id,by,km,price"], ["log.txt", "--format", "jsonl"],
+    ):  # fmt: skip
+        assert learned(capsys, source, *options) == expected, source
+    by_columns = learned(capsys, "a.csv", "--columns", "by,km", "--drop", "")
+    assert by_columns == expected
+
+
+@pytest.mark.parametrize("name", ["a.ndjson", "a.parquet", "a.feather", "a.csv.gz"])
+def test_standard_input_may_be_anything(name: str) -> None:
+    Path("a.csv").write_text(TEXT)
+    Path("a.ndjson").write_text(OBJECTS)
+    Path("a.csv.gz").write_bytes(gzip.compress(TEXT.encode()))
+    pq.write_table(pc.read_csv("a.csv"), "a.parquet")
+    pf.write_feather(pc.read_csv("a.csv"), "a.feather")
+    code = "import sys; from onepass.cli import main; sys.exit(main())"
+    done = subprocess.run(  # noqa: S603  our own command
+        [sys.executable, "-c", code, "run", "-", "--target", "price", "-q"],
+        input=Path(name).read_bytes(), capture_output=True, check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"200 rows" in done.stdout
+
+
+GAPS = "id,by,km,price\n0,sea,1,2\n1,,2,3\n2,air,,4\n3,air,3,\n4,sea,3,6\n"
+
+
+def test_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("gaps.csv").write_text(GAPS)
+    run = ["run", "gaps.csv", "--target", "price", "--drop", "id", "-q", "--save", "m.onepass"]
+    predict = ["predict", "m.onepass", "gaps.csv", "--keep", "id"]
+    assert "2 rows learned in one pass, 3 skipped" in " ".join(
+        said(capsys, *run, "--missing", "skip").split()
+    )
+    rows = list(csv.DictReader(io.StringIO(said(capsys, *predict))))
+    assert [row["id"] for row in rows if not row["said"]] == ["1", "2"]
+    wrong = said(capsys, *run, "--missing", "error", code=1)
+    assert "gaps.csv: row 1 (counting from 0), column 'by' must have a value" in wrong
+    assert "4 rows learned" in " ".join(said(capsys, *run).split())
+    rows = list(csv.DictReader(io.StringIO(said(capsys, *predict))))
+    assert all(row["said"] for row in rows)
+    Path("whole.csv").write_text("id,by,km,price\n0,sea,1,2\n4,air,3,6\n")
+    said(capsys, "run", "whole.csv", *run[2:], "--missing", "error")
+    assert "row 1 (counting from 0), column 'by'" in said(capsys, *predict, code=1)
+
+
+def test_misuse_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.csv").write_text(TEXT)
+    for words, told in (
+        ("run *.tsv --target price", "the pattern *.tsv must match at least one file"),
+        ("run a.csv --target price --delimiter ;;", "`delimiter` must be one ASCII character"),
+        ("run a.csv --target price --format parquet", "must be a whole Parquet file"),
+        ("run flights --delimiter ;", "`delimiter` must be left out unless"),
+    ):
+        assert told in said(capsys, *words.split(), code=1)
+    assert "--missing" in said(capsys, "run", "a.csv", "--missing", "drop", code=2)
