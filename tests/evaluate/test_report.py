@@ -185,7 +185,7 @@ def test_frames_of_each_library(report: Report, library: Any) -> None:
 def test_frames_that_cannot_be_made(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ParameterError, match="one of pandas, polars, pyarrow, got 'arrow'"):
         report.to_frame("arrow")  # type: ignore[arg-type]
-    with pytest.raises(ParameterError, match="'scores' or 'curve', got 'all'"):
+    with pytest.raises(ParameterError, match="'scores', 'curve', 'drift', got 'all'"):
         report.to_frame(of="all")  # type: ignore[arg-type]
 
     def missing(name: str) -> Any:
