@@ -55,11 +55,10 @@ def test_side_by_side_is_the_librarys_own() -> None:
 
 
 def test_what_is_only_near_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    dicts = [{"km": float(i % 7), "by": str(i % 3)} for i in range(9)]
     for name in "bc":
-        does(f"run {name}.csv --target price --drop id,at --type km=text -q --save {name}.onepass")
         pipeline = op.Pipeline(op.features.Encode(), op.ORFitRegressor(4, 1.0))
-        data = [{"km": float(i % 7), "by": str(i % 3)} for i in range(9)]
-        op.save(pipeline.partial_fit(data, np.arange(9.0)), f"{name}.onepass")
+        op.save(pipeline.partial_fit(dicts, np.arange(9.0)), f"{name}.onepass")
     does("merge b.onepass c.onepass --save both.onepass")
     assert "18 rows of 2 models, approximate: both.onepass" in capsys.readouterr().err
 

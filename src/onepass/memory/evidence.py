@@ -15,10 +15,9 @@ that these rows leave is, with s that of rows and prior,
 
     s + ‖z‖² − Σ (vᵀz)² / (1 − γ²) = s − Σ (vᵀz)² γ² / (1 − γ²)                            (3)
 
-As it is not negative, 1 − γ² is never below (vᵀz)² / (s + ‖z‖²). Where the prior outweighs the
-rows so far that 1 − γ² is lost in rounding, that rounding stands for it: Rᵀz is as it was, and the
-information is larger by 1e-14 of the prior's. A direction of which only the prior says something
-has vᵀz = 0 as well, and gives no row. Cost: O(p³) time, once.
+Where the prior outweighs the rows so far that 1 − γ² is lost in rounding, that rounding stands for
+it: Rᵀz is as it was, and the information is larger by 1e-14 of the prior's. A direction of which
+only the prior says something has vᵀz = 0 as well, and gives no row. Cost: O(p³) time, once.
 """
 
 from typing import Any, NamedTuple
@@ -80,15 +79,13 @@ def without_prior(T: Floats, z: Floats, squares: Floats, L: Floats) -> Evidence:
     L = L[L.any(axis=1)]
     q = len(T)
     if not len(L) or not q:
-        return Evidence(T, z, np.ones(q), squares)
+        return Evidence(np.triu(T), z, np.ones(q), squares)
     _, gamma, Vt = np.linalg.svd(linalg.whitened(L, T), full_matrices=True)
     gap = np.ones(q)
     gap[: len(gamma)] = (1.0 - gamma) * (1.0 + gamma)
-    turned, whole = Vt @ z, squares + np.einsum("ij,ij->j", z, z)
-    share = (turned**2 / np.where(whole > 0.0, whole, 1.0)).max(axis=1, initial=0.0)
-    least = _NOTHING * np.sqrt(q)
-    kept = (gap > least) | (share > least**2)
-    gap, turned = np.maximum(np.maximum(gap, share), least)[kept], turned[kept]
+    turned, least = Vt @ z, _NOTHING * np.sqrt(q)
+    kept = (gap > least) | (np.abs(turned) > least * linalg.norms(z)).any(axis=1)
+    gap, turned = np.maximum(gap, least)[kept], turned[kept]
     root = np.sqrt(gap)[:, None]
     rest = squares - np.einsum("ij,i->j", turned**2, (1.0 - gap) / gap)  # (3)
     rows = root * (Vt[kept] @ np.triu(T))
