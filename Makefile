@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml
 run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
 	$(BIN)/onepass run flights --model rls,sgd \
 		--set rls.forgetting=0.98 --set rls.ridge=10 --set sgd.step_size=0.3 \
-		--save runs/flights/model.onepass --report runs/flights
+		--save runs/flights/model.onepass --restart --report runs/flights
 
 test: $(VENV)/.ready check  ## everything that CI runs
 	$(BIN)/python -m pytest -q
