@@ -181,8 +181,11 @@ class JsonLines:
                 if kind is None and column.null_count < len(column):
                     kind = layout[leaf] = _decided(column, pa)
                 asked = types.get(leaf)
-                fitted = column if kind is None or asked else _cast(column, kind, pa)
-                columns[leaf] = to_array(fitted, leaf, pa, self.name, text=asked == "text")
+                if asked is None and kind is not None:
+                    column = _cast(column, kind, pa)  # noqa: PLW2901
+                elif asked == "date" and pa.types.is_string(column.type):
+                    column = column.cast(_decided(column, pa))  # noqa: PLW2901
+                columns[leaf] = to_array(column, leaf, pa, self.name, text=asked == "text")
         except (pa.ArrowException, TypeMismatchError, UnicodeDecodeError):
             return None
         fields |= {

@@ -14,7 +14,7 @@ import numpy as np
 
 from onepass.errors import ColumnError
 from onepass.spelling import listed
-from onepass.stream.kinds import absent
+from onepass.stream.kinds import Kinds, absent
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.task import LOOKED_AT
 from onepass.table import Table, is_missing
@@ -150,11 +150,13 @@ class Parts:
                 continue
             inner = None if names is None else [n for n in names if n not in part.told]
             asked = {**known, **types} if i else types
+            kinds = Kinds(asked if i else {}, self.located)
             for piece in source.pieces(inner, asked, block, max(0, start - seen)):
-                seen += len(piece.table)
-                known |= {n: w for n, w in _shown(piece.table).items() if n not in known}
+                table = kinds.fit(piece.table, seen) if piece.table.columns else piece.table
+                seen += len(table)
+                known |= {n: w for n, w in _shown(table).items() if n not in known}
                 share = (done + part.size * (piece.fraction or 0.0)) / whole
-                yield replace(piece, table=self._with(piece.table, part, names), fraction=share)
+                yield replace(piece, table=self._with(table, part, names), fraction=share)
             done += part.size
 
     def _columns(self, source: Source, part: Part) -> list[str] | None:
