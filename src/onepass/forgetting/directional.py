@@ -1,7 +1,7 @@
 """Directional: forget only in the directions that the rows excite (SIFt-RLS).
 
 After each block of n rows of the stream, at the same places however the stream is cut, with R₀ᵀR₀
-the information before the block and A (n × p) its rows, √s_k [1, x_k]:
+the information before the block and A (n × p) its rows, √s_k [1, x_k − x̄]:
 
     A = Σ_i u_i σ_i v_iᵀ,   keep i where σ_i > √(ε n)                                       (1)
     F = [v_i],   Q = orth(R₀ F)                                                             (2)
@@ -13,7 +13,13 @@ orthogonal transformations alone: Q's directions are turned into the first rows,
 by √λⁿ, and the whole is made a triangle again. The weights before the block answer for what is left
 of R₀, so that they do not move by forgetting. Within a block rows are learned without forgetting,
 one after the other: to forget there in the directions of rows to come would let these rows leak
-into what is said before they come. σ is in units of each feature's root mean square so far.
+into what is said before they come.
+
+What is a direction depends on the units of the features. In (1) and (2) these are each feature's
+root mean square over the rows in which it was not silent, and, where there is an intercept,
+differences from the mean before the block; so answers do not depend on the user's units. With
+``scaled=False`` units are the user's, as printed.
+
 Cost: O(p²) a row and O(p³) a block; O(p² + block · p) memory: the rows of the block under way.
 
 [1] B. Lai, D. S. Bernstein, "SIFt-RLS: Subspace of Information Forgetting Recursive Least Squares",
@@ -30,6 +36,7 @@ from onepass import linalg, validate
 from onepass.errors import ParameterError
 from onepass.forgetting.joint import Joint, taken_in
 from onepass.forgetting.past import Coming, Learned, Past
+from onepass.memory.floor import Floor
 from onepass.types import Array, Floats
 
 __all__ = ["Directional", "Sifted", "sifted"]
@@ -51,8 +58,11 @@ class Directional:
         direction counts as excited by a single row. With more, features that change together are
         forgotten as one, and change is found sooner.
     threshold : float, default=1e-6
-        ε, >= 0: the mean square of a direction in a block, in units of the features' own, up to
-        which it counts as silent, and is neither forgotten nor learned.
+        ε, >= 0: the mean square of a direction in a block up to which it counts as silent, and is
+        neither forgotten nor learned.
+    scaled : bool, default=True
+        Whether each feature is taken in units of its own root mean square; False is the
+        paper as printed, which forgets little of a feature whose numbers are small.
     half_life : float, str or timedelta, optional
         In place of the factor: λ is one half for so much time, in which rows came. A number in the
         unit of ``time``, or, where that holds dates, a timedelta or text such as ``"1h"``.
@@ -75,10 +85,12 @@ class Directional:
     factor: float | None = None
     block: int = 16
     threshold: float = 1e-6
+    scaled: bool = True
     _: KW_ONLY
     half_life: Any = None
 
     keeps_sums: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         where = "forgetting.Directional"
@@ -97,6 +109,10 @@ class Directional:
         object.__setattr__(self, "block", validate.whole(self.block, "block", where, low=1))
         least = validate.in_range(self.threshold, "threshold", where, low=0.0)
         object.__setattr__(self, "threshold", least)
+        if not isinstance(self.scaled, bool):
+            raise ParameterError(
+                f"{where}: `scaled` must be True or False, got {self.scaled!r}. Choose one of them."
+            )
 
     @property
     def state(self) -> type:
@@ -114,7 +130,8 @@ class Directional:
         """The state of no rows; the penalty stands in the memory."""
         joint = Joint.start(past.memory, free=past.centering.free)
         p, c = joint.z.shape
-        return Sifted(joint, joint, np.zeros((0, p)), np.zeros((0, c)), 1.0, 0.0 * least, 0.0)
+        none = np.zeros((0, p)), np.zeros((0, c))
+        return Sifted(joint, joint, *none, 1.0, Floor.start(least))
 
     def learn(self, state: "Sifted", past: Past, rows: Coming) -> Learned:
         """Learn rows one after the other."""
@@ -136,7 +153,7 @@ class Directional:
             if i == 0 and past.centering.mass == 0.0:
                 errors[0] = b[0]  # said by w₀ alone
             if len(state.A) >= self.block:
-                state = state.ended(self.threshold)
+                state = state.ended(self.threshold, scaled=self.scaled)
             i = part.stop
         memory, centering = state.now.past(rows.start, past.memory.ridge)
         after = prior if pseudo is None else pseudo.prior
@@ -165,10 +182,8 @@ class Sifted:
         Their answers.
     fade : float
         λⁿ of these rows.
-    sums : ndarray of shape (d,)
-        Sum of the squared features of all rows, less the first.
-    mass : float
-        Sum of the weights of all rows, not faded.
+    seen : Floor
+        The size of each feature.
     """
 
     before: Joint
@@ -176,8 +191,7 @@ class Sifted:
     A: Floats
     b: Floats
     fade: float
-    sums: Floats
-    mass: float
+    seen: Floor
 
     def about(self, x: Floats, b: Floats) -> "Sifted":
         """The same of no rows yet, relative to a row x with answers b."""
@@ -195,26 +209,25 @@ class Sifted:
         weight = float(roots @ roots)
         now, errors = self.now.noting(X).absorb(A, b)
         now = replace(now, mass=now.mass + weight)
-        inner = A[:, int(now.free) :]
+        seen = self.seen.seen(X - now.features, X, roots**2, free=now.free)
         state = replace(
             self,
             now=now,
             A=np.vstack((self.A, A)),
             b=np.vstack((self.b, b)),
             fade=self.fade * fade,
-            sums=self.sums + np.einsum("ij,ij->j", inner, inner),
-            mass=self.mass + weight,
+            seen=seen,
         )
         return state, errors
 
-    def ended(self, threshold: float) -> "Sifted":
+    def ended(self, threshold: float, *, scaled: bool) -> "Sifted":
         """The same after the block: (1), (2), (3)."""
         start, n = self.before, len(self.A)
-        unit = np.sqrt(self.sums / self.mass)
+        unit = np.sqrt(self.seen.sizes) if scaled else np.ones(len(start.features))
         unit = np.concatenate((np.ones(int(start.free)), np.where(unit > 0.0, unit, 1.0)))
         U, sigma, Vt = np.linalg.svd(self.A / unit, full_matrices=False)
         excited = sigma > max(np.sqrt(threshold * n), _DEPENDENT * sigma.max(initial=0.0))  # (1)
-        F = Vt[excited].T * unit[:, None]
+        F = Vt[excited].T / unit[:, None]
         fade = max(self.fade, _FAINTEST)
         w = start.solution()
         R = sifted(start.R, F, fade) if fade < 1.0 else start.R
@@ -225,19 +238,20 @@ class Sifted:
             squares=start.squares * fade,
             mass=start.mass * fade + (self.now.mass - start.mass),
         )
-        joint = taken_in(joint, sigma[excited, None] * F.T, U[:, excited].T @ self.b)  # (3)
+        rows = sigma[excited, None] * Vt[excited] * unit
+        joint = taken_in(joint, rows, U[:, excited].T @ self.b).centred()  # (3)
         none = self.A[:0]
         return replace(self, before=joint, now=joint, A=none, b=self.b[:0], fade=1.0)
 
     def grown(self, d: int, ridge: float) -> "Sifted":
         """The same with new features at the end, zero in every row so far."""
-        more = d - len(self.sums)
+        more = d - len(self.now.features)
         return replace(
             self,
             before=self.before.grown(d, ridge),
             now=self.now.grown(d, ridge),
             A=np.hstack((self.A, np.zeros((len(self.A), more)))),
-            sums=np.append(self.sums, np.zeros(more)),
+            seen=self.seen.grown(d, ridge),
         )
 
     def with_outputs(self, at: Array, c: int) -> "Sifted":
@@ -250,7 +264,7 @@ class Sifted:
     @property
     def finite(self) -> bool:
         """Whether all numbers are finite."""
-        return self.now.finite and self.before.finite and linalg.finite(self.sums)
+        return self.now.finite and self.before.finite and self.seen.finite
 
 
 def sifted(R: Floats, F: Floats, fade: float) -> Floats:

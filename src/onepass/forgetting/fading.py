@@ -56,6 +56,7 @@ class Fading:
     half_life: Any = None
 
     state: ClassVar[type] = Floor
+    keeps_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         where = f"forgetting.{type(self).__name__}"
@@ -87,7 +88,7 @@ class Fading:
     @property
     def keeps_sums(self) -> bool:
         """Whether what the past says is a sum over its rows, so that it can be merged."""
-        return self.clock is None and (self.factor == 1.0 or self.level == 0.0)
+        return self.factor == 1.0 or self.level == 0.0
 
     def start(self, past: Past, least: Floats) -> Floor:
         """The state of no rows; ``least`` (d,) is the ridge of each coefficient."""
@@ -98,6 +99,16 @@ class Fading:
         """Learn rows one after the other."""
         fading = self._by_rows if self.factor is not None else self._by_time
         return fading(state, past, rows)
+
+    def between(self, earlier: Any, later: Any) -> float:
+        """By how much all fades from one time to another."""
+        passed = validate.elapsed(np.array([later]), earlier)[0]
+        return float(np.exp2(-passed / self._unit))
+
+    @property
+    def _unit(self) -> float:
+        unit = self.half_life
+        return validate.seconds(unit) if isinstance(unit, str) else float(unit)
 
     def _by_rows(self, floor: Floor, past: Past, rows: Coming) -> Learned:
         factor = float(self.factor or 1.0)
@@ -118,9 +129,7 @@ class Fading:
         return Learned(errors, past, floor)
 
     def _by_time(self, floor: Floor, past: Past, rows: Coming) -> Learned:
-        unit = self.half_life
-        unit = validate.seconds(unit) if isinstance(unit, str) else unit
-        passed = validate.elapsed(rows.time, rows.last) / unit
+        passed = validate.elapsed(rows.time, rows.last) / self._unit
         holds, period = self.level > 0.0, rows_between(1.0)
         errors, i, n = np.empty(rows.Y.shape), 0, len(rows.X)
         while i < n:

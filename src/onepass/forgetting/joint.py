@@ -90,6 +90,17 @@ class Joint:
             return self
         return replace(self, features=x.astype(np.float64), answers=b.astype(np.float64))
 
+    def centred(self) -> "Joint":
+        """The same, relative to the means: then the intercept's row holds nothing else."""
+        if not self.free or self.R[0, 0] == 0.0:
+            return self
+        features = self.features + self.R[0, 1:] / self.R[0, 0]
+        answers = self.answers + self.z[0] / self.R[0, 0]
+        R, z = self.R.copy(order="F"), self.z.copy(order="F")
+        R[0, 1:] -= self.R[0, 0] * (features - self.features)
+        z[0] -= self.R[0, 0] * (answers - self.answers)
+        return replace(self, R=R, z=z, features=features, answers=answers)
+
     def noting(self, X: Floats) -> "Joint":
         """The same with the sizes of rows X noted."""
         largest = np.maximum(self.largest, np.abs(X).max(axis=0, initial=0.0))

@@ -48,7 +48,7 @@ class Kept:
     def __len__(self) -> int:
         return len(self.X)
 
-    def part(self, rows: slice) -> "Kept":
+    def part(self, rows: slice | Array) -> "Kept":
         """Some of the rows."""
         time = None if self.time is None else self.time[rows]
         return Kept(self.X[rows], self.b[rows], self.roots[rows], time)
@@ -116,6 +116,14 @@ class Queue:
     def ahead(self) -> int:
         """The rows that can leave before the front is empty."""
         return len(self.front) - self.gone
+
+    @property
+    def kept(self) -> Kept:
+        """All rows, in order."""
+        rows = self.front.part(slice(self.gone, None))
+        for more in self.came:
+            rows = rows.then(more)
+        return rows
 
     @property
     def oldest(self) -> Any:

@@ -70,6 +70,7 @@ class Window:
 
     state: ClassVar[type] = Queue
     keeps_sums: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         where = "forgetting.Window"

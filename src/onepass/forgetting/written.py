@@ -86,7 +86,9 @@ def _read(text: str, where: str) -> Any:
 
 
 def _value(text: str) -> Any:
-    """A number where it is one, else text."""
+    """A number or truth value where it is one, else text."""
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
     for number in (int, float):
         try:
             return number(text)

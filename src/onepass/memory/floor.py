@@ -67,6 +67,12 @@ class Floor:
         none = np.zeros(len(least))
         return cls(least, none, none, none, np.zeros(_shares(len(least))), 0)
 
+    @property
+    def sizes(self) -> Floats:
+        """Mean square of each gradient over the rows in which its feature was not silent, (p,)."""
+        mean = self.squares / np.maximum(self.active, 1e-300)
+        return np.asarray(np.where(self.active > 0.0, mean, 0.0))
+
     def room(self, period: int) -> int:
         """How many rows may be learned before the next visit."""
         return period - self.rows % period
@@ -119,10 +125,7 @@ class Floor:
         ages = self.ages.copy()
         for turn in turns:
             due = np.arange(turn * _AT_ONCE, min((turn + 1) * _AT_ONCE, p))
-            mean = self.squares[due] / np.maximum(self.active[due], 1e-300)
-            wanted = np.maximum(
-                level * np.where(self.active[due] > 0.0, mean, 0.0), self.least[due]
-            )
+            wanted = np.maximum(level * self.sizes[due], self.least[due])
             rows = np.zeros((len(due), p))
             rows[np.arange(len(due)), due] = np.sqrt(
                 wanted * -np.expm1(-math.log(2.0) * ages[turn])

@@ -1,0 +1,271 @@
+"""Forgetting by time is held against a plain recursion with P dense, row by row."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+import onepass as op
+from onepass.errors import OnepassError, ParameterError
+from onepass.forgetting import Bounded, Directional, Exponential, Window
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+X = np.random.default_rng(0).normal(size=(60, 3))
+Y = X @ [1.0, 2.0, 3.0] + 4.0
+
+
+def by_dense_information(
+    X: Floats, y: Floats, t: Floats, half_life: float, ridge: float
+) -> tuple[Floats, Floats]:
+    """What was said of each row, and the weights: A ← 2^(−Δt/h) A + x xᵀ, no intercept."""
+    A, b, w, said = ridge * np.eye(X.shape[1]), np.zeros(X.shape[1]), np.zeros(X.shape[1]), []
+    for i, x in enumerate(X):
+        said.append(x @ w)
+        fade = 0.5 ** ((t[i] - t[i - 1]) / half_life) if i else 1.0
+        A, b = fade * A + np.outer(x, x), fade * b + y[i] * x
+        w = np.linalg.solve(A, b)
+    return np.array(said), w
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([0.0, 1.7e9]),
+    st.sampled_from([3.0, 10.0, 1e4]),
+    st.lists(st.integers(0, 120), max_size=6),
+)
+def test_every_answer_is_that_of_the_dense_recursion_however_the_stream_is_cut(
+    seed: int, origin: float, half_life: float, cuts: list[int]
+) -> None:
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(120, 3)), rng.normal(size=120)
+    t = origin + np.cumsum(rng.choice([0.0, 0.25, 1.0, 7.0], size=120))
+    wanted, w = by_dense_information(X, y, t, half_life, 0.5)
+    model = op.RLSRegressor(0.5, Exponential(half_life=half_life), fit_intercept=False)
+    parts = np.split(np.arange(120), sorted(cuts))
+    said = [model.test_then_train(X[r], y[r], time=t[r]) for r in parts]
+    size = 1.0 + np.abs(wanted).max()
+    np.testing.assert_allclose(np.concatenate(said), wanted, atol=1e-8 * size)
+    np.testing.assert_allclose(model.coef_, w, atol=1e-9 * size)
+    rows = op.RLSRegressor(0.5, Exponential(half_life=half_life), fit_intercept=False)
+    for i in range(40):
+        assert rows.predict_one(X[i]) == pytest.approx(wanted[i], abs=1e-8 * size)
+        rows.learn_one(X[i], y[i], time=t[i])
+
+
+def test_with_an_intercept_it_is_a_weighted_batch() -> None:
+    t = np.cumsum(np.random.default_rng(1).exponential(size=60))
+    for rule in (Exponential(half_life=5.0), Bounded(half_life=5.0, floor=0.0)):
+        model = op.RLSRegressor(0.0, rule).partial_fit(X[:7], Y[:7] ** 2, time=t[:7])
+        model.partial_fit(X[7:], Y[7:] ** 2, time=t[7:])
+        root = 0.5 ** ((t[-1] - t) / 10.0)
+        far = root[:, None] * np.column_stack((X, np.ones(60)))
+        wanted = np.linalg.lstsq(far, root * Y**2)[0]
+        np.testing.assert_allclose([*model.coef_, model.intercept_], wanted, atol=1e-9)
+
+
+def test_rows_of_one_moment_are_simultaneous() -> None:
+    timed = op.RLSRegressor(0.1, Exponential(half_life=1.0)).fit(X, Y**2, time=np.full(60, 3.0))
+    plain = op.RLSRegressor(0.1).fit(X, Y**2)
+    np.testing.assert_allclose(timed.coef_, plain.coef_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("rule", [Exponential, Bounded, Directional])
+@pytest.mark.parametrize("gap", [1e2, 1e3, 1e5, 1e300])
+@pytest.mark.parametrize("ridge", [0.0, 1e-6])
+def test_a_gap_of_any_length_leaves_a_faint_prior(rule: Any, gap: float, ridge: float) -> None:
+    model = op.RLSRegressor(ridge, rule(half_life=1.0))
+    t = np.linspace(0.0, 1.0, 60)
+    model.fit(X, Y, time=t).learn_one(X[0], Y[0] + 1.0, time=gap)
+    if rule is Exponential:
+        assert model.predict_one(X[0]) == pytest.approx(Y[0] + 1.0)  # nothing holds against it
+    for k in range(2, 30):
+        model.partial_fit(X, -Y, time=np.full(60, gap * k if gap < 1e200 else gap))
+        assert np.isfinite(model.coef_).all()
+    if rule is Exponential and gap < 1e200:
+        np.testing.assert_allclose(model.coef_, [-1.0, -2.0, -3.0], atol=1e-6)
+
+
+def test_after_a_gap_the_next_rows_are_as_in_the_limit() -> None:
+    first = op.RLSRegressor(1e-3, Exponential(half_life=1.0)).fit(X, Y**2, time=np.arange(60.0))
+    for gap in (90.0, 300.0, 1e4):
+        model = clone(first).fit(X, Y**2, time=np.arange(60.0))
+        said = model.test_then_train(X[:4], Y[:4], time=np.full(4, 59.0 + gap))
+        if gap == 90.0:
+            nearly = said
+        np.testing.assert_allclose(said, nearly, atol=1e-7)
+
+
+@pytest.mark.parametrize("d", [2, 300])
+def test_the_floor_holds_through_gaps_and_any_cutting(d: int) -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(400, d))
+    X[100:390, 1] = 0.0
+    y = X[:, 0] + 2.0 * X[:, 1] + 0.01 * rng.normal(size=400)
+    t = np.cumsum(rng.choice([0.0, 0.1, 1.0, 50.0], size=400, p=[0.3, 0.4, 0.28, 0.02]))
+    rule = Bounded(half_life=20.0 if d == 2 else 200.0)
+    whole, parts = op.RLSRegressor(1e-3, rule), op.RLSRegressor(1e-3, rule)
+    said = whole.test_then_train(X, y, time=t)
+    cuts = np.split(np.arange(400), [1, 30, 95, 96, 233, 380])
+    told = np.concatenate([parts.test_then_train(X[r], y[r], time=t[r]) for r in cuts])
+    np.testing.assert_allclose(told, said, atol=1e-7)
+    if d == 2:
+        assert np.abs(said - y)[390:].max() < 0.1
+        plain = op.RLSRegressor(1e-3, Exponential(half_life=20.0)).test_then_train(X, y, time=t)
+        assert np.abs(said - y)[390:].max() < np.abs(plain - y)[390:].max()
+
+
+def test_a_row_of_weight_zero_does_not_age_the_past_but_time_does() -> None:
+    s, t = np.ones(60), np.arange(60.0)
+    s[20:30] = 0.0
+    one = op.RLSRegressor(0.1, Exponential(half_life=5.0)).fit(X, Y**2, s, time=t)
+    on = s > 0
+    two = op.RLSRegressor(0.1, Exponential(half_life=5.0)).fit(X[on], Y[on] ** 2, time=t[on])
+    np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-12)
+    three = op.RLSRegressor(0.1, Exponential(half_life=5.0))
+    three.test_then_train(X, Y**2, s, time=t)
+    np.testing.assert_allclose(three.coef_, two.coef_, rtol=1e-12)
+
+
+HOURS = np.datetime64("2024-05-01T00:00") + np.timedelta64(30, "m") * np.arange(60)
+
+
+@pytest.mark.parametrize(
+    "half_life",
+    ["2h", "120min", " 7200 S ", dt.timedelta(hours=2), np.timedelta64(2, "h"),
+     np.timedelta64(7_200_000_000_000, "ns"), pd.Timedelta("2h")],
+)  # fmt: skip
+def test_durations_of_every_kind_are_one(half_life: Any) -> None:
+    rule = Exponential(half_life=half_life)
+    model = op.RLSRegressor(0.1, rule).fit(X, Y**2, time=HOURS)
+    same = op.RLSRegressor(0.1, Exponential(half_life=4.0)).fit(X, Y**2, time=np.arange(60.0))
+    np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-12)
+
+
+def test_dates_of_every_kind_are_one() -> None:
+    stamps = pd.Series(HOURS.astype("datetime64[ns]"))
+    kinds: list[Any] = [
+        HOURS.astype("datetime64[s]"), stamps, pd.DatetimeIndex(stamps), list(stamps),
+        stamps.dt.tz_localize("UTC").dt.tz_convert("Asia/Seoul"), pl.Series(HOURS.astype("M8[us]")),
+        [dt.datetime(2024, 5, 1, tzinfo=dt.UTC) + dt.timedelta(minutes=30 * i) for i in range(60)],
+    ]  # fmt: skip
+    wanted = op.RLSRegressor(0.1, Bounded(half_life="2h")).fit(X, Y**2, time=HOURS)
+    for time in kinds:
+        model = op.RLSRegressor(0.1, Bounded(half_life="2h"))
+        model.partial_fit(X[:20], Y[:20] ** 2, time=HOURS[:20])
+        model.partial_fit(X[20:], Y[20:] ** 2, time=time[20:])
+        np.testing.assert_allclose(model.coef_, wanted.coef_, rtol=1e-9)
+    one = op.RLSRegressor(0.1, Bounded(half_life="2h"))
+    for i in range(60):
+        one.learn_one(X[i], Y[i] ** 2, time=stamps[i] if i % 2 else HOURS[i])
+    np.testing.assert_allclose(one.coef_, wanted.coef_, rtol=1e-9)
+
+
+def test_whole_numbers_keep_all_their_digits() -> None:
+    nanoseconds = 1_714_521_600_000_000_001 + np.arange(60)
+    model = op.RLSRegressor(0.1, Exponential(half_life=4.0)).fit(X, Y**2, time=nanoseconds)
+    same = op.RLSRegressor(0.1, Exponential(half_life=4.0)).fit(X, Y**2, time=np.arange(60.0))
+    np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-12)
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+T = np.arange(60.0)
+
+
+def _with(i: int, value: Any, time: Any = T) -> Any:
+    changed = time.copy()
+    changed[i] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("rule", "time", "words"),
+    [
+        (Bounded(half_life=1.0), None, "when each row happened"),
+        (Bounded(half_life=1.0), T[:-1], "one time for each row"),
+        (Bounded(half_life=1.0), T[:, None], "one time for each row"),
+        (Bounded(half_life=1.0), _with(7, np.nan), "row 7"),
+        (Bounded(half_life=1.0), _with(7, np.inf), "row 7"),
+        (Bounded(half_life=1.0), _with(7, 5.5), r"never go back, 6\.0 before, got 5\.5 in row 7"),
+        (Bounded(half_life=1.0), HOURS, "numbers"),
+        (Bounded(half_life=1.0), ["x"] * 60, "numbers"),
+        (Bounded(half_life="1h"), T, "dates"),
+        (Bounded(half_life="1h"), [str(hour) for hour in HOURS], "dates"),
+        (Bounded(half_life="1h"), _with(7, np.datetime64("NaT"), HOURS), "row 7"),
+        (Bounded(half_life="1h"), HOURS[::-1], "row 1"),
+        (Window(span=3.0), None, "when each row happened"),
+        (Directional(half_life=3.0), None, "when each row happened"),
+        (Bounded(0.9), T, "must be left out"),
+        (1.0, T, "must be left out"),
+    ],
+)
+def test_times_that_cannot_be_are_refused_and_change_nothing(
+    rule: Any, time: Any, words: str
+) -> None:
+    model = op.RLSRegressor(forgetting=rule)
+    for verb in ("fit", "partial_fit", "test_then_train"):
+        with pytest.raises(OnepassError, match=words):
+            getattr(model, verb)(X, Y, time=time)
+        assert not hasattr(model, "n_features_in_")
+
+
+def test_time_does_not_go_back_between_blocks() -> None:
+    model = op.RLSRegressor(forgetting=Bounded(half_life=1.0)).fit(X, Y, time=T)
+    for again in (lambda: model.partial_fit(X[:1], Y[:1], time=[58.0]),
+                  lambda: model.learn_one(X[0], Y[0], time=58.0),
+                  lambda: model.learn_one(X[0], Y[0])):  # fmt: skip
+        with pytest.raises(ParameterError, match="time"):
+            again()
+    model.partial_fit(X[:0], Y[:0]).learn_one(X[0], Y[0], time=59.0)
+    assert model.time_ == 59.0
+    with pytest.raises(ParameterError, match="Call fit"):
+        model.set_params(forgetting="bounded:half_life=1h").partial_fit(X, Y, time=HOURS)
+    model.fit(X, Y, time=HOURS)
+
+
+@pytest.mark.parametrize("wrong", ["", "1", "1 year", "h", "-1h", "0s", 0, -1.0, np.nan, True, None,
+                                   dt.timedelta(0), np.timedelta64("NaT"), [1.0]])  # fmt: skip
+def test_a_half_life_is_a_length_of_time(wrong: Any) -> None:
+    for kind in (Bounded, Exponential, Directional):
+        with pytest.raises(ParameterError, match=rf"forgetting\.{kind.__name__}"):
+            kind(half_life=wrong)
+
+
+# -- through the house -----------------------------------------------------------------------------
+
+
+def test_a_pipeline_and_an_evaluation_pass_time_on(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"at": HOURS, "kind": ["a", "b", "c"] * 20, "x": X[:, 0], "y": Y})
+    pipe = op.Pipeline(op.features.Encode(), op.RLSRegressor(0.1, Bounded(half_life="2h")))
+    assert pipe.uses_time
+    assert not op.Pipeline(op.features.Encode(), op.RLSRegressor()).uses_time
+    copy = clone(pipe)
+    rows = op.stream.read(frame, target="y", time="at", drop=["at"], block=7)
+    plain = op.models.pipelines(["sgd"], "regression")["sgd"]
+    report = op.evaluate.prequential({"timed": pipe, "plain": plain}, rows)
+    assert report.rows == 60
+    said = copy.test_then_train(frame[["kind", "x"]], Y, time=HOURS)
+    np.testing.assert_allclose(report.scores["timed"].overall["mae"], np.abs(said - Y).mean())
+    op.save(pipe, tmp_path / "m.onepass")
+    again = op.load(tmp_path / "m.onepass")
+    for model in (pipe, again):
+        model.learn_one({"kind": "a", "x": 1.0}, 2.0, time=HOURS[-1] + np.timedelta64(3, "h"))
+    assert (again.learner.coef_ == pipe.learner.coef_).all()
+    with pytest.raises(OnepassError, match=r"model 'timed'.*when each row happened"):
+        op.evaluate.prequential({"timed": clone(copy)}, (frame[["kind", "x"]], Y))
+
+
+def test_rules_are_parameters_like_others() -> None:
+    model = op.RLSRegressor(forgetting=Window(span="1h"))
+    assert model.get_params()["forgetting"] == Window(span="1h")
+    assert clone(model).forgetting == model.forgetting
+    assert "Window" in repr(model)
+    assert hash(Bounded(0.9)) == hash(Bounded(0.9))

@@ -1,0 +1,82 @@
+"""Rules as text: what a command line can say, and what is said of what it cannot."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.cli import main
+from onepass.errors import ParameterError
+from onepass.forgetting import Bounded, Directional, Exponential, Window
+from onepass.forgetting.written import rule
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        (0.9, Bounded(0.9)),
+        (1, Bounded(1.0)),
+        (np.float32(0.5), Bounded(0.5)),
+        ("bounded:0.9", Bounded(0.9)),
+        ("bounded:0.9,2", Bounded(0.9, 2.0)),
+        ("bounded:half_life=1h,floor=2", Bounded(half_life="1h", floor=2.0)),
+        ("bounded:half_life=90", Bounded(half_life=90.0)),
+        ("Exponential: 0.98", Exponential(0.98)),
+        ("exponential:factor=0.98", Exponential(0.98)),
+        ("directional:0.98,block=50", Directional(0.98, 50)),
+        ("directional:0.98,scaled=false", Directional(0.98, scaled=False)),
+        ("window:1000", Window(1000)),
+        ("window:span=7d", Window(span="7d")),
+    ],
+)
+def test_a_text_is_a_rule(text: Any, same: Any) -> None:
+    assert rule(text, "RLSRegressor") == same
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("windows:10", "Did you mean 'window'"),
+        ("sliding", "bounded, directional, exponential, window"),
+        ("0.98", "bounded, directional, exponential, window"),
+        ("window", "one of `rows` and `span`"),
+        ("window:rows=10,rows=20", "once at most"),
+        ("window:10,20,30", "once at most"),
+        ("window:width=10", "rows, span"),
+        ("window:1.5", "whole number"),
+        ("bounded:2", "factor"),
+        ("bounded:half_life=soon", "half_life"),
+        ("directional:0.9,scaled=1", "True or False"),
+        (1.5, "forgetting"),
+        (None, "rule of op.forgetting"),
+        ([0.9], "rule of op.forgetting"),
+        (Bounded, "rule of op.forgetting"),
+    ],
+)
+def test_what_is_no_rule_is_refused_with_what_there_is(text: Any, words: str) -> None:
+    with pytest.raises(ParameterError, match=words) as refused:
+        op.RLSRegressor(forgetting=text).fit(np.eye(2), [1.0, 2.0])
+    assert str(refused.value).startswith("RLSRegressor: `forgetting`")
+
+
+def test_the_command_line_forgets_by_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hours = np.datetime64("2024-05-01T00:00") + np.timedelta64(30, "m") * np.arange(200)
+    lines = [f"{at},{i % 7},{3 * (i % 7) + (i > 100)}" for i, at in enumerate(hours)]
+    Path("t.csv").write_text("\n".join(["at,x,y", *lines]) + "\n")
+    call = ["run", "t.csv", "--target", "y", "--drop", "at", "-q", "--save", "m.onepass"]
+    timed = [*call, "--time", "at", "--set", "rls.forgetting=bounded:half_life=5h"]
+    assert main(timed) == 0
+    model = op.load("m.onepass")
+    assert model.uses_time
+    assert model.learner.time_ == hours[-1]
+    assert model.predict_one({"x": 2.0}) == pytest.approx(7.0, abs=1e-2)
+    capsys.readouterr()
+    assert main([*call, "--set", "rls.forgetting=window:span=5h"]) == 1
+    assert "time" in capsys.readouterr().err
+    assert main(["inspect", "m.onepass"]) == 0
+    assert "half_life=5h" in capsys.readouterr().out.replace("\n", "")
