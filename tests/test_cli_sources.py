@@ -69,6 +69,10 @@ def test_every_source_teaches_the_same(capsys: pytest.CaptureFixture[str]) -> No
         ["bare.csv", "--header", "id,by,km,price"], ["log.txt", "--format", "jsonl"],
     ):  # fmt: skip
         assert learned(capsys, source, *options) == expected, source
+    halves = ["parts/p-9.csv", "parts/p-10.csv"]
+    assert learned(capsys, *halves) == expected
+    out = said(capsys, "predict", "m.onepass", *halves, "--keep", "id")
+    assert [row["said"] for row in csv.DictReader(io.StringIO(out))] == expected
     by_columns = learned(capsys, "a.csv", "--columns", "by,km", "--drop", "")
     assert by_columns == expected
 
@@ -121,4 +125,6 @@ def test_misuse_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         ("run flights --delimiter ;", "`delimiter` must be left out unless"),
     ):
         assert told in said(capsys, *words.split(), code=1)
+    assert "--bogus" in said(capsys, "run", "a.csv", "a.csv", "--bogus", "1", code=2)
+    assert "the model comes first" in said(capsys, "predict", "a.jsonl", "a.csv", code=1)
     assert "--missing" in said(capsys, "run", "a.csv", "--missing", "drop", code=2)

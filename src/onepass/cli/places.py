@@ -20,8 +20,9 @@ def model_first(model: Path) -> None:
         If its suffix is a table's.
     """
     from onepass.errors import ParameterError
+    from onepass.stream.formats import format_of
 
-    if {".csv", ".tsv", ".parquet"} & {suffix.lower() for suffix in model.suffixes[-2:]}:
+    if format_of(model.name) is not None:
         raise ParameterError(
             f"predict: the model comes first, a file that onepass run --save wrote, got {model}. "
             "Give the model, then the source: onepass predict m.onepass new.csv."

@@ -14,7 +14,7 @@ def predict(
     model: Path,
     source: Source,
     /,
-    *,
+    *more: str,
     out: Path | None = None,
     keep: Names = (),
     drop: Names = (),
@@ -39,6 +39,8 @@ def predict(
         A file (.csv, .tsv, .jsonl, .parquet, .arrow; packed as .gz, .bz2, .xz, .zst), a pattern
         in quotation marks, a folder, an address, "-" for standard input, or the name of a data
         set.
+    *more
+        Further files, read one after the other in this order.
     out
         Where to write: .csv, .tsv, either with .gz, .parquet. By default CSV on standard output.
     keep
@@ -63,12 +65,13 @@ def predict(
 
     model_first(model)
     if out is not None:
-        spare([source, model], [out], "predict: --out")
+        spare([source, *more, model], [out], "predict: --out")
         out.parent.mkdir(parents=True, exist_ok=True)
     learned = load(model)
     kinds = getattr(learned, "kinds_", {})
     stream = read(
-        source, target=(), drop=drop, types=pairs(types), kinds=kinds, na=na, block=block,
+        [source, *more] if more else source, target=(), drop=drop, types=pairs(types),
+        kinds=kinds, na=na, block=block,
         missing="error" if getattr(learned, "missing", "keep") == "error" else "keep",
         **files.options(),
     )  # fmt: skip

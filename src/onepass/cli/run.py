@@ -29,7 +29,7 @@ _RESUME = ("--resume", "--save, the file of the run that is to be resumed")
 def run(
     source: Source,
     /,
-    *,
+    *more: str,
     target: Names = (),
     model: Names = ("rls",),
     task: Literal["regression", "classification"] | None = None,
@@ -63,6 +63,8 @@ def run(
         A file (.csv, .tsv, .jsonl, .parquet, .arrow; packed as .gz, .bz2, .xz, .zst), a pattern
         in quotation marks, a folder, an address, "-" for standard input, or the name of a data
         set.
+    *more
+        Further files, read one after the other in this order.
     target
         The column of answers; several with commas between them. A data set has its own.
     model
@@ -124,13 +126,13 @@ def run(
     from onepass.models import pipelines
     from onepass.stream import read
 
-    _check(source, list(model), save, report, resume=resume, onward=onward)
+    _check([source, *more], list(model), save, report, resume=resume, onward=onward)
     stood = resumable(save, resume=resume, restart=restart, quiet=quiet)
     policy = "keep" if missing == "impute" else missing
     answers = list(target) if len(target) > 1 else target[0] if target else None
     stream = read(
-        source, target=answers, time=time, drop=drop, types=pairs(types), na=na, block=block,
-        missing=policy, **files_as.options(),
+        [source, *more] if more else source, target=answers, time=time, drop=drop,
+        types=pairs(types), na=na, block=block, missing=policy, **files_as.options(),
     )  # fmt: skip
     chosen = task or _task(stream, source)
     models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
@@ -159,7 +161,7 @@ def run(
 
 
 def _check(
-    source: str,
+    sources: list[str],
     models: list[str],
     save: Path | None,
     report: Path | None,
@@ -174,11 +176,11 @@ def _check(
         option, needed = ("--onward", "--resume") if onward and not resume else _RESUME
         raise CycloptsError(msg=f"run: {option} needs {needed}.")
     if report is not None:
-        spare([source], [report / name for name in FILES], "run: --report")
+        spare(sources, [report / name for name in FILES], "run: --report")
         report.mkdir(parents=True, exist_ok=True)
     if save is not None:
         places = [*files(save, models).values(), run_file(save)]
-        spare([source], places, "run: --save")
+        spare(sources, places, "run: --save")
 
 
 def _learned(
