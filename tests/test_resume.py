@@ -1,5 +1,7 @@
 """A run that is killed at any moment, or asked to end, is resumed as if it had not been broken."""
 
+import io
+import json
 import signal
 import subprocess
 import sys
@@ -186,16 +188,13 @@ def _report_of(day: str, words: str) -> Report:
 
 
 @pytest.mark.usefixtures("stream")
-def test_a_pipe_is_begun_again_or_goes_on() -> None:
+def test_a_pipe_is_begun_again_or_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = Path("stream.csv").read_text().splitlines(keepends=True)
     words = RUN.replace("stream.csv", "-") + " -q --block 1"
 
-    def piped(text: str, more: str) -> Any:
-        done = subprocess.run(  # noqa: S603  our own command
-            [sys.executable, "-c", COMMAND, *words.split(), *more.split()],
-            input=text, text=True, capture_output=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+    def piped(text: str, more: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        does(f"{words} {more}")
 
     piped("".join(lines[:101]), "")
     piped("".join(lines[:201]), "--resume")  # from its first row on
@@ -235,6 +234,21 @@ def test_another_run_is_refused(
     told = capsys.readouterr().err
     assert re.search(message, told), told
     assert Path("m.onepass.run").read_bytes() == before
+
+
+@pytest.mark.usefixtures("unfinished")
+def test_where_a_run_stands_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    does("inspect m.onepass.run --json")
+    found = json.loads(capsys.readouterr().out)
+    assert found == {
+        "source": "stream.csv", "position": 97, "rows": 96, "resumed": [], "finished": False,
+    }  # fmt: skip
+    Path("m.onepass.run").write_bytes(b"torn")
+    does("inspect m.onepass.run", code=1)
+    for more in ("", "--resume"):
+        does(f"{RUN} -q {more}", code=1)
+        assert "Or lose it by --restart." in capsys.readouterr().err
+    does(f"{RUN} -q --restart")
 
 
 @pytest.mark.usefixtures("stream")

@@ -1,6 +1,7 @@
 """Inspect: what stands in a model file, which is read and not built."""
 
 import json as text
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ __all__ = ["inspect"]
 def inspect(model: Path, /, *, json: bool = False) -> None:
     """Show what stands in a model file: class, parameters, rows learned, size, checksum.
 
+    Of m.onepass.run, which is kept beside, it shows where the run stands.
+
     Parameters
     ----------
     model
@@ -23,9 +26,7 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
     json
         As JSON.
     """
-    from onepass.persist import describe
-
-    description = describe(model)
+    description = _described(model)
     if json:
         print(text.dumps(description, indent=1, ensure_ascii=False))  # noqa: T201  no line is broken
         return
@@ -35,6 +36,24 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
     for name, value in description.items():
         table.add_row(name.replace("_", " "), escape(_worded(value)))
     show(table)
+
+
+def _described(file: Path) -> dict[str, Any]:
+    """What a model's file says of it, or a run's of where it stands."""
+    from onepass.errors import CheckpointError
+    from onepass.evaluate import standing
+    from onepass.persist import describe
+
+    try:
+        return describe(file)
+    except CheckpointError as no_model:
+        try:
+            stood = standing(file)
+        except CheckpointError:
+            stood = None
+        if stood is None:
+            raise no_model from None
+        return asdict(stood)
 
 
 def _worded(value: Any) -> str:

@@ -70,14 +70,19 @@ def resumable(save: Path | None, *, resume: bool, restart: bool, quiet: bool) ->
     ------
     ParameterError
         If an unfinished run would be lost.
+    CheckpointError
+        If the file is damaged.
     """
-    from onepass.errors import ParameterError
+    from onepass.errors import CheckpointError, ParameterError
     from onepass.evaluate import standing
 
     if save is None or (restart and not resume):
         return None
     place = run_file(save)
-    stood = standing(place)
+    try:
+        stood = standing(place)
+    except CheckpointError as damaged:
+        raise CheckpointError(f"{damaged} Or lose it by --restart.") from damaged
     if resume:
         if stood is None:
             remark(f"Nothing to resume, there is no {place}: begun anew.", quiet=quiet)

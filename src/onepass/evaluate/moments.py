@@ -95,7 +95,7 @@ def _checked(values: Array, name: str, first: int, where: str) -> Array:
         raise TypeMismatchError(
             f"{where}: column {name!r} must hold numbers or dates, to say when a row comes or is "
             f"answered, got {values.dtype}. Convert it, or give its kind: types={{{name!r}: "
-            "'date'}}."
+            "'date'}."
         )
     missing = np.flatnonzero(is_missing(values))
     if len(missing):
