@@ -276,3 +276,93 @@ def test_with_itself_all_rows_count_twice() -> None:
     once = stream.learned(op.RLSRegressor())
     near(once.merge(once).coef_, twice.coef_)
     assert once.rows_seen_ == twice.rows_seen_
+
+
+RULES: dict[str, tuple[Any, bool]] = {
+    "short window": (op.forgetting.Window(30), False),
+    "long window": (op.forgetting.Window(200), False),
+    "window of time": (op.forgetting.Window(span=15.0), True),
+    "half-life": (op.forgetting.Exponential(half_life=5.0), True),
+}
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.1])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(
+    ("prior", "how"), [(0.0, "after"), (1.0, "after"), (0.0, "between"), (0.0, "before")]
+)
+@pytest.mark.parametrize("name", RULES)
+def test_windows_and_half_lives_merge_exactly_too(
+    name: str,
+    how: str,
+    prior: float,
+    ridge: float,
+    fit_intercept: bool,  # noqa: FBT001
+) -> None:
+    rule, by_time = RULES[name]
+    if how != "after" and not by_time:
+        return  # without times only the order of merging tells what came first
+    stream = Stream(10, 90, 4)
+    stream.s += 0.5
+    stream.X[:, [0, -1]] = np.random.default_rng(14).normal(size=(90, 2))
+    t = np.cumsum(np.random.default_rng(10).exponential(size=90))
+    part = {
+        "after": np.repeat([0, 1, 2], [20, 50, 20]),
+        "between": np.random.default_rng(11).integers(0, 3, 90),
+        "before": np.repeat([2, 1, 0], [20, 50, 20]),
+    }[how]
+
+    def fitted(on: Floats) -> Any:
+        learner = op.RLSRegressor(ridge, rule, prior=prior, fit_intercept=fit_intercept)
+        time = {"time": t[on]} if by_time else {}
+        return learner.fit(stream.X[on], stream.Y[on], stream.s[on], **time)
+
+    parts = [fitted(np.flatnonzero(part == k)) for k in range(3)]
+    whole = fitted(np.arange(90))
+    for order in ([0, 0], [1, 0]):
+        merged = tree(parts, order)
+        assert merged.merging == "exact"
+        assert merged.rows_seen_ == 90
+        near(merged.coef_, whole.coef_)
+        stds = (m.predict(stream.X, return_std=True)[1] for m in (merged, whole))
+        near(*stds, 1e-9)
+        time = {"time": t + t[-1]} if by_time else {}
+        later = (
+            m.partial_fit(stream.X, stream.Y, sample_weight=stream.s, **time)
+            for m in (merged, copy.deepcopy(whole))
+        )
+        near(*(m.coef_ for m in later))
+
+
+def test_a_gap_so_long_that_all_before_it_has_faded_is_merged_over() -> None:
+    rng = np.random.default_rng(12)
+    X, y = rng.normal(size=(40, 3)), rng.normal(size=40)
+    make = lambda: op.RLSRegressor(1.0, op.forgetting.Exponential(half_life="1h"))  # noqa: E731
+    t = np.datetime64("2024-05-01") + np.timedelta64(1, "m") * np.arange(40)
+    early = make().fit(X[:20], y[:20], time=t[:20] - np.timedelta64(900, "D"))
+    late = make().fit(X[20:], y[20:], time=t[20:])
+    for one, two in ((early, late), (late, early)):
+        merged = copy.deepcopy(one).merge(two)
+        assert merged.time_ == t[-1]
+        coef, _ = ridge_qr(X[20:], y[20:], 1e-30, weights=np.exp2(np.arange(-19, 1) / 60))
+        near(merged.coef_, coef, 1e-9)
+
+
+def test_what_a_window_cannot_tell_is_refused() -> None:
+    stream = Stream(13, 60, 3)
+    t = np.arange(60.0)
+
+    def fitted(rule: Any, on: slice, **params: Any) -> Any:
+        time = {"time": t[on]} if rule.clock else {}
+        learner = op.RLSRegressor(forgetting=rule, **params)
+        return learner.fit(stream.X[on], stream.Y[on], **time)
+
+    window, span = op.forgetting.Window(9), op.forgetting.Window(span=9.0)
+    early, late = slice(0, 30), slice(30, 60)
+    with pytest.raises(MergeError, match="`concurrent` must be False"):
+        fitted(window, early).merge(fitted(window, late), concurrent=True)
+    with pytest.raises(MergeError, match="prior=0"):
+        fitted(span, late, prior=1.0).merge(fitted(span, early, prior=1.0))
+    half_life = op.forgetting.Exponential(half_life=9.0)
+    with pytest.raises(MergeError, match="in the order of time"):
+        fitted(half_life, late, prior=1.0).merge(fitted(half_life, early, prior=1.0))

@@ -175,7 +175,7 @@ def _met(past: Past, queue: Queue, kept: Kept) -> tuple[Any, dict[int, Floats]]:
     if pseudo is None:
         return prior, {}
     at = np.unique(pseudo.before)
-    return pseudo.prior, {int(i): pseudo.rows[pseudo.before == i] for i in at}
+    return pseudo.prior.holding(pseudo.rows), {int(i): pseudo.rows[pseudo.before == i] for i in at}
 
 
 def _block(p: int, due: Array, ahead: int) -> int:

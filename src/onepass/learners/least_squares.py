@@ -15,7 +15,7 @@ from onepass.errors import NumericalError, ParameterError
 from onepass.forgetting.past import Coming, Past
 from onepass.forgetting.written import rule
 from onepass.learners.linear import Linear, initial_weights
-from onepass.learners.pooling import Pooling
+from onepass.learners.mergeable import Mergeable
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.types import Array, Floats
@@ -23,7 +23,7 @@ from onepass.types import Array, Floats
 __all__ = ["LeastSquares"]
 
 
-class LeastSquares(Pooling, Linear):
+class LeastSquares(Linear, Mergeable):
     """What the regressor and the classifier share: learning rows into triangle and means."""
 
     scale_free = True  # the answers do not depend on the features' units, but through the ridge

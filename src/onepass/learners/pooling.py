@@ -16,22 +16,21 @@ unless b's very first row shows that a's constant was another: then that is the 
 Cost: O(d³) time, once.
 """
 
-from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass import linalg
 from onepass.centering import Centering
-from onepass.errors import MergeError, NumericalError
 from onepass.estimator import Layout
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.types import Floats
 
-__all__ = ["Known", "Pooling", "pooled"]
+__all__ = ["Known", "pooled"]
+
+_FAINTEST = 1e-300  # what is fainter is lifted to its least size by the memory anyway
 
 
 class Known(NamedTuple):
@@ -50,6 +49,12 @@ class Known(NamedTuple):
         """What a learner of least squares knows."""
         parts = (learner.memory_, learner.centering_, learner.prior_, learner.start_)
         return cls(*parts, learner.ridge)
+
+    def faded(self, factor: float) -> "Known":
+        """The same with all of the past, the prior too, weighing ``factor`` as much."""
+        memory = self.memory.faded(max(factor, _FAINTEST))
+        centering, prior = self.centering.faded(factor), self.prior.faded(factor)
+        return self._replace(memory=memory, centering=centering, prior=prior)
 
     def placed(self, layout: Layout, c: int) -> "Known":
         """The same in the features and outputs of the whole, but for the memory."""
@@ -77,64 +82,6 @@ class Known(NamedTuple):
         start = np.zeros((d, c))
         start[np.ix_(at, layout.outputs)] = self.start
         return self._replace(centering=center, prior=prior, start=start)
-
-
-class Pooling:
-    """What makes least-squares learners mergeable."""
-
-    merged_alike: ClassVar[tuple[str, ...]] = ("forgetting", "fit_intercept", "prior")
-
-    ridge: Any
-    forgetting: Any
-    memory_: Triangle
-    centering_: Centering
-    prior_: Prior
-    forgetting_: Any
-    start_: Floats
-    weights_: Floats
-    offset_: Floats
-
-    @property
-    def merging(self) -> Any:
-        """``exact`` where what the rows weigh does not depend on what came between."""
-        return "exact" if self._rule().keeps_sums else "refused"
-
-    def _unmergeable(self) -> str:
-        put = getattr(getattr(self, "forgetting_", None), "rows", 0)
-        if self.merging == "exact" and not put:
-            return ""
-        return (
-            f"got one whose forgetting, {self._rule()}, leaves more than a faded sum of them. Use "
-            "plain forgetting by rows: forgetting=op.forgetting.Exponential(0.99)."
-        )
-
-    @abstractmethod
-    def _rule(self) -> Any:
-        """The rule of forgetting."""
-
-    def _merge(self, other: Any, layout: Layout) -> None:
-        """Take in what the other's rows said."""
-        if self.memory_.ridge == 0.0 and other.memory_.ridge != 0.0:
-            raise MergeError(
-                f"{type(self).__name__}.merge: `ridge` of the second must be 0 as in the first, "
-                f"since a ridge hides the rank of the rows, got {other.ridge!r}. Learn all parts "
-                "with the same ridge."
-            )
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            both = pooled(Known.of(self), Known.of(other), layout)
-            weights = both.start + both.memory.w
-            offset = both.centering.answers - both.centering.features @ weights
-        if not linalg.finite(weights, np.diagonal(both.memory.R), both.memory.squares, offset):
-            raise NumericalError(
-                f"{type(self).__name__}.merge: what was learned must be small enough to square "
-                "and sum, got numbers beyond float64. Give features and answers in units that "
-                "bring them nearer to 1."
-            )
-        self.memory_, self.centering_, self.prior_ = both.memory, both.centering, both.prior
-        self.start_, self.weights_, self.offset_ = both.start, weights, offset
-        ridge = np.asarray(self.ridge, dtype=np.float64)
-        if ridge.ndim == 0:
-            self.forgetting_ = self.forgetting_.grown(layout.d, float(ridge))
 
 
 def pooled(a: Known, b: Known, layout: Layout) -> Known:
@@ -192,18 +139,16 @@ def _size(center: Centering) -> Floats:
 
 def _grown(own: Known, d: int, share: Floats, fade: float) -> Known:
     """What a knows, faded, with features that it has never seen and that much of their ridge."""
-    memory = own.memory.faded(max(fade, 1e-300))  # less is lifted to its least size anyway
-    known = len(memory.z)
+    own = own.faded(fade)
+    memory, known = own.memory, len(own.memory.z)
     if d > known:
         memory = memory.grown(d)
         R = memory.R.copy(order="F")
         R[np.arange(known, d), np.arange(known, d)] *= np.sqrt(share)
         memory = replace(memory, R=R)
-    prior = own.prior.faded(fade).grown(d)
+    prior = own.prior.grown(d)
     prior = replace(prior, share=np.append(prior.share[:known], share))
-    center = own.centering.faded(fade)
-    if d > known:
-        center = center.grown(d)
+    center = own.centering if d == known else own.centering.grown(d)
     return own._replace(memory=memory, centering=center, prior=prior)
 
 
