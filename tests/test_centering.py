@@ -118,3 +118,34 @@ def test_late_features_and_outputs_have_mean_zero() -> None:
     np.testing.assert_array_equal(wide.features_rest, [*center.features_rest, 0.0])
     np.testing.assert_array_equal(wide.answers, [center.answers[0], 0.0, center.answers[1]])
     assert wide.mass == center.mass
+
+
+@pytest.mark.parametrize("free", [True, False])
+@pytest.mark.parametrize("mean", [0.0, 1e8])
+def test_means_of_two_parts_are_those_of_all_rows(mean: float, free: bool) -> None:  # noqa: FBT001
+    rng = np.random.default_rng(4)
+    X, Y, s = mean + rng.normal(size=(60, 3)), rng.normal(size=(60, 2)), rng.uniform(0.5, 2.0, 60)
+    empty = Centering.start(3, 2, free=free)
+    first, second, whole = (
+        empty.reduce(X[rows], Y[rows], s[rows], 1.0).center
+        for rows in (slice(0, 20), slice(20, 60), slice(0, 60))
+    )
+    between = first.joined(second)
+    found = between.center
+    np.testing.assert_allclose(found.mass, whole.mass)
+    shift = (found.features - whole.features) + (found.features_rest - whole.features_rest)
+    np.testing.assert_allclose(shift, 0.0, atol=1e-14 * max(1.0, mean * 1e-7))
+    np.testing.assert_allclose(found.answers, whole.answers, atol=1e-14)
+    spread = between.scale**2 * np.outer(between.x, between.x)
+    for part in (first, second):
+        rows = slice(0, 20) if part is first else slice(20, 60)
+        around = X[rows] - part.features - part.features_rest
+        spread = spread + (s[rows, None] * around).T @ around
+    around = X - whole.features - whole.features_rest
+    np.testing.assert_allclose(
+        spread, (s[:, None] * around).T @ around, atol=1e-6 if mean else 1e-9
+    )
+    assert (between.scale > 0.0) == free
+    for one, other in ((empty, second), (second, empty)):
+        assert one.joined(other).scale == 0.0
+        np.testing.assert_array_equal(one.joined(other).center.features, second.features)

@@ -270,6 +270,23 @@ def test_features_without_names_must_be_as_many() -> None:
         a.merge(c)
 
 
+def test_a_rule_may_be_written_in_other_words() -> None:
+    stream = Stream(15, 30, 3)
+    for one, two in ((plain(0.9), "exponential:0.9"), (1.0, "exponential:1")):
+        a, b = (stream.learned(op.RLSRegressor(forgetting=rule)) for rule in (one, two))
+        assert a.merge(b).rows_seen_ == 2 * np.count_nonzero(stream.s)
+
+
+def test_a_matrix_of_penalties_knows_no_new_features() -> None:
+    rng = np.random.default_rng(16)
+    a, b = (op.RLSRegressor(np.eye(2)) for _ in range(2))
+    for learner, names in ((a, "ab"), (b, "bc")):
+        for x in rng.normal(size=(5, 2)):
+            learner.learn_one(dict(zip(names, x, strict=True)), x.sum())
+    with pytest.raises(MergeError, match="a matrix for 2 of now 3 features"):
+        a.merge(b)
+
+
 def test_with_itself_all_rows_count_twice() -> None:
     stream = Stream(9, 30, 3)
     twice = stream.learned(stream.learned(op.RLSRegressor()))

@@ -17,6 +17,7 @@ from onepass.centering import Centering
 from onepass.errors import MergeError, NumericalError
 from onepass.estimator import Layout
 from onepass.forgetting.kept import Kept
+from onepass.forgetting.written import rule
 from onepass.learners.pooling import Known, pooled
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import Triangle
@@ -28,7 +29,7 @@ __all__ = ["Mergeable"]
 class Mergeable:
     """What makes least-squares learners mergeable."""
 
-    merged_alike: ClassVar[tuple[str, ...]] = ("forgetting", "fit_intercept", "prior")
+    merged_alike: ClassVar[tuple[str, ...]] = ("fit_intercept", "prior")
 
     ridge: Any
     memory_: Triangle
@@ -61,20 +62,27 @@ class Mergeable:
     @property
     def merging(self) -> Any:
         """``exact`` where the past is a faded sum over its rows, or is kept."""
-        rule = self._rule()
-        return "exact" if rule.keeps_sums or rule.keeps_rows else "refused"
+        chosen = self._rule()
+        return "exact" if chosen.keeps_sums or chosen.keeps_rows else "refused"
 
     def _unmergeable(self) -> str:
-        rule = self._rule()
-        held = 0 if rule.keeps_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
+        chosen = self._rule()
+        held = 0 if chosen.keeps_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
         if self.merging == "exact" and not held:  # nor was a floor put under them before
             return ""
         return (
-            f"got one whose forgetting, {rule}, leaves more than a faded sum of them. Use plain "
+            f"got one whose forgetting, {chosen}, leaves more than a faded sum of them. Use plain "
             "forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window."
         )
 
     def _merge(self, other: Any, layout: Layout) -> None:
+        one, two = self._rule(), rule(other.forgetting, type(other).__name__)
+        kept = [getattr(each, "factor", None) for each in (one, two)]
+        if one != two and kept != [1.0, 1.0]:
+            raise MergeError(
+                f"{type(self).__name__}.merge: `forgetting` must be the same in both, {one} as in "
+                f"the first, got {two}. Learn all parts with the same parameters."
+            )
         if self._rule().keeps_rows:
             self._learn_kept(other, layout)
         else:
@@ -89,6 +97,12 @@ class Mergeable:
             raise MergeError(
                 f"{who}: `ridge` of the second must be 0 as in the first, since a ridge hides the "
                 f"rank of the rows, got {other.ridge!r}. Learn all parts with the same ridge."
+            )
+        if layout.d > len(self.start_) and self.memory_.ridge is None:
+            raise MergeError(
+                f"{who}: `ridge` must be a number where the second has features of its own, got a "
+                f"matrix for {len(self.start_)} of now {layout.d} features. Give a number, or "
+                "learn the same features in all parts."
             )
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             one, two = Known.of(self), Known.of(other)
@@ -115,8 +129,8 @@ class Mergeable:
         if mine is None:
             self.time_ = other.time_
             return one, two
-        rule, late = self._rule(), mine <= other.time_
-        fade = rule.between(*((mine, other.time_) if late else (other.time_, mine)))
+        chosen, late = self._rule(), mine <= other.time_
+        fade = chosen.between(*((mine, other.time_) if late else (other.time_, mine)))
         if one.prior.level and not (late and two.prior.remains >= (1.0 - 1e-9) * fade):
             raise MergeError(
                 f"{where}: with a `prior` the second's rows must all have come after the first's, "
@@ -131,17 +145,17 @@ class Mergeable:
 
     def _learn_kept(self, other: Any, layout: Layout) -> None:
         """Learn the rows that the other's window keeps; by time, in the order of both."""
-        rule, where = self._rule(), f"{type(self).__name__}.merge"
-        if layout.concurrent and rule.clock is None:
+        chosen, where = self._rule(), f"{type(self).__name__}.merge"
+        if layout.concurrent and chosen.clock is None:
             raise MergeError(
-                f"{where}: `concurrent` must be False with {rule}, which keeps the last rows of "
+                f"{where}: `concurrent` must be False with {chosen}, which keeps the last rows of "
                 "one stream, got True. Use a window of time, Window(span=...)."
             )
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
         more = _placed(other.forgetting_.kept, other.start_, layout, self.start_.shape[1])
         fresh = not len(self.forgetting_)
-        late = rule.clock is not None and not fresh and more.time[0] < self.time_
+        late = chosen.clock is not None and not fresh and more.time[0] < self.time_
         if late and self.prior_.level:
             raise MergeError(
                 f"{where}: with a `prior` the second's rows must all have come after the first's, "
@@ -166,7 +180,7 @@ class Mergeable:
         """Hold the prior of features that the other met, perhaps in rows that it keeps no more."""
         came, mine, at = other.prior_, self.prior_, layout.features
         new = came.met & ~mine.met[at] & bool(mine.level)
-        unit, queue = np.sqrt(came.held), self.forgetting_
+        unit, queue = came.held, self.forgetting_
         if len(queue) and self.centering_.free:  # a constant may have been another before
             apart = np.abs(came.first - self.centering_.features[at])
             unit = np.where(apart > 0.0, np.sqrt(mine.level) * apart, unit)

@@ -175,7 +175,7 @@ def _aged(own: Known, other: Prior) -> Known:
 
 
 def _one_prior(own: Known, other: Known) -> tuple[Floats, Prior, Floats]:
-    """The squares of b's pseudo-rows to take out, the prior of both, and pseudo-rows to add."""
+    """The lengths of b's pseudo-rows to take out, the prior of both, and pseudo-rows to add."""
     mine, came, d = own.prior, other.prior, len(own.start)
     none = np.zeros((0, d))
     if own.centering.mass == 0.0:  # b's first row is the first of all
@@ -187,7 +187,7 @@ def _one_prior(own: Known, other: Known) -> tuple[Floats, Prior, Floats]:
     unit = np.abs(came.first - own.centering.features)[differs]
     fresh = np.zeros((len(unit), d))
     fresh[np.arange(len(unit)), np.flatnonzero(differs)] = np.sqrt(mine.level * came.remains) * unit
-    held = mine.held + came.held - doubled + np.einsum("ij,ij->j", fresh, fresh)
+    held = mine.held + came.held - doubled + np.abs(fresh).sum(axis=0)
     return doubled, replace(mine, met=mine.met | came.met | differs, held=held), fresh
 
 
@@ -199,9 +199,9 @@ def _said(known: Known, layout: Layout, doubled: Floats) -> Evidence:
     if memory.ridge is None:
         values, vectors = np.linalg.eigh(np.asarray(known.ridge, dtype=np.float64))
         root: Floats = np.sqrt(np.clip(values, 0.0, None) * prior.remains)[:, None] * vectors.T
-        L = np.vstack((root, np.diag(np.sqrt(held))))
+        L = np.vstack((root, np.diag(held)))
     else:
-        L = np.diag(np.sqrt(memory.ridge * prior.share[:d] + held))
+        L = np.diag(np.hypot(np.sqrt(memory.ridge * prior.share[:d]), held))
     if memory.span is None:
         return without_prior(memory.R, memory.z, memory.squares, L)
     span = memory.span

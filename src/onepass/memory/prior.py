@@ -48,7 +48,7 @@ class Prior:
     met : ndarray of bool of shape (p,)
         Features that have differed from their mean.
     held : ndarray of shape (p,)
-        Squares of the pseudo-rows (1), faded until now.
+        Lengths of the pseudo-rows (1), faded until now.
     share : ndarray of shape (p,)
         What is left of the ridge of each coefficient, in [0, 1].
     first : ndarray of shape (p,)
@@ -77,12 +77,12 @@ class Prior:
         """The same with all that was there before weighing ``factor`` as much."""
         if factor == 1.0:
             return self
-        held, share = self.held * factor, self.share * factor
+        held, share = self.held * np.sqrt(factor), self.share * factor
         return replace(self, held=held, share=share, remains=self.remains * factor)
 
     def holding(self, rows: Floats) -> "Prior":
         """The same with pseudo-rows (k, p) noted, weighted as they were taken in."""
-        return replace(self, held=self.held + np.einsum("ij,ij->j", rows, rows))
+        return replace(self, held=self.held + np.abs(rows).sum(axis=0))  # one a feature
 
     def among(self, X: Floats) -> Pseudo | None:
         """The pseudo-rows (1) that belong among centred rows X (n, p), or None."""
