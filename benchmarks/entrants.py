@@ -16,10 +16,11 @@ Setting = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """How to make a model, and what it is tried with."""
+    """How to make a model, what it is tried with, and whether for several answers too."""
 
     build: Callable[..., Any]
     settings: Sequence[Setting]
+    several: bool = True
 
     def make(self, setting: Setting, y: Any) -> Any:
         """A new model, for answers like these."""
@@ -117,7 +118,7 @@ MODELS: dict[str, dict[str, Kind]] = {
         "River LinearRegression": Kind(linear, STEPS),
         "River HoeffdingTree": Kind(TREE, GROWTH),
         "River HoeffdingAdaptiveTree": Kind(ADAPTIVE, GROWTH),
-        "River ARF, 3 trees": Kind(FOREST, FORESTS),
+        "River ARF, 3 trees": Kind(FOREST, FORESTS, several=False),  # it would take minutes
     },
     "classification": {
         "onepass RLS": Kind(rls_classes, PRIORS),

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from entrants import MODELS, Setting, worded
+from entrants import MODELS, Kind, Setting, worded
 from numpy.typing import NDArray
 from tables import RESULTS, markdown, write
 from threadpoolctl import threadpool_limits
@@ -69,9 +69,8 @@ def run(models: Mapping[str, Any], X: Floats, y: Any, task: str, *, least: bool)
     )
 
 
-def chosen(name: str, X: Floats, y: Any, task: str) -> Setting:
+def chosen(kind: Kind, X: Floats, y: Any, task: str) -> Setting:
     """The best of a model's settings on the first rows."""
-    kind = MODELS[task][name]
     trial = {worded(one): kind.make(one, y) for one in kind.settings}
     report = run(trial, X[:TUNING], y[:TUNING], task, least=False)
     values = {word: score.overall[METRIC[task]] for word, score in report.scores.items()}
@@ -85,12 +84,13 @@ def compare(name: str, rows: int | None) -> dict[str, Any]:
     source, lags = SETS[name]
     X, y, task = features(source, lags)
     X, y = X[:rows], y[:rows]
-    picks = {model: chosen(model, X, y, task) for model in MODELS[task]}
-    comes = {model: kind.make(kind.settings[0], y) for model, kind in MODELS[task].items()}
+    kinds = {model: kind for model, kind in MODELS[task].items() if kind.several or y.ndim == 1}
+    picks = {model: chosen(kind, X, y, task) for model, kind in kinds.items()}
+    comes = {model: kind.make(kind.settings[0], y) for model, kind in kinds.items()}
     plain = run(comes, X, y, task, least=True)
     other = {
         model: kind.make(picks[model], y)
-        for model, kind in MODELS[task].items()
+        for model, kind in kinds.items()
         if picks[model] != kind.settings[0]
     }
     tuned = run(other, X, y, task, least=False).scores if other else {}

@@ -1,0 +1,87 @@
+"""The comparison with other libraries shows what its commands found, and nothing else."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "comparison.md"
+
+
+def load() -> ModuleType:
+    """benchmarks/tables.py, which is no package and needs none of the libraries compared."""
+    spec = importlib.util.spec_from_file_location("tables", ROOT / "benchmarks" / "tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tables = load()
+
+
+def result(name: str) -> Any:
+    return json.loads((tables.RESULTS / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", tables.PAGES, ids=lambda path: path.name)
+def test_every_table_is_what_a_command_found(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert "<!-- end -->" in text
+    assert tables.page(text) == text, "run: python benchmarks/tables.py"
+
+
+def test_every_table_stands_on_a_page_with_its_command() -> None:
+    texts = "".join(path.read_text(encoding="utf-8") for path in tables.PAGES)
+    for name, (file, _) in tables.TABLES.items():
+        assert f"<!-- {name}: {result(file)['command']} -->" in texts
+
+
+def test_a_figure_that_was_changed_by_hand_is_noticed() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    figure = re.search(r"\d[\d,]{4,}", text.partition("<!-- peers:")[2])
+    assert figure is not None
+    begin = text.index("<!-- peers:") + len("<!-- peers:") + figure.start()
+    assert tables.page(text[:begin] + "9" + text[begin:]) == text
+
+
+def test_no_table_of_figures_stands_outside_the_marks() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    rest = re.sub(r"<!-- \w+: [^\n]* -->\n.*?<!-- end -->", "", text, flags=re.DOTALL)
+    assert "| --:" not in rest
+
+
+def test_all_were_measured_as_the_page_says() -> None:
+    silent = result("stability.json")
+    assert silent["seeds"] >= 10
+    assert all(rule["float64"]["seeds"] >= 10 for rule in silent["rules"].values())
+    assert set(result("peers.json")["features"]) == {"10", "100", "1000"}
+    for one in result("streams.json")["sets"].values():
+        assert one["rows"] > 17_000
+        assert sum(model["baseline"] for model in one["models"].values()) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.1254, "0.125"), (None, "–"), ("inf", "inf"), (6e132, "6e+132")]
+)
+def test_errors_are_shown(value: Any, shown: str) -> None:
+    assert tables.shown(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"), [(0.347, "0.35×"), (9.96, "10×"), (18.6, "19×"), (1234.0, "1,234×")]
+)
+def test_ratios_are_shown(ratio: float, shown: str) -> None:
+    assert tables.times(ratio) == shown
+
+
+def test_scores_are_shown() -> None:
+    assert tables.score("accuracy", 0.87654) == "87.65 %"
+    assert tables.score("mae", 4466599.2) == "4,466,599"
+    assert tables.score("mae", 0.079153) == "0.07915"
