@@ -6,7 +6,7 @@ counts, and the median and the lowest are written down beside it. Each library i
 of the first rows as take a fraction of a second. Then the weights are held against batch ridge
 regression on the rows learned, with features of one scale and with features from 1e-3 to 1e3.
 
-    make peers    or    python benchmarks/peers.py [--rounds 7] [--p 10,100,1000]
+    make peers    or    python benchmarks/peers.py [--rounds 7] [--p 10 100 1000]
 """
 
 import argparse
@@ -171,12 +171,12 @@ def scaled(way: Way, p: int) -> float | None:
 def main() -> None:
     ask = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     ask.add_argument("--rounds", type=int, default=7)
-    ask.add_argument("--p", default="10,100,1000", help="numbers of features")
+    ask.add_argument("--p", type=int, nargs="+", choices=list(ROWS), default=list(ROWS))
     ask.add_argument("--json", type=Path, default=RESULTS / "peers.json")
     asked = ask.parse_args()
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tables = {p: measure(int(p), asked.rounds) for p in asked.p.split(",")}
+        tables = {p: measure(p, asked.rounds) for p in asked.p}
     found = {
         "command": "python benchmarks/peers.py",
         "machine": f"{platform.machine()}, one thread, Python {platform.python_version()}",

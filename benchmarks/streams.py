@@ -123,6 +123,8 @@ def main() -> None:
     asked = ask.parse_args()
     path = asked.json or (None if asked.rows else RESULTS / "streams.json")
     wanted = asked.data.split(",")
+    if unknown := [name for name in wanted if name not in SETS]:
+        ask.error(f"--data must be of {', '.join(SETS)}; got {', '.join(unknown)}")
     known = {}
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
