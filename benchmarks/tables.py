@@ -135,7 +135,8 @@ def ratios(found: Found) -> str:
 def summary(found: Found) -> str:
     """All data sets in one table, the models with the settings that were chosen for each."""
     sets = found["sets"]
-    models = dict.fromkeys(name for one in sets.values() for name in one["models"])
+    each = [(name, model) for one in sets.values() for name, model in one["models"].items()]
+    models = dict.fromkeys(name for name, _ in sorted(each, key=lambda pair: pair[1]["baseline"]))
     rows = [
         [
             name,
