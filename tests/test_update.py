@@ -114,3 +114,17 @@ def test_rounding_behind_nearly_parallel_rows_is_no_new_direction(scale: float) 
         fitted = update.fit(np.zeros(4), G, G, y, np.zeros(30))
         assert fitted.kept.sum() == 4
         np.testing.assert_allclose(G[:, :4].T @ fitted.w, y[:4], atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e4, 1e9, 1e20])
+def test_rows_far_above_the_ridge_do_not_blur_the_errors_of_those_after_them(size: float) -> None:
+    rng = np.random.default_rng(0)
+    A = size * rng.normal(size=(64, 4))
+    b = A @ rng.normal(size=(4, 2)) + size * rng.normal(size=(64, 2))
+    R, zero = np.asfortranarray(1e-3 * np.eye(4)), np.zeros((4, 2))
+    found = update.absorb(R, zero, zero, A, b)
+    for i in range(8, 64):
+        w = np.linalg.lstsq(A[:i], b[:i], rcond=None)[0]
+        np.testing.assert_allclose(found.errors[i], b[i] - A[i] @ w, rtol=0, atol=1e-11 * size)
+    left = ((b - A @ found.w) ** 2).sum(axis=0)
+    np.testing.assert_allclose(found.left, left, rtol=1e-9)
