@@ -174,3 +174,13 @@ def test_by_time_a_row_counts_by_its_gap() -> None:
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"forgetting\.Directional"):
         Directional(**wrong)
+
+
+def test_a_block_under_way_may_be_made_shorter() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = X @ [1.0, 2.0, 3.0]
+    model = op.RLSRegressor(1e-6, Directional(0.9, 16)).fit(X[:10], y[:10])
+    model.set_params(forgetting=Directional(0.9, 4)).partial_fit(X[10:], y[10:])
+    assert model.rows_seen_ == 40
+    assert model.centering_.mass < 20.0
+    np.testing.assert_allclose(model.coef_, [1.0, 2.0, 3.0], atol=1e-6)

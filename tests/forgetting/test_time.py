@@ -201,6 +201,9 @@ def _with(i: int, value: Any, time: Any = T) -> Any:
         (Bounded(half_life="1h"), [str(hour) for hour in HOURS], "dates"),
         (Bounded(half_life="1h"), _with(7, np.datetime64("NaT"), HOURS), "row 7"),
         (Bounded(half_life="1h"), HOURS[::-1], "row 1"),
+        (Bounded(half_life="1h"), pd.Series([*HOURS[:59], pd.NaT], dtype=object), "NaT in row 59"),
+        (Bounded(half_life=1.0), np.ma.masked_array(T, T == 7), "nan in row 7"),
+        (Bounded(half_life="1h"), np.ma.masked_array(HOURS, T == 7), "NaT in row 7"),
         (Window(span=3.0), None, "when each row happened"),
         (Directional(half_life=3.0), None, "when each row happened"),
         (Bounded(0.9), T, "must be left out"),
@@ -232,11 +235,32 @@ def test_time_does_not_go_back_between_blocks() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "1", "1 year", "h", "-1h", "0s", 0, -1.0, np.nan, True, None,
-                                   dt.timedelta(0), np.timedelta64("NaT"), [1.0]])  # fmt: skip
+                                   dt.timedelta(0), np.timedelta64("NaT"), [1.0], "1e308w",
+                                   np.timedelta64(5, "Y"), np.timedelta64(5)])  # fmt: skip
 def test_a_half_life_is_a_length_of_time(wrong: Any) -> None:
     for kind in (Bounded, Exponential, Directional):
         with pytest.raises(ParameterError, match=rf"forgetting\.{kind.__name__}"):
             kind(half_life=wrong)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64])
+@pytest.mark.parametrize("rule", [Exponential, Bounded, Directional, Window])
+def test_a_gap_beyond_what_a_number_holds_is_a_long_one(kind: Any, rule: Any) -> None:
+    made = rule(span=5) if rule is Window else rule(half_life=5)
+    most = np.iinfo(kind).max if kind is np.int64 else np.finfo(kind).max
+    late, Z = np.repeat([False, True], 30), np.repeat([-1.0, 1.0], 30) * Y
+    long = op.RLSRegressor(forgetting=made).fit(X, Z, time=np.where(late, 1e9, 0.0))
+    longest = np.where(late, most, -most).astype(kind)
+    model = op.RLSRegressor(forgetting=made).fit(X, Z, time=longest)
+    np.testing.assert_allclose(model.coef_, long.coef_, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("span", "times"), [(1e-9, T + 1.7e9), ("1e9d", HOURS), (0.5, T.astype(int))]
+)
+def test_a_span_may_be_shorter_or_longer_than_times_can_tell(span: Any, times: Any) -> None:
+    model = op.RLSRegressor(forgetting=Window(span=span)).fit(X, Y, time=times)
+    assert len(model.forgetting_) == (60 if isinstance(span, str) else 1)
 
 
 # -- through the house -----------------------------------------------------------------------------

@@ -145,6 +145,15 @@ def test_memory_is_that_of_the_window() -> None:
     assert max(sizes) < 8 * (2 * 110 * 6 + 8 * 5 * 7) + 2000
 
 
+def test_no_more_of_a_block_is_held_than_the_window() -> None:
+    X = np.random.default_rng(0).normal(size=(20_003, 4))
+    for rule, time in ((Window(500), None), (Window(span=500.0), np.arange(20_003.0))):
+        queue = op.RLSRegressor(forgetting=rule).fit(X, X[:, 0], time=time).forgetting_
+        for kept in (queue.front, *queue.came):
+            for array in (kept.X, kept.b, kept.roots, kept.time):
+                assert array is None or array.base is None
+
+
 @pytest.mark.parametrize("wrong", [{}, {"rows": 0}, {"rows": 2.5}, {"rows": 3, "span": 1}])
 def test_a_window_has_one_size(wrong: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"forgetting\.Window"):

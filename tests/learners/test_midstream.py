@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.errors import OnepassError, ParameterError, ShapeError
+from cases import snapshot
+from onepass.errors import MergeError, OnepassError, ParameterError, ShapeError
 from onepass.forgetting import Exponential
 
 X = np.random.default_rng(0).normal(size=(60, 4))
@@ -27,6 +28,40 @@ def test_forgetting_acts_from_the_next_row() -> None:
     model = op.RLSRegressor(0.0).fit(X, Y).set_params(forgetting=Exponential(0.5))
     model.partial_fit(X, -Y)
     np.testing.assert_allclose(model.coef_, [-1.0, -2.0, -3.0, -4.0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("window:9", "window:span=9"),
+        ("window:span=9", "window:9"),
+        ("window:span=9", "window:span=9s"),
+        ("exponential:0.9", "exponential:half_life=9"),
+        ("exponential:half_life=9", "exponential:half_life=9s"),
+        ("exponential:0.9", "window:9"),
+        ("window:9", "exponential:0.9"),
+    ],
+)
+def test_a_rule_of_another_kind_is_refused_by_every_verb(first: str, then: str) -> None:
+    def learned(text: str) -> Any:
+        return op.RLSRegressor(forgetting=text).fit(X, Y, **timed(text, 0))
+
+    def timed(text: str, start: int) -> dict[str, Any]:
+        seconds = start + np.arange(60)
+        dates = np.datetime64("2024-05-01T00:00:00") + seconds * np.timedelta64(1, "s")
+        return {"time": dates if text.endswith("s") else seconds} if "=" in text else {}
+
+    model, other = learned(first), learned(then)
+    model.set_params(forgetting=then)
+    before = snapshot(model), snapshot(other)
+    with pytest.raises(ParameterError, match="Call fit"):
+        model.partial_fit(X, Y, **timed(then, 60))
+    with pytest.raises(MergeError, match="another kind"):
+        model.merge(other)
+    with pytest.raises(MergeError, match="another kind"):
+        other.merge(model)
+    assert (snapshot(model), snapshot(other)) == before
+    assert model.fit(X, Y, **timed(then, 0)).coef_.tolist() == other.coef_.tolist()
 
 
 @pytest.mark.parametrize("memory", [None, 3, op.memory.Nothing()])

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onepass.compat import river as river
+    import onepass.compat.river as river  # noqa: PLR0402  mypy would look into this very file
 
 __all__ = ["river"]
 

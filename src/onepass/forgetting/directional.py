@@ -146,7 +146,8 @@ class Directional:
             if pseudo is not None and i in cuts:
                 state = state.with_prior(pseudo.rows[pseudo.before == i])
             ends = [k for k in cuts if k > i]
-            part = slice(i, min([i + self.block - len(state.A), len(b), *ends[:1]]))
+            due = max(1, self.block - len(state.A))  # it may have been longer
+            part = slice(i, min([i + due, len(b), *ends[:1]]))
             X = rows.X[part].astype(np.float64, copy=False)
             state, said = state.added(X, b[part], roots[part], float(np.prod(fades[part])))
             errors[part] = said / roots[part, None]

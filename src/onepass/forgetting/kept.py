@@ -53,6 +53,11 @@ class Kept:
         time = None if self.time is None else self.time[rows]
         return Kept(self.X[rows], self.b[rows], self.roots[rows], time)
 
+    def copied(self) -> "Kept":
+        """These rows in memory of their own: a part of a block holds all of it."""
+        time = None if self.time is None else self.time.copy()
+        return Kept(self.X.copy(), self.b.copy(), self.roots.copy(), time)
+
     def then(self, more: "Kept") -> "Kept":
         """These rows and more."""
         if not len(self):
@@ -159,7 +164,7 @@ class Queue:
         """The same with more rows."""
         back = self.back if len(self) else self.empty.around(more.X[0], more.b[0])
         back = taken_in(back.noting(more.X), *back.rows(more.X, more.b, more.roots))
-        came = (*self.came, more)
+        came = (*self.came, more.copied())
         while len(came) > 1 and len(came[-2]) <= len(came[-1]):
             came = (*came[:-2], came[-2].then(came[-1]))
         return replace(self, back=back, came=came)

@@ -32,6 +32,7 @@ __all__ = ["Window"]
 
 _LONG = 128  # rows looked ahead
 _SHARP = 1e4  # the largest leverage at which (2) keeps its digits
+_LONGEST = 2.0**62  # microseconds that can be taken from a date
 _FEW = 4  # so many rows that nothing leaves between them are taken in as they are
 
 
@@ -102,10 +103,10 @@ class Window:
         limits = _Limits(self, rows.time)
         b = rows.answers(rows.X, rows.Y)
         kept = Kept(
-            np.array(rows.X, dtype=np.float64, order="C"),  # copies: they stay
-            np.array(b, dtype=np.float64, order="C"),
+            np.asarray(rows.X, dtype=np.float64, order="C"),
+            np.asarray(b, dtype=np.float64, order="C"),
             rows.roots,
-            None if rows.time is None else rows.time.copy(),
+            rows.time,
         )
         queue, whole = state, None
         prior, pseudo = _met(past, state, kept)
@@ -142,10 +143,7 @@ class _Limits:
     def __init__(self, window: Window, time: Any) -> None:
         self.most, self.time, self.until = window.rows, time, time
         if window.span is not None:
-            span = window.span
-            if isinstance(span, str):
-                span = np.timedelta64(max(1, round(1e6 * validate.seconds(span))), "us")
-            self.until = time - span
+            self.until = _outside(time, window.span)
 
     def due(self, queue: Queue, part: slice) -> Array:
         """How many have left after each of these rows; if from the back too, at least one."""
@@ -162,6 +160,14 @@ class _Limits:
     def left(self, queue: Queue, row: int) -> int:
         """How many of the front, or of a new front, have left after this row."""
         return int(self.due(queue, slice(row, row + 1))[0])
+
+
+def _outside(time: Array, span: float | str) -> Array:
+    """The last moment that is out of the window, as of each time; that time itself never is."""
+    if isinstance(span, str):
+        length = round(min(1e6 * validate.seconds(span), _LONGEST))
+        return np.asarray(time - np.timedelta64(max(1, length), "us"))
+    return np.asarray(np.minimum(time - span, np.nextafter(time, -np.inf)))
 
 
 def _met(past: Past, queue: Queue, kept: Kept) -> tuple[Any, dict[int, Floats]]:

@@ -6,6 +6,7 @@ A rule's name in small letters, a colon, and its arguments, with commas between 
 """
 
 import inspect
+from functools import lru_cache
 from typing import Any
 
 from onepass import validate
@@ -28,7 +29,7 @@ def rule(given: Any, where: str) -> Any:
     Parameters
     ----------
     given : float, str, or rule of forgetting
-        A number λ in (0, 1] is ``Bounded(λ)``.
+        A number λ in (0, 1], also as text, is ``Bounded(λ)``.
     where : str
         The public call, for messages.
 
@@ -44,20 +45,33 @@ def rule(given: Any, where: str) -> Any:
     >>> rule("window:100", "RLSRegressor").rows
     100
     """
+    if type(given) is float:
+        return _bounded(given, where)
     if type(given) in _KINDS.values():
         return given
     if isinstance(given, str):
-        return _read(given, where)
+        number = _value(given.strip())
+        if isinstance(number, (str, bool)):
+            return _read(given, where)
+        given = number
     if isinstance(given, bool) or not hasattr(given, "__float__"):
         raise ParameterError(
             f"{where}: `forgetting` must be a number in (0, 1] or a rule of op.forgetting, such as "
             f"Window(1000), got {given!r}. Give one of {', '.join(_KINDS)}."
         )
+    return _bounded(
+        float(validate.in_range(given, "forgetting", where, above=0.0, high=1.0)), where
+    )
+
+
+@lru_cache(maxsize=16)  # it is asked for at every row, and rules are frozen
+def _bounded(given: float, where: str) -> Bounded:
     return Bounded(validate.in_range(given, "forgetting", where, above=0.0, high=1.0))
 
 
 def _read(text: str, where: str) -> Any:
     name, _, rest = text.strip().partition(":")
+    name = name.strip()
     if name.lower() not in _KINDS:
         known = ", ".join(_KINDS)
         raise ParameterError(

@@ -38,6 +38,7 @@ class LeastSquares(Linear, Mergeable):
     forgetting_: Any
     start_: Floats
     time_: Any
+    rows_seen_: int
 
     @property
     def uses_time(self) -> bool:
@@ -72,7 +73,7 @@ class LeastSquares(Linear, Mergeable):
         rows = Coming(X, Y, s, self.start_, time, getattr(self, "time_", None))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                learned = self._rule_goes_on().learn(self.forgetting_, past, rows)
+                learned = self._rule().learn(self.forgetting_, past, rows)
             except np.linalg.LinAlgError as wrong:  # of infinity
                 raise self._too_large(X, Y) from wrong
             memory, centering, prior = learned.past
@@ -100,7 +101,13 @@ class LeastSquares(Linear, Mergeable):
         )
 
     def _when(self, time: Any, n: int, where: str) -> Any:
-        clock = self._rule().clock
+        chosen = self._rule()
+        if self._changed():
+            raise ParameterError(
+                f"{where}: `forgetting` must keep the same of the past, and count time alike, as "
+                f"it did so far, got {chosen} after another kind. Call fit to begin anew with it."
+            )
+        clock = chosen.clock
         if clock is None:
             return super()._when(time, n, where)  # type: ignore[misc]
         if time is None and n == 0:
@@ -108,30 +115,23 @@ class LeastSquares(Linear, Mergeable):
         if time is None:
             raise ParameterError(
                 f"{where}: `time` must say when each row happened, as the learner forgets by time, "
-                f"{self._rule()}, got none. Give {clock}s, one for each row: time=..."
+                f"{chosen}, got none. Give {clock}s, one for each row: time=..."
             )
         last = getattr(self, "time_", None)
-        if last is not None and (clock == "date") != isinstance(last, np.datetime64):
-            raise ParameterError(
-                f"{where}: `forgetting` must count time as it did so far, in "
-                f"{'dates' if clock == 'number' else 'numbers'}, got {self._rule()}. Call fit."
-            )
         return validate.times(time, n, where, dates=clock == "date", last=last)
 
     def _rule(self) -> Any:
         """The rule of forgetting that the parameter stands for."""
         return rule(self.forgetting, type(self).__name__)
 
-    def _rule_goes_on(self) -> Any:
-        """The same, once it is known that it can go on from what was learned."""
-        chosen = self._rule()
-        if type(self.forgetting_) is not chosen.state:
-            raise ParameterError(
-                f"{type(self).__name__}: `forgetting` may change to a rule that keeps the same of "
-                f"the past, got {chosen} after one that kept a {type(self.forgetting_).__name__}. "
-                "Call fit to begin anew with it."
-            )
-        return chosen
+    def _changed(self) -> bool:
+        """Whether the parameter is of another kind than the rule by which was learned so far."""
+        chosen, kept = self._rule(), getattr(self, "forgetting_", None)
+        if kept is None or type(kept) is not chosen.state:
+            return kept is not None
+        time = getattr(self, "time_", None)
+        clock = None if time is None else "date" if isinstance(time, np.datetime64) else "number"
+        return bool(self.rows_seen_ and clock != chosen.clock)
 
     def _widen(self, d: int) -> None:
         extra = d - len(self.start_)

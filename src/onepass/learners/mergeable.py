@@ -57,6 +57,10 @@ class Mergeable:
     def _rule(self) -> Any:
         """The rule of forgetting."""
 
+    @abstractmethod
+    def _changed(self) -> bool:
+        """Whether it is of another kind than that by which was learned so far."""
+
     # -- hooks of merging --------------------------------------------------------------------------
 
     @property
@@ -67,6 +71,11 @@ class Mergeable:
 
     def _unmergeable(self) -> str:
         chosen = self._rule()
+        if self._changed():
+            return (
+                f"got one whose `forgetting` is {chosen} after it learned with another kind. Set "
+                "it as it was, or call fit to begin anew with it."
+            )
         held = 0 if chosen.keeps_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
         if self.merging == "exact" and not held:  # nor was a floor put under them before
             return ""

@@ -21,6 +21,7 @@ _UNITS = {
     "d": 86400.0,
     "w": 604800.0,
 }
+_VAGUE = {"", "[Y]", "[M]"}  # lengths of no unit, or of one that is not always as long
 _TEXT = re.compile(rf"\s*(\d+\.?\d*(?:e[+-]?\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
 
 
@@ -48,12 +49,13 @@ def duration(value: Any, name: str, where: str) -> float | str:
     """
     said: float | str | None = None
     if isinstance(value, np.timedelta64):
-        length = float(value / np.timedelta64(1, "s"))
+        vague = value.dtype.str[3:] in _VAGUE
+        length = math.nan if vague else float(value / np.timedelta64(1, "s"))
         said = f"{length:.15g}s" if 0.0 < length < math.inf else None
     elif isinstance(value, dt.timedelta):
         said = f"{value.total_seconds():.15g}s" if value > dt.timedelta(0) else None
     elif isinstance(value, str):
-        said = value.strip() if _TEXT.fullmatch(value) and seconds(value) > 0.0 else None
+        said = value.strip() if 0.0 < seconds(value) < math.inf else None
     elif isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
         said = float(value) if 0.0 < value < math.inf else None
     if said is None:
@@ -99,6 +101,9 @@ def times(time: Any, n: int, where: str, *, dates: bool, last: Any) -> Array:
             f"{where}: `time` must have shape ({n},), one time for each row, got {array.shape}. "
             "Check that X and time come from the same rows."
         )
+    if np.ma.is_masked(time):
+        nothing = np.datetime64("NaT") if dates else np.nan
+        array = np.where(np.ma.getmaskarray(time), nothing, array)
     missing = np.isnat(array) if dates else ~np.isfinite(array)
     if missing.any():
         raise NotFiniteError(
@@ -122,8 +127,9 @@ def elapsed(time: Array, last: Any) -> Floats:
     known = np.concatenate(([time[0] if last is None else last], time))
     gaps = np.diff(known)
     if gaps.dtype.kind == "m":
-        return np.asarray(gaps / np.timedelta64(1, "s"), dtype=np.float64)
-    return gaps.astype(np.float64)
+        gaps = gaps / np.timedelta64(1, "s")
+    gaps = gaps.astype(np.float64)
+    return np.where(gaps < 0.0, np.inf, gaps)  # more than 64 bits can hold: time never goes back
 
 
 def _numbers(time: Any, where: str) -> Array:
@@ -153,7 +159,7 @@ def _dates(time: Any, where: str) -> Array:
 
 def _plain(moment: Any) -> Any:
     """A date without its zone, in UTC."""
-    if moment is None:
+    if moment is None or moment != moment:  # noqa: PLR0124  NaT of any library
         return np.datetime64("NaT")
     if isinstance(moment, np.datetime64):
         return moment
