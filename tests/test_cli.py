@@ -410,6 +410,7 @@ def test_an_error_is_one_message(
         ("run --target price", "SOURCE"),
         ("run trips.csv --tagret price", "Did you mean --target"),
         ("run trips.csv --target price --block many", "--block"),
+        ("run trips.csv --target price --delay 1.5", "must be a whole number, got '1.5'"),
         ("run trips.csv --target price --set ridge", "NAME=VALUE"),
         ("run trips.csv --target price --task guess", "--task"),
         ("reproduce orfit-fig", "Did you mean 'orfit-fig"),

@@ -128,3 +128,33 @@ def test_misuse_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--bogus" in said(capsys, "run", "a.csv", "a.csv", "--bogus", "1", code=2)
     assert "the model comes first" in said(capsys, "predict", "a.jsonl", "a.csv", code=1)
     assert "--missing" in said(capsys, "run", "a.csv", "--missing", "drop", code=2)
+
+
+def test_no_file_of_a_pattern_or_a_folder_is_written_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("logs").mkdir()
+    for name in ("a.csv", "b.csv"):
+        Path("logs", name).write_text(TEXT)
+    before = sorted(Path("logs").iterdir())
+    run = ("run", "--target", "price", "-q")
+    for source, place in (("logs/*.csv", "logs/b.csv"), ("logs", "logs/b.csv")):
+        told = said(capsys, *run, source, "--save", place, code=1)
+        assert "must name another file than those that are read" in told
+    for option, place in (("--save", "logs/m.onepass"), ("--report", "logs/out")):
+        told = said(capsys, *run, "logs", option, place, code=1)
+        assert "must name a place outside the folder that is read" in told
+    said(capsys, *run, "logs", "--save", "m.onepass")
+    told = said(capsys, "predict", "m.onepass", "logs/*.csv", "--out", "logs/a.csv", code=1)
+    assert "must name another file" in told
+    assert sorted(Path("logs").iterdir()) == before
+    assert Path("logs/a.csv").read_text() == Path("logs/b.csv").read_text() == TEXT
+    for _ in range(2):  # what a folder's reading passes over is no source
+        said(capsys, *run, "logs", "--save", "logs/_m.onepass", "--report", "logs/.out")
+
+
+def test_a_table_of_no_rows_is_said_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"km": pa.array([], pa.float64()), "price": pa.array([])}), "a.parquet")
+    assert "must hold rows, got none" in said(
+        capsys, "run", "a.parquet", "--target", "price", code=1
+    )

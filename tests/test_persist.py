@@ -416,6 +416,27 @@ def test_whatever_stands_wherever_a_file_is_built_or_refused(made: str) -> None:
     assert refused > len(JUNK)
 
 
+@pytest.mark.parametrize(
+    ("place", "by"),
+    [
+        *((("learner_",), junk) for junk in (3, None, [1, 2], {"@": "Encode"})),
+        *((("features_",), junk) for junk in ("ab", None, {}, [{"@": "RLSRegressor"}])),
+        (("learner_", "rows_seen_"), "x"),
+        (("features_", 0, "n_features_in_"), -1),
+    ],
+)
+def test_a_pipeline_that_learned_something_else_is_refused_when_it_is_read(
+    place: tuple[Any, ...], by: Any
+) -> None:
+    model = Pipeline(features.Encode(), learners.RLSRegressor())
+    tree = taken(model.partial_fit([{"a": "x", "b": 1.0}], [1.0]), "f")
+    with pytest.raises(CheckpointError, match="got a damaged one"):
+        built(replaced(tree, place, by), "f", {})
+    for part in ("features_", "learner_"):
+        with pytest.raises(CheckpointError, match="has not learned what a Pipeline learns"):
+            built({key: value for key, value in tree.items() if key != part}, "f", {})
+
+
 @pytest.mark.parametrize("rest", [3, "ab", None, np.arange(2)])
 def test_steps_must_be_a_list(rest: Any, path: Path) -> None:
     save(Steps(), path)

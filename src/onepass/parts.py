@@ -36,6 +36,7 @@ MARK = "@"
 """The key of whatever is no plain dict."""
 
 _Path = tuple[str, ...]
+_COUNTS = {"rows_seen_", "n_features_in_", "n_outputs_"}
 
 
 def taken(thing: Any, where: str) -> dict[str, Any]:
@@ -193,7 +194,11 @@ class _Builder:
                 raise damaged(self.where, f"{said[MARK]} has no {name[:40]!r}")
         thing = self.called(entry, arguments, path)
         for name, value in attributes.items():
+            if name in _COUNTS and not (type(value) is int and value >= 0):
+                raise damaged(self.where, f"{_place((*path, name))} is no count")
             setattr(thing, name, value)
+        if not getattr(thing, "_sound", True):
+            raise damaged(self.where, f"{_place(path)} has not learned what a {said[MARK]} learns")
         return thing
 
     def mark(self, said: Any, path: _Path) -> str | None:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -249,3 +250,33 @@ def test_times_that_fall_are_refused() -> None:
         prequential(RLSRegressor(), blocks, delay_until="known")
     with pytest.raises(OnepassError, match="needs a stream that says when"):
         prequential(RLSRegressor(), (X, y), delay_until="known")
+
+
+@pytest.mark.parametrize("block", [2, 64])
+@pytest.mark.parametrize("how", [{"delay": 2}, {"delay_until": "known"}])
+def test_a_refused_row_is_named_as_the_source_counts_it(how: dict[str, Any], block: int) -> None:
+    """Skipped rows and rows that are learned between others do not count."""
+    n, wrong = 12, 9
+    rows = {"at": np.arange(n), "known": np.arange(n) + 2.0, "x": np.ones(n), "y": np.ones(n)}
+    rows["x"][wrong], rows["y"][[1, 3, 4]] = np.inf, np.nan
+    frame = pd.DataFrame(rows)
+    models = [SGDRegressor(), RLSRegressor()]
+    for model in models:
+        pipeline = op.Pipeline(op.features.Encode(), model)
+        with pytest.raises(NotFiniteError, match=f"of the block is .*row {wrong} "):
+            prequential(pipeline, op.stream.read(frame, target="y", time="at", block=block), **how)
+
+
+@pytest.mark.parametrize(("column", "named"), [("known", "column 'known'"), ("at", "of times")])
+def test_a_moment_that_is_missing_is_named_as_the_source_counts_it(column: str, named: str) -> None:
+    frame = pd.DataFrame({"at": range(6), "known": range(6), "y": 1.0}, dtype=float)
+    frame.loc[1, "y"] = frame.loc[4, column] = np.nan
+    stream = op.stream.read(frame, target="y", time="at", block=2)
+    with pytest.raises(NotFiniteError, match=rf"{named}.* got none in .*row 4 "):
+        prequential(RLSRegressor(), stream, delay_until="known")
+
+
+def test_one_row_that_waits_is_told_of_as_one() -> None:
+    X, y = _stream(3)
+    caption = str(prequential(RLSRegressor(), (X[:1], y[:1]), delay=2).table().caption)
+    assert "; 1 row was learned at the end" in caption

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter, Token
 
-__all__ = ["Files", "Names", "Quiet", "Settings", "Source", "Types", "pairs", "values"]
+__all__ = ["Files", "Names", "Quiet", "Settings", "Source", "Types", "Whole", "pairs", "values"]
 
 
 def _split(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -24,6 +24,15 @@ def _equated(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
     return tuple(token.value for token in tokens)
 
 
+def _counted(_: Any, tokens: Sequence[Token]) -> int:
+    """A whole number, which nothing is cut off from."""
+    text = tokens[-1].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"it must be a whole number, got {text!r}.") from None
+
+
 Names: TypeAlias = Annotated[tuple[str, ...], Parameter(converter=_split, metavar="A,B")]
 """Names with commas between them, or the option more than once."""
 
@@ -32,6 +41,9 @@ Source: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True)]
 
 Quiet: TypeAlias = Annotated[bool, Parameter(alias="-q")]
 """A switch."""
+
+Whole: TypeAlias = Annotated[int, Parameter(converter=_counted)]
+"""A whole number; 1.5 is refused, not made 1."""
 
 Settings: TypeAlias = Annotated[
     tuple[str, ...],

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from onepass.cli.arguments import Files, Names, Quiet, Source, Types, pairs
+from onepass.cli.arguments import Files, Names, Quiet, Source, Types, Whole, pairs
 from onepass.cli.places import model_first, spare
 from onepass.cli.terminal import remark
 
@@ -21,7 +21,7 @@ def predict(
     types: Types = (),
     na: Names = (),
     files: Files = Files(),  # noqa: B008  it is frozen
-    block: int = 1024,
+    block: Whole = 1024,
     quiet: Quiet = False,
 ) -> None:
     """Write what a saved model says of each row, in order, in the column "said".

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import CycloptsError
 
-from onepass.cli.arguments import Files, Names, Quiet, Settings, Source, Types, pairs, values
+from onepass.cli.arguments import Files, Names, Quiet, Settings, Source, Types, Whole, pairs, values
 from onepass.cli.ending import INTERRUPTED, terminable
 from onepass.cli.places import spare
 from onepass.cli.saving import files, kept, resumable, run_file, save_models, stamp
@@ -41,11 +41,11 @@ def run(
     missing: Literal["impute", "skip", "error"] = "impute",
     settings: Settings = (),
     metrics: Names = (),
-    window: int | None = None,
-    block: int = 1024,
-    delay: int = 0,
+    window: Whole | None = None,
+    block: Whole = 1024,
+    delay: Whole = 0,
     delay_until: str | None = None,
-    most_waiting: int = 100_000,
+    most_waiting: Whole = 100_000,
     drift: Names = (),
     save: Path | None = None,
     checkpoint: float = 60.0,
@@ -235,6 +235,8 @@ def _interrupted(found: "Report", *, resumable: bool) -> None:
 def _task(stream: "Stream", source: str) -> str:
     """What the answers ask for; wrong usage where there are none."""
     if stream.task is None:
+        if stream.target is not None:
+            next(iter(stream), None)  # no rows: it says so
         raise CycloptsError(
             msg=f"run: {source} needs --target, the column of answers; without it there is "
             "nothing to learn.",

@@ -1,11 +1,14 @@
 """Asking: how a model is asked about rows and taught them, whoever made it."""
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from onepass.errors import NotFittedError
+from onepass.errors import NotFittedError, OnepassError
+from onepass.evaluate.refusal import placed
 from onepass.evaluate.waiting import Turns
 from onepass.types import Array
 
@@ -75,7 +78,8 @@ def said_of_rest(model: Any, rest: Turns) -> Array:
 def _by_weight(model: Any, turns: Turns, part: slice) -> Array:
     """Rows of weight 0 are answered and not learned."""
     learned, time = turns.learned[part], None if turns.time is None else turns.time[part]
-    said = said_of(model, turns.X[part], turns.y[part], time, learned.astype(np.float64))
+    with _placing(turns, part):
+        said = said_of(model, turns.X[part], turns.y[part], time, learned.astype(np.float64))
     return said.reshape(turns.y[part].shape)[~learned]
 
 
@@ -86,13 +90,26 @@ def _in_turn(model: Any, turns: Turns, part: slice) -> Array:
     said, a = [turns.y[:0]], 0
     for b in ends:
         run = slice(part.start + a, part.start + b)
-        if learned[a]:
-            time = None if turns.time is None else turns.time[run]
-            said_of(model, turns.X[run], turns.y[run], time)
-        else:
-            said.append(_answers(model, turns.X[run]).reshape(turns.y[run].shape))
+        with _placing(turns, run):
+            if learned[a]:
+                time = None if turns.time is None else turns.time[run]
+                said_of(model, turns.X[run], turns.y[run], time)
+            else:
+                said.append(_answers(model, turns.X[run]).reshape(turns.y[run].shape))
         a = b
     return np.concatenate(said[1:] or said)
+
+
+@contextmanager
+def _placing(turns: Turns, run: slice) -> Iterator[None]:
+    """A model counts the turns that it was given: say where the row stands in the source."""
+    try:
+        yield
+    except OnepassError as error:
+        located = turns.located
+        if located is None:
+            raise
+        raise placed(error, lambda i: located(run.start + i), run.stop - run.start) from error
 
 
 def _answers(model: Any, X: Any) -> Array:

@@ -1,5 +1,6 @@
 """Moments: when rows come, and when their answers are known, checked."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from onepass.types import Array
 __all__ = ["dues", "moments"]
 
 
-def moments(time: Array | None, last: Any, first: int, where: str) -> Array:
+def moments(time: Array | None, last: Any, located: Callable[[int], str], where: str) -> Array:
     """The moments at which rows come: numbers or dates that never fall.
 
     Parameters
@@ -20,8 +21,8 @@ def moments(time: Array | None, last: Any, first: int, where: str) -> Array:
         The stream's times.
     last : object
         The moment of the row before, or None.
-    first : int
-        Where the first row stands in the source.
+    located : callable
+        Says where a row stands in the source, by its place in the block.
     where : str
         The public call, for messages.
 
@@ -37,25 +38,24 @@ def moments(time: Array | None, last: Any, first: int, where: str) -> Array:
             f"{where}: `delay_until` needs a stream that says when each row comes, got none. "
             "Name the column of times: op.stream.read(source, time=...), or --time."
         )
-    at = _checked(np.asarray(time), "time", first, where)
+    at = _checked(np.asarray(time), "the column of times", located, where)
     before = at[:1] if last is None else np.asarray([last])
     if before.dtype.kind != at.dtype.kind:
         raise TypeMismatchError(
-            f"{where}: times must be of one kind, got {at.dtype} after {before.dtype}, from row "
-            f"{first:,} (from 0) on. Convert them."
+            f"{where}: times must be of one kind, got {at.dtype} after {before.dtype}, from "
+            f"{located(0)} on. Convert them."
         )
     fallen = np.flatnonzero(at < np.concatenate([before, at[:-1]]))
     if len(fallen):
         i = int(fallen[0])
         raise ParameterError(
-            f"{where}: with `delay_until` the times of rows must not fall, got {at[i]} in row "
-            f"{first + i:,} (from 0), after {before[0] if i == 0 else at[i - 1]}. Sort the rows by "
-            "time."
+            f"{where}: with `delay_until` the times of rows must not fall, got {at[i]} in "
+            f"{located(i)}, after {before[0] if i == 0 else at[i - 1]}. Sort the rows by time."
         )
     return at
 
 
-def dues(column: Array, name: str, at: Array, first: int, where: str) -> Array:
+def dues(column: Array, name: str, at: Array, located: Callable[[int], str], where: str) -> Array:
     """When answers are known; an answer known before its row came is known as it comes.
 
     Parameters
@@ -66,8 +66,8 @@ def dues(column: Array, name: str, at: Array, first: int, where: str) -> Array:
         Its name.
     at : ndarray of shape (n,)
         The moments at which the rows come.
-    first : int
-        Where the first row stands in the source.
+    located : callable
+        Says where a row stands in the source, by its place in the block.
     where : str
         The public call, for messages.
 
@@ -76,7 +76,7 @@ def dues(column: Array, name: str, at: Array, first: int, where: str) -> Array:
     NotFiniteError, TypeMismatchError
         If one is missing, or they are not of the kind of the moments.
     """
-    due = _checked(np.asarray(column), name, first, where)
+    due = _checked(np.asarray(column), f"column {name!r}", located, where)
     if due.dtype.kind != at.dtype.kind:
         raise TypeMismatchError(
             f"{where}: column {name!r} must be of the kind of the stream's times, {at.dtype}, got "
@@ -85,7 +85,7 @@ def dues(column: Array, name: str, at: Array, first: int, where: str) -> Array:
     return np.maximum(due, at)
 
 
-def _checked(values: Array, name: str, first: int, where: str) -> Array:
+def _checked(values: Array, what: str, located: Callable[[int], str], where: str) -> Array:
     """Numbers as float64 or dates as microseconds, none of them missing."""
     if values.dtype.kind in "iuf":
         values = values.astype(np.float64)
@@ -93,14 +93,13 @@ def _checked(values: Array, name: str, first: int, where: str) -> Array:
         values = values.astype("datetime64[us]")
     else:
         raise TypeMismatchError(
-            f"{where}: column {name!r} must hold numbers or dates, to say when a row comes or is "
-            f"answered, got {values.dtype}. Convert it, or give its kind: types={{{name!r}: "
-            "'date'}."
+            f"{where}: {what} must hold numbers or dates, to say when a row comes or is answered, "
+            f"got {values.dtype}. Convert it, or give its kind by `types` (--type NAME=date)."
         )
     missing = np.flatnonzero(is_missing(values))
     if len(missing):
         raise NotFiniteError(
-            f"{where}: column {name!r} must say of every row when it comes or is answered, got "
-            f"none in row {first + int(missing[0]):,} (from 0). Fill it in, or drop the row."
+            f"{where}: {what} must say of every row when it comes or is answered, got none in "
+            f"{located(int(missing[0]))}. Fill it in, or drop the row."
         )
     return values

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from onepass.errors import OnepassError
 
-__all__ = ["refusal"]
+__all__ = ["placed", "refusal"]
 
 _ROW = re.compile(r"\bin row (\d+)\b")
 
@@ -37,8 +37,25 @@ def refusal(
     >>> len(str(refusal(OnepassError("no."), "here", None, 1)))
     9
     """
-    said = f"{place}: {error}"
+    return type(error)(f"{place}: {placed(error, located, n)}")
+
+
+def placed(error: OnepassError, located: Callable[[int], str] | None, n: int) -> OnepassError:
+    """The error once more, of the same class, with where the row stands that it names.
+
+    Parameters
+    ----------
+    error, located, n
+        As in ``refusal``.
+
+    Examples
+    --------
+    >>> print(placed(OnepassError("got inf in row 2."), "b.csv: row {}".format, 3))
+    got inf in row 2. (Row 2 of the block is b.csv: row 2.)
+    >>> len(str(placed(OnepassError("got inf in row 2."), None, 3)))
+    17
+    """
     found = _ROW.search(str(error))
-    if found is not None and located is not None and int(found[1]) < n:
-        said += f" (Row {found[1]} of the block is {located(int(found[1]))}.)"
-    return type(error)(said)
+    if found is None or located is None or int(found[1]) >= n:
+        return error
+    return type(error)(f"{error} (Row {found[1]} of the block is {located(int(found[1]))}.)")

@@ -131,10 +131,13 @@ def _late(report: "Report") -> list[str]:
     """How late answers came, and what became of those that had not come at the end."""
     if report.delay is None:
         return []
+    one = report.waiting == 1
     known = f"{report.delay:,} rows later" if isinstance(report.delay, int) else "later"
     by = "" if isinstance(report.delay, int) else f", as {escape(report.delay)} says"
-    then = "still wait for them" if report.interrupted else "were learned at the end"
-    return [f"answers came {known}{by}; {report.waiting:,} rows {then}"]
+    then = "was learned at the end" if one else "were learned at the end"
+    if report.interrupted:
+        then = "still waits for its own" if one else "still wait for them"
+    return [f"answers came {known}{by}; {report.waiting:,} {'row' if one else 'rows'} {then}"]
 
 
 def _ahead(report: "Report") -> list[str]:

@@ -19,6 +19,7 @@ Cost: two rows of the learner's cost for each row, and the rows that wait in mem
     adaptation", ACM Computing Surveys 46, 2014: delayed labels.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +79,8 @@ class Turns:
         What waits afterwards.
     last : object
         The moment of the last row that came.
+    located : callable, optional
+        Says where the row of a turn stands in the source, by the turn's place in the sequence.
     """
 
     X: Any
@@ -86,6 +89,7 @@ class Turns:
     learned: Array
     left: Waiting | None
     last: Any
+    located: Callable[[int], str] | None = None
 
 
 class Room:
@@ -149,7 +153,8 @@ class Room:
         index = np.concatenate([now, np.arange(head, head + n)])[order]
         learned = order < len(now)
         time = self._times(block, pool.due[index], turn[index], learned)
-        return Turns(pool.X[index], pool.y[index], time, learned, left, at[-1])
+        located = _located(block, index - head)
+        return Turns(pool.X[index], pool.y[index], time, learned, left, at[-1], located)
 
     def settle(self, turns: Turns) -> None:
         """The turns were taken: what is left waits."""
@@ -216,8 +221,9 @@ class Room:
                 f"dropped, got {self._until!r}. Check the spelling; it will be no feature."
             )
         first = rows if block.first is None else block.first
-        at = moments(block.time, self._last, first, self._where)
-        due = dues(X[self._until], self._until, at, first, self._where)
+        located = block.located or (lambda i: f"row {first + i:,} (from 0)")
+        at = moments(block.time, self._last, located, self._where)
+        due = dues(X[self._until], self._until, at, located, self._where)
         return Waiting(X.drop([self._until]), block.y, due), at
 
     def _left(self, more: Waiting, head: int) -> Waiting | None:
@@ -239,6 +245,14 @@ class Room:
         here = np.cumsum(~learned) - 1  # the row of the block that is asked about
         at = np.asarray(block.time)[np.where(learned, turn, here)]
         return at if self._until is None else np.where(learned, due, at)
+
+
+def _located(block: Block, rows: Array) -> Callable[[int], str] | None:
+    """Where the row of each turn stands; those below 0 came before the block."""
+    given = block.located
+    if given is None:
+        return None
+    return lambda i: given(int(rows[i])) if rows[i] >= 0 else "one that waited for its answer"
 
 
 def _joined(a: Waiting, b: Waiting) -> Waiting:

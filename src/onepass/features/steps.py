@@ -181,6 +181,14 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
     def _begun(self) -> bool:
         return hasattr(self, "learner_")
 
+    @property
+    def _sound(self) -> bool:
+        """Whether what was learned, as a file may say it, is what such steps learn."""
+        parts = getattr(self, "features_", None)
+        if not self._begun:
+            return parts is None
+        return type(parts) is list and self._fits((*parts, self.learner_))
+
     def _passed_by(self, step: Any) -> bool:
         return step.rescales and getattr(self.steps[-1], "scale_free", False)
 

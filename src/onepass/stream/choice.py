@@ -207,7 +207,8 @@ class Choice:
             if name not in table:
                 raise ColumnError(
                     f"{self.where}: `target` must name a column of the source, which has "
-                    f"{listed(table.names)} in its first rows, got {name!r}. Check the spelling."
+                    f"{listed(table.names) or 'none'} in its first rows, got {name!r}. Check "
+                    "the spelling."
                 )
         return table.select(self.targets)
 
