@@ -10,7 +10,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 
 import onepass as op
 from onepass.compat.river import adopt
-from onepass.errors import LabelError, ParameterError, TypeMismatchError
+from onepass.errors import LabelError, ParameterError, ShapeError, TypeMismatchError
 from onepass.evaluate import prequential
 
 
@@ -114,3 +114,9 @@ def test_what_is_no_model_of_river_is_refused() -> None:
         adopt(_scaled()).partial_fit([[1.0]], [[1.0, 2.0]])
     with pytest.raises(LabelError):
         adopt(tree.HoeffdingTreeClassifier()).partial_fit([[1.0]], [0.5])
+
+
+@pytest.mark.parametrize("rows", [np.ones(3), [], np.float64(1.0)])
+def test_rows_that_are_no_matrix_are_refused(rows: Any) -> None:
+    with pytest.raises(ShapeError, match=r"array of shape \(n, d\)"):
+        adopt(_scaled()).predict(rows)

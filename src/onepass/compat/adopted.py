@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from onepass import validate
-from onepass.errors import ParameterError, TypeMismatchError
+from onepass.errors import ParameterError, ShapeError, TypeMismatchError
 from onepass.extras import need
 from onepass.table import Table, is_frame
 from onepass.types import Array
@@ -162,6 +162,12 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
             X = Table.from_rows(X)
         if not isinstance(X, Table):
             array = np.asarray(X)
+            if array.ndim != 2:
+                raise ShapeError(
+                    f"{type(self).__name__}: `X` must be a table, a frame, a list of dicts or an "
+                    f"array of shape (n, d), got shape {array.shape}. Give an array a column for "
+                    "each feature, with X.reshape(-1, 1) if there is one."
+                )
             X = Table({f"x{j}": array[:, j] for j in range(array.shape[1])}, len(array))
         for row in X.rows():
             lacking = {name for name, value in row.items() if value is None or value != value}  # noqa: PLR0124
