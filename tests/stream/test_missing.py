@@ -53,7 +53,7 @@ def test_rows_are_refused_with_their_place(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left() -> None:
-    with pytest.raises(SourceError, match="must hold rows without a gap.* Drop the columns"):
+    with pytest.raises(SourceError, match=r"must hold rows without a gap.* Drop the columns"):
         list(read(FRAME.assign(b=np.nan), target="y", missing="skip"))
     with pytest.raises(ParameterError, match="`missing` must be one of keep, skip, error"):
         read(FRAME, target="y", missing="drop")
