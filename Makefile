@@ -10,6 +10,7 @@ help:  ## this list
 
 # The environment is made anew whenever pyproject.toml changes.
 $(VENV)/.ready: pyproject.toml
+	@echo "Setting up the environment in $(VENV): a minute or so."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint

@@ -210,8 +210,8 @@ def test_a_line_for_each_model_and_a_faint_one_for_its_window(report: Report) ->
     words = [text.get_text() for text in axes.texts]
     assert len(words) == 4
     assert any(word.startswith("rls ") and "↑" not in word for word in words)
-    assert axes.get_ylabel() == "MAE of load"
-    assert report.plot(metric="r2").axes[0].get_ylabel() == "R² of load"
+    assert axes.get_ylabel() == "MAE of load, so far"
+    assert report.plot(metric="r2").axes[0].get_ylabel() == "R² of load, so far"
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
@@ -285,7 +285,7 @@ def test_odd_values_can_be_drawn() -> None:
     for metric in single.metrics:
         single.plot(metric=metric)
     labels = prequential({}, ([[1.0]] * 5, list("abcab")))
-    assert labels.plot().axes[0].get_ylabel() == "Accuracy"
+    assert labels.plot().axes[0].get_ylabel() == "Accuracy, so far"
 
 
 def test_what_cannot_be_drawn_is_refused(report: Report) -> None:

@@ -228,7 +228,7 @@ def _label_axes(axes: Any, report: "Report", metric: str) -> None:
     axes.yaxis.set_major_locator(tickers.MaxNLocator(5))
     kind = METRICS[report.task][metric]
     label = f"{kind.label} of {report.target}" if report.target else kind.label
-    axes.set_ylabel(label, parse_math=False)
+    axes.set_ylabel(f"{label}, so far", parse_math=False)
     rows = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
     about = f"{report.source + ': ' if report.source else ''}{rows}, one pass"
     if report.recent is not None and len(report.recent):
