@@ -51,11 +51,24 @@ def test_features_that_come_back_find_what_was_known_of_them(silent: int, dtype:
 
 
 def test_plain_exponential_forgetting_winds_up_where_the_floor_does_not() -> None:
+    plain, held = [], []
+    for seed in range(6):
+        X, y, clean = silent_stream(seed, changed=False, silent=3_000)
+        for rule, errors in ((Exponential(0.98), plain), (0.98, held)):
+            said = op.RLSRegressor(forgetting=rule).test_then_train(X, y)
+            assert np.isfinite(said).all()
+            errors.append(rmse((said - clean)[-100:-95]))
+    assert rmse(np.array(plain)) > 10 * rmse(np.array(held))
+
+
+def test_once_rows_tell_all_a_faded_past_is_no_more_than_rounding() -> None:
     X, y, _ = silent_stream(0, changed=False)
-    plain = op.RLSRegressor(forgetting=Exponential(0.98)).test_then_train(X, y)
-    held = op.RLSRegressor(forgetting=0.98).test_then_train(X, y)
-    assert np.abs(plain - y)[49_000:].max() > 10 * np.abs(held - y)[49_000:].max()
-    assert np.isfinite(plain).all()
+    said = op.RLSRegressor(forgetting=Exponential(0.98)).test_then_train(X, y)
+    A = np.hstack((np.ones((len(X), 1)), X))[46_000:]
+    for i in range(49_006, 49_020):
+        root = np.sqrt(0.98 ** np.arange(i - 46_000.0)[::-1])
+        w = np.linalg.lstsq(A[: len(root)] * root[:, None], y[46_000:i] * root)[0]
+        np.testing.assert_allclose(said[i], A[len(root)] @ w, atol=1e-9)
 
 
 @pytest.mark.parametrize("silent", [1_000, 100_000])
