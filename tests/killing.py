@@ -14,6 +14,7 @@ interpreters of their own::
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -211,7 +212,7 @@ def _round(
         found.fresh += alone
         found.halves += bool(halves := list(place.glob(".onepass-*")))
         for half in halves:
-            half.unlink()
+            shutil.rmtree(half)
         try:
             stood = standing(place / "m.onepass.run")
         except CheckpointError:

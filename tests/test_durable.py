@@ -3,6 +3,8 @@
 import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ def test_the_new_file_takes_the_place_of_the_old(tmp_path: Path) -> None:
     path = tmp_path / "a"
     for text in ("one", "two"):
         with replacing(path) as temporary:
-            assert temporary.parent == tmp_path
+            assert temporary.parent.parent == tmp_path
             temporary.write_text(text)
         assert path.read_text() == text
     assert names(tmp_path) == ["a"]
@@ -119,7 +121,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     link.symlink_to(target)
     for text in ("one", "two"):  # at first the link points to nothing
         with replacing(link) as temporary:
-            assert temporary.parent == target.parent
+            assert temporary.parent.parent == target.parent
             temporary.write_text(text)
         assert link.is_symlink()
         assert target.read_text() == text
@@ -135,3 +137,34 @@ def test_only_ordinary_files_are_replaced(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="Not an ordinary file"), replacing(tmp_path / "pipe"):
             pass
     assert not [name for name in names(tmp_path) if name.startswith(".")]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
+def test_what_the_killed_left_is_removed_and_what_the_living_write_is_not(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    code = "import sys, time; from onepass.durable import replacing\n"
+    code += "with replacing(sys.argv[1]) as new: new.write_text('half'); print(flush=True); "
+    code += "time.sleep(60)"
+    for place in (path, other):
+        with subprocess.Popen(  # noqa: S603  it is this file's
+            [sys.executable, "-c", code, place], stdout=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            writer.kill()
+    (empty,) = {tmp_path / name.replace(name[-20:-4], "0" * 16) for name in names(tmp_path)[:1]}
+    assert len(names(tmp_path)) == 2
+    with replacing(path) as living:
+        living.write_text("one")
+        with replacing(path) as later:
+            later.write_text("two")
+        assert path.read_text() == "two"
+        assert living.exists()
+    assert path.read_text() == "one"
+    left = names(tmp_path)
+    assert len(left) == 2  # what was left of the other file stays until that is written
+    with replacing(other):
+        empty.mkdir(exist_ok=True)  # killed before it was locked
+    with replacing(path), replacing(other):
+        pass
+    assert sorted(names(tmp_path)) == ["a", "b"]

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from river import drift
 
 import onepass as op
 from onepass import checkpoint as files
@@ -478,3 +479,31 @@ def test_a_flipped_bit_is_noticed(place: Path) -> None:
     with pytest.raises(CheckpointError, match="damaged"):
         standing(place)
     assert standing(place.with_name("none.run")) is None
+
+
+def test_two_passes_do_not_write_one_checkpoint(tmp_path: Path) -> None:
+    place, begun = tmp_path / "m.run", []
+
+    def other(*_: Any) -> None:
+        if not begun:
+            begun.append(prequential(_models(), _stream(FRAME[:200]), checkpoint=place))
+
+    before = prequential(_models(), _stream(), checkpoint=place)
+    with pytest.raises(CheckpointError, match="got another that has written it meanwhile"):
+        prequential(_models(), _stream(), checkpoint=place, on_block=other)
+    stood = standing(place)
+    assert stood is not None
+    assert stood.rows == begun[0].rows < before.rows
+    place.unlink()  # whoever deletes it wants it anew
+    prequential(
+        _models(), _stream(), checkpoint=place, on_block=lambda *_: place.unlink(missing_ok=True)
+    )
+    assert place.exists()
+
+
+def test_alarms_that_a_resumed_pass_cannot_give_are_told_of(tmp_path: Path) -> None:
+    place = tmp_path / "m.run"
+    prequential(_models(), _stream(FRAME[:200]), checkpoint=place, drift=drift.ADWIN())
+    with pytest.warns(CheckpointWarning, match="detectors of drift watched the run until row 195"):
+        prequential(_models(), _stream(), checkpoint=place, resume=True)
+    prequential(_models(), _stream(), checkpoint=place, resume=True)

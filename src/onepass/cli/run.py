@@ -13,7 +13,8 @@ from cyclopts import CycloptsError
 from onepass.cli.arguments import Files, Names, Quiet, Settings, Source, Types, Whole, pairs, values
 from onepass.cli.ending import INTERRUPTED, terminable
 from onepass.cli.places import spare
-from onepass.cli.saving import files, kept, resumable, run_file, save_models, stamp
+from onepass.cli.saving import files, kept, resumable, run_file, save_models
+from onepass.cli.settled import hold_settings
 from onepass.cli.terminal import advancing, remark, show
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_RESUME = ("--resume", "--save, the file of the run that is to be resumed")
+_RUN = "--save, the file of the run that is to be "
 
 
 def run(
@@ -123,10 +124,12 @@ def run(
         Show the table alone.
     """
     from onepass.compat.detectors import detectors
+    from onepass.durable import stamp
     from onepass.models import pipelines
     from onepass.stream import read
 
-    _check([source, *more], list(model), save, report, resume=resume, onward=onward)
+    _usage(save, resume=resume, onward=onward, restart=restart)
+    _check([source, *more], list(model), save, report)
     stood = resumable(save, resume=resume, restart=restart, quiet=quiet)
     policy = "keep" if missing == "impute" else missing
     answers = list(target) if len(target) > 1 else target[0] if target else None
@@ -136,6 +139,7 @@ def run(
     )  # fmt: skip
     chosen = task or _task(stream, source)
     models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
+    hold_settings(models, settings, timed=stream.time is not None)
     if task is None:
         other = "classification" if chosen == "regression" else "regression"
         remark(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)
@@ -160,22 +164,31 @@ def run(
     return (code() if found.interrupted else 0) if whole else 1
 
 
-def _check(
-    sources: list[str],
-    models: list[str],
-    save: Path | None,
-    report: Path | None,
-    *,
-    resume: bool,
-    onward: bool,
-) -> None:
-    """Refuse what cannot be meant, and places where nothing can be written, before the pass."""
+def _usage(save: Path | None, *, resume: bool, onward: bool, restart: bool) -> None:
+    """Refuse what cannot be meant."""
+    if resume and restart:
+        raise CycloptsError(
+            msg="run: --resume goes on with a run and --restart loses it, got both. Give one."
+        )
+    for option, given, needed in (
+        ("--onward", onward and not resume, "--resume"),
+        ("--resume", resume and save is None, f"{_RUN}resumed"),
+        ("--restart", restart and save is None, f"{_RUN}begun anew"),
+    ):
+        if given:
+            raise CycloptsError(msg=f"run: {option} needs {needed}.")
+
+
+def _check(sources: list[str], models: list[str], save: Path | None, report: Path | None) -> None:
+    """Refuse places where nothing can be written, before the pass."""
+    from onepass.errors import ParameterError
     from onepass.evaluate.report import FILES
 
-    if (resume and save is None) or (onward and not resume):
-        option, needed = ("--onward", "--resume") if onward and not resume else _RESUME
-        raise CycloptsError(msg=f"run: {option} needs {needed}.")
     if report is not None:
+        if report.exists() and not report.is_dir():
+            raise ParameterError(
+                f"run: --report must name a folder, got {report}, which is a file. Name another."
+            )
         spare(sources, [report / name for name in FILES], "run: --report")
         report.mkdir(parents=True, exist_ok=True)
     if save is not None:

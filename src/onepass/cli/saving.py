@@ -10,7 +10,7 @@ from onepass.cli.terminal import remark
 if TYPE_CHECKING:
     from onepass.evaluate.bookmark import Standing
 
-__all__ = ["files", "kept", "resumable", "run_file", "save_models", "stamp"]
+__all__ = ["files", "kept", "resumable", "run_file", "save_models"]
 
 
 def files(save: Path, models: Sequence[str]) -> dict[str, Path]:
@@ -95,21 +95,6 @@ def resumable(save: Path | None, *, resume: bool, restart: bool, quiet: bool) ->
     return None
 
 
-def stamp(place: Path) -> tuple[int, int] | None:
-    """What tells a file from the one that takes its place; None where there is none.
-
-    Parameters
-    ----------
-    place : Path
-        The file.
-    """
-    try:
-        found = place.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_mtime_ns
-
-
 def kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finished: bool) -> bool:
     """Whether the run's file says what has come of it; if not, say so.
 
@@ -124,6 +109,7 @@ def kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finish
     finished : bool
         Whether the source had come to its end.
     """
+    from onepass.durable import stamp
     from onepass.errors import CheckpointError
     from onepass.evaluate import standing
 

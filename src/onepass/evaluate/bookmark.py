@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass import checkpoint
+from onepass.durable import stamp
 from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.course import Course
 from onepass.evaluate.differences import differences
@@ -142,6 +143,7 @@ class Bookmark:
         self._tree: Any = None  # what was found in the file, until the course has it
         self._begun = 0  # rows, skipped ones too, when the pass began or was resumed
         self._last = 0.0
+        self._mine = stamp(path)  # of the file as it was found here, or written
 
     def open(self, *, onward: bool) -> str | None:
         """Find where the pass stood; its task, or None where there is no file.
@@ -191,6 +193,14 @@ class Bookmark:
             if said := differences(self._tree["settings"], self._settings):
                 raise self._another("settings", said)
             course.restore(self._tree["course"], self.place)
+            if self._tree.get("drift") and course.watch is None:
+                warnings.warn(
+                    f"{self._where}: detectors of drift watched the run until row "
+                    f"{course.ledger.rows:,}, and {self.place} cannot keep them: the report will "
+                    "hold none of their alarms.",
+                    CheckpointWarning,
+                    stacklevel=2,
+                )
             self._tree = None
         self._begun = course.ledger.rows + course.ledger.skipped
         self._last = 0.0 if self._clock is None else self._clock()
@@ -210,9 +220,20 @@ class Bookmark:
             It has learned whole blocks.
         finished : bool
             Whether the source has come to its end.
+
+        Raises
+        ------
+        CheckpointError
+            If another pass has written the file since; it is left to that one.
         """
         if not course.ledger.rows:
             return
+        if stamp(self.place) not in {None, self._mine}:
+            raise CheckpointError(
+                f"{self._where}: {self.place} must be written by one run alone, got another that "
+                f"has written it meanwhile. This one ends after {course.ledger.rows:,} rows, and "
+                "leaves the file to that one: save each to a file of its own."
+            )
         taken = course.ledger.rows + course.ledger.skipped - self._begun
         name = getattr(self._stream, "name", None)
         tree = {
@@ -224,10 +245,12 @@ class Bookmark:
             },
             "resumed": self.resumed,
             "finished": finished,
+            "drift": course.watch is not None,
             "course": course.state(self.place),
         }
         try:
             checkpoint.write(self.place, tree, kind=_KIND)
+            self._mine = stamp(self.place)
         except CheckpointError as wrong:
             warnings.warn(f"{self._where}: {wrong}", CheckpointWarning, stacklevel=2)
         if self._clock is not None:

@@ -129,8 +129,9 @@ def prequential(
         or more rows wait for theirs than may; if a detector of drift is none, is of another task,
         or would be resumed.
     CheckpointError
-        If a checkpoint is damaged or of another pass, or a model cannot be saved. Nothing was
-        learned. One that cannot be *written* is warned of (CheckpointWarning), and tried again.
+        If a checkpoint is damaged or of another pass, or a model cannot be saved: nothing was
+        learned. Or, on the way, if another pass writes the same file. One that cannot be *written*
+        is warned of (CheckpointWarning), and tried again.
     OnepassError
         If a model refuses a block: the message says which and where. That model is as it was
         before the block; those before it have learned the block, those after it have not.
