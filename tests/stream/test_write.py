@@ -1,5 +1,6 @@
 """What is written can be read again; a file is whole or not there."""
 
+import datetime as dt
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,10 +47,31 @@ def test_numbers_keep_their_last_digit(values: list[float]) -> None:
     assert [line.split(",")[1] for line in lines] == [str(i) for i in range(len(values))]
 
 
-def test_dates_without_a_time_of_day_have_none() -> None:
+@pytest.mark.parametrize("block", [1, 2, 5])
+@pytest.mark.parametrize("unit", ["us", "ns", "s"])
+def test_a_date_is_written_alike_whatever_stands_beside_it(block: int, unit: str) -> None:
+    dates = np.array(["2024-01-01", "NaT", "2024-02-29T10:00", "1969-12-31T23:59:59.5"], "M8[us]")
     text = io.StringIO()
-    stream.write([{"d": np.array(["2024-01-01", "NaT"], "M8[us]")}], text)
-    assert text.getvalue() == 'd\n2024-01-01\n""\n'  # an empty line would be no row
+    column = dates.astype(f"M8[{unit}]")
+    stream.write([{"d": column[i : i + block]} for i in range(0, 4, block)], text)
+    last = {"us": "1969-12-31T23:59:59.500000", "ns": "1969-12-31T23:59:59.500000000"}
+    assert text.getvalue().split() == [
+        "d", "2024-01-01T00:00:00", '""', "2024-02-29T10:00:00",  # an empty line would be no row
+        last.get(unit, "1969-12-31T23:59:59"),
+    ]  # fmt: skip
+
+
+def test_days_are_written_to_the_second() -> None:
+    text = io.StringIO()
+    stream.write([{"d": np.array(["2024-01-01", "NaT"], "M8[D]"), "n": np.arange(2)}], text)
+    assert text.getvalue() == "d,n\n2024-01-01T00:00:00,0\n,1\n"
+
+
+@given(st.lists(st.datetimes(), min_size=1))
+def test_dates_are_written_as_python_does(values: list[dt.datetime]) -> None:
+    text = io.StringIO()
+    stream.write([{"d": np.array(values, "M8[us]")}], text)
+    assert text.getvalue().split()[1:] == [value.isoformat() for value in values]
 
 
 def test_no_blocks_are_an_empty_file(tmp_path: Path) -> None:

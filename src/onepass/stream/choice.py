@@ -150,7 +150,7 @@ class Choice:
                 f"as (x, y), got {self.target!r}. Leave it out."
             )
         if self.targets:
-            answers = self._picked(table)
+            answers = self._picked(table, "target", self.targets)
         kept = np.ones(len(table), dtype=bool)
         y = None
         if answers is not None:
@@ -158,7 +158,7 @@ class Choice:
             y, kept = self._answers(answers, flat=flat)
         time = None
         if self.time is not None:
-            time = table[self.time]
+            time = self._picked(table, "time", [self.time])[self.time]
         features = table.select(self._features(table.names))
         if self.missing != "skip":
             return Split(features, y, time, kept)
@@ -202,15 +202,15 @@ class Choice:
     def _others(self) -> list[str]:
         return [*self.targets, *([] if self.time is None else [self.time])]
 
-    def _picked(self, table: Table) -> Table:
-        for name in self.targets:
+    def _picked(self, table: Table, what: str, names: Sequence[str]) -> Table:
+        for name in names:
             if name not in table:
                 raise ColumnError(
-                    f"{self.where}: `target` must name a column of the source, which has "
+                    f"{self.where}: `{what}` must name a column of the source, which has "
                     f"{listed(table.names) or 'none'} in its first rows, got {name!r}. Check "
                     "the spelling."
                 )
-        return table.select(self.targets)
+        return table.select(names)
 
     def _answers(self, answers: Table, *, flat: bool) -> tuple[Array, Array]:
         """The answers as one array, and which rows have all of theirs."""

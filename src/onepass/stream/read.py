@@ -139,7 +139,7 @@ def read(
         delimiter={"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter),
         header=_header(header),
         na=(na,) if isinstance(na, str) else tuple(map(str, na)),
-        dropped=_texts(drop),
+        dropped=tuple(name for name in _texts(drop) if name not in _texts(time)),
         only=None if columns is None else (*_texts(columns), *_texts(target), *_texts(time)),
     )
     n_rows = task = None

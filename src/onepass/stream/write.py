@@ -1,7 +1,8 @@
 """Write: named columns, block after block, into a file of text or Parquet, in bounded memory.
 
 In text a missing value is an empty field, a whole number has no point (7, not 7.0), any other
-number has as many digits as bring it back exactly, and a date is in ISO 8601.
+number has as many digits as bring it back exactly, and a date is in ISO 8601 to the second, with a
+fraction where that date has one: 2024-01-01T00:00:00. So a value's form hangs on no other value.
 """
 
 import csv
@@ -99,11 +100,19 @@ def _worded(column: Array) -> list[Any]:
     if kind == "f":
         return [_number(value) for value in column.tolist()]
     if kind == "M":
-        days = column.astype("datetime64[D]")
-        plain = bool((np.isnat(column) | (days == column)).all())
-        stamps = np.datetime_as_string(days if plain else column)
-        return ["" if stamp == "NaT" else stamp for stamp in stamps.tolist()]
+        return _stamps(column)
     return ["" if value is None else value for value in column.tolist()]
+
+
+def _stamps(column: Array) -> list[str]:
+    """Dates, each to the second, and with its fraction if it has one."""
+    seconds = column.astype("datetime64[s]")
+    stamps = np.datetime_as_string(seconds).astype(object)
+    stamps[np.isnat(column)] = ""
+    finer = ~np.isnat(column) & (seconds != column)
+    stamps[finer] = np.datetime_as_string(column[finer])
+    whole: list[str] = stamps.tolist()
+    return whole
 
 
 def _number(value: float) -> Any:
