@@ -223,6 +223,25 @@ def test_predict_takes_columns_in_any_order_and_the_unknown() -> None:
 
 
 @pytest.mark.usefixtures("model")
+def test_predict_remarks_on_columns_that_are_not_the_models(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = Path("trips.csv").read_text()
+    Path("other.csv").write_text(text.replace("km", "Km", 1))
+    capsys.readouterr()
+    does("predict m.onepass other.csv --keep id --drop price")
+    told = capsys.readouterr()
+    assert len(rows(told.out)) == 300
+    assert told.err == (
+        "Column 'km' is not there: its cells are missing. Did you mean 'Km'? "
+        "Passed over, as the model does not know them: 'Km'.\n"
+    )
+    does("predict m.onepass other.csv -q")
+    does("predict m.onepass trips.csv --drop id,price")
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("model")
 def test_predict_leaves_out_no_row_and_no_answer_is_looked_at() -> None:
     text = Path("trips.csv").read_text().splitlines()
     Path("new.csv").write_text(
@@ -374,12 +393,16 @@ def test_reproduce_runs_an_experiment(
         ("run trips.csv --target price --set rls.forgeting=1", "Did you mean 'forgetting'"),
         ("run trips.csv --target price --set rsl.forgetting=1", "Did you mean 'rls'"),
         ("run trips.csv --target price -q --set rls.forgetting=2", "ParameterError.*in \\(0, 1\\]"),
-        ("run trips.csv --target price -q --metrics mea", "ParameterError.*one of mae, rmse, r2"),
+        ("run trips.csv --target price --set rls.forgetting=2", "run: --set rls.forgetting=2: "),
+        ("run trips.csv --target price --set rls.ridge=a", "Give another: --set rls.ridge=VALUE"),
+        ("run trips.csv --target price --set rls.forgetting=windw:100:", "got 'windw:100:'. Did"),
+        ("run trips.csv --target price --set encode.max_categories=no", "run: --set encode.max_c"),
+        ("run trips.csv --target price --metrics mea", "one of mae, rmse, r2.*Did you mean 'mae'"),
         ("run trips.csv --target price -q --block 0", "ParameterError.*whole number >= 1"),
         ("run trips.csv --target price --type km=integer", "ParameterError.*'number'"),
         ("run trips.csv --target price --save .", "--save must name a file"),
-        ("run trips.csv --target price --report trips.csv", "trips.csv: File exists"),
-        ("run flihgts --target y", "SourceError.*flights"),
+        ("run trips.csv --target price --report trips.csv", "--report must name a folder"),
+        ("run flihgts --target y", "SourceError.*Did you mean 'flights'"),
         ("run nothing.csv --target y", "SourceError.*nothing by that name"),
         ("predict trips.csv m.onepass", "ParameterError.*the model comes first"),
         ("predict none.onepass trips.csv", "CheckpointError"),
@@ -410,7 +433,17 @@ def test_an_error_is_one_message(
         ("run --target price", "SOURCE"),
         ("run trips.csv --tagret price", "Did you mean --target"),
         ("run trips.csv --target price --block many", "--block"),
+        ("run trips.csv --target price --checkpoint 5", "--checkpoint needs --save"),
         ("run trips.csv --target price --delay 1.5", "must be a whole number, got '1.5'"),
+        ("run trips.csv --target price --window 10.9", "must be a whole number, got '10.9'"),
+        ("run trips.csv --target price --block 3.7", "must be a whole number, got '3.7'"),
+        ("run trips.csv --target price --restart", "--restart needs --save"),
+        ("run trips.csv --target price --resume", "--resume needs --save"),
+        ("run trips.csv --target price --save m --resume --restart", "got both"),
+        (
+            "run trips.csv --target price --set rls.forgetting=bounded:half_life=1h",
+            "needs --time, the column",
+        ),
         ("run trips.csv --target price --set ridge", "NAME=VALUE"),
         ("run trips.csv --target price --task guess", "--task"),
         ("reproduce orfit-fig", "Did you mean 'orfit-fig"),
@@ -421,6 +454,14 @@ def test_an_error_is_one_message(
 @pytest.mark.usefixtures("trips")
 def test_wrong_usage_is_told(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert message in fails(capsys, words, code=2)
+
+
+@pytest.mark.usefixtures("trips")
+def test_a_column_of_times_serves_a_rule_by_time() -> None:
+    hours = [f"2024-01-{1 + i // 24:02}T{i % 24:02}:00:00,{i}" for i in range(99)]
+    Path("hours.csv").write_text("\n".join(["at,price", *hours]) + "\n")
+    does("run hours.csv --target price -q --time at --set rls.forgetting=bounded:half_life=1h")
+    does("run trips.csv --target price --drop by,at -q --set rls.initial_coef=[0,2]")
 
 
 @pytest.mark.usefixtures("trips")
@@ -484,7 +525,7 @@ def test_standard_input_is_learned_and_answered(trips: Path) -> None:
     done = shell("run - --target price --drop id --save m.onepass", input=text, cwd=trips)
     assert done.returncode == 0, done.stderr
     assert "300 rows learned" in done.stdout
-    said = shell("predict m.onepass -", input=text, cwd=trips)
+    said = shell("predict m.onepass - --drop id,price", input=text, cwd=trips)
     assert len(said.stdout.splitlines()) == 301
     assert said.stderr == ""
 
@@ -493,7 +534,7 @@ def test_a_closed_pipe_is_no_error(model: Path) -> None:
     long = "\n".join([HEADER, *(line(i) for i in range(20_000))]) + "\n"
     (model.parent / "long.csv").write_text(long)
     with subprocess.Popen(  # noqa: S603  our own command
-        [*ONEPASS, "predict", "m.onepass", "long.csv", "--block", "100"],
+        [*ONEPASS, "predict", "m.onepass", "long.csv", "--block", "100", "-q"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=model.parent, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None

@@ -11,6 +11,14 @@ from onepass.cli.terminal import remark
 
 __all__ = ["merge"]
 
+_FORGETTING = (  # the remedy as Python has it, and as it is set here
+    "Use plain forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window.",
+    (
+        "Learn the parts with plain forgetting, --set rls.forgetting=exponential:0.999, or with a "
+        "window, such as --set rls.forgetting=window:1000."
+    ),
+)
+
 
 def merge(
     *models: Annotated[Path, Parameter(allow_leading_hyphen=False)],
@@ -55,7 +63,8 @@ def merge(
         try:
             whole.merge(part, concurrent=concurrent)
         except OnepassError as wrong:
-            raise MergeError(f"merge: {model} with {first}: {wrong}") from wrong
+            said = str(wrong).replace(*_FORGETTING)
+            raise MergeError(f"merge: {model} with {first}: {said}") from wrong
     saved(whole, save)
     kind = "" if whole.merging == "exact" else f", {whole.merging}"
     rows = getattr(whole, "rows_seen_", 0)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from onepass.cli.arguments import Files, Names, Quiet, Source, Types, Whole, pairs
+from onepass.cli.known import compared
 from onepass.cli.places import model_first, spare
 from onepass.cli.terminal import remark
 
@@ -28,7 +29,8 @@ def predict(
 
     Columns may stand in any order. What is missing is imputed, skipped (said stays empty) or an
     error, as --missing was when the model learned. A category that was never learned counts as
-    none, and columns that the model does not know are passed over. No row is left out: a cell that
+    none, and columns that the model does not know are passed over; which, and which of the model's
+    are not there, is said on standard error. No row is left out: a cell that
     is not of the kind that was learned ends it, with an error that says how to go on.
 
     Parameters
@@ -57,7 +59,7 @@ def predict(
     block
         Rows read and answered at a time, 1024 by default.
     quiet
-        Say nothing of what was written.
+        Say nothing of what was written, nor of columns that only the source or the model has.
     """
     from onepass.evaluate import answers
     from onepass.persist import load
@@ -75,5 +77,6 @@ def predict(
         missing="error" if getattr(learned, "missing", "keep") == "error" else "keep",
         **files.options(),
     )  # fmt: skip
-    rows = write(answers(learned, stream, keep=keep), sys.stdout if out is None else out)
+    blocks = stream if quiet else compared(stream, kinds, keep)
+    rows = write(answers(learned, blocks, keep=keep), sys.stdout if out is None else out)
     remark(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

@@ -31,7 +31,7 @@ def show(result: RenderableType) -> None:
     result : str, table or what else rich renders
     """
     width = None if sys.stdout.isatty() else _WIDTH
-    _Screen(file=sys.stdout, width=width, highlight=False).print(result)
+    _Screen(file=sys.stdout, width=width, highlight=False, emoji=False).print(result)
 
 
 def remark(text: str, *, quiet: bool = False) -> None:
@@ -45,7 +45,7 @@ def remark(text: str, *, quiet: bool = False) -> None:
         Say nothing.
     """
     if not quiet:
-        console = Console(file=sys.stderr, highlight=False)
+        console = Console(file=sys.stderr, highlight=False, emoji=False)  # ":100:" stays
         console.print(text, markup=False, soft_wrap=True)
 
 

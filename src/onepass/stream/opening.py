@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ParameterError, SourceError, TypeMismatchError
+from onepass.spelling import meant
 from onepass.stream import catalogue
 from onepass.stream.arrays import Frame, Matrix, Pair
 from onepass.stream.formats import FORMATS, Reading, format_of
@@ -118,6 +119,7 @@ def _place(text: str) -> _Place:
         raise SourceError(
             f"{_WHERE}: {path} must be a file, got nothing by that name. "
             f"Check the path, which is taken from {Path.cwd()}.{sets}"
+            f"{'' if known else meant(text, catalogue.names())}"
         )
     return path
 

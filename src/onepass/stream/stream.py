@@ -116,6 +116,11 @@ class Stream:
         return self._choice.target
 
     @property
+    def time(self) -> str | None:
+        """The column that says when a row happened; None where there is none or it has no name."""
+        return self._choice.time
+
+    @property
     def n_rows(self) -> int | None:
         """Rows in the source, those that will be skipped too; None if unknown without reading."""
         return self._n_rows

@@ -35,6 +35,7 @@ from onepass.evaluate.metrics.classification import (
 )
 from onepass.evaluate.metrics.metric import Metric
 from onepass.evaluate.metrics.regression import MAE, R2, RMSE, MeanSquaredLoss, SquaredLoss
+from onepass.spelling import meant
 
 __all__ = [
     "MAE",
@@ -89,7 +90,7 @@ def metric_class(name: str, task: str, where: str) -> type[Metric]:
     known = METRICS[task]
     if name not in known:
         raise ParameterError(
-            f"{where}: a metric of {task} must be one of {', '.join(known)}, got {name!r}. "
-            "Choose from these, or add yours to op.evaluate.METRICS."
+            f"{where}: a metric of {task} must be one of {', '.join(known)}, got {name!r}."
+            f"{meant(name, known) or ' Choose from these.'}"
         )
     return known[name]
