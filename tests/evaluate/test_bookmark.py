@@ -507,3 +507,29 @@ def test_alarms_that_a_resumed_pass_cannot_give_are_told_of(tmp_path: Path) -> N
     with pytest.warns(CheckpointWarning, match="detectors of drift watched the run until row 195"):
         prequential(_models(), _stream(), checkpoint=place, resume=True)
     prequential(_models(), _stream(), checkpoint=place, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("at", "by"),
+    [
+        (("source", "fingerprint", "rows"), "x"),
+        (("source", "fingerprint", "columns"), 3),
+        (("source", "name"), 3),
+        (("finished",), "yes"),
+        (("course", "models", "rls", "learner_"), 3),
+    ],
+)
+def test_a_forged_run_is_refused_when_it_is_read(
+    tmp_path: Path, at: tuple[str, ...], by: Any
+) -> None:
+    place = tmp_path / "m.run"
+    prequential(_models(), _stream(FRAME[:100]), checkpoint=place)
+    tree = part = files.read(place, kind="run")
+    for key in at[:-1]:
+        part = part[key]
+    part[at[-1]] = by
+    files.write(place, tree, kind="run")
+    models = _models()
+    with pytest.raises(CheckpointError, match="damaged"):
+        prequential(models, _stream(FRAME), checkpoint=place, resume=True)
+    assert not any(hasattr(model, "learner_") for model in models.values())

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+_EVERY = 60.0  # seconds from one checkpoint to the next
 _RUN = "--save, the file of the run that is to be "
 
 
@@ -49,7 +50,7 @@ def run(
     most_waiting: Whole = 100_000,
     drift: Names = (),
     save: Path | None = None,
-    checkpoint: float = 60.0,
+    checkpoint: float | None = None,
     resume: bool = False,
     onward: bool = False,
     restart: bool = False,
@@ -128,7 +129,7 @@ def run(
     from onepass.models import pipelines
     from onepass.stream import read
 
-    _usage(save, resume=resume, onward=onward, restart=restart)
+    _usage(save, checkpoint, resume=resume, onward=onward, restart=restart)
     _check([source, *more], list(model), save, report)
     stood = resumable(save, resume=resume, restart=restart, quiet=quiet)
     policy = "keep" if missing == "impute" else missing
@@ -145,7 +146,7 @@ def run(
         remark(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)
     given: dict[str, Any] = {
         "metrics": metrics or None, "window": window, "delay": delay, "delay_until": delay_until,
-        "most_waiting": most_waiting, "every": checkpoint, "resume": resume, "onward": onward,
+        "most_waiting": most_waiting, "resume": resume, "onward": onward, "every": checkpoint,
         "drift": detectors(drift, "run: --drift") if drift else None,
         "checkpoint": None if save is None else run_file(save),
     }  # fmt: skip
@@ -164,7 +165,9 @@ def run(
     return (code() if found.interrupted else 0) if whole else 1
 
 
-def _usage(save: Path | None, *, resume: bool, onward: bool, restart: bool) -> None:
+def _usage(
+    save: Path | None, every: float | None, *, resume: bool, onward: bool, restart: bool
+) -> None:
     """Refuse what cannot be meant."""
     if resume and restart:
         raise CycloptsError(
@@ -174,6 +177,7 @@ def _usage(save: Path | None, *, resume: bool, onward: bool, restart: bool) -> N
         ("--onward", onward and not resume, "--resume"),
         ("--resume", resume and save is None, f"{_RUN}resumed"),
         ("--restart", restart and save is None, f"{_RUN}begun anew"),
+        ("--checkpoint", every is not None and save is None, f"{_RUN}kept"),
     ):
         if given:
             raise CycloptsError(msg=f"run: {option} needs {needed}.")
@@ -208,6 +212,7 @@ def _learned(
     from onepass.evaluate import prequential
 
     before = 0 if stood is None else stood.rows
+    given["every"] = _EVERY if given["every"] is None else given["every"]
     if stood is not None:
         remark(f"Resumed after {before:,} rows.", quiet=quiet)
         if given["onward"] and not stood.finished and stood.source != stream.name:

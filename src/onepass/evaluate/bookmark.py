@@ -98,7 +98,8 @@ def _standing(tree: Any, place: str) -> Standing:
         counts = [found.position, found.rows, *found.resumed]
     except (LookupError, TypeError) as wrong:
         raise damaged(place, "it holds no run") from wrong
-    if not all(type(count) is int and count >= 0 for count in counts):
+    told = type(found.finished) is bool and type(found.source) in {str, type(None)}
+    if not (told and all(type(count) is int and count >= 0 for count in counts)):
         raise damaged(place, "it does not say where the run stands")
     return found
 
@@ -261,6 +262,8 @@ class Bookmark:
         compare = getattr(self._stream, "differences", None)
         if compare is None or type(then) is not dict:
             return not onward  # taken at its word
+        if type(then.get("rows")) is not int or type(then.get("columns")) is not dict:
+            raise damaged(self.place, "it does not say what its source began with")
         said = compare(then)
         if said and onward:
             now = self._stream.fingerprint
