@@ -78,7 +78,7 @@ def test_the_command_line_forgets_by_time(
     assert model.learner.time_ == hours[-1]
     assert model.predict_one({"x": 2.0}) == pytest.approx(7.0, abs=1e-2)
     capsys.readouterr()
-    assert main([*call, "--set", "rls.forgetting=window:span=5h"]) == 1
+    assert main([*call, "--set", "rls.forgetting=window:span=5h"]) == 2
     assert "time" in capsys.readouterr().err
     assert main(["inspect", "m.onepass"]) == 0
     assert "half_life=5h" in capsys.readouterr().out.replace("\n", "")
