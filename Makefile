@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# What the tests install as PyTorch; users of the extra "torch" have whatever they like.
+TORCH ?= torch==2.13.0
 
 .PHONY: help run test check format bench peers clean
 
@@ -13,6 +15,12 @@ $(VENV)/.ready: pyproject.toml
 	@echo "Setting up the environment in $(VENV): a minute or so."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[light]'
+	@touch $@
+
+$(VENV)/.ready-to-test: $(VENV)/.ready
+	@echo "Adding PyTorch and the tests' own packages to $(VENV)."
+	$(BIN)/python -m pip install --quiet '$(TORCH)'
 	$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
 	@touch $@
 
@@ -21,17 +29,17 @@ run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
 		--set rls.forgetting=0.98 --set rls.ridge=10 --set sgd.step_size=0.3 \
 		--save runs/flights/model.onepass --restart --report runs/flights
 
-test: $(VENV)/.ready check  ## everything that CI runs
+test: $(VENV)/.ready-to-test check  ## everything that CI runs
 	$(BIN)/python -m pytest -q
 
-check: $(VENV)/.ready  ## style, types, spelling, and the order of imports
+check: $(VENV)/.ready-to-test  ## style, types, spelling, and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-format: $(VENV)/.ready  ## put the code into the shape that check asks for
+format: $(VENV)/.ready-to-test  ## put the code into the shape that check asks for
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
