@@ -26,8 +26,8 @@ Cost: O(p²) a row and O(p³) a block; O(p² + block · p) memory: the rows of t
     arXiv:2404.10844, 2024.
 """
 
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import lapack, qr
@@ -35,6 +35,7 @@ from scipy.linalg import lapack, qr
 from onepass import linalg, validate
 from onepass.errors import ParameterError
 from onepass.forgetting.joint import Joint, taken_in
+from onepass.forgetting.pace import Pace
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.memory.floor import Floor
 from onepass.types import Array, Floats
@@ -46,7 +47,7 @@ _DEPENDENT = 1e-13
 
 
 @dataclass(frozen=True)
-class Directional:
+class Directional(Pace):
     """Forgetting only in the directions that the rows excite: what is silent is not forgotten.
 
     Parameters
@@ -82,30 +83,16 @@ class Directional:
     array([1., 2.])
     """
 
-    factor: float | None = None
     block: int = 16
     threshold: float = 1e-6
     scaled: bool = True
-    _: KW_ONLY
-    half_life: Any = None
 
     keeps_sums: ClassVar[bool] = False
     keeps_rows: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         where = "forgetting.Directional"
-        if (self.factor is None) == (self.half_life is None):
-            came = "neither" if self.factor is None else "both"
-            raise ParameterError(
-                f"{where}: one of `factor`, by rows, and `half_life`, by time, must be given, got "
-                f"{came}. Give Directional(0.99) or Directional(half_life='1h')."
-            )
-        if self.factor is not None:
-            number = validate.in_range(self.factor, "factor", where, above=0.0, high=1.0)
-            object.__setattr__(self, "factor", number)
-        else:
-            length = validate.duration(self.half_life, "half_life", where)
-            object.__setattr__(self, "half_life", length)
         object.__setattr__(self, "block", validate.whole(self.block, "block", where, low=1))
         least = validate.in_range(self.threshold, "threshold", where, low=0.0)
         object.__setattr__(self, "threshold", least)
@@ -118,13 +105,6 @@ class Directional:
     def state(self) -> type:
         """The class of the state."""
         return Sifted
-
-    @property
-    def clock(self) -> str | None:
-        """What times it needs: "number", "date" or None."""
-        if self.half_life is None:
-            return None
-        return "date" if isinstance(self.half_life, str) else "number"
 
     def start(self, past: Past, least: Floats) -> "Sifted":
         """The state of no rows; the penalty stands in the memory."""
@@ -163,8 +143,7 @@ class Directional:
     def _fades(self, rows: Coming) -> Floats:
         if self.factor is not None:
             return np.full(len(rows.X), self.factor)
-        unit = validate.seconds(self.half_life) if self.clock == "date" else self.half_life
-        return np.asarray(np.exp2(-validate.elapsed(rows.time, rows.last) / unit))
+        return np.asarray(np.exp2(-validate.elapsed(rows.time, rows.last) / self.unit))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -18,14 +18,14 @@ before the row at its end is learned. Cost: O(d²) time a row, O(d²) memory.
 """
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onepass import validate
 from onepass.centering import Reduced
-from onepass.errors import ParameterError
+from onepass.forgetting.pace import Pace
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.memory.floor import PATIENCE, Floor, rows_between
 from onepass.memory.prior import Prior
@@ -40,45 +40,11 @@ _FAINTEST = 1e-60
 
 
 @dataclass(frozen=True)
-class Fading:
-    """What both rules share.
-
-    Parameters
-    ----------
-    factor : float, optional
-        λ in (0, 1].
-    half_life : float, str or timedelta, optional
-        More than 0.
-    """
-
-    factor: float | None = None
-    _: KW_ONLY
-    half_life: Any = None
+class Fading(Pace):
+    """What both rules share."""
 
     state: ClassVar[type] = Floor
     keeps_rows: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        where = f"forgetting.{type(self).__name__}"
-        if (self.factor is None) == (self.half_life is None):
-            came = "neither" if self.factor is None else "both"
-            raise ParameterError(
-                f"{where}: one of `factor`, by rows, and `half_life`, by time, must be given, got "
-                f"{came}. Give a factor such as 0.99, or half_life='1h'."
-            )
-        if self.factor is not None:
-            number = validate.in_range(self.factor, "factor", where, above=0.0, high=1.0)
-            object.__setattr__(self, "factor", number)
-        else:
-            length = validate.duration(self.half_life, "half_life", where)
-            object.__setattr__(self, "half_life", length)
-
-    @property
-    def clock(self) -> str | None:
-        """What times it needs: "number", "date" or None."""
-        if self.half_life is None:
-            return None
-        return "date" if isinstance(self.half_life, str) else "number"
 
     @property
     def level(self) -> float:
@@ -103,12 +69,7 @@ class Fading:
     def between(self, earlier: Any, later: Any) -> float:
         """By how much all fades from one time to another."""
         passed = validate.elapsed(np.array([later]), earlier)[0]
-        return float(np.exp2(-passed / self._unit))
-
-    @property
-    def _unit(self) -> float:
-        unit = self.half_life
-        return validate.seconds(unit) if isinstance(unit, str) else float(unit)
+        return float(np.exp2(-passed / self.unit))
 
     def _by_rows(self, floor: Floor, past: Past, rows: Coming) -> Learned:
         factor = float(self.factor or 1.0)
@@ -129,7 +90,7 @@ class Fading:
         return Learned(errors, past, floor)
 
     def _by_time(self, floor: Floor, past: Past, rows: Coming) -> Learned:
-        passed = validate.elapsed(rows.time, rows.last) / self._unit
+        passed = validate.elapsed(rows.time, rows.last) / self.unit
         holds, period = self.level > 0.0, rows_between(1.0)
         errors, i, n = np.empty(rows.Y.shape), 0, len(rows.X)
         while i < n:

@@ -25,6 +25,7 @@ from onepass import linalg, validate
 from onepass.errors import ParameterError
 from onepass.forgetting.joint import Joint
 from onepass.forgetting.kept import Kept, Queue
+from onepass.forgetting.pace import clock
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.types import Array, Floats
 
@@ -89,9 +90,7 @@ class Window:
     @property
     def clock(self) -> str | None:
         """What times it needs: "number", "date" or None."""
-        if self.span is None:
-            return None
-        return "date" if isinstance(self.span, str) else "number"
+        return clock(self.span)
 
     def start(self, past: Past, least: Floats) -> Queue:
         """The state of no rows; the penalty stands in the memory."""

@@ -1,0 +1,45 @@
+"""How quickly the past fades is given in one of two ways, the same for each rule that fades."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from onepass.errors import ParameterError
+from onepass.forgetting import Bounded, Directional, Exponential
+
+FADING = [Bounded, Directional, Exponential]
+
+
+@pytest.mark.parametrize("rule", FADING)
+def test_exactly_one_of_factor_and_half_life_is_taken(rule: Any) -> None:
+    remedy = rf"Give {rule.__name__}\(0.99\) or {rule.__name__}\(half_life='1h'\)"
+    with pytest.raises(ParameterError, match=rf"got neither\. {remedy}"):
+        rule()
+    with pytest.raises(ParameterError, match=rf"got both\. {remedy}"):
+        rule(0.9, half_life=3.0)
+
+
+@pytest.mark.parametrize("rule", FADING)
+def test_what_is_out_of_range_is_refused(rule: Any) -> None:
+    for wrong in (0.0, 1.5, float("nan"), "much"):
+        with pytest.raises(ParameterError, match=rf"forgetting\.{rule.__name__}: `factor`"):
+            rule(wrong)
+    for wrong in (0.0, -1.0, "soon"):
+        with pytest.raises(ParameterError, match=rf"forgetting\.{rule.__name__}: `half_life`"):
+            rule(half_life=wrong)
+
+
+@pytest.mark.parametrize("rule", FADING)
+def test_a_half_life_says_which_times_it_needs(rule: Any) -> None:
+    assert rule(0.9).clock is None
+    assert (rule(half_life=30).clock, rule(half_life=30).unit) == ("number", 30.0)
+    for hour in ("1h", "60min", dt.timedelta(hours=1)):
+        assert (rule(half_life=hour).clock, rule(half_life=hour).unit) == ("date", 3600.0)
+
+
+@pytest.mark.parametrize("rule", FADING)
+def test_the_half_life_is_given_by_name_alone(rule: Any) -> None:
+    names = list(rule(0.9).__dataclass_fields__)
+    with pytest.raises(TypeError, match="positional argument"):
+        rule(*[None] * len(names))
