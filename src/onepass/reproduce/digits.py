@@ -15,18 +15,15 @@ published: a :class:`Draw` chooses them, and results are shown over several draw
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import numpy as np
-from scipy import ndimage
 
 from onepass.errors import ParameterError
 from onepass.stream import Images
+from onepass.stream.rotation import SplineOrder, rotated
 from onepass.types import Array, Floats
 
 __all__ = ["Draw", "RotatedDigits", "rotated"]
-
-_Order: TypeAlias = Literal[0, 1, 2, 3, 4, 5]
 
 _MEAN, _DEVIATION = 0.1307, 0.3081  # of all pixels of MNIST's training images, over 255
 
@@ -78,7 +75,7 @@ class RotatedDigits:
 
     digit: int = 2
     n: int = 100
-    order: _Order = 0
+    order: SplineOrder = 0
     clockwise: bool = True
     bias: bool = False
 
@@ -123,35 +120,3 @@ class RotatedDigits:
         pixels = rotated(pictures, turns, self.order).reshape(len(pictures), -1)
         X = (pixels / 255.0 - _MEAN) / _DEVIATION
         return np.column_stack([X, np.ones(len(X))]) if self.bias else X
-
-
-def rotated(pictures: Array, degrees: Floats, order: _Order = 0) -> Floats:
-    """Each picture turned about its middle, against the clock, on a background of 0.
-
-    With order 0 it is, pixel for pixel, what Pillow's ``Image.rotate`` gives by default.
-
-    Parameters
-    ----------
-    pictures : ndarray of shape (n, height, width)
-        Brightness from 0 to 255.
-    degrees : ndarray of shape (n,)
-        One angle a picture.
-    order : {0, 1, 2, 3, 4, 5}, default=0
-        Of the interpolating splines. What overshoots is cut to 0 … 255.
-
-    Returns
-    -------
-    turned : ndarray of the shape of pictures
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> corner = np.zeros((1, 3, 3))
-    >>> corner[0, 0, 2] = 255  # top right
-    >>> float(rotated(corner, np.array([90.0]))[0, 0, 0])  # top left
-    255.0
-    """
-    turned = np.empty(pictures.shape)
-    for i, (picture, angle) in enumerate(zip(pictures, degrees, strict=True)):
-        turned[i] = ndimage.rotate(picture.astype(float), angle, reshape=False, order=order)
-    return np.clip(turned, 0.0, 255.0)

@@ -1,0 +1,215 @@
+"""Digit tasks: the streams of pictures on which continual learning is compared.
+
+=================  ================================================================================
+Split MNIST        tasks have classes of their own: 0 and 1, then 2 and 3, …                    [1]
+Permuted MNIST     all classes in each task, the pixels in an order of the task's own        [2, 3]
+=================  ================================================================================
+
+Those in which digits are turned stand in :mod:`onepass.stream.digit_turns`. Pictures are MNIST's
+unless others of the same kind are given, such as ``op.stream.images("fashion-mnist")``.
+
+[1] F. Zenke, B. Poole, S. Ganguli, "Continual learning through synaptic intelligence", ICML 2017.
+[2] I. Goodfellow et al., "An empirical investigation of catastrophic forgetting in gradient-based
+    neural networks", ICLR 2014.
+[3] J. Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onepass.stream.class_tasks import experiences, some_of
+from onepass.stream.datasets import images as images_of
+from onepass.stream.experiences import (
+    Change,
+    Experiences,
+    Part,
+    Task,
+    in_order,
+)
+from onepass.stream.pictures import Images
+from onepass.types import Array, Floats
+from onepass.validate import whole
+
+__all__ = ["Features", "all_classes", "known_images", "permuted_mnist", "split_mnist"]
+
+_PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
+_PIXELS = 2  # sets the draw of pixels apart from those of rows to learn (0) and to test (1)
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Pixels in [0, 1] as float32: (n, 784), or (n, 1, 28, 28) as pictures."""
+
+    as_images: bool
+
+    def __call__(self, pictures: Array) -> Floats:
+        """Features of pictures with brightness from 0 to 255."""
+        shape = (1, *pictures.shape[1:]) if self.as_images else (-1,)
+        return (pictures.astype(np.float32) / 255.0).reshape(len(pictures), *shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Permute:
+    """The pixels of all pictures in one other order."""
+
+    pixels: Array
+
+    def __call__(self, X: Array) -> Array:
+        return X.reshape(len(X), -1)[:, self.pixels].reshape(X.shape)
+
+    def cut(self, rows: slice) -> "_Permute":  # noqa: ARG002  it is the same for all rows
+        return self
+
+
+def split_mnist(
+    images: Images | None = None,
+    *,
+    groups: Iterable[Iterable[int]] = _PAIRS,
+    rows_per_class: int | None = None,
+    test_rows_per_class: int | None = None,
+    seed: int = 0,
+    order: Sequence[int] | None = None,
+    as_images: bool = False,
+) -> Experiences:
+    """Split MNIST: each task brings classes that were not seen before.
+
+    Parameters
+    ----------
+    images : Images, optional
+        ``op.stream.images("mnist")`` if not given.
+    groups : iterable of iterable of int
+        The classes of each task; by default 0 and 1, 2 and 3, up to 8 and 9.
+    rows_per_class : int, optional
+        Rows of each class to learn, drawn without replacement. All, if not given.
+    test_rows_per_class : int, optional
+        The same of rows to test.
+    seed : int, default=0
+        Draws the rows, and the order in which those of a task come.
+    order : sequence of int, optional
+        The tasks, counted from 0, in another order.
+    as_images : bool, default=False
+        Rows of shape (1, 28, 28) in place of (784,).
+
+    Returns
+    -------
+    experiences : Experiences
+        Of float32 pixels in [0, 1].
+
+    Raises
+    ------
+    LabelError
+        If a class is named twice, or has no rows.
+    ParameterError
+        If there are fewer rows than are asked for, or ``order`` is no permutation.
+    SourceError
+        If MNIST is wanted and cannot be had.
+
+    Examples
+    --------
+    >>> import onepass as op
+    >>> rng = __import__("numpy").random.default_rng(0)
+    >>> pictures = rng.integers(0, 256, (40, 28, 28), dtype="uint8")
+    >>> labels = (rng.permutation(40) % 10).astype("uint8")
+    >>> known = op.stream.Images(pictures, labels, pictures, labels)
+    >>> [(task.name, task.X.shape) for task in op.stream.split_mnist(known)][:2]
+    [('0–1', (8, 784)), ('2–3', (8, 784))]
+    """
+    known = known_images(images)
+    made = experiences(
+        known.train_images,
+        known.train_labels,
+        known.test_images,
+        known.test_labels,
+        groups,
+        rows_per_class=rows_per_class,
+        test_rows_per_class=test_rows_per_class,
+        seed=seed,
+        order=order,
+        name="Split MNIST",
+    )
+    return replace(made, form=Features(as_images))
+
+
+def permuted_mnist(
+    images: Images | None = None,
+    *,
+    n_tasks: int = 10,
+    rows_per_task: int | None = None,
+    test_rows_per_task: int | None = None,
+    seed: int = 0,
+    order: Sequence[int] | None = None,
+    as_images: bool = False,
+) -> Experiences:
+    """Permuted MNIST: all classes in each task, the pixels in an order of the task's own.
+
+    The first task's pixels stand where they were.
+
+    Parameters
+    ----------
+    images : Images, optional
+        ``op.stream.images("mnist")`` if not given.
+    n_tasks : int, default=10
+        Tasks.
+    rows_per_task : int, optional
+        Rows of each task to learn, drawn anew for each from all pictures. All, if not given.
+    test_rows_per_task : int, optional
+        The same of rows to test.
+    seed : int, default=0
+        Draws the rows and the orders of pixels.
+    order, as_images
+        As in :func:`split_mnist`.
+
+    Returns
+    -------
+    experiences : Experiences
+        Of float32 pixels in [0, 1].
+
+    Raises
+    ------
+    ParameterError
+        If a number is outside its range, or ``order`` is no permutation.
+    SourceError
+        If MNIST is wanted and cannot be had.
+    """
+    where = "op.stream.permuted_mnist"
+    whole(n_tasks, "n_tasks", where, low=1)
+    known = known_images(images)
+    size = known.train_images[0].size
+
+    def change(task: int, n: int) -> Change | None:  # noqa: ARG001  the same for all rows
+        rng = np.random.default_rng([seed, task, _PIXELS])
+        return _Permute(rng.permutation(size)) if task else None
+
+    names = [f"order {task}" for task in range(n_tasks)]
+    made = all_classes(known, names, change, (rows_per_task, test_rows_per_task), seed, where)
+    return in_order(replace(made, name="Permuted MNIST", form=Features(as_images)), order, where)
+
+
+def known_images(images: Images | None) -> Images:
+    """MNIST, where no others are given."""
+    return images_of("mnist") if images is None else images
+
+
+def all_classes(
+    known: Images,
+    names: Sequence[str],
+    change: Callable[[int, int], Change | None],
+    sizes: tuple[int | None, int | None],
+    seed: int,
+    where: str,
+) -> Experiences:
+    """Tasks that each have all classes, of rows drawn anew for each."""
+    labels = (known.train_labels, known.test_labels)
+    classes = tuple(np.unique(labels[0]).tolist())
+    tasks = []
+    for task, name in enumerate(names):
+        parts = []
+        for j, kind in enumerate(("", "test_")):
+            rng = np.random.default_rng([seed, task, j])
+            every = np.arange(len(labels[j]))
+            rows = some_of(every, sizes[j], rng, where, f"{kind}rows_per_task")
+            parts.append(Part(rows, labels[j][rows], change(task, len(rows))))
+        tasks.append(Task(name, classes, *parts))
+    return Experiences("", known.train_images, known.test_images, tuple(tasks))
