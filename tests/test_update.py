@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onepass import update
+from onepass import linalg, update
 from oracles import DenseP
 
 Floats = NDArray[Any]
@@ -93,7 +93,7 @@ def test_fading_moves_no_weight_and_never_underflows(factor: float) -> None:
 
 def test_what_counts_as_new_lies_above_the_rounding_of_its_precision() -> None:
     for dtype in (np.float32, np.float64):
-        tau = update.resolution(np.zeros((2, 1), dtype=dtype))
+        tau = linalg.resolution(np.zeros((2, 1), dtype=dtype))
         assert np.finfo(dtype).eps < tau < 1e-4
 
 

@@ -7,30 +7,41 @@ step (the sequential Karhunen-Loève algorithm, [1] (8), [2]): with A ≈ U Σ V
                   [0  h  ] [  I]
     [Σ UᵀG; 0 h] = Ũ Σ̃ Ṽᵀ,              U ← [U u] Ũ[:, :m],   Σ ← Σ̃[:m]                     (2)
 
-without V. Rotating U (p × m) at every step costs O(m² p). Kept instead are an orthonormal B
-(p × q), m <= q <= 2m, and a small K (q × m) with U = B K: a step appends u to B and turns K alone,
-and only when B is full is it turned itself, by one matrix product. It is the same subspace to
-rounding, at O(m p) a step. When B turns, a Gram matrix in float64 restores its orthogonality: over
-10⁴ steps in float32 two projections alone drift to 1e-6, with it they stay at 1e-7.
+without V. A sketch (Frequent Directions [3]) also takes from each squared singular value what the
+first direction left out has, so that none that stays is overestimated:
 
-What truncation leaves out is bounded: with δ_t the largest σ̃² that step t left out,
+    Σ² ← Σ̃[:m]² − Σ̃[m]²                                                                     (3)
 
-    0 ≤ Σ g gᵀ − U Σ² Uᵀ ≤ D · I,      D = Σ_t δ_t                                          (3)
+Rotating U (p × m) at every step costs O(m² p). Kept instead are an orthonormal B (p × q),
+m <= q <= 3m/2, and a small K (q × m) with U = B K: a step appends u to B and turns K alone, and
+only when B is full is it turned itself, by one matrix product. It is the same subspace to rounding,
+at O(m p) a step. When B turns, its Gram matrix restores its orthogonality: over 10⁴ steps in
+float32 two projections alone drift to 1e-6, with it they stay at 1e-7.
 
-over all vectors g so far, because kept and left out add up at every step. Two subspaces merge by
+What a step takes out of Σ g gᵀ is a matrix Δ_t >= 0, of rank n in (2): σ̃² ũ ũᵀ of each direction
+left out. What is kept and what was taken out add up at every step, so that over all vectors g
+
+    0 ≤ Σ g gᵀ − U Σ² Uᵀ ≤ D · I,      D = Σ over turns of λmax (Σ Δ_t between two turns)     (4)
+
+where the matrices between two turns of B are summed in its coordinates: what they leave out in
+different directions does not add up, and D is a fraction of Σ λmax(Δ_t). Two subspaces merge by
 (1) with G = U_b Σ_b, and their D add up, with that of the merge itself.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version; section 3.2 and Algorithm 3.
 [2] A. Levey, M. Lindenbaum, "Sequential Karhunen-Loeve basis extraction and its application to
     images", IEEE Transactions on Image Processing 9(8), 2000.
+[3] M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent Directions: Simple and
+    Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from onepass import linalg
+from onepass.columns import Columns, Split
 from onepass.types import Floats
 
 __all__ = ["Subspace"]
@@ -42,28 +53,40 @@ class Subspace:
 
     Parameters
     ----------
-    B : ndarray of shape (p, q)
-        Orthonormal columns.
+    B : Columns
+        q orthonormal columns of p numbers, NumPy's or torch's.
     K : ndarray of shape (q, k)
         Orthonormal columns, in float64; U = B K, k <= m.
     sigma : ndarray of shape (k,)
         Singular values, largest first.
     m : int
         Directions kept at most.
-    lost : float
-        D of (3).
+    shrinks : bool
+        Whether (3) is done.
+    closed : float
+        D of (4) up to the last turn.
+    open : ndarray of shape (q, q)
+        Σ Δ_t since then, in the coordinates of B.
     """
 
-    B: Floats
+    B: Columns
     K: Floats
     sigma: Floats
     m: int
-    lost: float = 0.0
+    shrinks: bool
+    closed: float
+    open: Floats
 
     @classmethod
-    def start(cls, p: int, m: int, dtype: type[np.floating] = np.float64) -> "Subspace":
-        """No vectors seen, of p numbers each."""
-        return cls(np.zeros((p, 0), dtype=dtype), np.zeros((0, 0)), np.zeros(0), m)
+    def start(
+        cls, p: int, m: int, kind: Any = np.float64, *, shrinks: bool = False, room: int = 1
+    ) -> "Subspace":
+        """No vectors seen, of p numbers each, that will come so many at a time.
+
+        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        """
+        columns = Columns.start(p, kind, min(p, m + max(_spare(m), room)))
+        return cls(columns, np.zeros((0, 0)), np.zeros(0), m, shrinks, 0.0, np.zeros((0, 0)))
 
     @property
     def rank(self) -> int:
@@ -71,77 +94,124 @@ class Subspace:
         return len(self.sigma)
 
     @property
-    def U(self) -> Floats:  # noqa: N802  the papers' letter
+    def U(self) -> Any:  # noqa: N802  the papers' letter
         """The directions, (p, k), orthonormal."""
-        return self.B @ self.K.astype(self.B.dtype)
+        return self.B.combined(self.K)
 
-    def coordinates(self, G: Floats) -> Floats:
+    @property
+    def lost(self) -> float:
+        """D of (4)."""
+        return self.closed + _largest(self.open)
+
+    def coordinates(self, G: Any) -> Floats:
         """UᵀG, (k, n), without forming U."""
-        return self.K.T @ (self.B.T @ G)
+        inside: Floats = self.K.T @ linalg.host(self.B.coordinates(G))
+        return inside
 
-    def removed(self, G: Floats, share: Floats | None = None) -> Floats:
-        """G − U diag(share) UᵀG; all of it where no share is given."""
-        a = self.coordinates(G)
-        if share is not None:
-            a = share[:, None] * a
-        return G - self.B @ (self.K @ a).astype(G.dtype)
+    def split(self, G: Any, share: Floats | None = None) -> Split:
+        """Vectors (p, n) in the coordinates of B; ``lifted`` is G − U diag(share) UᵀG.
 
-    def added(self, G: Floats) -> "Subspace":
-        """The subspace after the columns of G have come, all at once: (1), (2)."""
-        wide, C = self._widened(G)
+        Without a share it is G − U UᵀG, orthogonal to U.
+        """
+
+        def lift(inside: Any) -> Any:
+            C = linalg.host(inside)
+            if share is not None:
+                return C - self.K @ (share[:, None] * (self.K.T @ C))
+            C = C - self.K @ (self.K.T @ C)
+            return C - self.K @ (self.K.T @ C)
+
+        return self.B.split(G, lift)
+
+    def added(self, G: Any, split: Split | None = None) -> "Subspace":
+        """The subspace after the columns of G have come, all at once: (1) to (3).
+
+        ``split`` is that of G, where it is known.
+        """
+        wide, C = self._widened(G, split or self.B.split(G))
         a, outside, height = _outside(wide.K, C)
         k = wide.rank
-        small = np.zeros((k + len(height), k + G.shape[1]))
+        small = np.zeros((k + len(height), k + C.shape[1]))
         small[:k, :k].flat[:: k + 1] = wide.sigma
         small[:k, k:], small[k:, k:] = a, height
         inner, sigma = linalg.svd(small)
-        least = np.finfo(G.dtype).eps * np.sqrt(len(G)) * sigma.max(initial=0.0)
-        keep = np.flatnonzero(sigma > least)[: self.m]
-        left_out = float(sigma[len(keep) : len(keep) + 1].sum())
-        K = np.hstack((wide.K, outside)) @ inner[:, keep]
-        return replace(wide, K=K, sigma=sigma[keep], lost=self.lost + left_out * left_out)
+        K = np.hstack((wide.K, outside)) @ inner
+        least = linalg.rounding(G) * np.sqrt(len(G)) * sigma.max(initial=0.0)
+        return _truncated(wide, K, sigma, int((sigma > least).sum()), C.shape[1])
 
     def merged(self, other: "Subspace") -> "Subspace":
-        """The subspace of the vectors of both, to the rank of this one: (1) to (3)."""
-        both = self.added(other.U * other.sigma.astype(other.B.dtype))
-        return replace(both, lost=both.lost + other.lost)
+        """The subspace of the vectors of both, to the rank of this one: (1) to (4)."""
+        both = self.added(linalg.times(other.U, np.diag(other.sigma)))
+        return replace(both, closed=both.closed + other.lost)
 
-    def joined(self, v: Floats) -> "Subspace":
-        """The subspace after v (p,) has come, of which only what is outside it counts.
+    def joined(self, v: Any) -> "Subspace":
+        """The subspace after v (p, 1) has come, of which only what is outside it counts.
 
         Then UᵀG = 0 in (2): the matrix is diagonal, and its SVD only sorts it. v joins with its
         length as singular value, and the smallest beyond m leaves. A v inside is left out.
         """
-        wide, C = self._widened(v[:, None])
+        wide, C = self._widened(v, self.B.split(v))
         _, outside, height = _outside(wide.K, C)
-        least = np.finfo(v.dtype).eps * np.sqrt(len(v)) * linalg.norms(C)
-        if not (np.abs(height) > least).any():
+        largest = max(wide.sigma.max(initial=0.0), float(linalg.norms(C)[0]))
+        if (
+            not np.abs(height).max(initial=0.0)
+            > 4.0 * linalg.rounding(v) * np.sqrt(len(v)) * largest
+        ):
             return self
         sigma = np.append(wide.sigma, np.abs(height))
-        order = np.argsort(-sigma, kind="stable")[: self.m]
-        return replace(wide, K=np.hstack((wide.K, outside))[:, order], sigma=sigma[order])
-
-    def _widened(self, G: Floats) -> tuple["Subspace", Floats]:
-        """B with the directions that G brings, and G in its coordinates."""
-        fits = self.B.shape[1] + G.shape[1] <= self.m + max(self.m, G.shape[1])
-        old = self if fits else self.turned()
-        C, u, h = _split(old.B, G)
-        K = np.vstack((old.K, np.zeros((len(h), old.rank))))
-        return replace(old, B=np.hstack((old.B, u)), K=K), np.vstack((C, h))
+        order = np.argsort(-sigma, kind="stable")
+        return _truncated(wide, np.hstack((wide.K, outside))[:, order], sigma[order], len(order), 1)
 
     def turned(self) -> "Subspace":
         """The same subspace with B = U, orthogonal anew."""
-        gram = self.B.astype(np.float64).T @ self.B
-        L, _ = linalg.cholesky_in_order(gram, np.zeros(len(gram)))
+        L, _ = linalg.cholesky_in_order(self.B.gram(), np.zeros(len(self.B)))
         inner, sigma = linalg.svd(L.T @ (self.K * self.sigma))
-        turn = linalg.solve_lower_transposed(L, inner)
-        B = self.B @ turn.astype(self.B.dtype)
-        return replace(self, B=B, K=np.eye(len(sigma)), sigma=sigma)
+        B = self.B.turned(linalg.solve_lower_transposed(L, inner))
+        k = len(sigma)
+        return replace(self, B=B, K=np.eye(k), sigma=sigma, closed=self.lost, open=np.zeros((k, k)))
 
     def grown(self, p: int) -> "Subspace":
         """The same with new numbers at the end of every vector, zero in all so far."""
-        extra = np.zeros((p - self.B.shape[0], self.B.shape[1]), dtype=self.B.dtype)
-        return replace(self, B=np.vstack((self.B, extra)))
+        return replace(self, B=self.B.grown(p))
+
+    def _widened(self, G: Any, split: Split) -> tuple["Subspace", Floats]:
+        """B with the directions that G brings, and G in its coordinates."""
+        least = 4.0 * linalg.rounding(G) * np.sqrt(len(G)) * linalg.norms(G)
+        W, L, kept = linalg.orthonormal(split.outside, least)
+        kept = np.flatnonzero(linalg.host(kept))[: len(G) - len(self.B)]
+        B = self.B.appended(W if len(kept) == W.shape[1] else W[:, kept]) if len(kept) else self.B
+        C = np.vstack((linalg.host(split.inside), linalg.host(L)[:, kept].T))
+        K, q = np.zeros((len(C), self.rank)), len(self.B)
+        K[:q] = self.K
+        summed = np.zeros((len(C), len(C)))
+        summed[:q, :q] = self.open
+        return replace(self, B=B, K=K, open=summed), C
+
+
+def _truncated(space: Subspace, K: Floats, sigma: Floats, rank: int, n: int) -> Subspace:
+    """The first m of these directions; B turned if it has no room for n more."""
+    k = min(space.m, rank)
+    left = np.zeros(len(sigma))
+    if space.shrinks and k < len(sigma):
+        left[:k] = np.sqrt(np.maximum(sigma[:k] ** 2 - sigma[k] ** 2, 0.0))
+    else:
+        left[:k] = sigma[:k]
+    gone = K * np.sqrt(np.maximum(sigma**2 - left**2, 0.0))
+    summed = space.open + gone @ gone.T
+    k = int((left > 0.0).sum())
+    new = replace(space, K=K[:, :k], sigma=left[:k], open=summed)
+    full = len(space.B) + n > min(space.m + max(_spare(space.m), n), space.B.matrix.shape[0])
+    return new.turned() if full and len(space.B) > k else new
+
+
+def _spare(m: int) -> int:
+    """How many columns B has beyond m: more are read more often, fewer turned more often."""
+    return (m + 1) // 2
+
+
+def _largest(S: Floats) -> float:
+    """λmax of a small symmetric matrix, 0 if there is none."""
+    return float(np.linalg.eigvalsh(S)[-1]) if len(S) and S.any() else 0.0
 
 
 def _outside(K: Floats, C: Floats) -> tuple[Floats, Floats, Floats]:
@@ -151,23 +221,3 @@ def _outside(K: Floats, C: Floats) -> tuple[Floats, Floats, Floats]:
     again = K.T @ rest
     Q, h = np.linalg.qr(rest - K @ again)
     return a + again, Q, h
-
-
-def _split(B: Floats, G: Floats) -> tuple[Floats, Floats, Floats]:
-    """G = B C + u h with u orthonormal and orthogonal to B; directions at rounding are left."""
-    C = B.T @ G
-    rest = G - B @ C
-    again = B.T @ rest
-    rest = rest - B @ again
-    least = 4 * np.finfo(G.dtype).eps * np.sqrt(len(G)) * linalg.norms(G)
-    u: list[Floats] = []
-    for j in range(G.shape[1]):
-        left = rest[:, j]
-        for known in u * 2:  # twice is enough
-            left = left - known * (known @ left)
-        length = linalg.norms(left[:, None])[0]
-        if length > least[j] and len(u) < len(G) - B.shape[1]:
-            u.append((left / length).astype(G.dtype))
-    basis = np.column_stack(u) if u else np.zeros((len(G), 0), dtype=G.dtype)
-    h = (basis.T @ rest).astype(np.float64)
-    return (C + again).astype(np.float64), basis, h

@@ -35,7 +35,6 @@ __all__ = [
     "fade",
     "fit",
     "held",
-    "resolution",
     "row_by_row",
 ]
 
@@ -151,61 +150,40 @@ def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:
     return R, z
 
 
-def fit(w: Floats, G: Floats, U: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Fitted:
-    """The step itself, from U = P G.
+def fit(w: Any, G: Any, U: Any, e: Any, noise: Floats, *, group: int = 1) -> Fitted:
+    """The step itself, from U = P G, for NumPy's arrays or torch's.
 
     Where R = 0, P must be a projector that has been applied twice: then S = UᵀU. A gradient
-    whose free part is below :func:`resolution` of its length lies in the span of the past: it
-    uses up nothing, and if its error is not zero it is counted as a contradiction.
+    whose free part is below :func:`onepass.linalg.resolution` of its length lies in the span of the
+    past: it uses up nothing, and if its error is not zero it is counted as a contradiction.
 
     Parameters
     ----------
-    w : ndarray of shape (p, c) or (p,)
-    G, U : ndarrays of shape (p, n)
-    e : ndarray of shape (n, c) or (n,)
+    w : array of shape (p, c) or (p,)
+    G, U : arrays of shape (p, n)
+    e : array of shape (n, c) or (n,)
     noise : ndarray of shape (n,)
         R, all zero or all positive.
     group : int
-        Neighbouring columns of G that belong to one row: the outputs of a vector model.
+        Neighbouring columns of G that belong to one row.
     """
-    exact = not noise.any()
-    wide = U.astype(np.float64, copy=False)  # float32 would hide what tau resolves
-    S = (wide.T if exact else G.T) @ wide + np.diag(noise)
-    lengths = linalg.norms(G)
-    tau = resolution(G)
-    if exact:
-        W, L, kept = _orthonormal(U, S, tau * lengths)
-    else:
-        L, kept = linalg.cholesky_in_order(S, 0.0 * lengths)
+    lengths, tau = linalg.norms(G), linalg.resolution(G)
+    if noise.any():
+        R = linalg.like(np.diag(noise), lengths)
+        L, kept = linalg.cholesky_in_order(linalg.inner(G, U) + R, 0.0 * lengths)
         W = linalg.solve_lower_right(U, L)
-    flat = e.reshape(e.shape[0], -1)
-    nu = _innovations(L, flat, kept)
-    errors = flat - _before(L, kept, group) @ nu
-    moved = (W @ nu.astype(W.dtype)).reshape(w.shape)
-    against = 0
-    if not kept.all():
-        size = np.abs(flat) + (lengths * np.linalg.norm(w))[:, None]
-        odd = (np.abs(errors) > 10 * tau * size).any(axis=1) & ~kept
-        against = int(odd.reshape(-1, group).any(axis=1).sum())
+    else:
+        W, L, kept = linalg.orthonormal(U, tau * lengths)
+    flat = linalg.small(e).reshape(e.shape[0], -1)
+    nu = linalg.solve_lower(L, flat) * kept[:, None]
+    errors = flat - L * linalg.like(_earlier(len(L), group), L) @ nu
+    moved = linalg.times(W, nu).reshape(w.shape)
+    against: Any = 0
+    if linalg.waits(w) or not kept.all():
+        size = abs(flat) + (lengths * linalg.norms(w.reshape(-1, 1)))[:, None]
+        odd = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~kept
+        against = odd.reshape(-1, group).any(axis=1).sum()
     return Fitted(w + moved, W, errors.reshape(e.shape), kept, against)
-
-
-def _orthonormal(U: Floats, S: Floats, least: Floats) -> tuple[Floats, Floats, Array]:
-    """Orthonormal W with U = W Lᵀ, by two Cholesky factorisations; and the columns that are new.
-
-    The second restores orthogonality. It also knows the free parts by themselves, where the first
-    has pivots, which behind rows that are nearly parallel may be rounding alone.
-    """
-    squares = least**2
-    while True:
-        L, kept = linalg.cholesky_in_order(S, squares)
-        W = linalg.solve_lower_right(U, L) * kept  # columns of rows that use up nothing
-        again = W.astype(np.float64, copy=False)
-        L2, left = linalg.cholesky_in_order(again.T @ again + np.diag(~kept), 0.0 * least)
-        rounding = kept & ~(left & (np.diagonal(L) * np.diagonal(L2) > least))
-        if not rounding.any():
-            return linalg.solve_lower_right(W, L2), L @ L2, kept
-        squares[np.argmax(rounding)] = np.inf
 
 
 def row_by_row(memory: Any, w: Floats, G: Floats, e: Floats, noise: Floats, group: int) -> Step:
@@ -224,22 +202,7 @@ def row_by_row(memory: Any, w: Floats, G: Floats, e: Floats, noise: Floats, grou
     return Step(now, after, errors, rank, against)
 
 
-def resolution(G: Floats) -> float:
-    """The smallest part of a gradient, relative to its length, that counts as new."""
-    return 1e-5 if G.dtype == np.float32 else 1e-7
-
-
-def _innovations(L: Floats, e: Floats, kept: Array) -> Floats:
-    """ν = L⁻¹ e over the rows that are kept, zero for the others."""
-    if kept.all():
-        return linalg.solve_lower(L, e)
-    nu = np.zeros(e.shape)
-    nu[kept] = linalg.solve_lower(L[np.ix_(kept, kept)], e[kept])
-    return nu
-
-
-def _before(L: Floats, kept: Array, group: int) -> Floats:
-    """L without the columns of skipped rows and without each row's own group."""
-    first = np.arange(L.shape[0]) // group
-    earlier = first[None, :] < first[:, None]
-    return np.where(earlier & kept[None, :], L, 0.0)
+def _earlier(n: int, group: int) -> Floats:
+    """1 where a column is of an earlier row's group, 0 elsewhere, (n, n)."""
+    first = np.arange(n) // group
+    return (first[None, :] < first[:, None]).astype(float)

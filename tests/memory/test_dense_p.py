@@ -63,7 +63,7 @@ def through(memory: Any, X: Floats) -> Floats:
             return X - span.Q @ inside + span.Q @ np.linalg.solve(T, np.linalg.solve(T.T, inside))
         case Components(subspace=space, noise=noise):
             share = space.sigma**2 / (space.sigma**2 + noise) if noise else None
-            return space.removed(X, share)
+            return space.split(X, share).lifted
     raise AssertionError(memory)
 
 

@@ -20,8 +20,9 @@ def transcribed(
         if Q.shape[1] > kept.m and isinstance(kept, op.memory.Latest):
             Q = Q[:, 1:]
         elif Q.shape[1] > kept.m:
-            lots = np.random.default_rng((kept.seed, draws)).permutation(kept.m + 1)
-            Q, draws = Q[:, np.sort(lots[: kept.m])], draws + 1
+            last = np.random.default_rng((kept.seed, draws)).permutation(kept.m + 1)[kept.m]
+            Q[:, last] = Q[:, kept.m]  # whose place the newest takes
+            Q, draws = Q[:, : kept.m], draws + 1
     return w
 
 

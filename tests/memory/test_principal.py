@@ -65,14 +65,14 @@ def test_directions_and_weights_are_those_of_the_full_svd_cut_at_each_step(
         step = memory.learn(w, g, (answers - g.T @ w).astype(dtype), np.full(n, noise))
         w, memory = step.w, step.memory
         assert memory.rank <= m
-        assert memory.subspace.B.shape[1] <= 2 * max(m, n)
+        assert len(memory.subspace.B) <= 2 * max(m, n)
     share = None
     if noise:
         share = memory.subspace.sigma**2 / (memory.subspace.sigma**2 + noise)
-    free = memory.subspace.removed(np.eye(30, dtype=dtype), share)
+    free = memory.subspace.split(np.eye(30, dtype=dtype), share).lifted
     np.testing.assert_allclose(free, dense.P, atol=tolerance)
     np.testing.assert_allclose(w, expected, atol=tolerance * np.abs(expected).max())
-    assert w.dtype == memory.subspace.B.dtype == dtype
+    assert w.dtype == memory.subspace.B.rows.dtype == dtype
 
 
 def test_until_it_is_full_noise_makes_it_exact_ridge_regression() -> None:

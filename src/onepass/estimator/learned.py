@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 __all__ = ["learned", "nbytes"]
@@ -15,14 +14,14 @@ def learned(thing: Any) -> list[str]:
 
 def nbytes(thing: Any) -> int:
     """Bytes of the arrays in what was learned, found through nested memories and parts."""
-    if isinstance(thing, np.ndarray):
-        return int(thing.nbytes)
     if isinstance(thing, (list, tuple)):
         return sum(nbytes(part) for part in thing)
     if isinstance(thing, dict):
         return sum(nbytes(part) for part in thing.values())
     if isinstance(thing, BaseEstimator):
         return sum(nbytes(getattr(thing, name)) for name in learned(thing))
+    if hasattr(thing, "nbytes"):
+        return int(thing.nbytes)
     if hasattr(thing, "__dataclass_fields__"):
         return sum(nbytes(getattr(thing, name)) for name in thing.__dataclass_fields__)
     return 0

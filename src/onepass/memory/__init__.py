@@ -5,6 +5,7 @@ with one method, ``learn``, the equation of :mod:`onepass.update`. ``exact_in_bl
 where a block is learned as its rows would be, one after the other.
 """
 
+from onepass.columns import Columns
 from onepass.memory.basis import Basis, Directions, NoisySpan
 from onepass.memory.floor import Floor
 from onepass.memory.latest import Latest, Recent
@@ -19,6 +20,7 @@ from onepass.subspace import Subspace
 __all__ = ["Basis", "Latest", "Nothing", "Principal", "Random", "SquareRoot"]
 
 STATES: tuple[type, ...] = (
+    Columns,
     Components,
     Directions,
     Drawn,

@@ -17,10 +17,12 @@ q = p.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from onepass import linalg
+from onepass.columns import Columns
 from onepass.errors import ParameterError
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
@@ -40,12 +42,16 @@ class Basis:
     merging: ClassVar[str] = "exact"
 
     def start(
-        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
+        self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64
     ) -> "Directions | NoisySpan":
-        """The memory of no rows, for p weights an output and c outputs."""
+        """The memory of no rows, for p weights an output and c outputs.
+
+        ``kind`` is a NumPy precision, or, without noise, a tensor of the precision and on the
+        device wanted.
+        """
         if noise:
             return NoisySpan(Span.start(p, c, 1.0), np.zeros((p, c)))
-        return Directions(np.zeros((p, 0), dtype=dtype))
+        return Directions(Columns.start(p, kind))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -54,36 +60,43 @@ class Directions:
 
     Parameters
     ----------
-    Q : ndarray of shape (p, q)
-        Orthonormal: the directions used up.
+    columns : Columns
+        Orthonormal: the q directions used up.
     """
 
     exact_in_blocks: ClassVar[bool] = True
 
-    Q: Floats
+    columns: Columns
+
+    @property
+    def Q(self) -> Any:  # noqa: N802  the equation's letter
+        """The directions, (p, q)."""
+        return self.columns.matrix
 
     @property
     def rank(self) -> int:
         """q, the directions used up."""
-        return int(self.Q.shape[1])
+        return len(self.columns)
 
-    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
+    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
         """The one equation, with R = 0: (1), (2).
 
         Parameters
         ----------
-        w : ndarray of shape (p, c) or (p,)
-        G : ndarray of shape (p, n)
-        e : ndarray of shape (n, c) or (n,)
+        w : array of shape (p, c) or (p,)
+        G : array of shape (p, n)
+        e : array of shape (n, c) or (n,)
         noise : ndarray of shape (n,)
             All zero.
         group : int
             Neighbouring columns of G that belong to one row.
         """
-        U = self._freed(self._freed(G))
-        fitted = fit(w, G, U, e, noise, group=group)
-        W = self._freed(fitted.W)[:, fitted.kept].astype(self.Q.dtype)
-        memory = replace(self, Q=np.hstack((self.Q, W)))
+        free = linalg.like(self.columns.split(G).lifted, G)
+        fitted = fit(w, G, free, e, noise, group=group)
+        W = linalg.present(fitted.W, fitted.kept)
+        if W.shape[1] > 1:  # rows that are nearly parallel blow up what is left of the past
+            W = self.columns.split(W).outside
+        memory = replace(self, columns=self.columns.appended(W))
         return Step(fitted.w, memory, fitted.errors, W.shape[1], fitted.contradictions)
 
     def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
@@ -98,16 +111,12 @@ class Directions:
 
     def grown(self, p: int) -> "Directions":
         """The same with new weights at the end, zero in every row so far."""
-        extra = np.zeros((p - len(self.Q), self.rank), dtype=self.Q.dtype)
-        return replace(self, Q=np.vstack((self.Q, extra)))
+        return replace(self, columns=self.columns.grown(p))
 
     def with_outputs(self, at: Array, c: int) -> "Directions":
         """The same: outputs that share their features share the directions."""
         del at, c
         return self
-
-    def _freed(self, G: Floats) -> Floats:
-        return G - self.Q @ (self.Q.T @ G)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

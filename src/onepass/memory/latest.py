@@ -10,11 +10,12 @@ Cost: O(mp) time a row, O(mp) memory.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from onepass import validate
+from onepass.columns import Columns
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.types import Array, Floats
@@ -45,13 +46,14 @@ class Latest:
     def __post_init__(self) -> None:
         validate.whole(self.m, "m", "memory.Latest", low=1)
 
-    def start(
-        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
-    ) -> "Recent":
-        """The memory of no rows, for p weights an output; without noise."""
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Recent":
+        """The memory of no rows, for p weights an output; without noise.
+
+        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        """
         del c
         refuse_noise(noise, "memory.Latest")
-        return Recent(Directions(np.zeros((p, 0), dtype=dtype)), int(self.m))
+        return Recent(Directions(Columns.start(p, kind, 2 * int(self.m))), int(self.m))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -75,13 +77,13 @@ class Recent:
         """The directions kept."""
         return self.directions.rank
 
-    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
+    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
         """The one equation with R = 0; parameters as of :class:`~onepass.memory.basis.Directions`.
 
         A block is learned as one augmented row, before any direction leaves.
         """
         step = self.directions.learn(w, G, e, noise, group=group)
-        kept = replace(step.memory, Q=np.ascontiguousarray(step.memory.Q[:, -self.m :]))
+        kept = replace(step.memory, columns=step.memory.columns.latest(self.m))
         # the rows of a block are learned as one: each is said by the weights before the block
         return step._replace(memory=replace(self, directions=kept), errors=e)
 

@@ -11,7 +11,7 @@ Cost: O(p) time a row, no memory.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,11 +27,9 @@ class Nothing:
 
     merging: ClassVar[str] = "refused"
 
-    def start(
-        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
-    ) -> "Empty":
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Empty":
         """The memory of no rows."""
-        del p, c, noise, dtype
+        del p, c, noise, kind
         return Empty()
 
 
@@ -46,14 +44,14 @@ class Empty:
         """No direction is used up."""
         return 0
 
-    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
+    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
         """The one equation with P = I: (1), for one row, or for a block as one augmented row.
 
         Parameters
         ----------
-        w : ndarray of shape (p, c) or (p,)
-        G : ndarray of shape (p, n)
-        e : ndarray of shape (n, c) or (n,)
+        w : array of shape (p, c) or (p,)
+        G : array of shape (p, n)
+        e : array of shape (n, c) or (n,)
         noise : ndarray of shape (n,)
             All zero, or all positive.
         group : int

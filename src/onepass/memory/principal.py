@@ -18,11 +18,12 @@ Cost: O(mp) time a row, O(mp) memory, by the late-turning :class:`~onepass.subsp
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from onepass import validate
+from onepass import linalg, validate
+from onepass.columns import Split
 from onepass.errors import ParameterError
 from onepass.memory.evidence import Evidence
 from onepass.subspace import Subspace
@@ -63,12 +64,12 @@ class Principal:
                 "'raw' is ORFit as its extended paper has it."
             )
 
-    def start(
-        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
-    ) -> "Components":
-        """The memory of no rows, for p weights an output."""
-        del c
-        return Components(Subspace.start(p, int(self.m), dtype), float(noise), self.of)
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Components":
+        """The memory of no rows, for p weights an output.
+
+        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        """
+        return Components(Subspace.start(p, int(self.m), kind, room=c), float(noise), self.of)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -96,34 +97,32 @@ class Components:
         """The directions kept, of which none is free without noise."""
         return 0 if self.noise else self.subspace.rank
 
-    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
+    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
         """The one equation for one row, or for a block as one augmented row ([1] (9)).
 
         Parameters
         ----------
-        w : ndarray of shape (p, c) or (p,)
-        G : ndarray of shape (p, n)
+        w : array of shape (p, c) or (p,)
+        G : array of shape (p, n)
             A row's gradients, or those of all rows of a block.
-        e : ndarray of shape (n, c) or (n,)
+        e : array of shape (n, c) or (n,)
         noise : ndarray of shape (n,)
             R: all zero, or all positive and near r, as r / s_k for row weights s_k.
         group : int
             Neighbouring columns of G that belong to one row.
         """
         space = self.subspace
-        if self.noise:
-            share = space.sigma**2 / (space.sigma**2 + self.noise)
-            U = space.removed(G, share)
-        else:
-            U = space.removed(space.removed(G))
-        fitted = fit(w, G, U, e, noise, group=group)
+        share = space.sigma**2 / (space.sigma**2 + self.noise) if self.noise else None
+        split = space.split(G, share)
+        fitted = fit(w, G, linalg.like(split.lifted, G), e, noise, group=group)
+        after = space
         if self.of == "projected":
-            after = space
-            for j in np.flatnonzero(fitted.kept):
-                after = after.joined(U[:, j])
+            for j in np.flatnonzero(linalg.host(fitted.kept)):
+                after = after.joined(split.lifted[:, j : j + 1])
         else:
-            weight = np.sqrt(self.noise / noise) if self.noise else np.ones(G.shape[1])
-            after = space.added(G * weight.astype(G.dtype))
+            if self.noise and (noise != self.noise).any():
+                split = _weighted(split, np.sqrt(self.noise / noise))
+            after = space.added(G, split)
         memory = replace(self, subspace=after)
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, after.rank - space.rank, fitted.contradictions)
@@ -147,7 +146,7 @@ class Components:
         """The step of learning another memory's evidence as one block; the certificates add up."""
         step = evidence.learned_by(self, w)
         space = step.memory.subspace
-        space = replace(space, lost=space.lost + evidence.lost)
+        space = replace(space, closed=space.closed + evidence.lost)
         return step._replace(memory=replace(step.memory, subspace=space))
 
     def grown(self, p: int) -> "Components":
@@ -158,3 +157,9 @@ class Components:
         """The same: outputs that share their features share the directions."""
         del at, c
         return self
+
+
+def _weighted(split: Split, weights: Floats) -> Split:
+    """Vectors of which each is so many times as long."""
+    scaled = (part * linalg.like(weights, part) for part in split)
+    return Split(*scaled)

@@ -10,11 +10,12 @@ Cost: O(mp) time a row, O(mp) memory.
 """
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from onepass import validate
+from onepass.columns import Columns
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.types import Array, Floats
@@ -49,13 +50,15 @@ class Random:
         validate.whole(self.m, "m", "memory.Random", low=1)
         validate.whole(self.seed, "seed", "memory.Random", low=0)
 
-    def start(
-        self, p: int, c: int, noise: float = 0.0, dtype: type[np.floating] = np.float64
-    ) -> "Drawn":
-        """The memory of no rows, for p weights an output; without noise."""
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Drawn":
+        """The memory of no rows, for p weights an output; without noise.
+
+        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        """
         del c
         refuse_noise(noise, "memory.Random")
-        return Drawn(Directions(np.zeros((p, 0), dtype=dtype)), int(self.m), int(self.seed), 0)
+        directions = Directions(Columns.start(p, kind, int(self.m) + 1))
+        return Drawn(directions, int(self.m), int(self.seed), 0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -83,7 +86,7 @@ class Drawn:
         """The directions kept."""
         return self.directions.rank
 
-    def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
+    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
         """The one equation with R = 0; parameters as of :class:`~onepass.memory.basis.Directions`.
 
         A block is learned as one augmented row, before any direction leaves.
@@ -92,7 +95,8 @@ class Drawn:
         kept, draws = step.memory, self.draws
         if kept.rank > self.m:
             lots = np.random.default_rng((self.seed, draws)).permutation(kept.rank)
-            kept, draws = replace(kept, Q=kept.Q[:, np.sort(lots[: self.m])]), draws + 1
+            leaving = sorted(lots[self.m :].tolist())
+            kept, draws = replace(kept, columns=kept.columns.without(leaving)), draws + 1
         memory = replace(self, directions=kept, draws=draws)
         # the rows of a block are learned as one: each is said by the weights before the block
         return step._replace(memory=memory, errors=e)

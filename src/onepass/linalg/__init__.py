@@ -1,0 +1,61 @@
+"""Factorisations: the only seam between the algorithms and the library that computes.
+
+Everything above writes ``@``, ``.T`` and slices, and calls these. An array is *long* where one of
+its sides is the number of weights: it may be NumPy's or torch's, of any precision, on any device.
+An array is *small* where its sides are rows, outputs or directions. Small ones are float64, and
+NumPy's, but for those of tensors on a device that would have to be waited for: they stay there.
+"""
+
+from onepass.linalg.factors import cholesky_in_order, solve_lower, solve_lower_transposed, svd
+from onepass.linalg.library import blank, host, is_tensor, kind, like, small, waits, widened
+from onepass.linalg.long import (
+    finite,
+    inner,
+    norms,
+    orthonormal,
+    present,
+    resolution,
+    rounding,
+    solve_lower_right,
+    times,
+)
+from onepass.linalg.threads import one_thread
+from onepass.linalg.triangles import (
+    lower_from_rows,
+    solve_upper,
+    solve_upper_transposed,
+    take_in,
+    take_in_calm,
+    whitened,
+)
+
+__all__ = [
+    "blank",
+    "cholesky_in_order",
+    "finite",
+    "host",
+    "inner",
+    "is_tensor",
+    "kind",
+    "like",
+    "lower_from_rows",
+    "norms",
+    "one_thread",
+    "orthonormal",
+    "present",
+    "resolution",
+    "rounding",
+    "small",
+    "solve_lower",
+    "solve_lower_right",
+    "solve_lower_transposed",
+    "solve_upper",
+    "solve_upper_transposed",
+    "svd",
+    "take_in",
+    "take_in_calm",
+    "times",
+    "waits",
+    "whitened",
+    "widened",
+]

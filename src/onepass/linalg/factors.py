@@ -1,0 +1,92 @@
+"""Factors: factorisations of small matrices in float64, NumPy's or a device's.
+
+On a device nothing is decided by a number, for which the program would have to wait: every row is
+factorised, and what must not count is masked.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+
+from onepass.linalg.library import is_tensor
+from onepass.linalg.triangles import solved
+from onepass.types import Array, Floats
+
+__all__ = ["cholesky_in_order", "solve_lower", "solve_lower_transposed", "svd"]
+
+
+def solve_lower(L: Any, b: Any) -> Any:
+    """L⁻¹ b for a lower triangle L of shape (n, n)."""
+    if is_tensor(L):
+        import torch  # noqa: PLC0415  only where there is a tensor
+
+        return torch.linalg.solve_triangular(L, b, upper=False)
+    return solved(L, b, lower=1, trans=0)
+
+
+def solve_lower_transposed(L: Floats, b: Floats) -> Floats:
+    """L⁻ᵀ b for a lower triangle L of shape (n, n)."""
+    return solved(L, b, lower=1, trans=1)
+
+
+def cholesky_in_order(S: Any, least: Any) -> tuple[Any, Any]:
+    """Cholesky factor of a positive semidefinite S, its rows in order, dependent rows skipped.
+
+    Without pivoting: the order of rows is the order of test-then-train, and of two rows that
+    contradict each other the first must win.
+
+    Parameters
+    ----------
+    S : ndarray of shape (n, n)
+    least : ndarray of shape (n,)
+        A row whose pivot is not above ``least`` depends on the rows before it, and is skipped.
+
+    Returns
+    -------
+    L : ndarray of shape (n, n)
+        Lower triangle; the column of a skipped row is zero but for a 1 on the diagonal.
+    kept : ndarray of bool of shape (n,)
+        The rows that were not skipped.
+    """
+    if is_tensor(S):
+        return _masked_cholesky(S, least)
+    S = S.astype(np.float64)
+    n = S.shape[0]
+    kept: Array = np.ones(n, dtype=bool)
+    L, info = lapack.dpotrf(S, lower=1)
+    if info == 0 and (np.diagonal(L) ** 2 > least).all():
+        return L, kept
+    L = np.zeros((n, n), order="F")
+    for j in range(n):
+        row = L[j, :j]
+        pivot = S[j, j] - row @ row
+        if not pivot > least[j]:
+            kept[j] = False
+            L[j, j] = 1.0
+            continue
+        L[j, j] = np.sqrt(pivot)
+        L[j + 1 :, j] = (S[j + 1 :, j] - L[j + 1 :, :j] @ row) / L[j, j]
+    return L, kept
+
+
+def _masked_cholesky(S: Any, least: Any) -> tuple[Any, Any]:
+    """The same on a device, where no pivot is looked at: those too small are masked."""
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    L, kept = torch.zeros_like(S), torch.ones_like(least, dtype=torch.bool)
+    for j in range(len(S)):
+        row = L[j, :j]
+        pivot = S[j, j] - row @ row
+        kept[j] = pivot > least[j]
+        height = torch.where(kept[j], pivot, 1.0).sqrt()
+        below = (S[j + 1 :, j] - L[j + 1 :, :j] @ row) / height
+        L[j, j] = height
+        L[j + 1 :, j] = torch.where(kept[j], below, 0.0)
+    return L, kept
+
+
+def svd(M: Floats) -> tuple[Floats, Floats]:
+    """Left singular vectors and singular values of a small matrix, in float64."""
+    U, sigma, _ = np.linalg.svd(M.astype(np.float64, copy=False), full_matrices=False)
+    return U, sigma

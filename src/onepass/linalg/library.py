@@ -1,0 +1,60 @@
+"""Library: whose an array is, NumPy's or torch's, and small matrices on their way between."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["blank", "host", "is_tensor", "kind", "like", "small", "waits", "widened"]
+
+
+def is_tensor(array: Any) -> bool:
+    """Whether it is torch's; torch is not imported to know it."""
+    return not isinstance(array, np.ndarray)
+
+
+def waits(array: Any) -> bool:
+    """Whether to read a number of it, the program would have to wait for a device.
+
+    Where it would, nothing is decided by such a number: what must not happen is masked.
+    """
+    return is_tensor(array) and array.device.type != "cpu"
+
+
+def small(array: Any) -> Any:
+    """A small matrix in float64: NumPy's where nothing need be waited for, else on its device."""
+    if not is_tensor(array):
+        return array.astype(np.float64, copy=False)
+    double = array.detach().double()
+    return double if waits(array) else double.numpy()
+
+
+def host(array: Any) -> Any:
+    """A small matrix as NumPy's, in float64, waited for if need be."""
+    return array.detach().double().cpu().numpy() if is_tensor(array) else array.astype(float)
+
+
+def like(array: Any, other: Any) -> Any:
+    """A small matrix or mask in the library of another, on its device, in its type if a number."""
+    if not is_tensor(other):
+        kind = array.dtype if array.dtype == bool else other.dtype
+        return array.astype(kind, copy=False)
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    tensor = torch.as_tensor(array, device=other.device)
+    return tensor if tensor.dtype == torch.bool else tensor.to(other.dtype)
+
+
+def kind(array: Any) -> Any:
+    """What makes another array of its precision, and on its device."""
+    return array if is_tensor(array) else array.dtype
+
+
+def blank(array: Any) -> Any:
+    """An array of its shape and kind, of whatever numbers."""
+    return array.new_empty(array.shape) if is_tensor(array) else np.empty_like(array)
+
+
+def widened(array: Any) -> Any:
+    """It in the precision that is computed in: half precision as float32, others as they are."""
+    half = is_tensor(array) and array.itemsize == 2
+    return array.float() if half else array

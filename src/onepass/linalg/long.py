@@ -1,0 +1,154 @@
+"""Long: what is asked of arrays as long as there are weights, NumPy's or torch's.
+
+What is summed over all weights is summed in float64, or piece by piece in float64: in float32
+a million squares lose the last three digits.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas
+
+from onepass.linalg.factors import cholesky_in_order, solve_lower
+from onepass.linalg.library import is_tensor, like, small, waits
+from onepass.types import Floats
+
+__all__ = [
+    "finite",
+    "inner",
+    "norms",
+    "orthonormal",
+    "present",
+    "resolution",
+    "rounding",
+    "solve_lower_right",
+    "times",
+]
+
+_LEAST_SQUARE = 1e-280  # a smaller sum of squares may have lost digits to underflow
+_BEYOND = 1e300  # a square that no pivot reaches
+_PIECE = 1 << 16  # weights of a tensor that are widened to float64 at once
+
+
+def inner(A: Any, B: Any) -> Any:
+    """AᵀB of long A (p, k) and B (p, n), small, in float64."""
+    if not is_tensor(A):
+        return A.astype(np.float64, copy=False).T @ B.astype(np.float64, copy=False)
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    if A.dtype == torch.float64:
+        return small(A.T @ B)
+    total = torch.zeros(A.shape[1], B.shape[1], dtype=torch.float64, device=A.device)
+    piece = _PIECE if A.device.type == "cpu" else max(len(A), 1)
+    for i in range(0, len(A), piece):
+        total += A[i : i + piece].T.double() @ B[i : i + piece].double()
+    return small(total)
+
+
+def times(U: Any, M: Any) -> Any:
+    """U M of a long U (p, k) and a small M (k, n), as long, in U's precision."""
+    return U @ like(M, U)
+
+
+def solve_lower_right(U: Any, L: Any) -> Any:
+    """U L⁻ᵀ of a long U (p, n) and a lower triangle L (n, n)."""
+    if is_tensor(U):
+        eye = like(np.eye(len(L)), L)
+        return times(U, solve_lower(L, eye).T)
+    return solve_lower(L, U.T).T.astype(U.dtype, copy=False)
+
+
+def norms(G: Any) -> Any:
+    """Euclidean norms of the columns of G, small, in float64, whatever their size."""
+    if is_tensor(G):
+        import torch  # noqa: PLC0415  only where there is a tensor
+
+        largest = G.abs().amax(dim=0).double() if len(G) else G.new_zeros(G.shape[1]).double()
+        scale = torch.where((largest > 0.0) & largest.isfinite(), largest, 1.0)
+        return small(scale * torch.linalg.vector_norm(G / scale.to(G.dtype), dim=0).double())
+    if G.shape[1] == 1 and len(G) and G.dtype == np.float64:
+        return np.array([blas.dnrm2(G[:, 0])])
+    squares: Floats = np.einsum("ij,ij->j", G, G, dtype=np.float64)
+    if squares.size == 0 or (squares.min() > _LEAST_SQUARE and squares.max() < math.inf):
+        return np.sqrt(squares)
+    largest = np.abs(G).max(axis=0, initial=0.0).astype(np.float64)
+    scale = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
+    scaled = G / scale  # neither overflows when squared, nor is it lost
+    lengths: Floats = scale * np.sqrt(np.einsum("ij,ij->j", scaled, scaled))
+    return lengths
+
+
+def finite(*arrays: Any) -> bool:
+    """Whether all numbers are finite: nan and infinity survive a sum, which is quickly taken."""
+    for array in arrays:
+        if is_tensor(array):
+            if not bool(array.isfinite().all()):
+                return False
+        elif not (math.isfinite(np.add.reduce(array, axis=None)) or np.isfinite(array).all()):
+            return False
+    return True
+
+
+def orthonormal(U: Any, least: Any) -> tuple[Any, Any, Any]:
+    """Orthonormal W with U = W Lᵀ, by two Cholesky factorisations; and the columns that are new.
+
+    The second restores orthogonality. It also knows the free parts by themselves, where the first
+    has pivots, which behind columns that are nearly parallel may be rounding alone.
+
+    Parameters
+    ----------
+    U : array of shape (p, n)
+    least : array of shape (n,), small
+        A column of which no more than this is new is skipped.
+
+    Returns
+    -------
+    W : array of shape (p, n)
+        Zero where a column was skipped.
+    L : array of shape (n, n), small
+    kept : array of bool of shape (n,), small
+    """
+    if U.shape[1] == 1:
+        length = norms(U)
+        kept = length > least
+        height = length + ~kept  # 1, or so, where nothing is divided
+        return U * like(kept / height, U), (height * kept + ~kept)[:, None], kept
+    squares = least**2
+    S = inner(U, U)
+    for _ in range(2 if waits(U) else U.shape[1] + 1):
+        L, kept = cholesky_in_order(S, squares)
+        W = solve_lower_right(U, L) * like(kept, U)
+        L2, left = cholesky_in_order(inner(W, W) + _diagonal(~kept), 0.0 * least)
+        doubted = kept & ~(left & (L.diagonal() * L2.diagonal() > least))
+        if not waits(U) and not doubted.any():
+            break
+        first = doubted & (doubted.cumsum(0) == 1)
+        squares = squares + like(first, squares) * _BEYOND
+    W, kept = solve_lower_right(W, L2) * like(kept & ~doubted, U), kept & ~doubted
+    return W, L @ L2, kept
+
+
+def present(W: Any, kept: Any) -> Any:
+    """The columns that are kept; all of them where that could only be known by waiting."""
+    return W if waits(W) or kept.all() else W[:, np.flatnonzero(kept)]
+
+
+def _diagonal(mask: Any) -> Any:
+    """A mask as a small diagonal matrix."""
+    eye = np.eye(len(mask))
+    return like(eye, mask.double()) * mask if is_tensor(mask) else eye * mask
+
+
+def rounding(G: Any) -> float:
+    """The distance from 1 to the next number in G's precision."""
+    if is_tensor(G):
+        import torch  # noqa: PLC0415  only where there is a tensor
+
+        return float(torch.finfo(G.dtype).eps)
+    return float(np.finfo(G.dtype).eps)
+
+
+def resolution(G: Any) -> float:
+    """The smallest part of a gradient, relative to its length, that counts as new."""
+    return 1e-7 if str(G.dtype).endswith("float64") else 1e-5
