@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from onepass import baselines as baselines
     from onepass import compat as compat
     from onepass import errors as errors
     from onepass import evaluate as evaluate
@@ -39,6 +40,7 @@ _PUBLIC = {
     "RLSRegressor": "learners",
     "SGDClassifier": "learners",
     "SGDRegressor": "learners",
+    "baselines": "",
     "compat": "",
     "errors": "",
     "evaluate": "",

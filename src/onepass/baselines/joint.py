@@ -1,0 +1,130 @@
+"""Joint: many passes over all rows so far: what could be had if nothing had to be let go.
+
+All rows are kept. When a task ends, SGD goes over all of them, ``epochs`` times, each time in a
+new order, by batches; steps are those of :class:`~onepass.baselines.SGD`.
+
+Cost: memory for all rows, and epochs · rows of all tasks so far a task. It is a bound, and no way
+to learn a stream.
+"""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from onepass import validate
+from onepass.baselines.learner import Learner
+from onepass.baselines.loss import LossName
+
+__all__ = ["Joint"]
+
+
+class Joint(Learner):
+    """Multi-pass SGD over all rows of all tasks so far.
+
+    ``learn`` only keeps rows; ``after_task`` learns them.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Learns in place, in the mode it is in; parameters that require no gradient stay.
+    loss : {"cross_entropy", "squared"}, default="cross_entropy"
+        What is lowered: −log softmax, or half the squared error; the mean over the batch.
+    step_size : float, default=0.01
+        η > 0.
+    momentum : float, default=0.0
+        μ in [0, 1].
+    epochs : int, default=5
+        Passes over all rows when a task ends.
+    batch : int, default=32
+        Rows a step.
+    seed : int, default=0
+        Draws the order of rows in each pass.
+
+    Attributes
+    ----------
+    rows_seen_ : int
+        Rows kept, each counted once.
+    rows_replayed_ : int
+        Rows seen again, each time counted.
+    kept_ : list of tuple of Tensor
+        All batches and their answers.
+
+    Raises
+    ------
+    TypeMismatchError, ParameterError
+        If an argument is none of these.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import onepass as op
+    >>> line = torch.nn.Linear(1, 1, bias=False)
+    >>> model = op.baselines.Joint(line, loss="squared", step_size=0.1, epochs=50)
+    >>> model = model.learn([[1.0], [2.0]], [3.0, 6.0]).after_task()
+    >>> round(line.weight.item(), 3)
+    3.0
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        loss: LossName = "cross_entropy",
+        step_size: float = 0.01,
+        momentum: float = 0.0,
+        epochs: int = 5,
+        batch: int = 32,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)
+        self.epochs = validate.whole(epochs, "epochs", self._where, low=1)
+        self.batch = validate.whole(batch, "batch", self._where, low=1)
+        self.seed = validate.whole(seed, "seed", self._where, low=0)
+        self.kept_: list[Any] = []
+        self.rows_replayed_ = 0
+        self.tasks_ = 0
+
+    def after_task(self) -> Self:
+        """Learn all rows kept so far, ``epochs`` times; none are learned as nothing.
+
+        Raises
+        ------
+        ShapeError, LabelError
+            If rows that were kept do not fit the module. It is then as it was.
+        NumericalError
+            If a step is not finite. The learner is then as it was.
+        """
+        if not self.kept_:
+            return self
+        x, y = (torch.cat(parts) for parts in zip(*self.kept_, strict=True))
+        before = [t.detach().clone() for t in self._held()]
+        velocity = self.velocity_
+        rng = np.random.default_rng([self.seed, self.tasks_])
+        try:
+            for _ in range(self.epochs):
+                order = torch.from_numpy(rng.permutation(len(x))).to(x.device)
+                for rows in order.split(self.batch):
+                    self._take(self._step(x[rows], y[rows]))
+        except BaseException:
+            with torch.no_grad():
+                for held, was in zip(self._held(), before, strict=True):
+                    held.copy_(was)
+            self.velocity_ = velocity
+            raise
+        self.__dict__.update(
+            rows_replayed_=self.rows_replayed_ + self.epochs * len(x), tasks_=self.tasks_ + 1
+        )
+        return self
+
+    def _learn(self, x: Any, y: Any) -> None:
+        self.__dict__.update(
+            kept_=[*self.kept_, (x.clone(), self._answers(x, y).clone())],
+            rows_seen_=self.rows_seen_ + len(x),
+        )
+
+    def _held(self) -> list[Any]:
+        return [*self._learning.values(), *self.module.buffers()]
+
+    def _kept(self) -> list[Any]:
+        return [*self.velocity_, *(part for batch in self.kept_ for part in batch)]

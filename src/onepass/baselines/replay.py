@@ -1,0 +1,155 @@
+"""Replay: SGD over each batch and some rows of the past, of which a fair sample is kept.
+
+The buffer is a reservoir [1]: the row that comes as the t-th, from 1 on, is kept with probability
+capacity / t, in place of a row chosen at random, so that each row so far is in it with the same
+probability. A step lowers the mean loss over the batch and as many rows of the buffer [2]:
+
+    L = mean over batch ∪ replayed of loss(y, f(x; w))                                       (1)
+
+Cost: two batches a step; memory for ``capacity`` rows. It keeps rows and sees them again, which
+one-pass learning does not: a bound, and where rows may be kept, what is hard to beat.
+
+[1] J. S. Vitter, "Random sampling with a reservoir", 1985, algorithm R.
+[2] A. Chaudhry et al., "On tiny episodic memories in continual learning", 2019.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from onepass import validate
+from onepass.baselines.learner import Learner
+from onepass.baselines.loss import LossName
+from onepass.errors import ShapeError
+
+__all__ = ["Replay"]
+
+
+class Replay(Learner):
+    """SGD that sees some past rows again with each batch.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Learns in place, in the mode it is in; parameters that require no gradient stay.
+    loss : {"cross_entropy", "squared"}, default="cross_entropy"
+        What is lowered: −log softmax, or half the squared error; the mean over all rows.
+    step_size : float, default=0.01
+        η > 0.
+    momentum : float, default=0.0
+        μ in [0, 1].
+    capacity : int, default=500
+        Rows that are kept, at most.
+    replayed : int, optional
+        Rows that are seen again with each batch; as many as the batch has, if not given.
+    seed : int, default=0
+        Draws which rows are kept, and which are seen again.
+
+    Attributes
+    ----------
+    rows_seen_ : int
+        Rows learned, each counted once.
+    rows_replayed_ : int
+        Rows seen again, each time counted.
+    rows_kept_ : int
+        Rows in the buffer.
+    buffer_ : tuple of Tensor
+        Kept rows (capacity, …) and their answers; empty before the first.
+
+    Raises
+    ------
+    TypeMismatchError, ParameterError
+        If an argument is none of these.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import onepass as op
+    >>> line = torch.nn.Linear(1, 1)
+    >>> model = op.baselines.Replay(line, loss="squared", capacity=2)
+    >>> for x in range(5):
+    ...     model = model.learn([[float(x)]], [2.0 * x])
+    >>> model.rows_seen_, model.rows_kept_, model.rows_replayed_
+    (5, 2, 4)
+    >>> model.nbytes
+    16
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        loss: LossName = "cross_entropy",
+        step_size: float = 0.01,
+        momentum: float = 0.0,
+        capacity: int = 500,
+        replayed: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)
+        self.capacity = validate.whole(capacity, "capacity", self._where, low=1)
+        self.replayed = replayed
+        if replayed is not None:
+            validate.whole(replayed, "replayed", self._where, low=1)
+        self.seed = validate.whole(seed, "seed", self._where, low=0)
+        self.buffer_: tuple[Any, ...] = ()
+        self.rows_kept_ = 0
+        self.rows_replayed_ = 0
+
+    def _learn(self, x: Any, y: Any) -> None:
+        # from the rows seen alone: learning again after a refusal draws the same
+        rng = np.random.default_rng([self.seed, self.rows_seen_])
+        answers = self._answers(x, y)
+        again = 0
+        if self.rows_kept_:
+            again = min(self.replayed or len(x), self.rows_kept_)
+            chosen = self._places(rng.choice(self.rows_kept_, again, replace=False))
+            batch = zip((x, answers), self._alike(x, answers), strict=True)
+            step = self._step(*(torch.cat([fresh, kept[chosen]]) for fresh, kept in batch))
+        else:
+            step = self._step(x, answers)
+        buffer, kept = self._sampled(x, answers, rng)
+        self._take(
+            step,
+            buffer_=buffer,
+            rows_kept_=kept,
+            rows_seen_=self.rows_seen_ + len(x),
+            rows_replayed_=self.rows_replayed_ + again,
+        )
+
+    def _alike(self, x: Any, y: Any) -> tuple[Any, ...]:
+        """The buffer, if a batch has rows and answers of its kind."""
+        for name, fresh, kept in zip("xy", (x, y), self.buffer_, strict=True):
+            if fresh.shape[1:] != kept.shape[1:]:
+                raise ShapeError(
+                    f"{self._where}.learn: `{name}` must be of shape {('n', *kept.shape[1:])}, as "
+                    f"the rows before, got {tuple(fresh.shape)}. Start a new learner for a new "
+                    "kind of rows."
+                )
+        return self.buffer_
+
+    def _sampled(self, x: Any, y: Any, rng: np.random.Generator) -> tuple[tuple[Any, ...], int]:
+        """The buffer with its share of the batch, by algorithm R."""
+        t = self.rows_seen_ + np.arange(1, len(x) + 1)
+        slots = np.where(t <= self.capacity, t - 1, rng.integers(0, t))
+        taken = {int(slot): i for i, slot in enumerate(slots) if slot < self.capacity}
+        kept = min(int(t[-1]), self.capacity)
+        if not taken:
+            return self.buffer_, kept
+        buffer = self.buffer_ or tuple(
+            torch.zeros((self.capacity, *part.shape[1:]), dtype=part.dtype, device=part.device)
+            for part in (x, y)
+        )
+        # beside what was kept: whoever looks at the buffer of before still sees it as it was
+        buffer = tuple(part.clone() for part in buffer)
+        places, rows = (self._places(np.array(list(side))) for side in (taken, taken.values()))
+        for part, fresh in zip(buffer, (x, y), strict=True):
+            part[places] = fresh[rows]
+        return buffer, kept
+
+    def _places(self, places: Any) -> Any:
+        return torch.from_numpy(places).to(self._like.device)
+
+    def _kept(self) -> list[Any]:
+        return [*self.velocity_, *self.buffer_]

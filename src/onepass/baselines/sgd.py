@@ -1,0 +1,66 @@
+"""SGD: stochastic gradient descent in one pass, a step a batch.
+
+For a batch with mean loss L, velocity v, step size η and momentum μ:
+
+    v ← μ v + ∇L(w),   w ← w − η v                                                           (1)
+
+Cost: one forward and one backward pass a batch; memory for v alone, and none without momentum.
+
+H. Robbins, S. Monro, "A stochastic approximation method", 1951; L. Bottou, "Online learning and
+stochastic approximations", 1998.
+"""
+
+from typing import Any
+
+from onepass.baselines.learner import Learner
+from onepass.baselines.loss import LossName
+
+__all__ = ["SGD"]
+
+
+class SGD(Learner):
+    """Ordinary SGD, each batch once: what forgets freely.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Learns in place, in the mode it is in; parameters that require no gradient stay.
+    loss : {"cross_entropy", "squared"}, default="cross_entropy"
+        What is lowered: −log softmax, or half the squared error; the mean over the batch.
+    step_size : float, default=0.01
+        η > 0.
+    momentum : float, default=0.0
+        μ in [0, 1].
+
+    Attributes
+    ----------
+    rows_seen_ : int
+        Rows learned.
+    velocity_ : list of Tensor
+        v, a tensor a parameter; empty without momentum.
+
+    Raises
+    ------
+    TypeMismatchError, ParameterError
+        If an argument is none of these.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import onepass as op
+    >>> line = torch.nn.Linear(1, 1, bias=False)
+    >>> _ = torch.nn.init.zeros_(line.weight)
+    >>> model = op.baselines.SGD(line, loss="squared", step_size=0.25)
+    >>> model.learn([[2.0]], [6.0]).predict([[1.0]]).item()
+    3.0
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        loss: LossName = "cross_entropy",
+        step_size: float = 0.01,
+        momentum: float = 0.0,
+    ) -> None:
+        super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)
