@@ -83,7 +83,8 @@ def test_models_that_differ_are_refused_and_nothing_is_written(
 
 def test_no_model_is_written_over(capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("a.onepass").read_bytes()
-    assert "another file" in fails(capsys, "merge a.onepass b.onepass --save ./a.onepass")
+    words = "merge a.onepass b.onepass --save ./a.onepass"
+    assert "another file" in fails(capsys, words, code=2)
     assert Path("a.onepass").read_bytes() == before
 
 

@@ -118,15 +118,15 @@ def test_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_misuse_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     Path("a.csv").write_text(TEXT)
-    for words, told in (
-        ("run *.tsv --target price", "the pattern *.tsv must match at least one file"),
-        ("run a.csv --target price --delimiter ;;", "`delimiter` must be one ASCII character"),
-        ("run a.csv --target price --format parquet", "must be a whole Parquet file"),
-        ("run flights --delimiter ;", "`delimiter` must be left out unless"),
+    for words, told, code in (
+        ("run *.tsv --target price", "the pattern *.tsv must match at least one file", 1),
+        ("run a.csv --target price --format parquet", "must be a whole Parquet file", 1),
+        ("run a.csv --target price --delimiter ;;", "--delimiter must be one ASCII character", 2),
+        ("run flights --delimiter ;", "--delimiter must be left out unless", 2),
     ):
-        assert told in said(capsys, *words.split(), code=1)
+        assert told in said(capsys, *words.split(), code=code)
     assert "--bogus" in said(capsys, "run", "a.csv", "a.csv", "--bogus", "1", code=2)
-    assert "the model comes first" in said(capsys, "predict", "a.jsonl", "a.csv", code=1)
+    assert "the model comes first" in said(capsys, "predict", "a.jsonl", "a.csv", code=2)
     assert "--missing" in said(capsys, "run", "a.csv", "--missing", "drop", code=2)
 
 
@@ -139,13 +139,13 @@ def test_no_file_of_a_pattern_or_a_folder_is_written_over(
     before = sorted(Path("logs").iterdir())
     run = ("run", "--target", "price", "-q")
     for source, place in (("logs/*.csv", "logs/b.csv"), ("logs", "logs/b.csv")):
-        told = said(capsys, *run, source, "--save", place, code=1)
+        told = said(capsys, *run, source, "--save", place, code=2)
         assert "must name another file than those that are read" in told
     for option, place in (("--save", "logs/m.onepass"), ("--report", "logs/out")):
-        told = said(capsys, *run, "logs", option, place, code=1)
+        told = said(capsys, *run, "logs", option, place, code=2)
         assert "must name a place outside the folder that is read" in told
     said(capsys, *run, "logs", "--save", "m.onepass")
-    told = said(capsys, "predict", "m.onepass", "logs/*.csv", "--out", "logs/a.csv", code=1)
+    told = said(capsys, "predict", "m.onepass", "logs/*.csv", "--out", "logs/a.csv", code=2)
     assert "must name another file" in told
     assert sorted(Path("logs").iterdir()) == before
     assert Path("logs/a.csv").read_text() == Path("logs/b.csv").read_text() == TEXT

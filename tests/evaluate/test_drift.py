@@ -272,14 +272,12 @@ def test_from_the_command_line(
     found = Report.from_json(tmp_path / "out" / "report.json").scores["sgd"].drift
     assert found is not None
     assert any(1000 < row < 1100 for row in found["adwin"].alarms.rows)
-    assert main(f"{words} --drift adwn".split()) == 1
+    assert main(f"{words} --drift adwn".split()) == 2
     assert "Did you mean 'adwin'?" in capsys.readouterr().err
-    assert main(f"{words} --drift ddm".split()) == 1
+    assert main(f"{words} --drift ddm".split()) == 2
     assert "ddm must watch classifiers" in capsys.readouterr().err
-    assert main(f"{words} --drift adwin --save m.onepass --resume".split()) == 1
-    assert (
-        "`drift` must be left out where a pass is resumed, got 'adwin'" in capsys.readouterr().err
-    )
+    assert main(f"{words} --drift adwin --save m.onepass --resume".split()) == 2
+    assert "--drift watches from the first row on, and --resume" in capsys.readouterr().err
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)  # the command line tells it
         assert main(f"{words} --save m.onepass --resume".split()) == 0

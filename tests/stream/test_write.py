@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onepass import stream
-from onepass.errors import SourceError
+from onepass.errors import ParameterError, SourceError
 
 WORDS = np.array(["a,b", 'say "x"', None, "two\nlines"], dtype=object)
 DATES = np.array(["2024-01-01T08:00:00", "NaT", "2024-02-29", "1999-12-31T23:59:59.5"], "M8[us]")
@@ -98,7 +98,7 @@ def test_a_failure_leaves_the_old_file(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["t.txt", "t", "t.parquet.gz", "t.gz"])
 def test_other_suffixes_are_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"must end in \.csv"):
+    with pytest.raises(ParameterError, match=r"must end in \.csv"):
         stream.write(blocks(), tmp_path / name)
 
 

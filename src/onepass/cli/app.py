@@ -5,7 +5,7 @@ exit code meaning
 ========= =============================================================
 0         done
 1         an error, told on standard error
-2         wrong usage: an unknown option, or one that cannot be read
+2         wrong usage: an unknown option or name, or a value that an option cannot have
 130       interrupted by Ctrl-C; what was learned until then is saved
 143       asked to end by SIGTERM; the same
 141       whoever read standard output has closed it, as ``head`` does
@@ -101,7 +101,11 @@ def launch(
         warnings.showwarning = _warned
         try:
             return _code(app(tokens, exit_on_error=False, print_error=False))
-        except (CycloptsError, BrokenPipeError):
+        except BrokenPipeError:
+            raise
+        except CycloptsError:
+            if debug:
+                traceback.print_exc()
             raise
         except Exception as error:
             if debug:
@@ -124,13 +128,19 @@ def main(tokens: Sequence[str] | None = None) -> int:
         code = _code(app.meta(given or ["--help"], exit_on_error=False, print_error=False))
         sys.stdout.flush()
     except CycloptsError as wrong:
-        remark(f"onepass: {str(wrong).strip()} See onepass --help.")
+        remark(f"onepass: {str(wrong).strip()} See {_command(given)} --help.")
         return 2
     except BrokenPipeError:
         # what is still buffered has nowhere to go: let Python's own flush at exit succeed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
+
+
+def _command(tokens: Sequence[str]) -> str:
+    """The command that was called, as far as there is one: it has a help of its own."""
+    chain = app.parse_commands([word for word in tokens if word != "--debug"])[0]
+    return " ".join(["onepass", *chain])
 
 
 def _code(result: Any) -> int:

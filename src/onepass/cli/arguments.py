@@ -1,13 +1,26 @@
 """Arguments: how what stands on a command line becomes the library's values."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Parameter, Token
 
-__all__ = ["Files", "Names", "Quiet", "Settings", "Source", "Types", "Whole", "pairs", "values"]
+__all__ = [
+    "Count",
+    "Files",
+    "Names",
+    "Quiet",
+    "Seconds",
+    "Settings",
+    "Source",
+    "Types",
+    "Whole",
+    "pairs",
+    "values",
+]
 
 
 def _split(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -24,13 +37,32 @@ def _equated(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
     return tuple(token.value for token in tokens)
 
 
-def _counted(_: Any, tokens: Sequence[Token]) -> int:
-    """A whole number, which nothing is cut off from."""
+def _from(low: int) -> Callable[[Any, Sequence[Token]], int]:
+    """Reads a whole number that is at least ``low``; nothing is cut off from it."""
+
+    def counted(_: Any, tokens: Sequence[Token]) -> int:
+        text = tokens[-1].value
+        try:
+            number = int(text)
+        except ValueError:
+            raise ValueError(f"it must be a whole number, got {text!r}.") from None
+        if number < low:
+            raise ValueError(f"it must be a whole number >= {low}, got {number}.")
+        return number
+
+    return counted
+
+
+def _timed(_: Any, tokens: Sequence[Token]) -> float:
+    """Seconds, none of them negative or without an end."""
     text = tokens[-1].value
     try:
-        return int(text)
+        seconds = float(text)
     except ValueError:
-        raise ValueError(f"it must be a whole number, got {text!r}.") from None
+        seconds = math.nan
+    if not 0.0 <= seconds < math.inf:
+        raise ValueError(f"it must be a number of seconds >= 0, got {text!r}.")
+    return seconds
 
 
 Names: TypeAlias = Annotated[tuple[str, ...], Parameter(converter=_split, metavar="A,B")]
@@ -42,8 +74,14 @@ Source: TypeAlias = Annotated[str, Parameter(allow_leading_hyphen=True)]
 Quiet: TypeAlias = Annotated[bool, Parameter(alias="-q")]
 """A switch."""
 
-Whole: TypeAlias = Annotated[int, Parameter(converter=_counted)]
-"""A whole number; 1.5 is refused, not made 1."""
+Count: TypeAlias = Annotated[int, Parameter(converter=_from(1))]
+"""A whole number from 1 on; 1.5 is refused, not made 1."""
+
+Whole: TypeAlias = Annotated[int, Parameter(converter=_from(0))]
+"""A whole number from 0 on."""
+
+Seconds: TypeAlias = Annotated[float, Parameter(converter=_timed)]
+"""A length of time."""
 
 Settings: TypeAlias = Annotated[
     tuple[str, ...],

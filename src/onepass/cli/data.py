@@ -1,5 +1,6 @@
 """Data: the named data sets."""
 
+from cyclopts import CycloptsError
 from rich import box
 from rich.markup import escape
 from rich.table import Table
@@ -34,6 +35,7 @@ def fetch(name: str, /) -> None:
     """
     from onepass.stream import fetch as fetched
 
+    _hold(name)
     show(str(fetched(name, progress=lambda step, _: remark(step))))
 
 
@@ -47,4 +49,18 @@ def path(name: str, /) -> None:
     """
     from onepass.stream import folder
 
+    _hold(name)
     show(str(folder(name)))
+
+
+def _hold(name: str) -> None:
+    """Refuse what is no data set's name."""
+    from onepass.spelling import meant
+    from onepass.stream import datasets
+
+    names = [one.name for one in datasets()]
+    if name not in names:
+        raise CycloptsError(
+            msg=f"data: the name must be one of {', '.join(names)}, got {name!r}. "
+            f"Files of your own need no name.{meant(name, names)}"
+        )

@@ -8,6 +8,7 @@ from cyclopts import CycloptsError, Parameter
 from onepass.cli.arguments import Quiet
 from onepass.cli.places import spare
 from onepass.cli.terminal import remark
+from onepass.cli.usage import usage
 
 __all__ = ["merge"]
 
@@ -49,7 +50,8 @@ def merge(
 
     if len(models) < 2:
         raise CycloptsError(msg="merge: two or more models are needed: merge a.onepass b.onepass.")
-    spare(models, [save], "merge: --save")
+    with usage("merge"):
+        spare(models, [save], "merge: --save")
     save.parent.mkdir(parents=True, exist_ok=True)
     first, *others = models
     whole = load(first)

@@ -3,10 +3,11 @@
 import sys
 from pathlib import Path
 
-from onepass.cli.arguments import Files, Names, Quiet, Source, Types, Whole, pairs
+from onepass.cli.arguments import Count, Files, Names, Quiet, Source, Types, pairs
 from onepass.cli.known import compared
 from onepass.cli.places import model_first, spare
 from onepass.cli.terminal import remark
+from onepass.cli.usage import usage
 
 __all__ = ["predict"]
 
@@ -22,7 +23,7 @@ def predict(
     types: Types = (),
     na: Names = (),
     files: Files = Files(),  # noqa: B008  it is frozen
-    block: Whole = 1024,
+    block: Count = 1024,
     quiet: Quiet = False,
 ) -> None:
     """Write what a saved model says of each row, in order, in the column "said".
@@ -64,19 +65,23 @@ def predict(
     from onepass.evaluate import answers
     from onepass.persist import load
     from onepass.stream import read, write
+    from onepass.stream.write import written_as
 
-    model_first(model)
-    if out is not None:
-        spare([source, *more, model], [out], "predict: --out")
-        out.parent.mkdir(parents=True, exist_ok=True)
+    with usage("predict"):
+        model_first(model)
+        if out is not None:
+            written_as(out, "predict: --out")
+            spare([source, *more, model], [out], "predict: --out")
+            out.parent.mkdir(parents=True, exist_ok=True)
     learned = load(model)
     kinds = getattr(learned, "kinds_", {})
-    stream = read(
-        [source, *more] if more else source, target=(), drop=drop, types=pairs(types),
-        kinds=kinds, na=na, block=block,
-        missing="error" if getattr(learned, "missing", "keep") == "error" else "keep",
-        **files.options(),
-    )  # fmt: skip
-    blocks = stream if quiet else compared(stream, kinds, keep)
+    with usage("predict"):
+        stream = read(
+            [source, *more] if more else source, target=(), drop=drop, types=pairs(types),
+            kinds=kinds, na=na, block=block,
+            missing="error" if getattr(learned, "missing", "keep") == "error" else "keep",
+            **files.options(),
+        )  # fmt: skip
+    blocks = compared(stream, kinds, keep, quiet=quiet)
     rows = write(answers(learned, blocks, keep=keep), sys.stdout if out is None else out)
     remark(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

@@ -5,7 +5,7 @@ from typing import Any
 
 from cyclopts import CycloptsError
 
-from onepass.cli.arguments import Quiet, Whole
+from onepass.cli.arguments import Count, Quiet
 from onepass.cli.terminal import advancing, remark, show
 
 __all__ = ["reproduce"]
@@ -15,7 +15,7 @@ def reproduce(
     name: str | None = None,
     /,
     *,
-    draws: Whole | None = None,
+    draws: Count | None = None,
     out: Path | None = None,
     quiet: Quiet = False,
 ) -> None:

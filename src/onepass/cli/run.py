@@ -10,12 +10,25 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import CycloptsError
 
-from onepass.cli.arguments import Files, Names, Quiet, Settings, Source, Types, Whole, pairs, values
+from onepass.cli.arguments import (
+    Count,
+    Files,
+    Names,
+    Quiet,
+    Seconds,
+    Settings,
+    Source,
+    Types,
+    Whole,
+    pairs,
+    values,
+)
 from onepass.cli.ending import INTERRUPTED, terminable
 from onepass.cli.places import spare
 from onepass.cli.saving import files, kept, resumable, run_file, save_models
 from onepass.cli.settled import hold_settings
 from onepass.cli.terminal import advancing, remark, show
+from onepass.cli.usage import MOST_WAITING, fit_together, known_measures, timed, usage
 
 if TYPE_CHECKING:
     from onepass.evaluate import Report
@@ -25,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _EVERY = 60.0  # seconds from one checkpoint to the next
-_RUN = "--save, the file of the run that is to be "
 
 
 def run(
@@ -43,14 +55,14 @@ def run(
     missing: Literal["impute", "skip", "error"] = "impute",
     settings: Settings = (),
     metrics: Names = (),
-    window: Whole | None = None,
-    block: Whole = 1024,
+    window: Count | None = None,
+    block: Count = 1024,
     delay: Whole = 0,
     delay_until: str | None = None,
-    most_waiting: Whole = 100_000,
+    most_waiting: Count | None = None,
     drift: Names = (),
     save: Path | None = None,
-    checkpoint: float | None = None,
+    checkpoint: Seconds | None = None,
     resume: bool = False,
     onward: bool = False,
     restart: bool = False,
@@ -124,32 +136,54 @@ def run(
     quiet
         Show the table alone.
     """
-    from onepass.compat.detectors import detectors
-    from onepass.durable import stamp
     from onepass.models import pipelines
     from onepass.stream import read
 
-    _usage(save, checkpoint, resume=resume, onward=onward, restart=restart)
-    _check([source, *more], list(model), save, report)
-    stood = resumable(save, resume=resume, restart=restart, quiet=quiet)
+    fit_together({
+        "resume": resume, "restart": restart, "onward": onward, "save": save,
+        "checkpoint": checkpoint, "drift": drift, "delay": delay, "delay_until": delay_until,
+        "most_waiting": most_waiting,
+    })  # fmt: skip
     policy = "keep" if missing == "impute" else missing
     answers = list(target) if len(target) > 1 else target[0] if target else None
-    stream = read(
-        [source, *more] if more else source, target=answers, time=time, drop=drop,
-        types=pairs(types), na=na, block=block, missing=policy, **files_as.options(),
-    )  # fmt: skip
-    chosen = task or _task(stream, source)
-    models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
-    hold_settings(models, settings, timed=stream.time is not None)
+    with usage("run"):
+        _check([source, *more], list(model), save, report)
+    stood = resumable(save, resume=resume, restart=restart, quiet=quiet)
+    with usage("run"):
+        stream = read(
+            [source, *more] if more else source, target=answers, time=time, drop=drop,
+            types=pairs(types), na=na, block=block, missing=policy, **files_as.options(),
+        )  # fmt: skip
+        timed(stream, delay_until)
+        chosen = task or _task(stream, source)
+        models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
+        hold_settings(models, settings, timed=stream.time is not None)
+        detectors = known_measures(metrics, drift, list(models), chosen)
     if task is None:
         other = "classification" if chosen == "regression" else "regression"
         remark(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)
     given: dict[str, Any] = {
         "metrics": metrics or None, "window": window, "delay": delay, "delay_until": delay_until,
-        "most_waiting": most_waiting, "resume": resume, "onward": onward, "every": checkpoint,
-        "drift": detectors(drift, "run: --drift") if drift else None,
+        "most_waiting": most_waiting or MOST_WAITING, "resume": resume,
+        "onward": onward, "every": checkpoint, "drift": detectors,
         "checkpoint": None if save is None else run_file(save),
     }  # fmt: skip
+    return _passed(models, stream, given, stood, save, report, quiet=quiet)
+
+
+def _passed(
+    models: dict[str, Any],
+    stream: "Stream",
+    given: dict[str, Any],
+    stood: "Standing | None",
+    save: Path | None,
+    report: Path | None,
+    *,
+    quiet: bool,
+) -> int:
+    """The pass, what is left of it, and the exit code."""
+    from onepass.durable import stamp
+
     before = None if save is None else stamp(run_file(save))
     with terminable() as code:
         try:
@@ -163,24 +197,6 @@ def run(
     if found.interrupted:
         _interrupted(found, resumable=whole and save is not None)
     return (code() if found.interrupted else 0) if whole else 1
-
-
-def _usage(
-    save: Path | None, every: float | None, *, resume: bool, onward: bool, restart: bool
-) -> None:
-    """Refuse what cannot be meant."""
-    if resume and restart:
-        raise CycloptsError(
-            msg="run: --resume goes on with a run and --restart loses it, got both. Give one."
-        )
-    for option, given, needed in (
-        ("--onward", onward and not resume, "--resume"),
-        ("--resume", resume and save is None, f"{_RUN}resumed"),
-        ("--restart", restart and save is None, f"{_RUN}begun anew"),
-        ("--checkpoint", every is not None and save is None, f"{_RUN}kept"),
-    ):
-        if given:
-            raise CycloptsError(msg=f"run: {option} needs {needed}.")
 
 
 def _check(sources: list[str], models: list[str], save: Path | None, report: Path | None) -> None:

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from onepass.durable import replacing, writing
-from onepass.errors import SourceError
+from onepass.errors import ParameterError, SourceError
 from onepass.extras import need
 from onepass.types import Array
 
-__all__ = ["write"]
+__all__ = ["write", "written_as"]
 
 _WHERE = "op.stream.write"
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -45,8 +45,10 @@ def write(blocks: Iterable[Mapping[str, Array]], target: Any) -> int:
 
     Raises
     ------
+    ParameterError
+        If the path has another suffix.
     SourceError
-        If the path cannot be written or has another suffix, or a Parquet column changes its kind.
+        If it cannot be written, or a Parquet column changes its kind.
     MissingExtraError
         If it is a Parquet file and pyarrow is not installed.
 
@@ -64,20 +66,43 @@ def write(blocks: Iterable[Mapping[str, Array]], target: Any) -> int:
     if not isinstance(target, (str, os.PathLike)):
         return _written(blocks, target, ",")
     path = Path(target)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = suffixes[-1:] == [".gz"]
-    suffix = "".join(suffixes[-2:-1] if packed else suffixes[-1:])
-    if suffix not in _DELIMITERS and (packed or suffix != ".parquet"):
-        raise SourceError(
-            f"{_WHERE}: {path} must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, got "
-            f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Give the file another name."
-        )
+    suffix, packed = written_as(path, _WHERE)
     with writing(path, _WHERE), replacing(path) as temporary:
         if suffix == ".parquet":
             return _parquet(blocks, temporary, path)
         opened: Any = gzip.open if packed else open
         with opened(temporary, "wt", encoding="utf-8", newline="") as file:
             return _written(blocks, file, _DELIMITERS[suffix])
+
+
+def written_as(path: Path, where: str) -> tuple[str, bool]:
+    """The suffix that says how a table is written, and whether it is packed as well.
+
+    Parameters
+    ----------
+    path : Path
+    where : str
+        The public call, for the message.
+
+    Raises
+    ------
+    ParameterError
+        If tables are not written so.
+
+    Examples
+    --------
+    >>> written_as(Path("said.CSV.gz"), "here")
+    ('.csv', True)
+    """
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    packed = suffixes[-1:] == [".gz"]
+    suffix = "".join(suffixes[-2:-1] if packed else suffixes[-1:])
+    if suffix not in _DELIMITERS and (packed or suffix != ".parquet"):
+        raise ParameterError(
+            f"{where}: {path} must end in .csv, .tsv, .csv.gz, .tsv.gz or .parquet, got "
+            f"{''.join(suffixes[-2:]) or 'no suffix'!r}. Give the file another name."
+        )
+    return suffix, packed
 
 
 def _written(blocks: Iterable[Mapping[str, Array]], file: Any, delimiter: str) -> int:
