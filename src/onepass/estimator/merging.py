@@ -79,13 +79,18 @@ class Merging(ABC):
             "all rows with partial_fit, or use RLS or ORFit."
         )
 
+    @abstractmethod
     def _join_outputs(self, other: Any, where: str) -> Array:
         """Know the other's outputs too, beginning if need be; return their places, (c′,)."""
-        raise NotImplementedError
 
     def _merge(self, other: Any, layout: Layout) -> None:
         """Learn what the other's rows said; the outputs are known already, the features not."""
-        raise NotImplementedError
+        del other, layout
+        raise MergeError(
+            f"{type(self).__name__}.merge: a learner must know how to learn what another's rows "
+            "said, got one without that. Let one learner see all rows with partial_fit, or use RLS "
+            "or ORFit."
+        )
 
     # -- the verb ----------------------------------------------------------------------------------
 

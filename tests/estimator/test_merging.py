@@ -1,0 +1,30 @@
+"""The verb merge, for learners that do not say how."""
+
+import pickle
+
+import pytest
+
+import onepass as op
+from onepass.errors import MergeError
+
+
+class Careless(op.SGDRegressor):  # type: ignore[misc]
+    """It says that it can be merged, and not how."""
+
+    def _unmergeable(self) -> str:
+        return ""
+
+
+def test_a_learner_that_does_not_say_how_is_refused_and_stays_as_it_was() -> None:
+    one, other = (Careless().learn_one([1.0, 2.0], y) for y in (1.0, 2.0))
+    before = pickle.dumps(one.__dict__)
+    with pytest.raises(MergeError, match=r"Careless\.merge: .* got one without that\. Let one"):
+        one.merge(other)
+    assert pickle.dumps(one.__dict__) == before
+
+
+def test_a_learner_that_does_not_say_how_its_outputs_join_is_none() -> None:
+    from onepass.estimator.learner import Learner
+
+    assert "_join_outputs" in Learner.__abstractmethods__
+    assert not op.SGDRegressor.__abstractmethods__ | op.SGDClassifier.__abstractmethods__
