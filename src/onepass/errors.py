@@ -19,7 +19,8 @@
     UserWarning
     ├── CheckpointWarning                       a checkpoint was not written; learning goes on
     ├── MemoryFullWarning                       a memory holds all directions
-    └── MixedColumnWarning                      a column is numbers but for a few cells
+    ├── MixedColumnWarning                      a column is numbers but for a few cells
+    └── ModuleModeWarning                       a network in training mode is asked as in evaluation
 
 Each message has four parts: where, what was expected, what came, what to do.
 Whatever is raised while learning, the learner stays exactly as it was.
@@ -36,6 +37,7 @@ __all__ = [
     "MergeError",
     "MissingExtraError",
     "MixedColumnWarning",
+    "ModuleModeWarning",
     "NotFiniteError",
     "NotFittedError",
     "NumericalError",
@@ -112,3 +114,7 @@ class MemoryFullWarning(UserWarning):
 
 class MixedColumnWarning(UserWarning):
     """A column is taken as text although most of its values are numbers."""
+
+
+class ModuleModeWarning(UserWarning):
+    """A network in training mode has dropout or batch normalisation, and is asked without."""

@@ -1,0 +1,104 @@
+"""Answers: what a module gives, as a matrix with one row for each row that was asked."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from onepass.errors import ShapeError, TypeMismatchError
+from onepass.nn.inputs import Batch
+
+__all__ = ["as_matrix", "told"]
+
+_SHAPES = ("shape", "size", "dimension", "channel", "index out of range", "elements")
+
+
+def as_matrix(given: Any, n: int, where: str) -> Any:
+    """The outputs as a tensor of shape (n, c); (n,) is (n, 1), all axes after the first are c.
+
+    Parameters
+    ----------
+    given : Any
+        What the module gave: a tensor, an object or dict with ``logits``, or a tuple, list or dict
+        that holds one tensor.
+    n : int
+        The number of rows that were asked.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    TypeMismatchError
+        If no one tensor of real numbers can be chosen.
+    ShapeError
+        If it has not one row for each row asked, or no outputs.
+    """
+    tensor = _chosen(given, where)
+    if not tensor.is_floating_point():
+        raise TypeMismatchError(
+            f"{where}: the module's outputs must be real numbers with a derivative, got "
+            f"{tensor.dtype}. Give scores instead of classes, and complex outputs as two real ones "
+            "(torch.view_as_real)."
+        )
+    if tensor.ndim == 0 and n == 1:
+        return tensor.reshape(1, 1)
+    if tensor.ndim == 0 or tensor.shape[0] != n:
+        raise ShapeError(
+            f"{where}: the module must give one row of outputs for each of {n} rows, got the shape "
+            f"{tuple(tensor.shape)}. Let the first axis count rows throughout: batch_first=True, "
+            "flatten(1), squeeze(-1), and no mean over rows."
+        )
+    if 0 in tensor.shape[1:]:
+        raise ShapeError(
+            f"{where}: the module must give at least one output a row, got the shape "
+            f"{tuple(tensor.shape)}. Give a last layer with outputs."
+        )
+    return tensor.reshape(n, tensor.shape[1:].numel())
+
+
+def _chosen(given: Any, where: str) -> Any:
+    if isinstance(given, torch.Tensor):
+        return given
+    named = given.get("logits") if isinstance(given, Mapping) else None
+    named = getattr(given, "logits", None) if named is None else named
+    if isinstance(named, torch.Tensor):
+        return named
+    parts = list(given.values()) if isinstance(given, Mapping) else given
+    if isinstance(parts, (tuple, list)):
+        found = [each for each in parts if isinstance(each, torch.Tensor)]
+        if len(found) == 1 and len(parts) == 1:
+            return found[0]
+    size = f" of {len(given)}" if isinstance(given, (tuple, list, Mapping)) else ""
+    raise TypeMismatchError(
+        f"{where}: the module must give one tensor, or an object with `logits`, got "
+        f"{type(given).__name__}{size}. Wrap it in a module whose forward gives the tensor that is "
+        "to be learned, such as module(x)[0]."
+    )
+
+
+@contextmanager
+def told(batch: Batch, where: str) -> Iterator[None]:
+    """Say what came where a module fails on it; what is no fault of shapes or dtypes passes."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, IndexError) as wrong:
+        if isinstance(wrong, (ShapeError, TypeMismatchError)):
+            raise
+        said = str(wrong).strip().partition("\n")[0].rstrip(".")
+        came = ", ".join(f"{str(x.dtype)[6:]} {tuple(x.shape)}" for x in batch.tensors)
+        words = said.lower()
+        if "dtype" in words or "scalar type" in words:
+            raise TypeMismatchError(
+                f"{where}: the module must take what it is given, got {came}, and it raised: "
+                f"{said}. Whole numbers stay whole, for embeddings: give real numbers as floats."
+            ) from wrong
+        if any(word in words for word in _SHAPES):
+            raise ShapeError(
+                f"{where}: the module must take what it is given, got {came}, and it raised: "
+                f"{said}. The first axis counts rows; check the others."
+            ) from wrong
+        wrong.add_note(f"{where}: the module raised this when it was given {came}.")
+        raise

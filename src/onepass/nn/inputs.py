@@ -1,0 +1,260 @@
+"""Inputs: rows as a module takes them: a tensor, or a tuple, list or dict of tensors.
+
+A tuple or list holds positional arguments of ``forward``, a dict its keyword arguments; both may
+be nested. The first axis of every tensor counts rows. Text, numbers, truth values and None go to
+``forward`` as they are. A list of plain numbers is read as an array.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
+
+__all__ = ["Batch", "batch", "mapped", "tensors"]
+
+_CONSTANTS = (str, bool, int, float, type(None))
+_COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows that were looked over: finite, on the module's device, of its dtype.
+
+    Parameters
+    ----------
+    args : tuple
+        Positional arguments of ``forward``.
+    kwargs : dict
+        Keyword arguments of ``forward``.
+    n : int
+        Number of rows.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    n: int
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, at: int | slice) -> "Batch":
+        if isinstance(at, slice):
+            i, j, step = at.indices(self.n)
+            if step != 1:
+                raise ShapeError(
+                    f"op.nn: a slice of rows must have step 1, got {step}. "
+                    "Take the rows you want with batch[i:j]."
+                )
+            return self._cut(i, max(i, j))
+        if not -self.n <= at < self.n:
+            raise IndexError(f"row {at} of {self.n}")
+        i = at % self.n
+        return self._cut(i, i + 1)
+
+    def __iter__(self) -> Iterator["Batch"]:
+        return (self._cut(i, i + 1) for i in range(self.n))
+
+    def _cut(self, i: int, j: int) -> "Batch":
+        if i == 0 and j == self.n:
+            return self
+        args, kwargs = mapped((self.args, self.kwargs), lambda each: each[i:j])
+        return Batch(args, kwargs, j - i)
+
+    @property
+    def tensors(self) -> list[Any]:
+        """All tensors, in a fixed order."""
+        return list(tensors((self.args, self.kwargs)))
+
+    def holding(self, leaves: Any, n: int) -> "Batch":
+        """The same tree with other tensors, given in the order of ``tensors``."""
+        rest = iter(leaves)
+        args, kwargs = mapped((self.args, self.kwargs), lambda _: next(rest))
+        return Batch(args, kwargs, n)
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """A tree of tuples, lists and dicts with each tensor changed."""
+    if isinstance(tree, torch.Tensor):
+        return change(tree)
+    if isinstance(tree, Mapping):
+        return {key: mapped(each, change) for key, each in tree.items()}
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(mapped(each, change) for each in tree))
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(mapped(each, change) for each in tree)
+    return tree
+
+
+def tensors(tree: Any) -> Iterator[Any]:
+    """The tensors of a tree, in the order in which ``mapped`` meets them."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for each in tree.values():
+            yield from tensors(each)
+    elif isinstance(tree, (tuple, list)):
+        for each in tree:
+            yield from tensors(each)
+
+
+def batch(x: Any, dtype: Any, device: Any, where: str) -> Batch:
+    """Rows as the module takes them.
+
+    Parameters
+    ----------
+    x : Tensor, array, or tuple, list or dict of them
+        n rows. Real and complex numbers are converted to the precision of ``dtype``; whole numbers
+        and truth values stay what they are (token ids, masks). Arrays go to ``device``.
+    dtype : torch.dtype
+    device : torch.device
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ShapeError
+        If there are no tensors, or they have no or different numbers of rows.
+    TypeMismatchError
+        If something is no tensor of numbers, or lies on another device.
+    NotFiniteError
+        If a number is nan or infinite.
+    """
+    if isinstance(x, list) and _numeric(x):
+        x = np.asarray(x)
+    tree, found = _Reader(dtype, device, where).read(x)
+    n = _agreed(found, where)
+    _refuse_nonfinite(found, dtype, where)
+    if isinstance(tree, dict):
+        return Batch((), {str(key): each for key, each in tree.items()}, n)
+    return Batch(tuple(tree) if isinstance(tree, (tuple, list)) else (tree,), {}, n)
+
+
+def _numeric(values: Any) -> bool:
+    """Whether a list is one of plain numbers, however deep."""
+    if isinstance(values, list):
+        return bool(values) and all(_numeric(each) for each in values)
+    return isinstance(values, (int, float, np.number)) and not isinstance(values, bool)
+
+
+class _Reader:
+    """Reads a tree, and remembers its tensors with the words that lead to each."""
+
+    def __init__(self, dtype: Any, device: Any, where: str) -> None:
+        self.dtype = dtype
+        self.device = device
+        self.where = where
+        self.found: list[tuple[str, Any]] = []
+
+    def read(self, x: Any) -> tuple[Any, list[tuple[str, Any]]]:
+        return self._read(x, "x"), self.found
+
+    def _read(self, x: Any, path: str) -> Any:
+        if isinstance(x, torch.nn.utils.rnn.PackedSequence):
+            raise TypeMismatchError(
+                f"{self.where}: `{path}` must be a tensor whose first axis counts rows, got a "
+                "PackedSequence. Give padded rows and their lengths, and pack them in `forward`."
+            )
+        if isinstance(x, Mapping):
+            return {key: self._read(each, f"{path}[{key!r}]") for key, each in x.items()}
+        if isinstance(x, (tuple, list)):
+            parts = [self._read(each, f"{path}[{i}]") for i, each in enumerate(x)]
+            return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+        if isinstance(x, _CONSTANTS) and path != "x":
+            return x
+        tensor = self._tensor(x, path)
+        self.found.append((path, tensor))
+        return tensor
+
+    def _tensor(self, x: Any, path: str) -> Any:
+        if isinstance(x, torch.Tensor):
+            tensor = self._placed(x, path)
+        else:
+            tensor = torch.from_numpy(self._array(x, path)).to(self.device)
+        if tensor.is_complex():
+            return tensor.to(_COMPLEX.get(self.dtype, torch.complex64))
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+
+    def _placed(self, x: Any, path: str) -> Any:
+        if x.layout != torch.strided or x.is_quantized or x.is_nested:
+            raise TypeMismatchError(
+                f"{self.where}: `{path}` must be a dense tensor, got one that is sparse, nested or "
+                "quantized. Convert it with to_dense(), to_padded_tensor() or dequantize()."
+            )
+        if x.device != self.device:
+            raise TypeMismatchError(
+                f"{self.where}: `{path}` must lie on {self.device}, where the module is, got a "
+                f"tensor on {x.device}. Move it with .to({str(self.device)!r}); it is not moved "
+                "unasked."
+            )
+        # a tensor made under inference_mode cannot take part in a derivative, but its copy can
+        return x.clone() if x.is_inference() else x.detach()
+
+    def _array(self, x: Any, path: str) -> Any:
+        try:
+            array = np.asarray(x)
+        except (ValueError, TypeError) as wrong:
+            raise self._no_numbers(path, str(wrong)) from wrong
+        if array.dtype.kind == "O" or array.dtype.kind not in "biufc":
+            raise self._no_numbers(path, f"{type(x).__name__} of {array.dtype}")
+        if array.dtype.kind == "u" and array.itemsize > 1:
+            return array.astype(np.int64)
+        if array.dtype.kind == "f" and array.itemsize > 8:
+            return array.astype(np.float64)
+        # a copy, as torch takes neither negative strides nor memory that it may not write
+        return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+
+    def _no_numbers(self, path: str, came: str) -> TypeMismatchError:
+        return TypeMismatchError(
+            f"{self.where}: `{path}` must hold numbers, got {came}. Give tensors or arrays of "
+            "numbers, or tuples, lists or dicts of them."
+        )
+
+
+def _agreed(found: list[tuple[str, Any]], where: str) -> int:
+    """The number of rows that all tensors agree on."""
+    if not found:
+        raise ShapeError(
+            f"{where}: `x` must hold at least one tensor of shape (n, …), got none. "
+            "Give the module's arguments."
+        )
+    for path, each in found:
+        if each.ndim == 0:
+            raise ShapeError(
+                f"{where}: `{path}` must have an axis of rows, its first, got a single number. "
+                "Give an array of shape (n, …)."
+            )
+    n = int(found[0][1].shape[0])
+    for path, each in found[1:]:
+        if each.shape[0] != n:
+            raise ShapeError(
+                f"{where}: all tensors must have the same number of rows, got {n} in "
+                f"`{found[0][0]}` and {each.shape[0]} in `{path}`. The first axis of each counts "
+                "rows; a tensor that all rows share belongs into the module."
+            )
+    return n
+
+
+def _refuse_nonfinite(found: list[tuple[str, Any]], dtype: Any, where: str) -> None:
+    """Refuse nan and infinity, saying the first place where one stands."""
+    loose = [each for _, each in found if each.is_floating_point() or each.is_complex()]
+    if not loose:
+        return
+    # The one time that a device is waited for: a row that is refused must not have been learned.
+    if bool(torch.stack([torch.isfinite(each).all() for each in loose]).all()):
+        return
+    for path, each in found:
+        bad = (~torch.isfinite(each)).nonzero()
+        if len(bad):
+            row, *inner = bad[0].tolist()
+            value = each[tuple(bad[0].tolist())].item()
+            word = "nan" if value != value else "infinity"  # noqa: PLR0124  nan alone is unlike itself
+            place = f"row {row}" + (f", at {tuple(inner)}" if inner else "")
+            raise NotFiniteError(
+                f"{where}: `{path}` must be finite in {dtype}, got {word} in {place}. "
+                "Drop the row, or impute it before learning; numbers too large for the dtype "
+                "need scaling."
+            )

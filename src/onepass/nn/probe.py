@@ -1,0 +1,125 @@
+"""Probe: what a module must not do is looked for on the first rows that it is given.
+
+The answer for a row must be the same when it is asked twice, and whatever other rows are asked
+with it. Neither can be read off a module's code, so it is tried.
+"""
+
+from typing import Any
+
+import torch
+
+from onepass.errors import ParameterError
+from onepass.nn.function import Function
+from onepass.nn.inputs import Batch
+from onepass.nn.selection import layer_of
+
+__all__ = ["Probe", "tolerance"]
+
+_FEW = 8
+
+
+def tolerance(tensor: Any) -> float:
+    """How far two ways to one number may differ, relative to the largest of its kind.
+
+    Half the digits of the dtype; float32 on an accelerator may be multiplied with ten bits.
+    """
+    eps = float(torch.finfo(tensor.dtype).eps)
+    coarse = tensor.dtype == torch.float32 and tensor.device.type != "cpu"
+    return float((2.0**-11 if coarse else eps) ** 0.5)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    scale = torch.nan_to_num(a).abs().amax().item()
+    close = torch.isclose(a, b, rtol=0.0, atol=tolerance(a) * scale, equal_nan=True)
+    return bool(close.all())
+
+
+class Probe:
+    """Asks a module a few rows in several ways, until nothing is left to find out.
+
+    Parameters
+    ----------
+    function : Function
+    last : bool
+        Whether the last layer was chosen to learn, which must then be the last that answers.
+    """
+
+    def __init__(self, function: Function, *, last: bool) -> None:
+        self._function = function
+        self._last = last
+        self._asked_twice = False
+        self._asked_alone = False
+
+    def __call__(self, rows: Batch) -> None:
+        """Look at the module with these rows, of which a few are enough.
+
+        Parameters
+        ----------
+        rows : Batch
+
+        Raises
+        ------
+        ParameterError
+            If the module draws lots, keeps a state, mixes rows, or answers with another last
+            layer than the one chosen.
+        """
+        if rows.n and not self._asked_twice:
+            self._ask_twice(rows[:_FEW])
+            self._asked_twice = True
+        if rows.n > 1 and not self._asked_alone:
+            self._asked_alone = self._ask_alone(rows[:_FEW])
+
+    def _ask_twice(self, rows: Batch) -> None:
+        function = self._function
+        once = self._in_order(rows) if self._last else function.look(rows)
+        if not _alike(once, function.outputs(rows)):
+            raise ParameterError(
+                f"{function.where}: a row asked twice must have the same answer, but the module "
+                "gave two different ones, though it is in evaluation mode. Let it draw no lots "
+                "there (F.dropout(..., training=self.training)), and keep no state between calls."
+            )
+
+    def _ask_alone(self, rows: Batch) -> bool:
+        """Ask the first and the last row alone; whether that has told anything.
+
+        While all rows have one answer, as with a last layer of zeros, it tells nothing.
+        """
+        function = self._function
+        together = function.outputs(rows)
+        for i in (0, rows.n - 1):
+            alone = function.outputs(rows[i])
+            if alone.shape[1] != together.shape[1] or not _alike(together[i : i + 1], alone):
+                raise ParameterError(
+                    f"{function.where}: the answer for a row must not depend on other rows, but "
+                    f"row {i} has another answer in a block of {rows.n} than alone. Use "
+                    "torch.nn.GroupNorm or torch.nn.LayerNorm in place of statistics of the batch, "
+                    "and batch_first=True in attention and recurrent layers."
+                )
+        return bool((together != together[:1]).any())
+
+    def _in_order(self, rows: Batch) -> Any:
+        """Outputs; the last layer that answers must be the one that was chosen."""
+        function, fired = self._function, list[str]()
+        layers = dict(function.module.named_modules())
+        free = [name for name, each in function.module.named_parameters() if each.requires_grad]
+        handles = [
+            layers[name].register_forward_hook(lambda *_, name=name: fired.append(name))
+            for name in dict.fromkeys(map(layer_of, free))
+        ]
+        try:
+            once = function.look(rows)
+        finally:
+            for handle in handles:
+                handle.remove()
+        chosen, last = layer_of(function.selection.names[0]), fired[-1] if fired else ""
+        # a layer whose weights are used by the one around it, as in attention, does not answer
+        if fired and last != chosen and not (chosen not in fired and _within(chosen, last)):
+            raise ParameterError(
+                f"{function.where}: `learns='last'` means the layer made last, {chosen!r}, but the "
+                f"last to answer is {last!r}. Name the one that is to learn: learns={last!r}."
+            )
+        return once
+
+
+def _within(name: str, around: str) -> bool:
+    return not around or name.startswith(around + ".")

@@ -1,0 +1,239 @@
+"""Selection: which weights of a module learn, and where each lies in one flat vector.
+
+A parameter that several layers share counts once. A parameter that does not require grad is
+frozen: it is never among those that learn, and never written.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from onepass.errors import ParameterError, TypeMismatchError
+from onepass.spelling import listed, meant
+
+__all__ = ["Selection", "layer_of", "select"]
+
+_PARAMETRIZED = ".parametrizations."
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The parameters that learn, in the module's own order.
+
+    Parameters
+    ----------
+    names : tuple of str
+        As the module names them.
+    parameters : tuple of torch.nn.Parameter
+        The module's own, not copies.
+    """
+
+    names: tuple[str, ...]
+    parameters: tuple[Any, ...]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of each."""
+        return tuple(tuple(each.shape) for each in self.parameters)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many weights each holds."""
+        return tuple(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def p(self) -> int:
+        """How many weights learn."""
+        return sum(self.sizes)
+
+    @property
+    def slices(self) -> Mapping[str, slice]:
+        """Where each lies in the flat vector."""
+        start, found = 0, {}
+        for name, size in zip(self.names, self.sizes, strict=True):
+            found[name] = slice(start, start + size)
+            start += size
+        return MappingProxyType(found)
+
+    @property
+    def layers(self) -> Mapping[str, tuple[slice, ...]]:
+        """Where the weights of each layer lie; neighbours are one slice."""
+        found: dict[str, list[slice]] = {}
+        for name, piece in self.slices.items():
+            pieces = found.setdefault(layer_of(name), [])
+            if pieces and pieces[-1].stop == piece.start:
+                pieces[-1] = slice(pieces[-1].start, piece.stop)
+            else:
+                pieces.append(piece)
+        return MappingProxyType({name: tuple(pieces) for name, pieces in found.items()})
+
+
+def layer_of(name: str) -> str:
+    """The layer that owns a parameter; ``""`` is the module itself.
+
+    Parameters
+    ----------
+    name : str
+        As ``named_parameters`` gives it.
+
+    Examples
+    --------
+    >>> layer_of("body.0.weight"), layer_of("body.0.parametrizations.weight.original1")
+    ('body.0', 'body.0')
+    >>> len(layer_of("scale"))
+    0
+    """
+    owner = ("." + name).partition(_PARAMETRIZED)[0] if _PARAMETRIZED in "." + name else None
+    return (name.rpartition(".")[0]) if owner is None else owner[1:]
+
+
+def select(module: Any, learns: str | Sequence[str], where: str) -> Selection:
+    """The parameters of a module that learn.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    learns : {"all", "last"}, str or sequence of str
+        ``"all"``: every parameter that requires grad. ``"last"``: those of the last layer that has
+        any, in the order in which layers were made. Else names of parameters or layers, or
+        patterns of them (``"head.*"``, ``"*.bias"``).
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If nothing is selected, a name is unknown or frozen, a parameter is not yet initialised,
+        or parameters lie on several devices or share memory.
+    TypeMismatchError
+        If the module is none, or the parameters that learn are of several or complex dtypes.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeMismatchError(
+            f"{where}: `module` must be a torch.nn.Module, got {type(module).__name__}. "
+            "Wrap a function of tensors in the forward of a module."
+        )
+    if isinstance(module, torch.jit.ScriptModule):
+        raise TypeMismatchError(
+            f"{where}: `module` must be a plain torch.nn.Module, got the compiled "
+            f"{type(module).__name__}. Give the module it was scripted or traced from."
+        )
+    known = dict(module.named_parameters())
+    _refuse_unready(module, known, where)
+    free = {name: each for name, each in known.items() if each.requires_grad}
+    if not free:
+        came = "none of its parameters does" if known else "it has no parameters"
+        raise ParameterError(
+            f"{where}: `module` must have a parameter that requires grad, and {came}. "
+            "Nothing could be learned: give a module with weights, or thaw them with "
+            "requires_grad_(True)."
+        )
+    names = _chosen(module, free, known, learns, where)
+    chosen = Selection(names, tuple(free[name] for name in names))
+    _refuse_mixed(chosen, where)
+    return chosen
+
+
+def _chosen(
+    module: Any, free: Mapping[str, Any], known: Mapping[str, Any], learns: Any, where: str
+) -> tuple[str, ...]:
+    if isinstance(learns, str) and learns == "all":
+        return tuple(free)
+    if isinstance(learns, str) and learns == "last":
+        last = layer_of(list(free)[-1])
+        return tuple(name for name in free if layer_of(name) == last)
+    patterns = [learns] if isinstance(learns, str) else learns
+    texts = isinstance(patterns, Iterable) and not isinstance(patterns, Mapping)
+    patterns = list(patterns) if texts else []
+    if not patterns or not all(isinstance(each, str) for each in patterns):
+        raise ParameterError(
+            f"{where}: `learns` must be 'all', 'last', or names or patterns of parameters or "
+            f"layers, got {learns!r}. The parameters are {listed(list(known), 20)}."
+        )
+    first = {id(each): name for name, each in known.items()}
+    aliases = [
+        (alias, first[id(each)]) for alias, each in module.named_parameters(remove_duplicate=False)
+    ]
+    found: set[str] = set()
+    for pattern in patterns:
+        found |= _matched(pattern, aliases, free, where)
+    return tuple(name for name in free if name in found)
+
+
+def _matched(
+    pattern: str, aliases: Sequence[tuple[str, str]], free: Mapping[str, Any], where: str
+) -> set[str]:
+    """The free parameters that a pattern means, by their first names."""
+    matched = {name for alias, name in aliases if _means(pattern, alias)}
+    if not matched:
+        names = [alias for alias, _ in aliases]
+        hint = meant(pattern, [*names, *(layer_of(name) for name in names)])
+        raise ParameterError(
+            f"{where}: `learns` must name parameters or layers of the module, got {pattern!r}, "
+            f"which matches none.{hint} The parameters are {listed(names, 20)}."
+        )
+    if not matched & free.keys():
+        raise ParameterError(
+            f"{where}: `learns` must name parameters that require grad, got {pattern!r}, which "
+            f"means {listed(sorted(matched))}: frozen. Thaw it with requires_grad_(True), or "
+            f"choose among {listed(list(free), 20)}."
+        )
+    return matched & free.keys()
+
+
+def _means(pattern: str, name: str) -> bool:
+    """Whether a pattern is that of a parameter, or of a layer around it."""
+    parts = name.split(".")
+    return any(fnmatchcase(".".join(parts[:k]), pattern) for k in range(1, len(parts) + 1))
+
+
+def _refuse_unready(module: Any, known: Mapping[str, Any], where: str) -> None:
+    buffers = dict(module.named_buffers())
+    for name, each in {**known, **buffers}.items():
+        if torch.nn.parameter.is_lazy(each):
+            raise ParameterError(
+                f"{where}: `module` must know the shapes of its parameters, but {name!r} is not "
+                "yet initialised. Ask the module for the outputs of a few rows first."
+            )
+    places = {str(each.device): name for name, each in {**buffers, **known}.items()}
+    if len(places) > 1:
+        found = ", ".join(f"{name!r} on {place}" for place, name in sorted(places.items()))
+        raise ParameterError(
+            f"{where}: `module` must lie on one device, got {found}. "
+            "Move it as a whole with module.to(device)."
+        )
+    if "meta" in places:
+        raise ParameterError(
+            f"{where}: `module` must hold weights, but it lies on the device 'meta', where "
+            "tensors have no values. Make it with module.to_empty(device='cpu') and load weights."
+        )
+
+
+def _refuse_mixed(chosen: Selection, where: str) -> None:
+    dtypes = {each.dtype: name for name, each in zip(chosen.names, chosen.parameters, strict=True)}
+    came = ", ".join(f"{name!r} of {dtype}" for dtype, name in dtypes.items())
+    if len(dtypes) > 1:
+        raise TypeMismatchError(
+            f"{where}: the parameters that learn must be of one dtype, got {came}. Convert the "
+            "module as a whole, as with module.float(), or choose some with `learns`."
+        )
+    if not all(dtype.is_floating_point for dtype in dtypes):
+        raise TypeMismatchError(
+            f"{where}: the parameters that learn must be real, got {came}. Keep real and "
+            "imaginary part as a real parameter, and join them with torch.view_as_complex."
+        )
+    seen: dict[tuple[int, tuple[int, ...]], str] = {}
+    for name, each in zip(chosen.names, chosen.parameters, strict=True):
+        if not each.numel():
+            continue
+        twin = seen.setdefault((each.data_ptr(), tuple(each.shape)), name)
+        if twin != name:
+            raise ParameterError(
+                f"{where}: each parameter must have memory of its own, but {name!r} and {twin!r} "
+                "share theirs. Tie weights by using one torch.nn.Parameter in both places."
+            )

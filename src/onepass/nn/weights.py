@@ -1,0 +1,98 @@
+"""Weights: the flat vector w and the Jacobian's memory, beside the module's own parameters."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from onepass.errors import ParameterError, ShapeError, TypeMismatchError
+from onepass.nn.selection import Selection
+
+__all__ = ["input_dtype", "pieces", "refuse_replaced", "room"]
+
+
+def pieces(w: Any, name: str, selection: Selection, where: str) -> list[Any]:
+    """A flat vector as views of the parameters' shapes.
+
+    Parameters
+    ----------
+    w : Tensor or array of shape (p,)
+    name : str
+        What the user calls it, for messages.
+    selection : Selection
+    where : str
+
+    Raises
+    ------
+    ShapeError, TypeMismatchError
+        If it is no vector of p real numbers on the device of the parameters.
+    """
+    device = selection.parameters[0].device
+    if not isinstance(w, torch.Tensor):
+        w = torch.from_numpy(np.array(w, dtype=np.float64)).to(device)
+    if w.shape != (selection.p,):
+        raise ShapeError(
+            f"{where}: `{name}` must have shape ({selection.p},), one number for each weight that "
+            f"learns, got {tuple(w.shape)}. Flatten it in the order of `names`."
+        )
+    if not w.is_floating_point() or w.device != device:
+        raise TypeMismatchError(
+            f"{where}: `{name}` must hold real numbers on {device}, got {w.dtype} on {w.device}. "
+            "Convert it with .to(device, dtype)."
+        )
+    cut = zip(w.detach().split(selection.sizes), selection.shapes, strict=True)
+    return [piece.reshape(shape) for piece, shape in cut]
+
+
+def room(height: int, out: Any, selection: Selection, where: str) -> Any:
+    """Memory for some rows of J: new, or the first rows of what was given.
+
+    Parameters
+    ----------
+    height : int
+        How many rows.
+    out : Tensor or None
+    selection : Selection
+    where : str
+
+    Raises
+    ------
+    ShapeError
+        If what was given does not fit.
+    """
+    first = selection.parameters[0]
+    if out is None:
+        return torch.empty((height, selection.p), dtype=first.dtype, device=first.device)
+    fits = out.ndim == 2 and out.shape[0] >= height and out.shape[1] == selection.p
+    alike = out.dtype == first.dtype and out.device == first.device
+    if not (fits and alike and out.is_contiguous()) or out.requires_grad:
+        raise ShapeError(
+            f"{where}: `out` must be contiguous memory of {first.dtype} on {first.device} for "
+            f"{height} rows of {selection.p}, got {out.dtype} on {out.device} of shape "
+            f"{tuple(out.shape)}. Leave it out to have J made."
+        )
+    return out[:height]
+
+
+def input_dtype(module: Any) -> Any:
+    """What the first layer computes in: it may be frozen, and of another dtype than w."""
+    real = (each.dtype for each in module.parameters() if each.is_floating_point())
+    return next(real)
+
+
+def refuse_replaced(module: Any, selection: Selection, where: str) -> None:
+    """Refuse a module whose parameters are no longer those that were chosen.
+
+    Raises
+    ------
+    ParameterError
+        What is written into them would be learned to no effect.
+    """
+    known = dict(module.named_parameters())
+    for name, each in zip(selection.names, selection.parameters, strict=True):
+        if known.get(name) is not each:
+            raise ParameterError(
+                f"{where}: the module must keep the parameters that it came with, but {name!r} is "
+                "gone or another one. Make a new learner for the changed module; to change values "
+                "alone, write them with copy_()."
+            )
