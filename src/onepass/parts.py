@@ -86,6 +86,7 @@ class _Taker:
         self.known = {entry.cls: entry for entry in entries().values()}
 
     def root(self, thing: Any) -> dict[str, Any]:
+        """The whole, which must be of a class that onepass lists."""
         entry = self.known.get(type(thing))
         if entry is None:
             raise self.unknown(thing, ())
@@ -141,6 +142,7 @@ class _Taker:
         return value
 
     def generator(self, value: np.random.Generator, path: _Path) -> dict[str, Any]:
+        """The state of a random generator."""
         try:
             return {MARK: "generator", "state": randomness.said(value)}
         except ValueError as wrong:
@@ -150,6 +152,7 @@ class _Taker:
             ) from wrong
 
     def unknown(self, thing: Any, path: _Path) -> CheckpointError:
+        """The error for an object whose class cannot be loaded again, or not there."""
         place = f"`{'.'.join(path)}`" if path else "what is saved"
         return CheckpointError(
             f"{self.where}: {place} must be a learner, Pipeline, feature or memory of onepass, in "
@@ -168,6 +171,7 @@ class _Builder:
         self.used: set[str] = set()
 
     def root(self, said: Any) -> Any:
+        """The whole; every replacement must have been of use."""
         if self.mark(said, ()) is None:
             raise damaged(self.where, "it holds no learner")
         thing = self.thing(said, None, (), finite=False)
@@ -179,6 +183,7 @@ class _Builder:
         return thing
 
     def thing(self, said: dict[str, Any], owner: Entry | None, path: _Path, *, finite: bool) -> Any:
+        """An object of a known class that may stand where it stands."""
         entry = self.known.get(said[MARK])
         if entry is None or not can_hold(owner, entry):
             raise damaged(self.where, f"it names {said[MARK][:40]!r} as {_place(path)}")
@@ -210,6 +215,7 @@ class _Builder:
         return str(said[MARK])
 
     def called(self, entry: Entry, arguments: dict[str, Any], path: _Path) -> Any:
+        """What the class makes of its arguments."""
         rest = arguments.pop(entry.rest, ()) if entry.rest else ()
         if type(rest) not in {list, tuple}:
             raise damaged(self.where, f"{_place((*path, str(entry.rest)))} is no list")
@@ -257,6 +263,7 @@ class _Builder:
         return value
 
     def generator(self, value: dict[str, Any], path: _Path) -> np.random.Generator:
+        """The random generator in the state that was saved."""
         try:
             return randomness.heard(value["state"])
         except (KeyError, ValueError) as wrong:

@@ -52,6 +52,7 @@ def reproduce(
     with advancing(lambda: share[0], quiet=quiet, unit="draws") as advance:
 
         def progress(done: int, of: int) -> None:
+            """Move the bar on by what is done."""
             share[0] = done / of
             advance(done)
 

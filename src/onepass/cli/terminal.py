@@ -79,6 +79,7 @@ def advancing(
             began = time.monotonic()
 
             def advance(done: int) -> None:
+                """Move the bar."""
                 part = fraction()
                 bar.update(
                     task,
@@ -110,6 +111,7 @@ def _lines(unit: str, before: int) -> Callable[[int], None]:
     began = last = time.monotonic()
 
     def advance(done: int) -> None:
+        """Say how far it has come, if the last line is long ago."""
         nonlocal last
         if time.monotonic() - last >= _PATIENCE:
             last = time.monotonic()

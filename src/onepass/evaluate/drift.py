@@ -206,6 +206,7 @@ class _Guard:
         self._warned = False
 
     def add(self, errors: Array, rows: int, time: Array | None) -> None:
+        """Tell the detector the errors (n,) of the rows behind so many; note its alarms."""
         detector, kind, warnings = self._detector, self._kind, self._warnings
         for i, error in enumerate(errors.tolist()):
             if not np.isfinite(error):  # of a model that went astray no detector learns anything
@@ -220,6 +221,7 @@ class _Guard:
                 self._warned = warned
 
     def found(self) -> Drift:
+        """What it has said so far."""
         return Drift(
             self._alarms.marks(), None if self._warnings is None else self._warnings.marks()
         )
@@ -233,10 +235,12 @@ class _Kept:
         self._last: deque[tuple[int, Any]] = deque(maxlen=MOST)
 
     def add(self, row: int, time: Any) -> None:
+        """Count a mark, after so many rows, at a time."""
         self._count += 1
         self._last.append((row, plain_time(time)))
 
     def marks(self) -> Marks:
+        """The marks so far; with times where there are any."""
         times = [time for _, time in self._last]
         timed = any(time is not None for time in times)
         return Marks(self._count, [row for row, _ in self._last], times if timed else None)

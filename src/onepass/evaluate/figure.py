@@ -36,6 +36,7 @@ class _Line:
 
     @property
     def last(self) -> float:
+        """The last value that is known; nan where none is."""
         known = self.values[~np.isnan(self.values)]
         return float(known[-1]) if len(known) else np.nan
 
