@@ -201,12 +201,17 @@ def test_learn_one_is_partial_fit_of_one_row(case: Case) -> None:
 @every_whole
 def test_inputs_are_never_written_to(case: Case) -> None:
     X = features(N)
-    y, s = answers(case, X), np.linspace(0.0, 2.0, N)
-    for array in (X, y, s):
-        array.flags.writeable = False  # a write would raise
-    learner = case().fit(X, y, s).partial_fit(X, y, sample_weight=s)
-    learner.test_then_train(X, y, s)
-    learner.learn_one(X[0], y[0]).predict(X)
+    given = (X, answers(case, X), np.linspace(0.0, 2.0, N))
+    before = [array.copy() for array in given]
+    for locked in (False, True):
+        for array in given:
+            array.flags.writeable = not locked  # locked, a write would raise
+        X, y, s = given
+        learner = case().fit(X, y, s).partial_fit(X, y, sample_weight=s)
+        learner.test_then_train(X, y, s)
+        learner.learn_one(X[0], y[0]).predict(X)
+    for array, was in zip(given, before, strict=True):
+        np.testing.assert_array_equal(array, was)
 
 
 @every_whole
