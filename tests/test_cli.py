@@ -326,6 +326,8 @@ def test_json_is_whole_whatever_the_width(model: Path) -> None:
     done = shell(f"inspect {model} --json", env={**os.environ, "COLUMNS": "20"})
     found = json.loads(done.stdout)
     assert found["class"] == "Pipeline"
+    learner = found["parameters"]["steps"][-1]
+    assert (learner["class"], learner["parameters"]["ridge"]) == ("RLSRegressor", 1e-6)
     assert found["columns"] == {"by": "text", "km": "number", "at": "date"}
 
 

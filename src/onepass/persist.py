@@ -96,7 +96,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     description : dict
-        ``class``; ``parameters``, a dict; ``functions``, the arguments that :func:`load` wants;
+        ``class``; ``parameters``, a dict, in which an object is again a dict of its ``class`` and
+        its ``parameters``, a long array one of its ``dtype`` and ``shape``, a function its name,
+        and what is not finite the text of it; ``functions``, the arguments that :func:`load` wants;
         ``rows_seen`` and ``features``, how many, or None before anything was learned; ``columns``,
         the kind of each that is known by name, None of one without a value so far; ``bytes``,
         ``format``, ``version`` and ``sha256`` of the file. All of it is fit for JSON.
@@ -111,11 +113,9 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     parts = list(_objects(found.tree))
     if found.kind != _KIND or not parts or parts[0] is not found.tree:
         raise damaged(where, f"it holds no learner, but a {found.kind}")
-    root = parts[0]
     wanted = {key for part in parts for key, value in part.items() if _mark(value) == "function"}
     return {
-        "class": root[MARK],
-        "parameters": {key: _told(value) for key, value in _arguments(root).items()},
+        **_object(parts[0]),
         "functions": sorted(wanted),
         "rows_seen": _count(parts, "rows_seen_"),
         "features": _count(parts, "n_features_in_"),
@@ -155,12 +155,12 @@ def _columns(parts: list[dict[str, Any]]) -> dict[str, str | None]:
 
 
 def _told(said: Any) -> Any:
-    """A parameter as JSON can say it, for a reader's eyes."""
+    """A parameter as JSON can say it."""
     mark = _mark(said)
     if mark == "dict":
         said = said.get("items")
     elif mark is not None:
-        return str(said.get("name")) if mark == "function" else _written(said)
+        return str(said.get("name")) if mark == "function" else _object(said)
     if isinstance(said, (np.ndarray, np.datetime64)):
         return _listed(said)
     if type(said) in {list, tuple}:
@@ -170,10 +170,10 @@ def _told(said: Any) -> Any:
     return repr(said) if type(said) is float and not math.isfinite(said) else said
 
 
-def _written(said: dict[str, Any]) -> str:
-    """An object as the call that makes it."""
-    told = (f"{key}={_told(value)!r}" for key, value in _arguments(said).items())
-    return f"{said[MARK]}({', '.join(told)})"
+def _object(said: dict[str, Any]) -> dict[str, Any]:
+    """An object by its class and how it was made."""
+    parameters = {key: _told(value) for key, value in _arguments(said).items()}
+    return {"class": said[MARK], "parameters": parameters}
 
 
 def _arguments(said: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _arguments(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _listed(array: Any) -> Any:
-    """A short array's values; of a long one the shape."""
+    """A short array's values; of a long one the kind and the shape."""
     if max((array.size, *array.shape)) > _MOST_SHOWN:  # a shape (10⁹, 0) holds nothing, 10⁹ times
-        return f"array of {array.dtype}, shape {array.shape}"
+        return {"dtype": str(array.dtype), "shape": list(array.shape)}
     return _told((array.astype(str) if array.dtype.kind == "M" else array).tolist())

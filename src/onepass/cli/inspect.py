@@ -56,12 +56,29 @@ def _described(file: Path) -> dict[str, Any]:
         return asdict(stood)
 
 
+def _called(value: Any) -> str:
+    """A value as Python writes it, an object as the call that makes it."""
+    match value:
+        case {"class": str(name), "parameters": dict(parameters), **rest} if not rest:
+            given = ", ".join(f"{key}={_called(part)}" for key, part in parameters.items())
+            return f"{name}({given})"
+        case {"dtype": str(name), "shape": list(shape), **rest} if not rest:
+            return f"array of {name}, shape {tuple(shape)}"
+        case dict():
+            return f"{{{', '.join(f'{key!r}: {_called(part)}' for key, part in value.items())}}}"
+        case list():
+            return f"[{', '.join(map(_called, value))}]"
+    return repr(value)
+
+
 def _worded(value: Any) -> str:
     """A value as a reader wants it."""
     if isinstance(value, dict):
+        if value.keys() in ({"class", "parameters"}, {"dtype", "shape"}):
+            return _called(value)
         return "\n".join(f"{name} = {_worded(part)}" for name, part in value.items()) or "–"
     if isinstance(value, list):
-        return "\n".join(map(str, value)) or "–"
+        return "\n".join(map(_worded, value)) or "–"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "–" if value is None else str(value)
