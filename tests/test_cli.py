@@ -191,6 +191,23 @@ def test_a_data_set_has_its_own_target(capsys: pytest.CaptureFixture[str]) -> No
     assert Path(capsys.readouterr().out.strip(), "flights.parquet").exists()
 
 
+@pytest.mark.usefixtures("trips")
+def test_a_wide_table_is_whole_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    metrics = "mae,rmse,r2,mean_loss,cumulative_loss"
+    drift = "adwin,kswin,pagehinkley"
+    does(f"run trips.csv --target price --drop id --metrics {metrics} --drift {drift} -q")
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert any(
+        "Cumulative squared loss" in line and "pagehinkley alarms" in line and "KiB" in line
+        for line in shown.splitlines()
+    )
+    assert not [line for line in shown.splitlines() if line != line.rstrip()]
+
+
 # -- predict --------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 __all__ = ["advancing", "remark", "show"]
 
-_WIDTH = 160  # of what no terminal shows: files and pipes cut nothing off
 _PATIENCE = 10.0  # seconds between two lines of progress where there is no terminal
 
 
@@ -24,14 +23,20 @@ class _Screen(Console):
 
 
 def show(result: RenderableType) -> None:
-    """Show a result on standard output.
+    """Show a result on standard output; in files and pipes nothing of it is cut off or wrapped.
 
     Parameters
     ----------
     result : str, table or what else rich renders
     """
-    width = None if sys.stdout.isatty() else _WIDTH
-    _Screen(file=sys.stdout, width=width, highlight=False, emoji=False).print(result)
+    if sys.stdout.isatty():
+        _Screen(file=sys.stdout, highlight=False, emoji=False).print(result)
+    elif isinstance(result, str):
+        print(result)  # noqa: T201  no line is broken
+    else:
+        from onepass.evaluate.sheet import plain
+
+        print(plain(result), end="")  # noqa: T201
 
 
 def remark(text: str, *, quiet: bool = False) -> None:

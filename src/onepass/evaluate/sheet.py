@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table as RichTable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decimals", "to_html", "to_markdown", "to_rich", "to_text", "worded"]
 
-_WIDTH = 160  # columns of plain text
+_WIDEST = 10_000  # columns of plain text, at most
 _NONE = "–"
 
 
@@ -204,10 +204,21 @@ def _costs(report: "Report") -> list[_Column]:
 
 def to_text(report: "Report") -> str:
     """The table as plain text."""
-    console = Console(file=io.StringIO(), width=_WIDTH)
+    return plain(to_rich(report))
+
+
+def plain(table: RenderableType) -> str:
+    """A table as plain text, as wide as it wants to be: nothing is cut off.
+
+    Parameters
+    ----------
+    table : table or what else rich renders
+    """
+    console = Console(file=io.StringIO(), width=_WIDEST, highlight=False, emoji=False)
+    console.width = max(1, console.measure(table).maximum)
     with console.capture() as shown:
-        console.print(to_rich(report))
-    return shown.get()
+        console.print(table)
+    return "".join(f"{line.rstrip()}\n" for line in shown.get().splitlines())
 
 
 def to_html(report: "Report") -> str:
