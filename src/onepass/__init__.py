@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from onepass import forgetting as forgetting
     from onepass import memory as memory
     from onepass import models as models
+    from onepass import nn as nn
     from onepass import reproduce as reproduce
     from onepass import stream as stream
     from onepass.learners import ORFitClassifier as ORFitClassifier
@@ -49,6 +50,7 @@ _PUBLIC = {
     "load": "persist",
     "memory": "",
     "models": "",
+    "nn": "",
     "reproduce": "",
     "save": "persist",
     "stream": "",

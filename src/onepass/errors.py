@@ -20,7 +20,8 @@
     ├── CheckpointWarning                       a checkpoint was not written; learning goes on
     ├── MemoryFullWarning                       a memory holds all directions
     ├── MixedColumnWarning                      a column is numbers but for a few cells
-    └── ModuleModeWarning                       a network in training mode is asked as in evaluation
+    ├── ModuleModeWarning                       a network in training mode is asked as in evaluation
+    └── RowsRefusedWarning                      rows whose error or gradient is not finite
 
 Each message has four parts: where, what was expected, what came, what to do.
 Whatever is raised while learning, the learner stays exactly as it was.
@@ -43,6 +44,7 @@ __all__ = [
     "NumericalError",
     "OnepassError",
     "ParameterError",
+    "RowsRefusedWarning",
     "ShapeError",
     "SourceError",
     "TypeMismatchError",
@@ -118,3 +120,7 @@ class MixedColumnWarning(UserWarning):
 
 class ModuleModeWarning(UserWarning):
     """A network in training mode has dropout or batch normalisation, and is asked without."""
+
+
+class RowsRefusedWarning(UserWarning):
+    """A network's error or gradient was not finite for some rows, and these were not learned."""

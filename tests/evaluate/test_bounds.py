@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onepass.evaluate import LastValue, prequential
-from onepass.evaluate.interrupt import Interrupt
+from onepass.interrupt import Interrupt
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.tally import Tally
 

@@ -138,7 +138,7 @@ def save_models(models: Mapping[str, Any], places: Mapping[str, Path], *, quiet:
     quiet : bool
         Say nothing of it.
     """
-    from onepass.evaluate.interrupt import Interrupt
+    from onepass.interrupt import Interrupt
     from onepass.persist import save
 
     with Interrupt().held():

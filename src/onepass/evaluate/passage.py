@@ -7,7 +7,7 @@ from typing import Any
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.bookmark import Bookmark
 from onepass.evaluate.course import Course
-from onepass.evaluate.interrupt import Interrupt
+from onepass.interrupt import Interrupt
 from onepass.types import Array
 
 __all__ = ["starting", "through"]

@@ -20,11 +20,11 @@ from onepass.errors import (
 )
 from onepass.estimator import Layout
 from onepass.learners.linear import Linear, initial_weights
-from onepass.memory import Basis, Principal
+from onepass.memory.choice import specification
 from onepass.types import Array, Floats
 from onepass.update import Step
 
-__all__ = ["Fitting", "specification"]
+__all__ = ["Fitting"]
 
 _WIDTH = 64  # rows a block, where a block is the same as its rows
 _LARGEST = 1e140  # inner products of longer rows would overflow
@@ -268,17 +268,3 @@ def _step(w: Floats, memory: Any, features: Floats, Y: Floats, noise: float) -> 
     e = (Y - features.transpose(0, 2, 1) @ w).reshape(-1)
     step = memory.learn(w, G, e, np.full(n * c, noise), group=c)
     return step._replace(errors=step.errors.reshape(n, c))
-
-
-def specification(memory: Any, where: str) -> Any:
-    """The memory that a user means: m, None, or a specification."""
-    if memory is None:
-        return Basis()
-    if isinstance(memory, (int, np.integer)) and not isinstance(memory, bool):
-        return Principal(int(memory))
-    if not hasattr(memory, "start"):
-        raise ParameterError(
-            f"{where}: `memory` must be a whole number >= 1, None, or a specification such as "
-            f"op.memory.Principal(10), got {memory!r}. None keeps all directions."
-        )
-    return memory

@@ -19,7 +19,7 @@ from onepass.linalg.long import (
     solve_lower_right,
     times,
 )
-from onepass.linalg.threads import one_thread
+from onepass.linalg.threads import alone, one_thread
 from onepass.linalg.triangles import (
     lower_from_rows,
     solve_upper,
@@ -30,6 +30,7 @@ from onepass.linalg.triangles import (
 )
 
 __all__ = [
+    "alone",
     "blank",
     "cholesky_in_order",
     "finite",

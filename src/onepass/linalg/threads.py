@@ -1,14 +1,14 @@
 """Threads: BLAS held to one where a block is too small to share."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from threading import Lock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_thread"]
+__all__ = ["alone", "one_thread"]
 
 
 @contextmanager
@@ -23,6 +23,11 @@ def one_thread(p: int, n: int) -> Iterator[None]:
         return
     with _HOLD:
         yield
+
+
+def alone() -> AbstractContextManager[None]:
+    """Hold NumPy's BLAS to one thread, where all that it is given is small."""
+    return _HOLD
 
 
 class _Hold:

@@ -1,7 +1,36 @@
-"""Neural networks: any torch.nn.Module learns a stream in one pass (the extra torch)."""
+"""Networks: any torch.nn.Module learns a stream in one pass (extra ``torch``).
+
+=========== ============================================== ======================================
+ORFit       fit each row in one step, orthogonally to      m directions
+            the m principal directions of past gradients
+OneStepSGD  fit each row in one step                       nothing
+=========== ============================================== ======================================
+
+All have the verbs ``learn(x, y)``, ``predict(x)`` and ``test_then_train(x, y)``, and learn in the
+module itself.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from onepass.extras import need
 
-__all__: list[str] = []
+if TYPE_CHECKING:
+    from onepass.nn.orfit import OneStepSGD as OneStepSGD
+    from onepass.nn.orfit import ORFit as ORFit
 
-need("torch", extra="torch", where="op.nn")
+# A name and the file it comes from: loaded, and torch with it, when first asked for.
+_PUBLIC = {"ORFit": "orfit", "OneStepSGD": "orfit"}
+
+__all__ = ["ORFit", "OneStepSGD"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'onepass.nn' has no attribute {name!r}")
+    need("torch", extra="torch", where=f"op.nn.{name}")
+    return getattr(import_module(f"onepass.nn.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(_PUBLIC)

@@ -1,4 +1,4 @@
-"""Ctrl-C at a good moment: a block that was begun is learned by all models before the pass ends."""
+"""Ctrl-C at a good moment: what was begun is ended, before the interrupt is heard."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ __all__ = ["Interrupt"]
 
 
 class Interrupt:
-    """Holds back an interrupt from the keyboard while a block is learned.
+    """Holds back an interrupt from the keyboard while something is learned.
 
     Like ``asyncio.run`` it stands in for Python's own handler of SIGINT only: in other threads, and
     where the program has a handler of its own, nothing is changed. A second interrupt while the
@@ -46,3 +46,8 @@ class Interrupt:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+
+    def heard(self) -> None:
+        """Raise the interrupt that was held back, if one was."""
+        if self.asked:
+            raise KeyboardInterrupt

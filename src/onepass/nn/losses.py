@@ -1,0 +1,149 @@
+"""Losses: rows of a network as rows of least squares: errors, and the gradients they belong to.
+
+For outputs f (c) of a row with the Jacobian J (c × p), the step of least squares wants errors e and
+gradients G̃ = Jᵀ B whose product G̃ e is minus the gradient of the loss, and G̃ G̃ᵀ its Gauss–Newton
+matrix:
+
+    squared         e = y − f,             B = I                                             (1)
+    one_hot         e = 1_y − f,           B = I, as in the papers' experiments              (2)
+    cross_entropy   e = (1_y − π) / √π,    B = diag(√π) − π √πᵀ,    π = softmax(f)           (3)
+
+In (3) B e = 1_y − π, and B Bᵀ = diag(π) − π πᵀ is the curvature of the loss in the outputs [1], so
+that the step with noise 1 is that of the extended Kalman filter for a categorical answer.
+
+[1] N. N. Schraudolph, "Fast curvature matrix-vector products for second-order gradient descent",
+    Neural Computation 14(7), 2002; section 3.
+"""
+
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+
+from onepass.errors import (
+    LabelError,
+    NotFiniteError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
+
+__all__ = ["LOSSES", "LossName", "Rows", "answers", "as_rows", "check", "targets"]
+
+LossName: TypeAlias = Literal["squared", "one_hot", "cross_entropy"]
+LOSSES = ("squared", "one_hot", "cross_entropy")
+
+_LEAST = 1e-12  # of a probability that is divided by
+
+
+class Rows(NamedTuple):
+    """Rows of least squares."""
+
+    errors: Any
+    """e (n, c), float64."""
+    gradients: Any
+    """G̃ᵀ (n·c, p)."""
+
+
+def check(loss: str, noise: float, where: str) -> None:
+    """Refuse a loss that there is not, or that cannot be learned without noise.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if loss not in LOSSES:
+        raise ParameterError(
+            f"{where}: `loss` must be one of {', '.join(LOSSES)}, got {loss!r}. "
+            "Use 'squared' for numbers, 'one_hot' or 'cross_entropy' for classes."
+        )
+    if loss == "cross_entropy" and not noise > 0.0:
+        raise ParameterError(
+            f"{where}: `noise` must be above 0 with loss='cross_entropy', got {noise:g}. No finite "
+            "outputs fit a class exactly: use noise=1.0, or loss='one_hot'."
+        )
+
+
+def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
+    """The answers as a matrix (n, c) in float64, on the device of ``like``; classes as 0 and 1.
+
+    Raises
+    ------
+    ShapeError, TypeMismatchError, NotFiniteError, LabelError
+        If they are no n answers of c numbers, or no classes below c.
+    """
+    tensor = _tensor(y, where).detach().to(like.device)
+    if tensor.ndim < 1 or tensor.shape[0] != n:
+        came = tensor.shape[0] if tensor.ndim else "a single number"
+        raise ShapeError(
+            f"{where}: `y` must hold one answer for each of {n} rows, got {came}. "
+            "Give as many answers as rows."
+        )
+    if loss != "squared":
+        return _indicators(tensor, n, c, where)
+    flat = tensor.reshape(n, -1).double()
+    if n and flat.shape[1] != c:
+        raise ShapeError(
+            f"{where}: `y` must hold {c} number(s) a row, as the module has outputs, got "
+            f"{flat.shape[1]}. For classes use loss='one_hot' or 'cross_entropy'."
+        )
+    if not bool(flat.isfinite().all()):
+        row = int((~flat.isfinite()).any(dim=1).nonzero()[0])
+        raise NotFiniteError(
+            f"{where}: `y` must be finite, got {tensor[row].tolist()} in row {row}. "
+            "Drop the row before learning."
+        )
+    return flat.reshape(n, c)
+
+
+def _tensor(y: Any, where: str) -> Any:
+    if isinstance(y, torch.Tensor):
+        tensor = y
+    else:
+        array = np.asarray(y)
+        if array.dtype.kind not in "biuf":
+            raise TypeMismatchError(
+                f"{where}: `y` must hold numbers, got {array.dtype}. Number classes from 0 on."
+            )
+        wide = array.astype(np.int64) if array.dtype.kind == "u" else array.astype(array.dtype)
+        tensor = torch.from_numpy(np.ascontiguousarray(wide))
+    if tensor.is_complex():
+        raise TypeMismatchError(f"{where}: `y` must hold real numbers, got complex ones.")
+    return tensor
+
+
+def _indicators(tensor: Any, n: int, c: int, where: str) -> Any:
+    if tensor.is_floating_point() or tensor.numel() != n:
+        raise TypeMismatchError(
+            f"{where}: `y` must hold one class a row, a whole number from 0 to {c - 1}, got "
+            f"{tensor.dtype} of shape {tuple(tensor.shape)}. Number the classes, or use "
+            "loss='squared' for numbers."
+        )
+    classes = tensor.reshape(n).long()
+    if n and not bool(((classes >= 0) & (classes < c)).all()):
+        wrong = classes[(classes < 0) | (classes >= c)][0]
+        raise LabelError(
+            f"{where}: `y` must hold classes from 0 to {c - 1}, as the module has {c} outputs, got "
+            f"{int(wrong)}. Give the module an output for each class that will come."
+        )
+    return torch.nn.functional.one_hot(classes, c).double()
+
+
+def as_rows(loss: str, outputs: Any, y: Any, J: Any) -> Rows:
+    """Outputs (n, c), answers (n, c) and Jacobian (n·c, p) as rows of least squares: (1) to (3)."""
+    said = outputs.double()
+    if loss != "cross_entropy":
+        return Rows(y - said, J)
+    shares = torch.softmax(said, dim=1).clamp_min(_LEAST)
+    root = shares.sqrt()
+    B = torch.diag_embed(root) - shares[:, :, None] * root[:, None, :]
+    n, c = said.shape
+    turned = B.mT.to(J.dtype) @ J.reshape(n, c, -1)
+    return Rows((y - shares) / root, turned.reshape(n * c, -1))
+
+
+def answers(loss: str, outputs: Any) -> Any:
+    """What is said with these outputs (n, c): numbers (n, c), or (n,) of one output; or classes."""
+    if loss != "squared":
+        return outputs.argmax(dim=1)
+    return outputs[:, 0] if outputs.shape[1] == 1 else outputs
