@@ -16,7 +16,8 @@ from onepass.errors import MissingExtraError, ParameterError, SourceError
 from onepass.reproduce import EXPERIMENTS, Outcome, RotatedDigits, orfit_figure6, orfit_figure7
 from onepass.reproduce.digits import rotated
 from onepass.reproduce.multipass import multipass_sgd
-from onepass.reproduce.outcome import band, published
+from onepass.reproduce.outcome import band
+from onepass.reproduce.published import published
 from onepass.stream import Images
 from oracles import sgd_multipass
 

@@ -1,11 +1,13 @@
 """Reproduce: experiments of the papers, their numbers beside ours."""
 
+from inspect import signature
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from cyclopts import CycloptsError
 
-from onepass.cli.arguments import Count, Quiet
+from onepass.cli.arguments import Count, Names, Quiet
 from onepass.cli.terminal import advancing, remark, show
 
 __all__ = ["reproduce"]
@@ -16,6 +18,10 @@ def reproduce(
     /,
     *,
     draws: Count | None = None,
+    scale: float | None = None,
+    streams: Names = (),
+    networks: Names = (),
+    methods: Names = (),
     out: Path | None = None,
     quiet: Quiet = False,
 ) -> None:
@@ -27,6 +33,14 @@ def reproduce(
         The experiment; without it, all are listed.
     draws
         How often to draw the data anew. By default as often as its file says.
+    scale
+        Of orfit-deep: rows to learn, as a share of those that it has by default.
+    streams
+        Of orfit-deep: which of angles, split, rotated and permuted. By default all.
+    networks
+        Of orfit-deep: which of mlp and conv. By default both.
+    methods
+        Of orfit-deep: which of the methods that its page names. By default all.
     out
         A folder for the figure, the table and all numbers.
     quiet
@@ -47,7 +61,10 @@ def reproduce(
         )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    given: dict[str, Any] = {} if draws is None else {"draws": draws}
+    options = {"draws": draws, "scale": scale} | {
+        "streams": streams or None, "networks": networks or None, "methods": methods or None,
+    }  # fmt: skip
+    given = _given(name, options, set(signature(EXPERIMENTS[name]).parameters))
     share = [0.0]
     with advancing(lambda: share[0], quiet=quiet, unit="draws") as advance:
 
@@ -60,3 +77,15 @@ def reproduce(
     if out is not None:
         remark(f"Saved: {', '.join(map(str, outcome.save(out)))}", quiet=quiet)
     show(outcome.table())
+
+
+def _given(name: str, options: dict[str, Any], taken: set[str]) -> dict[str, Any]:
+    """The options that were given, of those that the experiment takes; and a clock, if it does."""
+    given = {option: value for option, value in options.items() if value is not None}
+    strange = sorted(set(given) - taken)
+    if strange:
+        raise CycloptsError(
+            msg=f"reproduce: {name} must have options of its own, got --{strange[0]}, which is of "
+            "orfit-deep alone. Leave it out."
+        )
+    return given | ({"clock": perf_counter} if "clock" in taken else {})

@@ -19,7 +19,7 @@ from onepass.linalg.long import (
     solve_lower_right,
     times,
 )
-from onepass.linalg.threads import alone, one_thread
+from onepass.linalg.threads import alone, one_thread, tensors_alone
 from onepass.linalg.triangles import (
     lower_from_rows,
     solve_upper,
@@ -55,6 +55,7 @@ __all__ = [
     "svd",
     "take_in",
     "take_in_calm",
+    "tensors_alone",
     "times",
     "waits",
     "whitened",

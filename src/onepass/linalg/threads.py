@@ -1,14 +1,15 @@
 """Threads: BLAS held to one where a block is too small to share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from threading import Lock
-from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["alone", "one_thread"]
+__all__ = ["alone", "one_thread", "tensors_alone"]
+
+_SHARED = 1 << 15  # weights; of fewer, work is done before a second thread is awake
 
 
 @contextmanager
@@ -30,32 +31,60 @@ def alone() -> AbstractContextManager[None]:
     return _HOLD
 
 
+@contextmanager
+def tensors_alone(p: int) -> Iterator[None]:
+    """Hold NumPy's BLAS to one thread, and torch as well where p weights are too few to share."""
+    with _HOLD:
+        if p >= _SHARED:
+            yield
+            return
+        with _TORCH:
+            yield
+
+
 class _Hold:
-    """BLAS at one thread while anyone is within, and as it was before when the last one leaves.
+    """Something held while anyone is within, and as it was before when the last one leaves.
 
     The limit is the process's own. If each thread put back what it had found, one that enters
     while another is within would find the limit, and put it back for good.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: Callable[[], Callable[[], object]]) -> None:
         self._lock = Lock()
         self._within = 0
-        self._limit: Any = None
+        self._limit = limit
+        self._restore: Callable[[], object] = lambda: None
 
     def __enter__(self) -> None:
         with self._lock:
             if self._within == 0:
-                self._limit = _blas().limit(limits=1, user_api="blas")
+                self._restore = self._limit()
             self._within += 1
 
     def __exit__(self, *raised: object) -> None:
         with self._lock:
             self._within -= 1
             if self._within == 0:
-                self._limit.restore_original_limits()
+                self._restore()
 
 
-_HOLD = _Hold()
+def _limit_blas() -> Callable[[], object]:
+    limit: Callable[[], object] = _blas().limit(limits=1, user_api="blas").restore_original_limits
+    return limit
+
+
+def _limit_torch() -> Callable[[], object]:
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    before = torch.get_num_threads()
+    if before == 1:
+        return lambda: None
+    torch.set_num_threads(1)
+    return lambda: torch.set_num_threads(before)
+
+
+_HOLD = _Hold(_limit_blas)
+_TORCH = _Hold(_limit_torch)
 
 
 @cache

@@ -198,7 +198,7 @@ class Learner(ABC):
         width = max(n if self.block_update else 1, 1)
         interrupt, before = Interrupt(), self._refused
         for i in range(0, n, width):
-            with interrupt.held(), linalg.alone():
+            with interrupt.held(), linalg.tensors_alone(self.network.p):
                 said = self._step(rows[i : i + width], wanted[i : i + width])
             interrupt.heard()
             yield said

@@ -48,6 +48,13 @@ class Rows(NamedTuple):
 def check(loss: str, noise: float, where: str) -> None:
     """Refuse a loss that there is not, or that cannot be learned without noise.
 
+    Parameters
+    ----------
+    loss : str
+    noise : float
+    where : str
+        What the user called, for messages.
+
     Raises
     ------
     ParameterError
@@ -66,6 +73,16 @@ def check(loss: str, noise: float, where: str) -> None:
 
 def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
     """The answers as a matrix (n, c) in float64, on the device of ``like``; classes as 0 and 1.
+
+    Parameters
+    ----------
+    y : Tensor or array of shape (n,) or (n, c)
+    n, c : int
+        Rows, and outputs of the module.
+    loss : str
+    like : Tensor
+    where : str
+        What the user called, for messages.
 
     Raises
     ------

@@ -9,12 +9,25 @@ from collections.abc import Callable
 
 from onepass.reproduce.digits import RotatedDigits
 from onepass.reproduce.orfit import orfit_figure6, orfit_figure7
+from onepass.reproduce.orfit_deep import orfit_deep
+from onepass.reproduce.orfit_deep_choice import choose_settings
+from onepass.reproduce.orfit_deep_outcome import DeepOutcome
 from onepass.reproduce.outcome import Outcome
 
-__all__ = ["EXPERIMENTS", "Outcome", "RotatedDigits", "orfit_figure6", "orfit_figure7"]
+__all__ = [
+    "EXPERIMENTS",
+    "DeepOutcome",
+    "Outcome",
+    "RotatedDigits",
+    "choose_settings",
+    "orfit_deep",
+    "orfit_figure6",
+    "orfit_figure7",
+]
 
 # name on the command line -> what it runs
-EXPERIMENTS: dict[str, Callable[..., Outcome]] = {
+EXPERIMENTS: dict[str, Callable[..., Outcome | DeepOutcome]] = {
     "orfit-fig6": orfit_figure6,
     "orfit-fig7": orfit_figure7,
+    "orfit-deep": orfit_deep,
 }

@@ -6,6 +6,7 @@ the digits to test, over those learned, and of one row that is learned on the wa
 
     test, train   √ mean over the rows of (f(x; w) − y)²                                     (1)
     sample        |f(x₁₆; w) − y₁₆| in Figure 6, |f(x₁₁; w) − y₁₁| in Figure 7               (2)
+    learned       (1) over the k rows learned so far: zero while k <= m                      (4)
     Greedy        says the last angle, whatever is asked, and so of all angles in
                   [0°, 180°) errs by √ (180²/12 + (90 − θ_k)²), as the papers calculate     (3)
 
@@ -28,7 +29,8 @@ from onepass.learners import ORFitRegressor
 from onepass.memory import Latest, Nothing, Principal, Random
 from onepass.reproduce.digits import Draw, RotatedDigits
 from onepass.reproduce.multipass import multipass_sgd
-from onepass.reproduce.outcome import Line, Outcome, Published, band, published
+from onepass.reproduce.outcome import Line, Outcome, band
+from onepass.reproduce.published import Published, published
 from onepass.stream import Images
 from onepass.stream import images as images_of
 from onepass.types import Array, Floats
@@ -86,10 +88,10 @@ def orfit_figure6(
     """
     memories = {
         "ORFit": Principal(m),
+        _PRINTED: Principal(m, of="projected"),
         "ORFit-random": Random(m, seed),
         "ORFit-latest": Latest(m),
         "One-Step SGD": Nothing(),
-        _PRINTED: Principal(m, of="projected"),
     }
     digits = digits or RotatedDigits()
     sample = min(16, digits.n)
@@ -100,6 +102,8 @@ def orfit_figure6(
             steps, weights = _one_pass(memory, drawn)
             found = _measured(weights, drawn, sample)
             errors |= {(method, error): (steps, found[error]) for error in ("test", "sample")}
+            if method == "ORFit":
+                errors[method, "learned"] = (steps, _learned(weights, drawn))
         return errors | _greedy(drawn, sample)
 
     errors = _over_draws(measured, images, digits, draws, runs, seed, progress)
@@ -108,7 +112,8 @@ def orfit_figure6(
     paper = {**paper, (_PRINTED, "test"): paper["ORFit", "test"]} if m == 10 else {}
     setup = {"m": m, "sample": sample, **_setup(digits, draws, runs, seed)}
     title = f"Rotated digits, memory of {m} directions"
-    return Outcome("orfit-fig6", title, source, setup, _lines(errors, paper, digits))
+    lines = _lines(errors, paper, digits)
+    return Outcome("orfit-fig6", title, source, setup, lines, _fitted(errors, m))
 
 
 def orfit_figure7(
@@ -163,11 +168,13 @@ def orfit_figure7(
             "One-Step SGD": _one_pass(Nothing(), drawn),
             many: (marks, found),
         }
-        return {
+        errors = {
             (method, error): (steps, values)
             for method, (steps, weights) in passes.items()
             for error, values in _measured(weights, drawn, sample).items()
         }
+        steps, weights = passes["ORFit"]
+        return errors | {("ORFit", "learned"): (steps, _learned(weights, drawn))}
 
     errors = _over_draws(measured, images, digits, draws, runs, seed, progress)
     source, paper = published(_PUBLISHED, "orfit-fig7")
@@ -179,7 +186,8 @@ def orfit_figure7(
         **_setup(digits, draws, runs, seed),
     }
     title = "Rotated digits, memory without a limit"
-    return Outcome("orfit-fig7", title, source, setup, _lines(errors, paper, digits))
+    lines = _lines(errors, paper, digits)
+    return Outcome("orfit-fig7", title, source, setup, lines, _fitted(errors, digits.n))
 
 
 def _one_pass(memory: Any, drawn: Draw) -> tuple[Array, Floats]:
@@ -202,6 +210,22 @@ def _measured(weights: Floats, drawn: Draw, sample: int) -> dict[str, Floats]:
         "sample": np.abs(train[sample - 1]),
     }
     return {name: np.rad2deg(values).reshape(shape) for name, values in errors.items()}
+
+
+def _learned(weights: Floats, drawn: Draw) -> Floats:
+    """(4) of weights (n, runs, p), one step a row: errors of shape (n, runs), in degrees."""
+    gaps = np.einsum("kp,trp->trk", drawn.X, weights) - drawn.y
+    squares = np.cumsum(gaps**2, axis=2)[np.arange(len(gaps)), :, np.arange(len(gaps))]
+    return np.rad2deg(np.sqrt(squares / np.arange(1, len(gaps) + 1)[:, None]))
+
+
+def _fitted(errors: _Errors, m: int) -> str:
+    """What (4) is at most while it must be zero."""
+    most = errors["ORFit", "learned"][1][:, :m].max()
+    return (
+        f"ORFit: the largest error over the rows learned so far, at any of the first {m} rows in "
+        f"any run, is {most:.0e}."
+    )
 
 
 def _greedy(drawn: Draw, sample: int) -> _Errors:

@@ -2,19 +2,21 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table as RichTable
 
 from onepass.durable import writing
 from onepass.reproduce.figure import draw
+from onepass.reproduce.published import Published
+from onepass.stream import write
 from onepass.types import Array, Floats
 
-__all__ = ["Band", "Line", "Outcome", "Published", "band", "published"]
+__all__ = ["Band", "Line", "Outcome", "band"]
 
 _FORMAT = 1
 
@@ -43,25 +45,6 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Published:
-    """What a paper shows.
-
-    Parameters
-    ----------
-    steps : list of int
-        As in :class:`Band`.
-    values : list of float
-        Means over the runs.
-    deviation : float, or None
-        Standard deviation over the runs after the last step, where the paper shows it.
-    """
-
-    steps: list[int]
-    values: list[float]
-    deviation: float | None = None
-
-
-@dataclass(frozen=True)
 class Line:
     """One method's error of one kind: ours, and the paper's.
 
@@ -69,8 +52,9 @@ class Line:
     ----------
     method : str
         As the papers call it.
-    error : {"test", "train", "sample"}
-        Over the rows to test, over the rows to learn, or of one row that is learned on the way.
+    error : {"test", "train", "sample", "learned"}
+        Over the rows to test, over the rows to learn, of one row that is learned on the way, or
+        over the rows that have been learned so far.
     ours : Band
     paper : Published, or None
         None where the papers do not show it.
@@ -97,6 +81,8 @@ class Outcome:
     setup : dict of str to Any
         All that was set, in plain values: enough to repeat it.
     lines : tuple of Line
+    remark : str
+        What is to be said of them besides.
     """
 
     name: str
@@ -104,6 +90,7 @@ class Outcome:
     source: str
     setup: dict[str, Any]
     lines: tuple[Line, ...]
+    remark: str = ""
 
     def __rich__(self) -> RichTable:
         return self.table()
@@ -115,7 +102,7 @@ class Outcome:
         ----------
         method : str
             One of those in ``lines``.
-        error : {"test", "train", "sample"}, default="test"
+        error : {"test", "train", "sample", "learned"}, default="test"
             Of what kind.
 
         Raises
@@ -135,10 +122,11 @@ class Outcome:
         return table
 
     def to_markdown(self) -> str:
-        """The same table in Markdown."""
+        """The same table in Markdown, with what is said of it below."""
         sides = ["---", "---", *["---:"] * (len(_COLUMNS) - 2)]
         rows = [_COLUMNS, sides, *self._rows()]
-        return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        return "\n".join([*lines, "", f"Degrees; {self._about()}", ""])
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers."""
@@ -163,8 +151,29 @@ class Outcome:
                 Path(path).write_text(text + "\n", encoding="utf-8")
         return text
 
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """All curves as one table, a row for each step of each line; numbers as in JSON.
+
+        Its columns are figure, method, error, step; mean, low, high and deviation, as in
+        :class:`Band`; and published, what the paper shows. A field is empty where one of the two
+        was not measured at this step.
+
+        Parameters
+        ----------
+        path : path
+            Where to write it: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
+
+        Raises
+        ------
+        ParameterError
+            If the path has another suffix.
+        SourceError
+            If the file cannot be written.
+        """
+        write(map(self._curve, self.lines), path)
+
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """The figure of the paper, with the paper's own curves dashed.
+        """The figure of the paper, as published on the left and as repeated on the right.
 
         Parameters
         ----------
@@ -187,7 +196,7 @@ class Outcome:
         return draw(self, path)
 
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write the numbers, the table and the figure: NAME.json, NAME.md and NAME.png.
+        """Write NAME.json, NAME.csv, NAME.md and NAME.png: numbers, curves, table and figure.
 
         Parameters
         ----------
@@ -206,23 +215,45 @@ class Outcome:
         """
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / f"{self.name}{suffix}" for suffix in (".json", ".md", ".png")]
+        paths = [folder / f"{self.name}{suffix}" for suffix in (".json", ".csv", ".md", ".png")]
         self.to_json(paths[0])
-        paths[1].write_text(self.to_markdown(), encoding="utf-8")
-        self.plot(paths[2])
+        self.to_csv(paths[1])
+        with writing(paths[2], "Outcome.save"):
+            paths[2].write_text(self.to_markdown(), encoding="utf-8")
+        self.plot(paths[3])
         return paths
 
     def _about(self) -> str:
-        return f"{self.setup['draws']} draws of the images, {self.setup['runs']} runs each"
+        draws, runs = self.setup["draws"], self.setup["runs"]
+        said = f"{draws} draws of the images, {runs} runs each, seed {self.setup['seed']}."
+        return f"{said} {self.remark}".strip()
 
-    def _rows(self) -> list[list[str]]:
-        return [_row(line) for line in self.lines if line.error != "sample"]
+    def _rows(self) -> Iterator[list[str]]:
+        """The table, the errors that the papers show one kind after the other."""
+        for error in dict.fromkeys(line.error for line in self.lines):
+            if error != "learned":
+                yield from (
+                    _row(line, self.setup["sample"]) for line in self.lines if line.error == error
+                )
+
+    def _curve(self, line: Line) -> dict[str, Array]:
+        """A line as columns."""
+        ours, paper = line.ours, line.paper
+        shown = {} if paper is None else dict(zip(paper.steps, paper.values, strict=True))
+        steps = sorted({*ours.steps, *shown})
+        said = {"figure": self.name, "method": line.method, "error": line.error}
+        columns = {key: np.full(len(steps), text, dtype=object) for key, text in said.items()}
+        columns["step"] = np.array(steps, dtype=np.float64)
+        for key in ("mean", "low", "high", "deviation"):
+            found = dict(zip(ours.steps, getattr(ours, key), strict=True))
+            columns[key] = _column(found, steps)
+        return {**columns, "published": _column(shown, steps)}
 
 
 _COLUMNS = ["method", "error", "paper", "here", "range over draws", "± over runs"]
 
 
-def _row(line: Line) -> list[str]:
+def _row(line: Line, sample: int) -> list[str]:
     """What is said of a line's last step."""
     paper, ours = "–", line.ours
     if line.paper is not None:
@@ -230,7 +261,8 @@ def _row(line: Line) -> list[str]:
         paper = f"{line.paper.values[-1]:.1f}{spread}"
     here, low, high = (f"{abs(x[-1]):.1f}" for x in (ours.mean, ours.low, ours.high))
     between = here if low == high else f"{low} – {high}"
-    return [line.method, line.error, paper, here, between, f"{ours.deviation[-1]:.1f}"]
+    error = f"row {sample}" if line.error == "sample" else line.error
+    return [line.method, error, paper, here, between, f"{ours.deviation[-1]:.1f}"]
 
 
 def band(steps: Array, errors: Floats) -> Band:
@@ -253,35 +285,10 @@ def band(steps: Array, errors: Floats) -> Band:
     )
 
 
-def published(file: str, figure: str) -> tuple[str, Mapping[tuple[str, str], Published]]:
-    """What a paper shows in a figure, and where: from a file of this package.
-
-    Parameters
-    ----------
-    file : str
-        Such as ``"orfit-published.json"``.
-    figure : str
-        Such as ``"orfit-fig6"``.
-
-    Returns
-    -------
-    source : str
-    curves : dict of (method, error) to Published
-
-    Examples
-    --------
-    >>> _, curves = published("orfit-published.json", "orfit-fig7")
-    >>> curves["ORFit", "test"].values[-1]
-    37.32
-    """
-    text = files("onepass.reproduce").joinpath(file).read_text(encoding="utf-8")
-    tree = json.loads(text)
-    curves = {
-        (method, error): Published(**curve)
-        for method, errors in tree[figure].items()
-        for error, curve in errors.items()
-    }
-    return tree["source"], curves
+def _column(found: dict[int, float], steps: list[int]) -> Array:
+    """Values at steps, nan where there is none, to a thousandth."""
+    values: Array = np.round([found.get(step, np.nan) for step in steps], 3)
+    return values + 0.0  # no minus before zero
 
 
 def _rounded(tree: Any) -> Any:
