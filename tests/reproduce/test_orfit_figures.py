@@ -1,5 +1,6 @@
 """Figures 6 and 7 of ORFit: the experiment on drawn digits, and on MNIST where it is."""
 
+import csv
 import json
 import os
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from onepass import ORFitRegressor, stream
 from onepass.errors import MissingExtraError, ParameterError, SourceError
-from onepass.reproduce import EXPERIMENTS, Outcome, RotatedDigits, orfit_figure6, orfit_figure7
+from onepass.reproduce import Outcome, RotatedDigits, orfit_figure6, orfit_figure7
 from onepass.reproduce.digits import rotated
 from onepass.reproduce.multipass import multipass_sgd
 from onepass.reproduce.outcome import band
@@ -231,7 +232,7 @@ def test_the_paper_is_beside_what_is_the_papers_set_up(images: Images, figure6: 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True])
 def test_what_is_no_number_of_times_is_refused(images: Images, wrong: Any) -> None:
-    for experiment in EXPERIMENTS.values():
+    for experiment in (orfit_figure6, orfit_figure7):
         with pytest.raises(ParameterError, match="`draws` must be a whole number >= 1"):
             experiment(images, draws=wrong)
         with pytest.raises(ParameterError, match="`runs` must be a whole number >= 1"):
@@ -240,6 +241,30 @@ def test_what_is_no_number_of_times_is_refused(images: Images, wrong: Any) -> No
         orfit_figure7(images, epochs=wrong)
     with pytest.raises(ParameterError, match="`m` must be a whole number >= 1"):
         orfit_figure6(images, m=wrong)
+
+
+def test_rows_learned_so_far_are_fitted_while_there_is_room(
+    images: Images, figure6: Outcome, figure7: Outcome
+) -> None:
+    """Training error zero for i <= m, at each step: by the learner itself, and in the outcome."""
+    drawn = RotatedDigits().draw(images, 3, [0, 0])
+    for w in drawn.start:
+        model = ORFitRegressor(memory=10, initial_coef=w)
+        for i in range(1, 11):
+            model.learn_one(drawn.X[i - 1], drawn.y[i - 1])
+            assert_allclose(model.predict(drawn.X[:i]), drawn.y[:i], atol=1e-11)
+    few, all_rows = (one.line("ORFit", "learned").ours for one in (figure6, figure7))
+    assert few.steps == all_rows.steps == list(range(1, 101))
+    assert max(few.high[:10]) < 1e-9
+    assert min(few.low[11:]) > 1e-3  # the next row is learned before anything is let go
+    assert max(all_rows.high) < 1e-8
+    assert "first 10 rows in any run, is" in figure6.remark
+    assert "first 100 rows in any run, is" in figure7.remark
+
+
+def test_the_error_over_rows_learned_so_far_ends_as_the_training_error(figure7: Outcome) -> None:
+    so_far, train = (figure7.line("ORFit", error).ours for error in ("learned", "train"))
+    assert so_far.mean[-1] == pytest.approx(train.mean[-1], abs=1e-12)
 
 
 # -- what comes of them ---------------------------------------------------------------------------
@@ -253,7 +278,7 @@ def test_a_band_sums_up_runs_and_draws() -> None:
 
 
 def test_the_published_curves_are_whole() -> None:
-    for name in EXPERIMENTS:
+    for name in ("orfit-fig6", "orfit-fig7"):
         source, curves = published("orfit-published.json", name)
         assert "Min" in source
         for curve in curves.values():
@@ -270,8 +295,12 @@ def test_an_outcome_is_a_table(figure6: Outcome, figure7: Outcome) -> None:
     assert "2 draws of the images, 3 runs each" in text
     lines = figure7.to_markdown().splitlines()
     assert lines[0] == "| method | error | paper | here | range over draws | ± over runs |"
-    assert len(lines) == 2 + 6
-    assert lines[3].startswith("| ORFit | train | 0.0 | 0.0 | 0.0 |")
+    assert len(lines) == 2 + 9 + 2
+    assert lines[5].startswith("| ORFit | train | 0.0 | 0.0 | 0.0 |")
+    assert lines[8].startswith("| ORFit | row 11 | 0.0 | 0.0 | 0.0 |")
+    assert "2 draws of the images, 3 runs each, seed 0. ORFit: the largest error over" in lines[-1]
+    greedy = next(line for line in figure6.to_markdown().splitlines() if "Greedy | row 16" in line)
+    assert "| – |" in greedy  # the paper's curve ends before the last row
 
 
 def test_an_outcome_is_json(figure6: Outcome, tmp_path: Path) -> None:
@@ -283,6 +312,28 @@ def test_an_outcome_is_json(figure6: Outcome, tmp_path: Path) -> None:
     first = tree["lines"][0]
     assert (first["method"], first["error"]) == ("ORFit", "test")
     assert_allclose(first["ours"]["mean"], figure6.line("ORFit").ours.mean, atol=1e-3)
+
+
+def test_an_outcome_is_one_tidy_table(figure7: Outcome, tmp_path: Path) -> None:
+    figure7.to_csv(tmp_path / "outcome.csv")
+    with (tmp_path / "outcome.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == [
+        "figure", "method", "error", "step", "mean", "low", "high", "deviation", "published",
+    ]  # fmt: skip
+    assert {row["figure"] for row in rows} == {"orfit-fig7"}
+    for line in figure7.lines:
+        own = [row for row in rows if (row["method"], row["error"]) == (line.method, line.error)]
+        ours = [row for row in own if row["mean"]]
+        assert [int(row["step"]) for row in ours] == line.ours.steps
+        for name in ("mean", "low", "high", "deviation"):
+            shown = [float(row[name]) for row in ours]
+            assert_allclose(shown, getattr(line.ours, name), atol=5.1e-4)
+        paper = [(int(row["step"]), float(row["published"])) for row in own if row["published"]]
+        there = line.paper
+        assert paper == ([] if there is None else list(zip(there.steps, there.values, strict=True)))
+    with pytest.raises(ParameterError, match=r"must end in \.csv"):
+        figure7.to_csv(tmp_path / "outcome.odd")
 
 
 def test_places_where_no_outcome_can_stand(figure6: Outcome, tmp_path: Path) -> None:
@@ -300,9 +351,40 @@ def test_an_outcome_is_a_figure(figure7: Outcome, tmp_path: Path, suffix: str) -
     pytest.importorskip("matplotlib")
     figure = figure7.plot(tmp_path / f"figure.{suffix}")
     assert (tmp_path / f"figure.{suffix}").stat().st_size > 5_000
-    left, right = figure.axes
-    assert left.get_xscale() == "log"
-    assert "row 11" in right.get_ylabel()
+    many, here, one, _ = figure.axes
+    assert [axes.get_title(loc="left") for axes in (many, here)] == ["as published", "here"]
+    assert many.get_xscale() == here.get_xscale() == "log"
+    assert "row 11" in one.get_ylabel()
+
+
+def test_a_figure_has_the_papers_curves_ours_their_bands_and_the_row(figure6: Outcome) -> None:
+    pytest.importorskip("matplotlib")
+    paper, ours, paper_alone, ours_alone = figure6.plot().axes
+    for axes, error in ((paper, "test"), (paper_alone, "sample")):
+        there = {tuple(line.paper.values) for line in figure6.lines if _is(line, error)}
+        drawn = {tuple(line.get_ydata()) for line in axes.lines}
+        assert there <= drawn
+    for axes, error in ((ours, "test"), (ours_alone, "sample")):
+        lines = [line for line in figure6.lines if line.error == error]
+        drawn = {tuple(line.get_ydata()) for line in axes.lines}
+        assert {tuple(line.ours.mean) for line in lines} <= drawn
+        assert {(line.ours.low[-1], line.ours.high[-1]) for line in lines} <= drawn  # over draws
+        band = axes.collections[0].get_paths()[0].vertices[:, 1].max()
+        first = lines[0].ours
+        assert band == pytest.approx(max(np.add(first.mean, first.deviation)))
+    for axes in (paper_alone, ours_alone):
+        dashed = [line for line in axes.lines if list(line.get_xdata()) == [16, 16]]
+        assert [line.get_linestyle() for line in dashed] == ["--"]
+
+
+def test_without_the_papers_set_up_a_figure_has_no_side_for_it(images: Images) -> None:
+    pytest.importorskip("matplotlib")
+    outcome = orfit_figure6(images, m=5, draws=1, runs=1, digits=RotatedDigits(n=8))
+    assert len(outcome.plot().axes) == 2
+
+
+def _is(line: Any, error: str) -> bool:
+    return line.error == error and line.paper is not None
 
 
 def test_a_figure_needs_matplotlib(figure6: Outcome, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ __all__ = ["draw"]
 
 _SIZE = (7.2, 5.0)  # inches: two columns of a page
 _TRAIN = (0, (1.5, 1.2))
-_LEARNED = (0, (4, 2))
+_LEARNED = "--"
 _BEHIND = 0.022  # of an axis, from one range over draws to the next
 
 
@@ -66,7 +66,7 @@ def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
         for axes, title in zip(panels[0], ("as published", "here")[-sides:], strict=True):
             axes.set_title(title, loc="left", fontsize=8, color=DARK)
         kinds = " and ".join(dict.fromkeys(line.error for line in many))
-        panels[0][0].set_ylabel(f"{kinds} error, RMSE in degrees")
+        panels[0][0].set_ylabel(f"{kinds} error, degrees")
         panels[1][0].set_ylabel(f"error of row {sample} alone, degrees")
         _key(figure, many, colours, outcome)
     return figure
@@ -118,7 +118,8 @@ def _frame(row: "Sequence[Any]", lines: "Sequence[Line]") -> None:
     """Scales: rows from 1 on, in powers of ten where they are many; degrees from 0 on."""
     last = max(line.ours.steps[-1] for line in lines)
     rows = min(line.ours.steps[-1] for line in lines)
-    row[0].set_ylim(0, 1.04 * max(_high(line) for line in lines) or 1.0)
+    top = 1.04 * max(_high(line) for line in lines) or 1.0
+    row[0].set_ylim(-0.015 * top, top)  # a line at zero is seen whole
     for axes in row:
         if last > 10 * rows:
             axes.set_xscale("log")
@@ -134,9 +135,10 @@ def _high(line: "Line") -> float:
 
 
 def _label(axes: Any, text: str, x: float) -> None:
-    """Words at the foot of an upright line."""
-    place = {"xytext": (3, 3), "textcoords": "offset points", "fontsize": 6.5, "color": DARK}
-    axes.annotate(text, (x, 0.0), **place)
+    """Words at the head of an upright line."""
+    place = {"xytext": (3, -1), "textcoords": "offset points", "va": "top", "zorder": 6}
+    at = {"xycoords": axes.get_xaxis_transform(), "fontsize": 6.5, "color": DARK}
+    axes.annotate(text, (x, 1.0), **place, **at)
 
 
 def _key(figure: Any, lines: "list[Line]", colours: dict[str, str], outcome: "Outcome") -> None:

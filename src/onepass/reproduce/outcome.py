@@ -256,7 +256,7 @@ _COLUMNS = ["method", "error", "paper", "here", "range over draws", "± over run
 def _row(line: Line, sample: int) -> list[str]:
     """What is said of a line's last step."""
     paper, ours = "–", line.ours
-    if line.paper is not None:
+    if line.paper is not None and line.paper.steps[-1] >= 0.99 * ours.steps[-1]:
         spread = "" if line.paper.deviation is None else f" ± {line.paper.deviation:.1f}"
         paper = f"{line.paper.values[-1]:.1f}{spread}"
     here, low, high = (f"{abs(x[-1]):.1f}" for x in (ours.mean, ours.low, ours.high))
