@@ -1,6 +1,7 @@
 """The commands, as a shell calls them: what they give, and every way in which they end."""
 
 import csv
+import functools
 import io
 import json
 import os
@@ -373,11 +374,12 @@ def test_data_list_shows_every_set(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_reproduce_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    from onepass.reproduce import EXPERIMENTS
+    from onepass.reproduce import EXPERIMENTS, OTHER_NAMES
 
     does("reproduce")
     told = capsys.readouterr().out.splitlines()
-    assert [row.split()[0] for row in told] == list(EXPERIMENTS)
+    assert [row.split()[0] for row in told] == [*EXPERIMENTS, *OTHER_NAMES]
+    assert "The same as orfit-fig6" in next(row for row in told if "orfit-2022-fig2" in row)
 
 
 def test_reproduce_runs_an_experiment(
@@ -390,13 +392,17 @@ def test_reproduce_runs_an_experiment(
     pictures = rng.integers(0, 256, size=(130, 28, 28), dtype=np.uint8)
     twos = np.full(130, 2, dtype=np.uint8)
     images = Images(pictures, twos, pictures[:5], twos[:5])
-    figure6 = reproduce.EXPERIMENTS["orfit-fig6"]
-    monkeypatch.setitem(
-        reproduce.EXPERIMENTS, "orfit-fig6", lambda **given: figure6(images, runs=1, **given)
-    )
-    assert main(["reproduce", "orfit-fig6", "--draws", "1", "--out", str(tmp_path / "f")]) == 0
-    assert "ORFit" in capsys.readouterr().out
-    assert {path.suffix for path in (tmp_path / "f").iterdir()} == {".json", ".md", ".png"}
+    figure6 = functools.partial(reproduce.EXPERIMENTS["orfit-fig6"], images, runs=1)
+    monkeypatch.setitem(reproduce.EXPERIMENTS, "orfit-fig6", figure6)
+    shown = []
+    for name in ("orfit-fig6", "orfit-2022-fig2"):
+        assert main(["reproduce", name, "--draws", "1", "--out", str(tmp_path / name)]) == 0
+        shown.append(capsys.readouterr().out)
+        written = sorted(path.name for path in (tmp_path / name).iterdir())
+        assert written == [f"orfit-fig6.{suffix}" for suffix in ("csv", "json", "md", "png")]
+    assert shown[0] == shown[1]
+    assert "ORFit, rule of 2022 as printed" in shown[0]
+    assert "range over draws" in shown[0]
 
 
 # -- errors ----------------------------------------------------------------------------------------

@@ -49,16 +49,9 @@ def reproduce(
     from onepass.reproduce import EXPERIMENTS
 
     if name is None:
-        for each, experiment in EXPERIMENTS.items():
-            show(f"{each:12} {(experiment.__doc__ or '').splitlines()[0]}")
+        _list()
         return
-    if name not in EXPERIMENTS:
-        from onepass.spelling import meant
-
-        raise CycloptsError(
-            msg=f"reproduce: the experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}."
-            + meant(name, EXPERIMENTS)
-        )
+    name = _known(name)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
     options = {"draws": draws, "scale": scale} | {
@@ -77,6 +70,31 @@ def reproduce(
     if out is not None:
         remark(f"Saved: {', '.join(map(str, outcome.save(out)))}", quiet=quiet)
     show(outcome.table())
+
+
+def _list() -> None:
+    """All experiments, and by what other names they are known."""
+    from onepass.reproduce import EXPERIMENTS, OTHER_NAMES
+
+    for each, experiment in EXPERIMENTS.items():
+        show(f"{each:16} {(experiment.__doc__ or '').splitlines()[0]}")
+    for other, each in OTHER_NAMES.items():
+        show(f"{other:16} The same as {each}, as the paper of 2022 counts its figures.")
+
+
+def _known(name: str) -> str:
+    """The name of an experiment by any of its names."""
+    from onepass.reproduce import EXPERIMENTS, OTHER_NAMES
+    from onepass.spelling import meant
+
+    name = OTHER_NAMES.get(name, name)
+    if name not in EXPERIMENTS:
+        names = [*EXPERIMENTS, *OTHER_NAMES]
+        raise CycloptsError(
+            msg=f"reproduce: the experiment must be one of {', '.join(names)}, got {name!r}."
+            + meant(name, names)
+        )
+    return name
 
 
 def _given(name: str, options: dict[str, Any], taken: set[str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from onepass.reproduce.outcome import Outcome
 
 __all__ = [
     "EXPERIMENTS",
+    "OTHER_NAMES",
     "DeepOutcome",
     "Outcome",
     "RotatedDigits",
@@ -30,4 +31,10 @@ EXPERIMENTS: dict[str, Callable[..., Outcome | DeepOutcome]] = {
     "orfit-fig6": orfit_figure6,
     "orfit-fig7": orfit_figure7,
     "orfit-deep": orfit_deep,
+}
+
+# the numbering of CDC 2022 -> the same figure of the extended paper
+OTHER_NAMES: dict[str, str] = {
+    "orfit-2022-fig2": "orfit-fig6",
+    "orfit-2022-fig3": "orfit-fig7",
 }
