@@ -98,8 +98,10 @@ def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
         )
     if loss != "squared":
         return _indicators(tensor, n, c, where)
-    flat = tensor.reshape(n, -1).double()
-    if n and flat.shape[1] != c:
+    flat = tensor.reshape(n, tensor.shape[1:].numel()).double()
+    if not n:
+        return flat.new_zeros(0, c)
+    if flat.shape[1] != c:
         raise ShapeError(
             f"{where}: `y` must hold {c} number(s) a row, as the module has outputs, got "
             f"{flat.shape[1]}. For classes use loss='one_hot' or 'cross_entropy'."
@@ -110,7 +112,7 @@ def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
             f"{where}: `y` must be finite, got {tensor[row].tolist()} in row {row}. "
             "Drop the row before learning."
         )
-    return flat.reshape(n, c)
+    return flat
 
 
 def _tensor(y: Any, where: str) -> Any:

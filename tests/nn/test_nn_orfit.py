@@ -1,0 +1,308 @@
+"""ORFit of networks as a user meets it: what is odd in a stream is told, never divided by."""
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.errors import (
+    LabelError,
+    MemoryFullWarning,
+    NotFiniteError,
+    ParameterError,
+    RowsRefusedWarning,
+    ShapeError,
+    TypeMismatchError,
+)
+
+torch = pytest.importorskip("torch")
+
+MEMORIES = [None, 5, op.memory.Principal(5, of="projected"), op.memory.Latest(5),
+            op.memory.Random(5), op.memory.Nothing()]  # fmt: skip
+each_memory = pytest.mark.parametrize("memory", MEMORIES, ids=repr)
+
+
+def network(c: int = 1, activation: Any = torch.nn.Tanh, dtype: Any = torch.float64) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(4, 25), activation(), torch.nn.Linear(25, c)).to(
+        dtype
+    )
+    with torch.no_grad():
+        for each in module.parameters():
+            each.copy_(torch.randn(each.shape, dtype=torch.float64, generator=generator) * 0.5)
+    return module
+
+
+def rows(n: int, seed: int = 1) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, 4, dtype=torch.float64, generator=generator)
+
+
+def flat(module: Any) -> np.ndarray:
+    return torch.cat([each.detach().reshape(-1) for each in module.parameters()]).numpy().copy()
+
+
+@each_memory
+def test_a_row_is_fitted_as_far_as_the_network_is_linear(memory: Any) -> None:
+    module = network()
+    net = op.nn.ORFit(module, memory=memory)
+    x = rows(6)
+    y = net.predict(x) + 1e-3
+    for i in range(6):
+        net.learn(x[i : i + 1], y[i : i + 1])
+        assert abs(float(net.predict(x[i : i + 1]) - y[i])) < 1e-5
+    assert (net.rows_seen_, net.rows_refused_, net.contradictions_) == (6, 0, 0)
+
+
+@each_memory
+def test_rows_given_together_are_learned_one_after_the_other(memory: Any) -> None:
+    module = network(2)
+    other = copy.deepcopy(module)
+    x, y = rows(12), rows(12, 2)[:, :2]
+    together, single = op.nn.ORFit(module, memory=memory), op.nn.ORFit(other, memory=memory)
+    said = together.test_then_train(x, y)
+    for i in range(12):
+        before = single.predict(x[i : i + 1])
+        torch.testing.assert_close(said[i : i + 1], before)
+        single.learn(x[i : i + 1], y[i : i + 1])
+    np.testing.assert_array_equal(flat(module), flat(other))
+
+
+def test_repeated_rows_that_agree_move_nothing() -> None:
+    module = torch.nn.Linear(4, 1, bias=False).double()
+    net = op.nn.ORFit(module, memory=None)
+    x, y = rows(3), rows(3, 2)[:, 0]
+    before = flat(net.learn(x, y).module)
+    for scale in (1.0, -3.0):
+        net.learn(scale * x, scale * y)
+    np.testing.assert_allclose(flat(module), before, atol=1e-10)
+    assert net.contradictions_ == 0
+    assert net.memory_.rank == 3
+
+
+@pytest.mark.parametrize("memory", [None, 3])
+def test_of_rows_that_contradict_each_other_the_first_wins_and_it_is_counted(memory: Any) -> None:
+    module = torch.nn.Linear(4, 1, bias=False).double()
+    net = op.nn.ORFit(module, memory=memory)
+    x = rows(1)
+    net.learn(x, [2.0]).learn(x, [5.0]).learn(2.0 * x, [-1.0])
+    assert float(net.predict(x)) == pytest.approx(2.0)
+    assert net.contradictions_ == 2
+    assert np.isfinite(flat(module)).all()
+
+
+def test_a_gradient_inside_the_span_uses_up_nothing() -> None:
+    module = torch.nn.Linear(4, 1, bias=False).double()
+    net = op.nn.ORFit(module, memory=None)
+    x = rows(2)
+    net.learn(x, [1.0, 2.0]).learn((x[:1] + x[1:]), [3.0])
+    assert net.memory_.rank == 2
+    assert net.contradictions_ == 0
+
+
+@each_memory
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_a_dead_network_learns_nothing_and_divides_by_nothing(memory: Any, noise: float) -> None:
+    if noise and not (isinstance(memory, int) or memory == op.memory.Nothing()):
+        pytest.skip("a memory of projected directions has no noise")
+    module = network(activation=torch.nn.ReLU)
+    with torch.no_grad():
+        module[0].bias.fill_(-100.0)  # every unit is dead
+        module[2].bias.requires_grad_(False)  # noqa: FBT003  torch's own
+    before = flat(module)
+    net = op.nn.ORFit(module, memory=memory, noise=noise)
+    said = net.test_then_train(rows(5), torch.ones(5))
+    np.testing.assert_array_equal(flat(module), before)
+    assert said.isfinite().all()
+    assert net.contradictions_ == (0 if noise else 5)  # none of them can be fitted
+
+
+class Fragile(torch.nn.Module):
+    """Not finite where its input is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 2).double()
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x) / (x[:, :1] < 10.0).double()
+
+
+@each_memory
+@pytest.mark.parametrize("block", [False, True])
+def test_a_row_whose_loss_is_not_finite_is_left_out_and_told(memory: Any, *, block: bool) -> None:
+    module = Fragile()
+    other = copy.deepcopy(module)
+    x, y = rows(6), rows(6, 2)[:, :2]
+    bad = x.clone()
+    bad[[1, 4], 0] = 100.0
+    net = op.nn.ORFit(module, memory=memory, block_update=block)
+    with pytest.warns(RowsRefusedWarning, match=r"op\.nn\.ORFit\.learn: .*got 2 row"):
+        net.learn(bad, y)
+    good = [0, 2, 3, 5]
+    op.nn.ORFit(other, memory=memory, block_update=block).learn(x[good], y[good])
+    np.testing.assert_allclose(flat(module), flat(other), atol=1e-12)
+    assert (net.rows_seen_, net.rows_refused_) == (6, 2)
+
+
+@pytest.mark.parametrize("loss", ["one_hot", "cross_entropy"])
+def test_classes(loss: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 4))
+    y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
+    net = op.nn.ORFit(network(3), memory=60, noise=1.0, loss=loss)
+    said = net.test_then_train(X, y)
+    assert said.dtype == torch.int64
+    assert float((said[100:].numpy() == y[100:]).mean()) > 0.7
+    assert net.predict(X).shape == (150,)
+
+
+def test_cross_entropy_rows_are_the_gradient_and_the_curvature_of_the_loss() -> None:
+    from onepass.nn.losses import as_rows
+
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(1, 4, dtype=torch.float64, generator=generator)
+    J = torch.randn(4, 9, dtype=torch.float64, generator=generator)
+    y = torch.tensor([[0.0, 0.0, 1.0, 0.0]], dtype=torch.float64)
+    made = as_rows("cross_entropy", z, y, J)
+
+    def loss(w: Any) -> Any:
+        return torch.nn.functional.cross_entropy(z + (J @ w)[None], torch.tensor([2]))
+
+    zero = torch.zeros(9, dtype=torch.float64)
+    gradient = torch.func.grad(loss)(zero)
+    torch.testing.assert_close(made.gradients.T @ made.errors[0], -gradient)
+    hessian = torch.autograd.functional.hessian(
+        loss, zero
+    )  # of outputs linear in w it is Gauss-Newton's
+    torch.testing.assert_close(made.gradients.T @ made.gradients, hessian)
+
+
+def test_what_a_module_has_beside_the_weights_that_learn_stays_as_it_was() -> None:
+    module = torch.nn.Sequential(
+        torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Dropout(0.5), torch.nn.Linear(6, 1)
+    ).double()
+    module.train()
+    frozen = module[0].weight.detach().clone()
+    module[0].weight.requires_grad_(False)  # noqa: FBT003  torch's own
+    buffers = {name: each.clone() for name, each in module.named_buffers()}
+    net = op.nn.ORFit(module, memory=3)
+    with pytest.warns(op.errors.ModuleModeWarning):
+        net.learn(rows(5), torch.ones(5))
+    assert module.training
+    torch.testing.assert_close(module[0].weight.detach(), frozen, rtol=0, atol=0)
+    for name, each in module.named_buffers():
+        torch.testing.assert_close(each, buffers[name], rtol=0, atol=0)
+    assert all(each.grad is None for each in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        (lambda net: net.learn(rows(3), [1.0, 2.0]), ShapeError, "one answer for each of 3 rows"),
+        (lambda net: net.learn(rows(2), torch.ones(2, 5)), ShapeError, "1 number"),
+        (lambda net: net.learn(rows(2), [1.0, np.nan]), NotFiniteError, "nan.* in row 1"),
+        (lambda net: net.learn(rows(2) / 0.0, [1.0, 2.0]), NotFiniteError, "infinity"),
+        (lambda net: net.learn(rows(2), ["a", "b"]), TypeMismatchError, "numbers"),
+        (lambda net: net.learn(rows(2)[:, :3], [1.0, 2.0]), ShapeError, "shape"),
+        (lambda net: net.test_then_train(rows(2), 1.0), ShapeError, "one answer"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_learned(
+    given: Any, error: type[Exception], words: str
+) -> None:
+    module = network()
+    net = op.nn.ORFit(module, memory=5).learn(rows(3), torch.ones(3))
+    before = flat(module)
+    with pytest.raises(error, match=words):
+        given(net)
+    np.testing.assert_array_equal(flat(module), before)
+    assert net.rows_seen_ == 3
+
+
+@pytest.mark.parametrize(
+    ("y", "error", "words"),
+    [
+        ([0, 3], LabelError, "classes from 0 to 2.* got 3"),
+        ([0, -1], LabelError, "got -1"),
+        ([0.0, 1.0], TypeMismatchError, "whole number"),
+    ],
+)
+def test_what_is_no_class_is_refused(y: Any, error: type[Exception], words: str) -> None:
+    net = op.nn.ORFit(network(3), loss="one_hot")
+    with pytest.raises(error, match=words):
+        net.learn(rows(2), y)
+
+
+def test_arguments_that_make_no_sense_are_refused() -> None:
+    for arguments, words in (
+        ({"noise": -1.0}, "noise"),
+        ({"loss": "hinge"}, "loss"),
+        ({"loss": "cross_entropy"}, "noise=1.0"),
+        ({"memory": 0}, "whole number"),
+        ({"memory": "all"}, "memory"),
+        ({"learns": "nothing.*"}, "learns"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            op.nn.ORFit(network(), **arguments)
+    with pytest.raises(TypeMismatchError):
+        op.nn.ORFit(lambda x: x)
+
+
+def test_no_rows_are_learned_as_nothing() -> None:
+    module = network()
+    before = flat(module)
+    net = op.nn.ORFit(module).learn(rows(0), torch.ones(0))
+    assert net.test_then_train(rows(0), torch.ones(0)).shape == (0,)
+    np.testing.assert_array_equal(flat(module), before)
+
+
+def test_a_full_memory_is_told_once() -> None:
+    net = op.nn.ORFit(torch.nn.Linear(2, 1, bias=False), memory=None)
+    x = torch.eye(2)
+    with pytest.warns(MemoryFullWarning, match="nothing more can be learned"):
+        net.learn(x, [1.0, 2.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        net.learn(x, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_module_of_half_precision_takes_in_small_steps(dtype: Any) -> None:
+    module = torch.nn.Linear(4, 1, bias=False).to(dtype)
+    start = module.weight.detach().float().clone()
+    net = op.nn.OneStepSGD(module, noise=1e4)
+    x = torch.ones(1, 4)
+    for _ in range(300):
+        net.learn(x, [100.0])
+    assert (
+        float((module.weight.detach().float() - start).abs().min()) > 0.5
+    )  # each step is far smaller
+
+
+def test_an_interrupt_waits_for_the_end_of_a_step() -> None:
+    import signal
+
+    module = network()
+    other = copy.deepcopy(module)
+    x, y = rows(5), torch.ones(5)
+
+    class Impatient(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = module
+
+        def forward(self, x: Any) -> Any:
+            if net.rows_seen_ == 2:
+                signal.raise_signal(signal.SIGINT)
+            return self.module(x)
+
+    net = op.nn.ORFit(Impatient(), memory=None)
+    with pytest.raises(KeyboardInterrupt):
+        net.learn(x, y)
+    assert net.rows_seen_ == 3
+    op.nn.ORFit(other, memory=None).learn(x[:3], y[:3])
+    np.testing.assert_array_equal(flat(module), flat(other))
