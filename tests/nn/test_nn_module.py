@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from module_cases import CASES, Case, ask, cut, plain_jacobian  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from onepass.nn.module import Network  # noqa: E402
 
@@ -319,11 +320,13 @@ class Busy(nn.Module):
         self.norm = nn.BatchNorm1d(3)
         self.norm.train(mode=False)
         self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("again", torch.zeros(()))
         self.asked = 0
         self.kept: Any = None
 
     def forward(self, x: Any) -> Any:
         self.calls += 1
+        self.again = self.again + 1
         self.asked += 1
         self.kept = self.body(x)
         self.late = self.kept
@@ -389,3 +392,53 @@ def test_normalised_weights_are_those_behind_them() -> None:
     assert list(net.layers) == ["0", "2"]
     reference = plain_jacobian(module, x, list(module.parameters()))
     torch.testing.assert_close(net.jacobian(x)[1], reference)
+
+
+# -- devices --------------------------------------------------------------------------------------
+
+
+class NoWaiting(TorchDispatchMode):
+    """Refuses what would make the host wait for a device."""
+
+    def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        waits = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "_to_copy")
+        if func.overloadpacket.__name__ in waits:
+            raise AssertionError(f"{func} waits for a device")
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["perceptron", "one output", "convolution", "attention", "lstm"])
+def test_nothing_waits_for_a_device_once_rows_are_prepared(name: str) -> None:
+    module, x = made(CASES[name])
+    net = Network(module)
+    rows = net.prepare(x)
+    expected, alone = net.jacobian(rows)[1], net.jacobian(rows[0])[1]
+    step = torch.zeros(net.p, dtype=torch.float64)
+    with NoWaiting():
+        net.outputs(rows)
+        J, first = net.jacobian(rows)[1], net.jacobian(rows[0])[1]
+        gradient = net.gradient(rows, torch.ones_like)[1]
+        net.move(step)
+        net.set_weights(net.weights())
+    torch.testing.assert_close(J, expected)
+    torch.testing.assert_close(first, alone)
+    torch.testing.assert_close(gradient, expected.sum(0))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@each_case
+def test_a_gpu_gives_what_a_processor_gives(case: Case) -> None:
+    module, x = made(case)
+    expected = Network(module).jacobian(x)[1]
+    net = Network(module.cuda())
+    J = net.jacobian(_on_gpu(x))[1]
+    assert J.device.type == "cuda"
+    torch.testing.assert_close(J.cpu(), expected, rtol=1e-8, atol=1e-10)
+
+
+def _on_gpu(x: Any) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.cuda()
+    if isinstance(x, dict):
+        return {key: _on_gpu(each) for key, each in x.items()}
+    return tuple(map(_on_gpu, x)) if isinstance(x, tuple) else x

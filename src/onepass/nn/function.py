@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.func import functional_call
 
+from onepass.errors import ParameterError
 from onepass.nn.answers import as_matrix, told
 from onepass.nn.inputs import Batch
 from onepass.nn.mode import evaluating
@@ -38,9 +39,32 @@ class Function:
         self.module = module
         self.selection = selection
         self.where = where
+        self._layers: list[Any] = []
+        self._parameters: list[tuple[str, str, Any]] = []
+        self.read_module()
         self.writes_buffers = False
-        self.keeps = any(vars(each).get(hooks) for each in module.modules() for hooks in _HOOKS)
+        self.keeps = any(vars(each).get(hooks) for each in self._layers for hooks in _HOOKS)
         """Whether the module, or a hook on it, keeps what it computes: not to be asked by vmap."""
+
+    def read_module(self) -> None:
+        """Take note of the module's layers and parameters, under all of their names.
+
+        Raises
+        ------
+        ParameterError
+            If parameters that learn are no longer the module's own.
+        """
+        self._layers = list(self.module.modules())
+        known = dict(self.module.named_parameters(remove_duplicate=False))
+        first = {id(each): name for name, each in reversed(known.items())}
+        self._parameters = [(name, first[id(each)], each) for name, each in known.items()]
+        for name, each in zip(self.selection.names, self.selection.parameters, strict=True):
+            if known.get(name) is not each:
+                raise ParameterError(
+                    f"{self.where}: the module must keep the parameters that it came with, but "
+                    f"{name!r} is gone or another one. Make a new learner for the changed module; "
+                    "to change values alone, write them with copy_()."
+                )
 
     def weights(self, *, derive: bool = False) -> dict[str, Any]:
         """The weights that learn, by name: they share the parameters' memory, not their graph.
@@ -55,14 +79,22 @@ class Function:
 
     def __call__(self, weights: Mapping[str, Any], rows: Batch) -> Any:
         """Outputs of shape (n, c) at these weights; may be traced by torch.func."""
-        state = self._state(weights)
         before = self._attributes() if self.keeps else {}
         try:
-            with evaluating(self.module):
-                given = functional_call(self.module, state, rows.args, rows.kwargs)
+            return as_matrix(self._given(weights, rows), rows.n, self.where)
         finally:
             self._restore(before)
-        return as_matrix(given, rows.n, self.where)
+
+    def _given(self, weights: Mapping[str, Any], rows: Batch) -> Any:
+        """What the module gives with tensors in the place of its parameters."""
+        state = {
+            name: weights[first] if first in weights else each.detach()
+            for name, first, each in self._parameters
+        }
+        if self.writes_buffers:
+            state.update({name: each.clone() for name, each in self.module.named_buffers()})
+        with evaluating(self._layers):
+            return functional_call(self.module, state, rows.args, rows.kwargs, tie_weights=False)
 
     def outputs(self, rows: Batch) -> Any:
         """Outputs of shape (n, c) at the present weights, without a derivative."""
@@ -76,35 +108,33 @@ class Function:
         ----------
         rows : Batch
         """
-        self.writes_buffers = True  # it writes into copies, until it is known that it does not
-        state, before = self._state(self.weights()), self._attributes()
+        before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
         try:
-            with torch.no_grad(), told(rows, self.where), evaluating(self.module):
-                given = functional_call(self.module, state, rows.args, rows.kwargs)
+            out = self.outputs(rows)
             self.keeps = self.keeps or any(
                 key not in before or value is not before[key][1] or _length(value) != lengths[key]
                 for key, (_, value) in self._attributes().items()
             )
         finally:
             self._restore(before)
-        buffers = self.module.named_buffers()
-        self.writes_buffers = not all(torch.equal(state[name], each) for name, each in buffers)
-        return as_matrix(given, rows.n, self.where)
+            undone = [_put_back(*each) for each in buffers]
+            self.writes_buffers = self.writes_buffers or any(undone)
+        return out
 
-    def _state(self, weights: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters, without their graph, and copies of buffers that are written."""
-        state = {name: each.detach() for name, each in self.module.named_parameters()}
-        state.update(weights)
-        if self.writes_buffers:
-            state.update({name: each.clone() for name, each in self.module.named_buffers()})
-        return state
+    def _buffers(self) -> list[tuple[dict[str, Any], str, Any, Any]]:
+        """Every buffer, where it is registered, and a copy."""
+        return [
+            (vars(layer)["_buffers"], key, each, None if each is None else each.clone())
+            for layer in self._layers
+            for key, each in vars(layer)["_buffers"].items()
+        ]
 
     def _attributes(self) -> dict[tuple[int, str], tuple[Any, Any]]:
         """Every plain attribute of every layer, with the layer that has it."""
         return {
             (id(layer), key): (layer, value)
-            for layer in self.module.modules()
+            for layer in self._layers
             for key, value in vars(layer).items()
             if key not in _REGISTERED
         }
@@ -122,3 +152,13 @@ class Function:
 def _length(value: Any) -> int:
     """How much a container holds: one that grows keeps what it is given."""
     return len(value) if isinstance(value, (list, dict, set)) else 0
+
+
+def _put_back(registered: dict[str, Any], key: str, buffer: Any, copy: Any) -> bool:
+    """Make a buffer what it was, and say whether it was another."""
+    replaced = registered.get(key) is not buffer
+    registered[key] = buffer
+    written = buffer is not None and not torch.equal(buffer, copy)
+    if written:
+        buffer.copy_(copy)
+    return replaced or written

@@ -5,7 +5,7 @@ has no derivative. So batch normalisation uses its running statistics, and dropo
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -25,12 +25,12 @@ _WITHIN = (nn.RNNBase, nn.MultiheadAttention)
 
 
 @contextmanager
-def evaluating(module: Any) -> Iterator[None]:
-    """Hold a module in evaluation mode, and give each layer its own flag back.
+def evaluating(layers: Iterable[Any]) -> Iterator[None]:
+    """Hold layers in evaluation mode, and give each its own flag back.
 
     Flags are set one by one: ``train`` may be overridden, and do more than that.
     """
-    training = [each for each in module.modules() if each.training]
+    training = [each for each in layers if each.training]
     for each in training:
         each.training = False
     try:

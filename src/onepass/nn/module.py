@@ -19,7 +19,7 @@ from onepass.nn.inputs import Batch, batch
 from onepass.nn.mode import refuse_batch_statistics, warn_of_training
 from onepass.nn.probe import Probe
 from onepass.nn.selection import select
-from onepass.nn.weights import input_dtype, pieces, refuse_replaced, room
+from onepass.nn.weights import input_dtype, pieces, room
 from onepass.validate import whole
 
 __all__ = ["Network"]
@@ -195,7 +195,7 @@ class Network:
         if isinstance(x, Batch):
             return x
         where = where or self._where
-        refuse_replaced(self.module, self._selection, where)
+        self._function.read_module()
         with torch.inference_mode(mode=False):  # else these rows could have no derivative
             rows = batch(x, input_dtype(self.module), self.device, where)
         if not self._warned:

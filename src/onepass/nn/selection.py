@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -36,22 +37,22 @@ class Selection:
     names: tuple[str, ...]
     parameters: tuple[Any, ...]
 
-    @property
+    @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of each."""
         return tuple(tuple(each.shape) for each in self.parameters)
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """How many weights each holds."""
         return tuple(math.prod(shape) for shape in self.shapes)
 
-    @property
+    @cached_property
     def p(self) -> int:
         """How many weights learn."""
         return sum(self.sizes)
 
-    @property
+    @cached_property
     def slices(self) -> Mapping[str, slice]:
         """Where each lies in the flat vector."""
         start, found = 0, {}
@@ -60,7 +61,7 @@ class Selection:
             start += size
         return MappingProxyType(found)
 
-    @property
+    @cached_property
     def layers(self) -> Mapping[str, tuple[slice, ...]]:
         """Where the weights of each layer lie; neighbours are one slice."""
         found: dict[str, list[slice]] = {}

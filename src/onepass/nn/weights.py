@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from onepass.errors import ParameterError, ShapeError, TypeMismatchError
+from onepass.errors import ShapeError, TypeMismatchError
 from onepass.nn.selection import Selection
 
-__all__ = ["input_dtype", "pieces", "refuse_replaced", "room"]
+__all__ = ["input_dtype", "pieces", "room"]
 
 
 def pieces(w: Any, name: str, selection: Selection, where: str) -> list[Any]:
@@ -78,21 +78,3 @@ def input_dtype(module: Any) -> Any:
     """What the first layer computes in: it may be frozen, and of another dtype than w."""
     real = (each.dtype for each in module.parameters() if each.is_floating_point())
     return next(real)
-
-
-def refuse_replaced(module: Any, selection: Selection, where: str) -> None:
-    """Refuse a module whose parameters are no longer those that were chosen.
-
-    Raises
-    ------
-    ParameterError
-        What is written into them would be learned to no effect.
-    """
-    known = dict(module.named_parameters())
-    for name, each in zip(selection.names, selection.parameters, strict=True):
-        if known.get(name) is not each:
-            raise ParameterError(
-                f"{where}: the module must keep the parameters that it came with, but {name!r} is "
-                "gone or another one. Make a new learner for the changed module; to change values "
-                "alone, write them with copy_()."
-            )

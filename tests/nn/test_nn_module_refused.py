@@ -1,0 +1,459 @@
+"""What is no module, no row or no answer is refused, with what to do."""
+
+import warnings
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from onepass.errors import (  # noqa: E402
+    ModuleModeWarning,
+    NotFiniteError,
+    OnepassError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
+from onepass.nn.module import Network  # noqa: E402
+
+nn = torch.nn
+
+
+class Gives(nn.Module):
+    """A linear layer, and what is made of its outputs."""
+
+    def __init__(self, give: Any) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.give = give
+
+    def forward(self, x: Any) -> Any:
+        return self.give(self.layer(x))
+
+
+def net() -> Network:
+    return Network(nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)))
+
+
+def complex_layer() -> Any:
+    return nn.Linear(2, 2, dtype=torch.complex64)
+
+
+def shared_memory() -> Any:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    module[1].weight = nn.Parameter(module[0].weight.data)
+    return module
+
+
+# -- modules --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "words"),
+    [
+        (lambda x: x, TypeMismatchError, "must be a torch.nn.Module, got function"),
+        (nn.ReLU(), ParameterError, "it has no parameters"),
+        (nn.Linear(2, 2).requires_grad_(requires_grad=False), ParameterError, "none of its"),
+        (nn.LazyLinear(2), ParameterError, "'weight' is not yet initialised"),
+        (nn.Linear(2, 2, device="meta"), ParameterError, "device 'meta'"),
+        (
+            nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2, device="meta")),
+            ParameterError,
+            "'0.bias' on cpu, '1.bias' on meta",
+        ),
+        (
+            nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()),
+            TypeMismatchError,
+            "'0.bias' of torch.float32, '1.bias' of torch.float64",
+        ),
+        (complex_layer(), TypeMismatchError, "must be real"),
+        (shared_memory(), ParameterError, "'1.weight' and '0.weight' share theirs"),
+        (
+            nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, track_running_stats=False)),
+            ParameterError,
+            r"'1' \(BatchNorm1d\) has no running statistics.*GroupNorm.*track_running_stats",
+        ),
+    ],
+)
+def test_a_module_that_cannot_learn_is_refused(module: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        Network(module)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_scripted_module_is_refused() -> None:
+    with pytest.raises(TypeMismatchError, match="module it was scripted or traced from"):
+        Network(torch.jit.script(nn.Linear(2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("learns", "words"),
+    [
+        ("haed", r"got 'haed', which matches none. .* '0.weight', '0.bias', '1.weight'"),
+        (["0", "1.wieght"], r"got '1.wieght'.* Did you mean '1.weight'"),
+        ([], r"names or patterns of parameters or layers, got \[\]"),
+        (3, "got 3"),
+        (["0", 1], "got"),
+        ("1", r"got '1', which means '1.bias', '1.weight': frozen.* among '0.weight', '0.bias'"),
+    ],
+)
+def test_what_shall_learn_must_be_there(learns: Any, words: str) -> None:
+    module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    module[1].requires_grad_(requires_grad=False)
+    with pytest.raises(ParameterError, match=words):
+        Network(module, learns)
+
+
+@pytest.mark.parametrize("chunk", [0, 1.5, True])
+def test_a_chunk_is_a_whole_number(chunk: Any) -> None:
+    with pytest.raises(ParameterError, match="`chunk` must be a whole number >= 1"):
+        Network(nn.Linear(2, 2), chunk=chunk)
+
+
+def test_parameters_that_were_replaced_are_noticed() -> None:
+    network = net()
+    network.module[2] = nn.Linear(6, 3)
+    with pytest.raises(ParameterError, match=r"'2\.weight' is gone or another one"):
+        network.outputs(torch.ones(2, 4))
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+
+def with_nan(row: int) -> Any:
+    x = np.zeros((9, 4))
+    x[row, 2] = np.nan
+    return x
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "words"),
+    [
+        (with_nan(7), NotFiniteError, r"`x` must be finite .*, got nan in row 7, at \(2,\)"),
+        (torch.full((2, 4), torch.inf), NotFiniteError, "got infinity in row 0"),
+        ({"input": with_nan(3)}, NotFiniteError, r"`x\['input'\]`.* row 3"),
+        ((with_nan(3),), NotFiniteError, r"`x\[0\]`"),
+        ((torch.ones(3, 4), torch.ones(2, 4)), ShapeError, r"got 3 in `x\[0\]` and 2 in `x\[1\]`"),
+        (torch.tensor(1.0), ShapeError, "an axis of rows, its first, got a single number"),
+        (3.0, ShapeError, "got a single number"),
+        ((), ShapeError, "at least one tensor of shape"),
+        ({"flag": True}, ShapeError, "at least one tensor"),
+        ("rows", TypeMismatchError, "must hold numbers, got str"),
+        (None, TypeMismatchError, "must hold numbers, got NoneType"),
+        (np.array([["a"] * 4]), TypeMismatchError, "must hold numbers, got ndarray of <U1"),
+        (torch.ones(2, 4).to_sparse(), TypeMismatchError, "sparse, nested or quantized"),
+        (torch.ones(2, 4, device="meta"), TypeMismatchError, "must lie on cpu.* tensor on meta"),
+        (
+            nn.utils.rnn.pack_sequence([torch.ones(3, 4)]),
+            TypeMismatchError,
+            "got a PackedSequence. Give padded rows",
+        ),
+        (torch.ones(2, 5), ShapeError, r"got float32 \(2, 5\), and it raised: mat1 and mat2"),
+        (torch.ones(2, 4, dtype=torch.int64), TypeMismatchError, r"got int64 \(2, 4\)"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["outputs", "jacobian"])
+def test_rows_that_are_none_are_refused(x: Any, error: Any, words: str, verb: str) -> None:
+    network = net()
+    before = network.weights()
+    with pytest.raises(error, match=words):
+        getattr(network, verb)(x)
+    assert torch.equal(network.weights(), before)
+    good = torch.ones(3, 4)
+    torch.testing.assert_close(network.outputs(good), network.module(good).detach())
+
+
+def test_a_wrong_width_after_good_rows_costs_no_speed() -> None:
+    network = net()
+    network.jacobian(torch.randn(5, 4))
+    for n in (1, 5):
+        with pytest.raises(ShapeError, match="first axis counts rows; check the others"):
+            network.jacobian(torch.randn(n, 3))
+    network.jacobian(torch.randn(1, 4))
+    assert network._derivative._trusted == {"rows": True, "outputs": True}
+
+
+def test_numbers_too_large_for_half_precision_are_refused() -> None:
+    network = Network(nn.Linear(4, 1).half())
+    with pytest.raises(NotFiniteError, match=r"finite in torch.float16, got infinity in row 1"):
+        network.outputs(np.array([[1.0] * 4, [1e6] * 4]))
+
+
+def test_what_a_module_itself_raises_is_passed_on_with_what_came() -> None:
+    def broken(_: Any) -> Any:
+        raise RuntimeError("the cat sat on it")
+
+    network = Network(Gives(broken))
+    with pytest.raises(RuntimeError, match="the cat sat on it") as raised:
+        network.outputs(torch.ones(2, 4))
+    assert not isinstance(raised.value, OnepassError)
+    assert raised.value.__notes__ == [
+        "op.nn: the module raised this when it was given float32 (2, 4)."
+    ]
+
+
+# -- rows of many kinds ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        [[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 1.0]],
+        [[1, 2, 3, 4.0], [0, 1, 0, 1]],
+        np.array([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 1.0]]),
+        np.array([[4.0, 3.0, 2.0, 1.0], [1.0, 0.0, 1.0, 0.0]])[:, ::-1],
+        np.array([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 1.0]], dtype=">f4"),
+        np.array([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 1.0]], dtype=np.longdouble),
+        np.array([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 1.0]], order="F"),
+        (torch.tensor([[1.0, 2, 3, 4], [0, 1, 0, 1]], dtype=torch.float16),),
+        {"input": torch.tensor([[1.0, 2, 3, 4], [0, 1, 0, 1]], dtype=torch.float64)},
+    ],
+)
+def test_rows_come_in_many_kinds(x: Any) -> None:
+    network = Network(nn.Linear(4, 2))
+    rows = torch.tensor([[1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 0.0, 1.0]])
+    assert network.rows(x) == 2
+    assert torch.equal(network.outputs(x), network.outputs(rows))
+    assert torch.equal(network.outputs(network.row(x, 1)), network.outputs(rows[1:]))
+
+
+def test_rows_that_may_not_be_written_are_read() -> None:
+    x = np.ones((2, 4))
+    x.setflags(write=False)
+    assert Network(nn.Linear(4, 2)).outputs(x).shape == (2, 2)
+
+
+def test_whole_numbers_and_masks_stay_what_they_are() -> None:
+    seen = []
+
+    class Look(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Embedding(5, 2)
+
+        def forward(self, ids: Any, mask: Any, *, wave: Any, name: str, none: None = None) -> Any:
+            seen.append((ids.dtype, mask.dtype, wave.dtype, name, none))
+            return (self.words(ids) * mask[..., None]).sum(1) + wave.abs()[:, None]
+
+    x = {
+        "ids": np.array([[1, 2], [3, 4]], dtype=np.uint16),
+        "mask": np.array([[True, False], [True, True]]),
+        "wave": np.array([1.0 + 2.0j, 0.0]),
+        "name": "text",
+        "none": None,
+    }
+    assert Network(Look()).outputs(x).shape == (2, 2)
+    assert set(seen) == {(torch.int64, torch.bool, torch.complex64, "text", None)}
+
+
+def test_prepared_rows_can_be_cut() -> None:
+    network = Network(nn.Linear(4, 2))
+    x = torch.randn(5, 4)
+    rows = network.prepare((x,))
+    assert network.prepare(rows) is rows
+    assert (len(rows), len(rows[1:3]), len(rows[4]), len(rows[3:99])) == (5, 2, 1, 2)
+    torch.testing.assert_close(network.outputs(rows[-1]), network.outputs(x[4:]))
+    together = torch.cat([network.outputs(row) for row in rows])
+    torch.testing.assert_close(together, network.outputs(x))
+    with pytest.raises(IndexError):
+        rows[5]
+    with pytest.raises(ShapeError, match="step 1"):
+        rows[::2]
+
+
+# -- answers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("give", "error", "words"),
+    [
+        (lambda out: (out, out), TypeMismatchError, "got tuple of 2. Wrap it in a module"),
+        (lambda out: {"a": out, "b": out}, TypeMismatchError, "got dict of 2"),
+        (lambda _: None, TypeMismatchError, "got NoneType"),
+        (lambda out: out.argmax(1), TypeMismatchError, "got torch.int64. Give scores"),
+        (lambda out: out.to(torch.complex64), TypeMismatchError, "torch.view_as_real"),
+        (lambda out: out.sum(), ShapeError, r"for each of 3 rows, got the shape \(\)"),
+        (lambda out: out.sum(0), ShapeError, None),
+        (lambda out: out[:2], ShapeError, r"got the shape \(2, 3\)"),
+        (lambda out: out[:, :0], ShapeError, "at least one output a row"),
+    ],
+)
+def test_answers_that_are_none_are_refused(give: Any, error: Any, words: str) -> None:
+    network = Network(Gives(give))
+    x = torch.randn(4 if words is None else 3, 4)
+    for verb in (network.outputs, network.jacobian):
+        with pytest.raises(error, match=words):
+            verb(x)
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda out: SimpleNamespace(logits=out, loss=None),
+        lambda out: {"logits": out, "hidden": out},
+        lambda out: {"only": out},
+        lambda out: (out,),
+        lambda out: out.unflatten(1, (3, 1)),
+    ],
+)
+def test_one_answer_is_chosen_where_it_can_be(give: Any) -> None:
+    network = Network(Gives(give))
+    x = torch.randn(3, 4)
+    outputs, J = network.jacobian(x)
+    assert torch.equal(outputs, network.module.layer(x).detach())
+    assert J.shape == (9, 15)
+
+
+def test_a_row_may_answer_with_a_single_number() -> None:
+    network = Network(Gives(lambda out: out[:, 0].squeeze()))
+    assert network.jacobian(torch.randn(1, 4))[1].shape == (1, 15)
+    assert network.jacobian(torch.randn(5, 4))[1].shape == (5, 15)
+
+
+# -- weights and room -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["set_weights", "move"])
+@pytest.mark.parametrize(
+    ("w", "error", "words"),
+    [
+        (torch.ones(3), ShapeError, r"must have shape \(45,\).* got \(3,\)"),
+        (torch.ones(1, 45), ShapeError, r"got \(1, 45\)"),
+        (torch.ones(45, dtype=torch.int64), TypeMismatchError, "got torch.int64 on cpu"),
+        (torch.ones(45, device="meta"), TypeMismatchError, "on meta"),
+    ],
+)
+def test_a_step_must_fit(verb: str, w: Any, error: Any, words: str) -> None:
+    network = Network(nn.Linear(8, 5))
+    before = network.weights()
+    with pytest.raises(error, match=words):
+        getattr(network, verb)(w)
+    assert torch.equal(network.weights(), before)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        torch.empty(2, 45),
+        torch.empty(9, 44),
+        torch.empty(99, 45, dtype=torch.float64),
+        torch.empty(45, 99).T,
+    ],
+)
+def test_room_must_fit(out: Any) -> None:
+    network = Network(nn.Linear(8, 5))
+    with pytest.raises(ShapeError, match=r"contiguous memory of torch\.float32 on cpu for 10 rows"):
+        network.jacobian(torch.ones(2, 8), out=out)
+
+
+def test_a_vector_must_fit_the_outputs() -> None:
+    network = Network(nn.Linear(8, 5))
+    with pytest.raises(ShapeError, match=r"outputs, \(2, 5\), got \(5,\)"):
+        network.gradient(torch.ones(2, 8), torch.ones(5))
+
+
+# -- what is found by asking ----------------------------------------------------------------------
+
+
+class Normalised(nn.Module):
+    """Statistics of the batch by hand, which no name gives away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x - x.mean(0))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        Normalised(),
+        nn.TransformerEncoderLayer(4, 2, 8),  # its first axis is the sequence
+        nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=0)),
+        Gives(lambda out: out.cumsum(0)),
+    ],
+)
+def test_a_module_that_mixes_rows_is_refused(module: Any) -> None:
+    network = Network(module.eval())
+    rank = 3 if isinstance(module, nn.TransformerEncoderLayer) else 2
+    with pytest.raises(ParameterError, match=r"must not depend on other rows.*GroupNorm"):
+        network.jacobian(torch.randn(6, *(5, 4)[-rank + 1 :]))
+
+
+def test_mixing_is_looked_for_until_it_could_show() -> None:
+    """While all rows are answered alike, as by a last layer of zeros, nothing can be known."""
+    module = nn.Sequential(Normalised(), nn.Linear(3, 2))
+    nn.init.zeros_(module[1].weight)
+    network = Network(module)
+    x = torch.randn(6, 4)
+    network.jacobian(x)
+    network.outputs(x)
+    nn.init.ones_(module[1].weight)
+    with pytest.raises(ParameterError, match="must not depend on other rows"):
+        network.outputs(x)
+
+
+@pytest.mark.parametrize(
+    "give",
+    [
+        lambda out: nn.functional.dropout(out, 0.5, training=True),
+        lambda out: out + torch.randn_like(out),
+    ],
+)
+def test_a_module_that_draws_lots_is_refused(give: Any) -> None:
+    network = Network(Gives(give))
+    for n in (6, 1):
+        with pytest.raises(ParameterError, match="asked twice must have the same answer"):
+            network.outputs(torch.randn(n, 4))
+
+
+def test_a_layer_made_last_must_answer_last() -> None:
+    class Crossed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.head = nn.Linear(3, 2)
+            self.body = nn.Linear(4, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.body(x))
+
+    with pytest.raises(ParameterError, match=r"made last, 'body', .* is 'head'.* learns='head'"):
+        Network(Crossed(), "last").outputs(torch.ones(2, 4))
+    module = Crossed()
+    assert Network(module, "head").outputs(torch.ones(2, 4)).shape == (2, 2)
+    assert not module.head._forward_hooks
+
+
+# -- mode -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (nn.Dropout(0.5), "dropout .'1'. is off"),
+        (nn.BatchNorm1d(3), "batch normalisation .'1'. uses its running statistics"),
+        (nn.Sequential(nn.AlphaDropout(0.1), nn.BatchNorm1d(3)), "off and batch normalisation"),
+    ],
+)
+def test_training_mode_is_warned_of_once(layer: Any, words: str) -> None:
+    module = nn.Sequential(nn.Linear(4, 3), layer)
+    network = Network(module)
+    x = torch.randn(5, 4)
+    with pytest.warns(ModuleModeWarning, match=words):
+        outputs = network.outputs(x)
+    network.jacobian(x)
+    assert module.training
+    assert torch.equal(outputs, module.eval()(x).detach())
+
+
+def test_nothing_is_warned_of_that_changes_nothing() -> None:
+    module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.0), nn.GroupNorm(1, 3), nn.ReLU())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Network(module).outputs(torch.randn(5, 4)).shape == (5, 3)
+        assert Network(nn.BatchNorm1d(4).eval()).outputs(torch.randn(5, 4)).shape == (5, 4)
