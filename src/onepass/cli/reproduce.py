@@ -42,7 +42,7 @@ def reproduce(
     methods
         Of orfit-deep: which of the methods that its page names. By default all.
     out
-        A folder for the figure, the table and all numbers.
+        A folder for the figure, the table, all curves and all numbers.
     quiet
         Show the table alone.
     """
@@ -52,12 +52,13 @@ def reproduce(
         _list()
         return
     name = _known(name)
+    options = {
+        "draws": draws, "scale": scale, "streams": streams or None, "networks": networks or None,
+        "methods": methods or None,
+    }  # fmt: skip
+    given = _given(name, options)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    options = {"draws": draws, "scale": scale} | {
-        "streams": streams or None, "networks": networks or None, "methods": methods or None,
-    }  # fmt: skip
-    given = _given(name, options, set(signature(EXPERIMENTS[name]).parameters))
     share = [0.0]
     with advancing(lambda: share[0], quiet=quiet, unit="draws") as advance:
 
@@ -97,13 +98,27 @@ def _known(name: str) -> str:
     return name
 
 
-def _given(name: str, options: dict[str, Any], taken: set[str]) -> dict[str, Any]:
+def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, of those that the experiment takes; and a clock, if it does."""
+    from onepass.reproduce import EXPERIMENTS
+    from onepass.reproduce.orfit_deep import known_names
+    from onepass.spelling import meant
+
+    taken = set(signature(EXPERIMENTS[name]).parameters)
     given = {option: value for option, value in options.items() if value is not None}
-    strange = sorted(set(given) - taken)
+    strange = [option for option in given if option not in taken]
     if strange:
         raise CycloptsError(
             msg=f"reproduce: {name} must have options of its own, got --{strange[0]}, which is of "
             "orfit-deep alone. Leave it out."
         )
+    for option, known in known_names().items():
+        for each in given.get(option, ()):
+            if each not in known:
+                raise CycloptsError(
+                    msg=f"reproduce: --{option} must name some of {', '.join(known)}, got "
+                    f"{each!r}.{meant(each, known) or ' Check the spelling.'}"
+                )
+    if not given.get("scale", 1.0) > 0.0:
+        raise CycloptsError(msg=f"reproduce: --scale must be above 0, got {given['scale']:g}.")
     return given | ({"clock": perf_counter} if "clock" in taken else {})

@@ -1,0 +1,81 @@
+"""docs/reproduce.md says what a command found, and what it says of that is so."""
+
+import csv
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("PIL")
+
+ROOT = Path(__file__).parents[2]
+
+
+def load() -> ModuleType:
+    """benchmarks/figures.py, which is a script beside the package."""
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "benchmarks" / "figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+figures = load()
+PAGE = figures.PAGE.read_text(encoding="utf-8")
+
+
+def last(name: str) -> dict[tuple[str, str], dict[str, float]]:
+    """The last step that both the paper and we show, of each line."""
+    found = {}
+    with (figures.RESULTS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["mean"]:
+                numbers = ("step", "mean", "low", "high", "published")
+                values = {key: float(row[key] or "nan") for key in numbers}
+                found[row["method"], row["error"]] = values
+    return found
+
+
+def test_every_table_is_what_the_command_found() -> None:
+    assert figures.page(PAGE) == PAGE, "run: python benchmarks/figures.py"
+    for name in figures.NAMES:
+        assert f"<!-- {name}: python benchmarks/figures.py -->" in PAGE
+        assert f"]({name}.png)" in PAGE
+
+
+@pytest.mark.parametrize("name", figures.NAMES)
+def test_figures_are_small(name: str) -> None:
+    assert 10_000 < (figures.DOCS / f"{name}.png").stat().st_size < 150_000
+
+
+@pytest.mark.parametrize("name", figures.NAMES)
+def test_published_errors_lie_in_the_range_over_draws_as_the_page_says(name: str) -> None:
+    table = (figures.RESULTS / f"{name}.md").read_text(encoding="utf-8")
+    cells = [
+        [c.strip() for c in row.split("|")[1:-1]] for row in table.splitlines()[2:] if "|" in row
+    ]
+    outside = []
+    for method, error, paper, _, between, _ in cells:
+        if error in {"test", "train"}:
+            low, high = (float(x) for x in (re.findall(r"[\d.]+", between) * 2)[:2])
+            if not low <= float(paper.split()[0]) <= high:
+                outside.append(method)
+    assert outside == (["ORFit, rule of 2022 as printed"] if name == "orfit-fig6" else [])
+
+
+def test_the_order_of_methods_is_the_published_one_as_the_page_says() -> None:
+    found = last("orfit-fig6")
+    for between in ("ORFit-random", "ORFit-latest"):  # which are close to one another
+        order = ("ORFit", between, "One-Step SGD", "Greedy")
+        assert [found[name, "test"]["step"] for name in order] == [100] * 4
+        for what in ("mean", "published"):
+            errors = [found[name, "test"][what] for name in order]
+            assert errors == sorted(errors)
+    one, other = (found[name, "test"] for name in ("ORFit-random", "ORFit-latest"))
+    apart = min(each["high"] - each["low"] for each in (one, other))
+    assert abs(one["mean"] - other["mean"]) < apart
+    assert 38 <= found["ORFit", "test"]["mean"] <= 45
+    assert 34 <= last("orfit-fig7")["ORFit", "test"]["mean"] <= 40
