@@ -17,7 +17,7 @@ from onepass.evaluate.metrics import METRICS, Metric
 if TYPE_CHECKING:
     from onepass.evaluate.report import Report
 
-__all__ = ["decimals", "to_html", "to_markdown", "to_rich", "to_text", "worded"]
+__all__ = ["decimals", "plain", "to_html", "to_markdown", "to_rich", "to_text", "worded"]
 
 _WIDEST = 10_000  # columns of plain text, at most
 _NONE = "–"

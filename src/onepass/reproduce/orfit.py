@@ -6,9 +6,9 @@ the digits to test, over those learned, and of one row that is learned on the wa
 
     test, train   √ mean over the rows of (f(x; w) − y)²                                     (1)
     sample        |f(x₁₆; w) − y₁₆| in Figure 6, |f(x₁₁; w) − y₁₁| in Figure 7               (2)
-    learned       (1) over the k rows learned so far: zero while k <= m                      (4)
     Greedy        says the last angle, whatever is asked, and so of all angles in
                   [0°, 180°) errs by √ (180²/12 + (90 − θ_k)²), as the papers calculate     (3)
+    learned       (1) over the k rows learned so far: zero while k <= m                     (4)
 
 The runs of a draw differ in w₀ alone, and so in no gradient: they are learned as that many
 outputs of one model, each with its own weights ([1] Remark 3).
