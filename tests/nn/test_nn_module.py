@@ -136,6 +136,15 @@ def test_a_module_without_a_graph_has_a_jacobian_of_zeros() -> None:
         assert (net.gradient(torch.ones(n, 4), outputs)[1] == 0).all()
 
 
+def test_sparse_gradients_are_written_out() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Embedding(7, 3, sparse=True), nn.Flatten(), nn.Linear(6, 2)).double()
+    ids = torch.tensor([[1, 1], [4, 2]])
+    J = Network(module).jacobian(ids)[1]
+    module[0].sparse = False
+    torch.testing.assert_close(J, Network(module).jacobian(ids)[1])
+
+
 def test_memory_for_the_jacobian_is_used_again() -> None:
     net = Network(perceptron())
     room = torch.full((100, net.p), torch.nan, dtype=torch.float64)

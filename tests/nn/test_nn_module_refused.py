@@ -69,6 +69,7 @@ def shared_memory() -> Any:
             TypeMismatchError,
             "'0.bias' of torch.float32, '1.bias' of torch.float64",
         ),
+        (nn.DataParallel(nn.Linear(2, 2)), TypeMismatchError, "got a DataParallel"),
         (complex_layer(), TypeMismatchError, "must be real"),
         (shared_memory(), ParameterError, "'1.weight' and '0.weight' share theirs"),
         (
@@ -85,7 +86,7 @@ def test_a_module_that_cannot_learn_is_refused(module: Any, error: Any, words: s
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 def test_a_scripted_module_is_refused() -> None:
-    with pytest.raises(TypeMismatchError, match="module it was scripted or traced from"):
+    with pytest.raises(TypeMismatchError, match="Give the module that it was made from"):
         Network(torch.jit.script(nn.Linear(2, 2)))
 
 
@@ -93,7 +94,7 @@ def test_a_scripted_module_is_refused() -> None:
     ("learns", "words"),
     [
         ("haed", r"got 'haed', which matches none. .* '0.weight', '0.bias', '1.weight'"),
-        (["0", "1.wieght"], r"got '1.wieght'.* Did you mean '1.weight'"),
+        (["0", "1.weights"], r"got '1.weights'.* Did you mean '1.weight'"),
         ([], r"names or patterns of parameters or layers, got \[\]"),
         (3, "got 3"),
         (["0", 1], "got"),
@@ -410,6 +411,30 @@ def test_a_module_that_draws_lots_is_refused(give: Any) -> None:
     for n in (6, 1):
         with pytest.raises(ParameterError, match="asked twice must have the same answer"):
             network.outputs(torch.randn(n, 4))
+
+
+class Remembering(nn.Module):
+    """What it says hangs on how often it was asked."""
+
+    def __init__(self, *, registered: bool) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+        if registered:
+            self.register_buffer("hidden", torch.zeros(()))
+        else:
+            self.hidden = torch.zeros(())
+
+    def forward(self, x: Any) -> Any:
+        self.hidden = self.hidden + 1.0
+        return self.layer(x) * self.hidden
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_module_that_keeps_a_state_is_refused_as_it_was(registered: Any) -> None:
+    module = Remembering(registered=registered)
+    with pytest.raises(ParameterError, match="keep no state between calls"):
+        Network(module).outputs(torch.randn(3, 4))
+    assert module.hidden == 0
 
 
 def test_a_layer_made_last_must_answer_last() -> None:

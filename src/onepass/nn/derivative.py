@@ -239,7 +239,8 @@ class Derivative:
             if g is None:
                 J[..., s].zero_()
             else:
-                J[..., s].view(g.shape).copy_(g)
+                sparse = g.layout != torch.strided  # as nn.Embedding(sparse=True) gives it
+                J[..., s].view(g.shape).copy_(g.to_dense() if sparse else g)
 
     def _width(self, out: Any, c: int) -> Any:
         if out.shape[1] != c:

@@ -101,8 +101,13 @@ class Function:
         with torch.no_grad(), told(rows, self.where):
             return self(self.weights(), rows)
 
-    def look(self, rows: Batch) -> Any:
-        """Outputs, and note is taken of what the module writes while it answers.
+    def _outputs(self, rows: Batch) -> Any:
+        """The same, and what the module writes is not undone."""
+        with torch.no_grad(), told(rows, self.where):
+            return as_matrix(self._given(self.weights(), rows), rows.n, self.where)
+
+    def look(self, rows: Batch) -> tuple[Any, Any]:
+        """Outputs, asked twice in a row; note is taken of what the module writes meanwhile.
 
         Parameters
         ----------
@@ -111,7 +116,8 @@ class Function:
         before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
         try:
-            out = self.outputs(rows)
+            once = self._outputs(rows)
+            twice = self._outputs(rows)
             self.keeps = self.keeps or any(
                 key not in before or value is not before[key][1] or _length(value) != lengths[key]
                 for key, (_, value) in self._attributes().items()
@@ -120,7 +126,7 @@ class Function:
             self._restore(before)
             undone = [_put_back(*each) for each in buffers]
             self.writes_buffers = self.writes_buffers or any(undone)
-        return out
+        return once, twice
 
     def _buffers(self) -> list[tuple[dict[str, Any], str, Any, Any]]:
         """Every buffer, where it is registered, and a copy."""

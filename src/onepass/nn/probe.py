@@ -71,8 +71,8 @@ class Probe:
 
     def _ask_twice(self, rows: Batch) -> None:
         function = self._function
-        once = self._in_order(rows) if self._last else function.look(rows)
-        if not _alike(once, function.outputs(rows)):
+        once, twice = self._in_order(rows) if self._last else function.look(rows)
+        if not _alike(once, twice):
             raise ParameterError(
                 f"{function.where}: a row asked twice must have the same answer, but the module "
                 "gave two different ones, though it is in evaluation mode. Let it draw no lots "
@@ -97,8 +97,8 @@ class Probe:
                 )
         return bool((together != together[:1]).any())
 
-    def _in_order(self, rows: Batch) -> Any:
-        """Outputs; the last layer that answers must be the one that was chosen."""
+    def _in_order(self, rows: Batch) -> tuple[Any, Any]:
+        """Outputs, asked twice; the last layer that answers must be the one that was chosen."""
         function, fired = self._function, list[str]()
         layers = dict(function.module.named_modules())
         free = [name for name, each in function.module.named_parameters() if each.requires_grad]
@@ -107,7 +107,7 @@ class Probe:
             for name in dict.fromkeys(map(layer_of, free))
         ]
         try:
-            once = function.look(rows)
+            said = function.look(rows)
         finally:
             for handle in handles:
                 handle.remove()
@@ -118,7 +118,7 @@ class Probe:
                 f"{function.where}: `learns='last'` means the layer made last, {chosen!r}, but the "
                 f"last to answer is {last!r}. Name the one that is to learn: learns={last!r}."
             )
-        return once
+        return said
 
 
 def _within(name: str, around: str) -> bool:

@@ -19,6 +19,9 @@ from onepass.spelling import listed, meant
 
 __all__ = ["Selection", "layer_of", "select"]
 
+_CLOSED = (
+    torch.jit.ScriptModule, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel,
+)  # fmt: skip
 _PARAMETRIZED = ".parametrizations."
 
 
@@ -119,10 +122,10 @@ def select(module: Any, learns: str | Sequence[str], where: str) -> Selection:
             f"{where}: `module` must be a torch.nn.Module, got {type(module).__name__}. "
             "Wrap a function of tensors in the forward of a module."
         )
-    if isinstance(module, torch.jit.ScriptModule):
+    if isinstance(module, _CLOSED):
         raise TypeMismatchError(
-            f"{where}: `module` must be a plain torch.nn.Module, got the compiled "
-            f"{type(module).__name__}. Give the module it was scripted or traced from."
+            f"{where}: `module` must be a plain torch.nn.Module, got a {type(module).__name__}, "
+            "whose weights cannot be exchanged. Give the module that it was made from."
         )
     known = dict(module.named_parameters())
     _refuse_unready(module, known, where)
