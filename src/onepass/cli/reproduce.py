@@ -1,5 +1,6 @@
 """Reproduce: experiments of the papers, their numbers beside ours."""
 
+import os
 from inspect import signature
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +23,7 @@ def reproduce(
     streams: Names = (),
     networks: Names = (),
     methods: Names = (),
+    processes: Count | None = None,
     out: Path | None = None,
     quiet: Quiet = False,
 ) -> None:
@@ -41,6 +43,8 @@ def reproduce(
         Of orfit-deep: which of mlp and conv. By default both.
     methods
         Of orfit-deep: which of the methods that its page names. By default all.
+    processes
+        Of orfit-deep: runs side by side, each on one thread. By default as many as there are cores.
     out
         A folder for the figure, the table, all curves and all numbers.
     quiet
@@ -54,7 +58,7 @@ def reproduce(
     name = _known(name)
     options = {
         "draws": draws, "scale": scale, "streams": streams or None, "networks": networks or None,
-        "methods": methods or None,
+        "methods": methods or None, "processes": processes,
     }  # fmt: skip
     given = _given(name, options)
     if out is not None:
@@ -121,4 +125,6 @@ def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
                 )
     if not given.get("scale", 1.0) > 0.0:
         raise CycloptsError(msg=f"reproduce: --scale must be above 0, got {given['scale']:g}.")
-    return given | ({"clock": perf_counter} if "clock" in taken else {})
+    if "processes" in taken:
+        given = {"processes": os.cpu_count() or 1, "clock": perf_counter} | given
+    return given

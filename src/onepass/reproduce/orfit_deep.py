@@ -18,8 +18,7 @@ of those to learn, from other draws, and stand in ``orfit-deep-settings.json``.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from itertools import product
 from typing import Any, TypeAlias, cast
@@ -29,83 +28,23 @@ import numpy as np
 from onepass import validate
 from onepass.errors import ParameterError
 from onepass.extras import need
-from onepass.reproduce.orfit_deep_course import Run, run
+from onepass.reproduce.orfit_deep_course import Run
+from onepass.reproduce.orfit_deep_jobs import Job, Setting, done
 from onepass.reproduce.orfit_deep_methods import METHODS
 from onepass.reproduce.orfit_deep_networks import NETWORKS
-from onepass.reproduce.orfit_deep_outcome import DeepOutcome, Measure, Result
+from onepass.reproduce.orfit_deep_outcome import DeepOutcome, Result
+from onepass.reproduce.orfit_deep_streams import STREAMS, halved
 from onepass.spelling import meant
-from onepass.stream import (
-    Experiences,
-    Images,
-    permuted_mnist,
-    rotated_mnist,
-    rotation_angles,
-    split_mnist,
-)
+from onepass.stream import Images
 from onepass.stream import images as images_of
-from onepass.types import Array, Floats
+from onepass.types import Floats
 
-__all__ = ["STREAMS", "Stream", "chosen_settings", "halved", "orfit_deep"]
+__all__ = ["Settings", "chosen_settings", "known_names", "orfit_deep"]
 
 Progress: TypeAlias = Callable[[int, int], object]
+_Place: TypeAlias = tuple[str, str, str]  # stream, network and method
 Settings: TypeAlias = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """stream -> network -> method -> settings."""
-
-
-def _angles(images: Images, scale: float, seed: int) -> Experiences:
-    n = _rows(100, scale)
-    return rotation_angles(
-        images, rows_per_task=n, test_rows_per_task=100, seed=seed, as_images=True
-    )
-
-
-def _split(images: Images, scale: float, seed: int) -> Experiences:
-    n = _rows(100, scale)
-    return split_mnist(images, rows_per_class=n, test_rows_per_class=100, seed=seed, as_images=True)
-
-
-def _rotated(images: Images, scale: float, seed: int) -> Experiences:
-    n = _rows(70, scale)
-    return rotated_mnist(images, rows_per_task=n, test_rows_per_task=100, seed=seed, as_images=True)
-
-
-def _permuted(images: Images, scale: float, seed: int) -> Experiences:
-    n = _rows(100, scale)
-    return permuted_mnist(
-        images, rows_per_task=n, test_rows_per_task=150, seed=seed, as_images=True
-    )
-
-
-def _rows(n: int, scale: float) -> int:
-    return max(2, round(n * scale))
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A stream of tasks.
-
-    Parameters
-    ----------
-    title : str
-        In tables and figures.
-    make : callable
-        Called as ``make(images, scale, seed)``.
-    measure : {"accuracy", "error"}
-        What is told of it.
-    """
-
-    title: str
-    make: Callable[[Images, float, int], Experiences]
-    measure: Measure = "accuracy"
-
-
-STREAMS: dict[str, Stream] = {
-    "angles": Stream("Rotation angles", _angles, "error"),
-    "split": Stream("Split MNIST", _split),
-    "rotated": Stream("Rotated MNIST", _rotated),
-    "permuted": Stream("Permuted MNIST", _permuted),
-}
-"""The streams by name, in the order of tables."""
 
 
 def orfit_deep(
@@ -117,6 +56,7 @@ def orfit_deep(
     draws: int = 3,
     scale: float = 1.0,
     seed: int = 0,
+    processes: int = 1,
     settings: Settings | None = None,
     clock: Callable[[], float] | None = None,
     progress: Progress | None = None,
@@ -135,6 +75,9 @@ def orfit_deep(
         Rows to learn, as a share of 900 angles, 1000 split, 1050 rotated and 1000 permuted digits.
     seed : int, default=0
         Of all that is drawn.
+    processes : int, default=1
+        In which runs are made side by side, each on one thread. With more than 1, a script needs
+        ``if __name__ == "__main__":`` around its work, and the clock must be a named function.
     settings : dict, optional
         Stream, network and method to the method's settings, in place of those chosen.
     clock : callable, optional
@@ -157,61 +100,38 @@ def orfit_deep(
     """
     need("torch", extra="torch", where="orfit_deep")
     validate.whole(draws, "draws", "orfit_deep", low=1)
+    validate.whole(processes, "processes", "orfit_deep", low=1)
     validate.in_range(scale, "scale", "orfit_deep", above=0.0)
     chosen = {
-        "streams": _named(streams, STREAMS, "streams"),
-        "networks": _named(networks, NETWORKS, "networks"),
-        "methods": _named(methods, METHODS, "methods"),
+        "streams": _named(streams, "streams"),
+        "networks": _named(networks, "networks"),
+        "methods": _named(methods, "methods"),
     }
     known = halved(images_of("mnist") if images is None else images)
     of = chosen_settings() if settings is None else settings
     every = list(product(chosen["streams"], chosen["networks"], chosen["methods"]))
-    runs: dict[tuple[str, str, str], list[Run]] = {place: [] for place in every}
-    for draw in range(draws):
-        for stream in chosen["streams"]:
-            tasks = list(STREAMS[stream].make(known, scale, seed + draw))
-            for place in (place for place in every if place[0] == stream):
-                method, given = METHODS[place[2]], _settings(of, place)
-                runs[place].append(run(method, given, tasks, place[1], [seed, draw], clock))
-                if progress is not None:
-                    progress(sum(map(len, runs.values())), draws * len(every))
+    given = {place: _settings(of, place) for place in every}
+    todo = [
+        Job(draw, *place, given[place])
+        for draw in range(draws)
+        for stream in chosen["streams"]
+        for place in every
+        if place[0] == stream
+    ]
+    runs: dict[tuple[_Place, int], Run] = {}
+    for job, one in done(todo, Setting(known, scale, seed, clock), processes):
+        runs[job.place, job.draw] = one
+        if progress is not None:
+            progress(len(runs), len(todo))
+    by_place = {place: [runs[place, draw] for draw in range(draws)] for place in every}
     setup = {"draws": draws, "scale": scale, "seed": seed, **chosen}
-    found = [one for place in every for one in _summed_up(place, runs[place], of)]
-    order = {name: i for i, name in enumerate(dict.fromkeys(one.stream for one in found))}
-    found.sort(key=lambda one: order[one.stream])
-    return DeepOutcome("orfit-deep", "One pass over streams of tasks", setup, tuple(found))
+    found = _in_order(by_place, given)
+    return DeepOutcome("orfit-deep", "One pass over streams of tasks", setup, found)
 
 
-def halved(images: Images) -> Images:
-    """The same pictures at half the height and width: each pixel the mean of four.
-
-    Networks for them have a fifth of the weights.
-
-    Parameters
-    ----------
-    images : Images
-        Of an even height and width.
-
-    Returns
-    -------
-    images : Images
-
-    Examples
-    --------
-    >>> pictures, labels = np.full((1, 28, 28), 7, dtype=np.uint8), np.zeros(1, dtype=np.uint8)
-    >>> halved(Images(pictures, labels, pictures, labels)).train_images.sum()
-    np.uint64(1372)
-    """
-
-    def small(pictures: Array) -> Array:
-        n, height, width = pictures.shape
-        means = pictures.reshape(n, height // 2, 2, width // 2, 2).mean(axis=(2, 4))
-        return np.asarray(np.rint(means), dtype=np.uint8)
-
-    return Images(
-        small(images.train_images), images.train_labels,
-        small(images.test_images), images.test_labels,
-    )  # fmt: skip
+def known_names() -> dict[str, list[str]]:
+    """What ``streams``, ``networks`` and ``methods`` of :func:`orfit_deep` may name."""
+    return {"streams": list(STREAMS), "networks": list(NETWORKS), "methods": list(METHODS)}
 
 
 def chosen_settings() -> Settings:
@@ -219,14 +139,14 @@ def chosen_settings() -> Settings:
 
     Examples
     --------
-    >>> sorted(chosen_settings()) == sorted(STREAMS)
-    True
+    >>> len(chosen_settings())
+    4
     """
     text = files("onepass.reproduce").joinpath("orfit-deep-settings.json").read_text("utf-8")
     return cast("Settings", json.loads(text))
 
 
-def _settings(of: Settings, place: tuple[str, str, str]) -> dict[str, Any]:
+def _settings(of: Settings, place: _Place) -> dict[str, Any]:
     """The settings of a method where it is to be run."""
     stream, which, method = place
     try:
@@ -238,7 +158,16 @@ def _settings(of: Settings, place: tuple[str, str, str]) -> dict[str, Any]:
         ) from missing
 
 
-def _summed_up(place: tuple[str, str, str], runs: list[Run], of: Settings) -> list[Result]:
+def _in_order(
+    runs: dict[_Place, list[Run]], given: dict[_Place, dict[str, Any]]
+) -> tuple[Result, ...]:
+    """All results, those of a stream together."""
+    found = [one for place in runs for one in _summed_up(place, runs[place], given[place])]
+    titles = list(dict.fromkeys(one.stream for one in found))
+    return tuple(sorted(found, key=lambda one: titles.index(one.stream)))
+
+
+def _summed_up(place: _Place, runs: list[Run], settings: dict[str, Any]) -> list[Result]:
     """All draws of a method as one result, or as two where tasks have classes of their own."""
     stream, (_, which, method) = STREAMS[place[0]], place
     within = [one.within for one in runs if one.within is not None]
@@ -252,7 +181,7 @@ def _summed_up(place: tuple[str, str, str], runs: list[Run], of: Settings) -> li
             which,
             method,
             stream.measure,
-            dict(_settings(of, place)),
+            dict(settings),
             [_plain(matrix) for matrix in matrices],
             max(one.nbytes for one in runs),
             [one.seconds for one in runs],
@@ -266,9 +195,10 @@ def _plain(matrix: Floats) -> list[list[float | None]]:
     return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
 
 
-def _named(given: Iterable[str] | None, known: Mapping[str, Any], what: str) -> list[str]:
+def _named(given: Iterable[str] | None, what: str) -> list[str]:
     """Those of the names that are wanted, in the order in which they are known."""
-    wanted = list(known) if given is None else list(given)
+    known = known_names()[what]
+    wanted = known if given is None else list(given)
     strange = [name for name in wanted if name not in known]
     if strange or not wanted:
         raise ParameterError(

@@ -72,7 +72,7 @@ def _network(name: str, **fixed: Any) -> Callable[..., Any]:
     return make
 
 
-_STEPS = {"step_size": (0.003, 0.01, 0.03, 0.1, 0.3)}
+_STEPS = {"step_size": (0.01, 0.03, 0.1, 0.3, 1.0)}
 _SMALL = {"step_size": (0.0001, 0.0003, 0.001, 0.003, 0.01)}
 
 _NOISES = {"noise": (1.0, 10.0, 100.0), "loss": ("one_hot", "cross_entropy")}
@@ -83,7 +83,7 @@ _ALL = (
         "EWC",
         _baseline("EWC"),
         {"step_size": (0.01, 0.03, 0.1), "penalty": (1.0, 10.0, 100.0, 1000.0)},
-        {"step_size": (0.0003, 0.001, 0.003), "penalty": (0.01, 0.1, 1.0)},
+        {"step_size": (0.0003, 0.001, 0.003), "penalty": (1.0, 10.0, 100.0)},
     ),
     Method(
         "Replay-100",
@@ -111,7 +111,7 @@ _ALL = (
     Method(
         "Joint",
         _baseline("Joint"),
-        {"step_size": (0.003, 0.01, 0.03), "momentum": (0.9,), "epochs": (5,), "batch": (32,)},
+        {"step_size": (0.01, 0.03, 0.1), "momentum": (0.9,), "epochs": (10,), "batch": (32,)},
         {"step_size": (0.0001, 0.0003, 0.001), "momentum": (0.9,), "epochs": (20,), "batch": (32,)},
         at_the_end=True,
     ),

@@ -1,0 +1,282 @@
+"""The experiment orfit-deep: its streams, its measures, what it writes, on drawn pictures."""
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from onepass.cli import main
+from onepass.errors import NumericalError, ParameterError
+from onepass.reproduce import DeepOutcome, choose_settings, orfit_deep
+from onepass.reproduce.orfit_deep import chosen_settings
+from onepass.reproduce.orfit_deep_choice import _settings
+from onepass.reproduce.orfit_deep_course import run
+from onepass.reproduce.orfit_deep_methods import METHODS, Method
+from onepass.reproduce.orfit_deep_networks import NETWORKS, network
+from onepass.reproduce.orfit_deep_outcome import Result, average, forgetting
+from onepass.reproduce.orfit_deep_streams import STREAMS, halved
+from onepass.stream import Images
+
+torch = pytest.importorskip("torch")
+
+QUICK = ("SGD", "Replay-100", "Joint")
+
+
+@pytest.fixture(scope="module")
+def images() -> Images:
+    """Ten kinds of pictures: a bar at a place of its own, with noise."""
+    rng = np.random.default_rng(0)
+    labels = np.tile(np.arange(10, dtype=np.uint8), 220)
+    pictures = rng.integers(0, 60, (2200, 28, 28)).astype(np.uint8)
+    for picture, label in zip(pictures, labels, strict=True):
+        picture[4 + 2 * label : 7 + 2 * label, 6:18] = 250
+    return Images(pictures[:1100], labels[:1100], pictures[1100:], labels[1100:])
+
+
+@pytest.fixture(scope="module")
+def outcome(images: Images) -> DeepOutcome:
+    ticks = iter(range(10**6))
+    return orfit_deep(
+        images, methods=QUICK, networks=["mlp"], streams=["angles", "split", "permuted"],
+        draws=2, scale=0.1, clock=lambda: float(next(ticks)), settings=plain(),
+    )  # fmt: skip
+
+
+def plain() -> Any:
+    """The first settings of each grid."""
+    return {
+        stream: {
+            which: {
+                name: next(_settings(method.grid("angles" if stream == "angles" else "classes")))
+                for name, method in METHODS.items()
+            }
+            for which in NETWORKS
+        }
+        for stream in STREAMS
+    }
+
+
+# -- measures -------------------------------------------------------------------------------------
+
+
+def test_measures_are_their_formulas() -> None:
+    a = np.array([[90.0, 20.0, 10.0], [70.0, 95.0, 30.0], [60.0, 80.0, 85.0]])
+    assert average(a) == 75.0
+    assert forgetting(a) == ((90 - 60) + (95 - 80)) / 2
+    assert forgetting(np.array([[5.0, 60.0], [25.0, 10.0]]), "error") == 20.0
+    late = np.array([[50.0, 0.0], [70.0, 90.0]])
+    assert forgetting(late) == -20.0  # what was learned later helped: negative
+    assert math.isnan(forgetting(np.array([[50.0]])))
+    assert math.isnan(forgetting(np.array([[np.nan, np.nan], [70.0, 90.0]])))
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def test_halved_pictures_are_means_of_four(images: Images) -> None:
+    small = halved(images)
+    assert small.train_images.shape == (1100, 14, 14)
+    block = images.test_images[3, 4:6, 8:10].astype(float).mean()
+    assert small.test_images[3, 2, 4] == np.rint(block)
+    assert (small.train_labels == images.train_labels).all()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_network_follows_from_its_seed_alone(name: str) -> None:
+    before = torch.get_rng_state()
+    one, same, other = (network(name, 10, seed) for seed in ([0, 1], [0, 1], [0, 2]))
+    assert bool((torch.get_rng_state() == before).all())
+    assert one(torch.zeros(3, 1, 14, 14)).shape == (3, 10)
+    weights = [torch.cat([w.flatten() for w in net.parameters()]) for net in (one, same, other)]
+    assert bool((weights[0] == weights[1]).all())
+    assert bool((weights[0] != weights[2]).any())
+    assert bool(weights[0].isfinite().all())
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("stream", ["angles", "split"])
+def test_every_method_learns(images: Images, name: str, stream: str) -> None:
+    tasks = list(STREAMS[stream].make(halved(images), 0.04, 0))[:2]
+    settings = plain()[stream]["conv"][name]
+    threads = torch.get_num_threads()
+    one = run(METHODS[name], settings, tasks, "conv", [0])
+    again = run(METHODS[name], settings, tasks, "conv", [0])
+    assert torch.get_num_threads() == threads
+    assert one.matrix.shape == (2, 2)
+    assert np.isfinite(one.matrix[-1]).all()
+    assert (one.matrix[-1] == again.matrix[-1]).all()
+    assert one.seconds is None
+    assert one.stopped is None
+    assert one.nbytes >= 0
+    assert (one.within is None) == (stream == "angles")
+
+
+def test_a_method_that_cannot_go_on_is_told_of(images: Images) -> None:
+    class Stuck:
+        nbytes = 0
+
+        def learn(self, *rows: Any) -> None:
+            raise NumericalError("stuck" if rows else "")
+
+    tasks = list(STREAMS["split"].make(halved(images), 0.04, 0))
+    method = Method("Stuck", lambda *_, **__: Stuck(), {}, {})
+    found = run(method, {}, tasks, "mlp", [0])
+    assert found.stopped == "0–1: stuck"
+    assert (found.matrix == found.matrix[0]).all()
+
+
+def test_settings_are_chosen_without_rows_to_test(images: Images) -> None:
+    blind = Images(
+        images.train_images,
+        images.train_labels,
+        np.zeros_like(images.test_images),
+        images.test_labels,
+    )
+    heard: list[str] = []
+    chosen = [
+        choose_settings(
+            each, streams=["split"], networks=["mlp"], methods=["SGD"], scale=0.1,
+            heard=heard.append,
+        )
+        for each in (images, blind)
+    ]  # fmt: skip
+    assert chosen[0] == chosen[1]
+    tried = [float(line.rpartition(" ")[2]) for line in heard if line.startswith("  SGD")]
+    best = METHODS["SGD"].classes["step_size"][int(np.argmax(tried[:5]))]
+    assert chosen[0]["split"]["mlp"]["SGD"] == {"step_size": best}
+
+
+def test_chosen_settings_are_of_the_grids() -> None:
+    chosen = chosen_settings()
+    assert set(chosen) == set(STREAMS)
+    for stream, networks in chosen.items():
+        assert set(networks) == set(NETWORKS)
+        for methods in networks.values():
+            assert set(methods) == set(METHODS)
+            for name, settings in methods.items():
+                grid = METHODS[name].grid("angles" if stream == "angles" else "classes")
+                assert settings in list(_settings(grid))
+
+
+# -- the experiment -------------------------------------------------------------------------------
+
+
+def test_all_that_was_asked_for_is_there(outcome: DeepOutcome) -> None:
+    places = [(r.stream, r.method) for r in outcome.results]
+    titles = ["Rotation angles", "Split MNIST", "Split MNIST, task known", "Permuted MNIST"]
+    assert places == [(title, method) for title in titles for method in QUICK]
+    for result in outcome.results:
+        assert result.matrix().shape == (2, *[len(result.matrices[0])] * 2)
+        assert result.measure == ("error" if result.stream == "Rotation angles" else "accuracy")
+        known = np.isnan(result.matrix()).sum() == 0
+        assert known == (result.method != "Joint")
+        assert all(seconds is not None and seconds > 0 for seconds in result.seconds)
+
+
+def test_what_is_known_of_learning_streams_is_seen(outcome: DeepOutcome) -> None:
+    def last(stream: str, method: str) -> float:
+        return float(np.mean(outcome.result(stream, "mlp", method).last))
+
+    assert last("Split MNIST", "SGD") < last("Split MNIST", "Joint")
+    assert last("Split MNIST", "SGD") < last("Split MNIST, task known", "SGD")
+    assert np.mean(outcome.result("Split MNIST", "mlp", "SGD").forgotten) > 0
+    replay = outcome.result("Split MNIST", "mlp", "Replay-100")
+    assert replay.nbytes == 100 * (14 * 14 * 4 + 8)
+
+
+def test_the_same_seed_gives_the_same_outcome(images: Images) -> None:
+    seen: list[tuple[int, int]] = []
+
+    def made(seed: int) -> DeepOutcome:
+        return orfit_deep(
+            images, methods=["SGD"], networks=["mlp"], streams=["rotated"], draws=2, scale=0.05,
+            seed=seed, settings=plain(), progress=lambda i, n: seen.append((i, n)),
+        )  # fmt: skip
+
+    one, again, other = made(0), made(0), made(1)
+    assert one == again
+    assert one.results != other.results
+    assert seen[:2] == [(1, 2), (2, 2)]
+    assert one.results[0].seconds == [None, None]
+    assert one.results[0].matrices[0] != one.results[0].matrices[1]
+
+
+def test_processes_change_nothing(images: Images) -> None:
+    settled: dict[str, Any] = {
+        "methods": ["SGD"], "networks": ["mlp"], "streams": ["split"], "draws": 2, "scale": 0.05,
+        "settings": plain(),
+    }  # fmt: skip
+    assert orfit_deep(images, processes=2, **settled) == orfit_deep(images, **settled)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"methods": ["SDG"]}, "`methods` must be of .*'SDG'. Did you mean"),
+        ({"streams": ["cifar"]}, "`streams` must be of"),
+        ({"networks": []}, "`networks` must be of mlp, conv, got 'none'"),
+        ({"draws": 0}, "`draws` must be a whole number >= 1"),
+        ({"processes": 0}, "`processes` must be a whole number >= 1"),
+        ({"scale": 0.0}, "`scale` must be a number"),
+        ({"settings": {}}, "`settings` must hold some for SGD of mlp on angles"),
+    ],
+)
+def test_what_is_not_there_is_refused(images: Images, wrong: Any, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        orfit_deep(images, **wrong)
+
+
+# -- what comes of it -----------------------------------------------------------------------------
+
+
+def test_an_outcome_is_a_table(outcome: DeepOutcome) -> None:
+    console = Console(width=160, record=True)
+    console.print(outcome)
+    text = console.export_text()
+    assert "Split MNIST, task known" in text
+    assert "± over 2 draws" in text
+    page = outcome.to_markdown()
+    assert page.count("### ") == 4
+    assert "| network | method | at the end | forgetting | memory | ms a row |" in page
+    row = next(line for line in page.splitlines() if line.startswith("| mlp | Joint"))
+    assert row.split("|")[4].strip() == "–"  # it was tested at the end alone
+
+
+def test_an_outcome_is_numbers(outcome: DeepOutcome, tmp_path: Path) -> None:
+    text = outcome.to_json(tmp_path / "a.json")
+    tree = json.loads(text)
+    assert tree["setup"]["draws"] == 2
+    first = tree["results"][0]
+    assert Result(**first).last == pytest.approx(outcome.results[0].last, rel=1e-5)
+    assert (tmp_path / "a.json").read_text(encoding="utf-8") == text + "\n"
+    rows = list(csv.DictReader(io.StringIO(outcome.to_csv())))
+    assert len(rows) == 2 * len(outcome.results)
+    assert float(rows[1]["last"]) == pytest.approx(outcome.results[0].last[1], rel=1e-5)
+    assert rows[-1]["forgetting"] == ""
+
+
+def test_an_outcome_is_two_figures(outcome: DeepOutcome, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    paths = outcome.save(tmp_path / "new")
+    assert [path.name for path in paths] == [
+        "orfit-deep.json", "orfit-deep.csv", "orfit-deep.md", "orfit-deep.png",
+        "orfit-deep-curves.png",
+    ]  # fmt: skip
+    assert all(path.stat().st_size > 500 for path in paths)
+    panels = outcome.plot().axes
+    assert len(panels) == 4
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == list(QUICK)
+    assert len(outcome.plot_curves().axes) == 4
+
+
+def test_options_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "orfit-fig6", "--scale", "0.1"]) == 2
+    assert "--scale" in capsys.readouterr().err
+    assert main(["reproduce", "orfit-deep", "--methods", "SDG"]) == 2
+    assert "Did you mean" in capsys.readouterr().err
