@@ -72,7 +72,7 @@ def orfit_deep(
     draws : int, default=3
         Choices of rows, first weights and whatever a method draws.
     scale : float, default=1.0
-        Rows to learn, as a share of 900 angles, 1000 split, 1050 rotated and 1000 permuted digits.
+        Rows to learn, as a share of 900 angles, 800 split, 750 rotated and 800 permuted digits.
     seed : int, default=0
         Of all that is drawn.
     processes : int, default=1

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
+from onepass.reproduce.orfit_deep_loop import Loop
+
 __all__ = ["BATCH", "METHODS", "Method", "Task"]
 
 BATCH = 10  # rows a step, as GPM's authors had it
@@ -72,10 +74,18 @@ def _network(name: str, **fixed: Any) -> Callable[..., Any]:
     return make
 
 
+def _gpm(module: Any, task: Task, seed: int, *, step_size: float, **settings: Any) -> Any:
+    """Plain SGD within GPM."""
+    plain = import_module("torch.optim").SGD(module.parameters(), lr=step_size)
+    held = import_module("onepass.nn.optim").GPM(plain, module, seed=seed, **settings)
+    return Loop(module, held, "cross_entropy" if task == "classes" else "squared")
+
+
 _STEPS = {"step_size": (0.01, 0.03, 0.1, 0.3, 1.0)}
 _SMALL = {"step_size": (0.0001, 0.0003, 0.001, 0.003, 0.01)}
 
-_NOISES = {"noise": (1.0, 10.0, 100.0), "loss": ("one_hot", "cross_entropy")}
+_NOISE = {"noise": (30.0, 300.0, 3000.0)}
+_PRIORS = {"prior": (0.001, 0.01, 0.1)}
 
 _ALL = (
     Method("SGD", _baseline("SGD"), _STEPS, _SMALL),
@@ -100,13 +110,31 @@ _ALL = (
     Method("One-step SGD", _network("OneStepSGD", loss="one_hot"), {}, {}),
     *(
         Method(f"ORFit-{m}", _network("ORFit", memory=m, loss="one_hot"), {}, {})
-        for m in (10, 30, 100)
+        for m in (10, 100)
     ),
     Method(
         "ORFit-100 noisy",
-        _network("ORFit", memory=100),
-        _NOISES,
-        {"noise": _NOISES["noise"]},
+        _network("ORFit", memory=100, loss="one_hot"),
+        _NOISE,
+        _NOISE,
+    ),
+    Method(
+        "OGD",
+        _network("OGD", memory=None, batch=BATCH, per_task=100, loss="cross_entropy"),
+        _STEPS,
+        _SMALL,
+    ),
+    Method(
+        "GPM",
+        _gpm,
+        {"step_size": (0.03, 0.1, 0.3), "threshold": (0.9, 0.95, 0.99)},
+        {"step_size": (0.0003, 0.001, 0.003), "threshold": (0.9, 0.95, 0.99)},
+    ),
+    Method(
+        "LO-FI-10",
+        _network("LoFi", memory=10, loss="cross_entropy"),
+        _PRIORS,
+        {**_PRIORS, "noise": (0.01, 0.1)},
     ),
     Method(
         "Joint",

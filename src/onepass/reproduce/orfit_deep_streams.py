@@ -27,17 +27,17 @@ def _angles(images: Images, scale: float, seed: int) -> Experiences:
 
 
 def _split(images: Images, scale: float, seed: int) -> Experiences:
-    n = _rows(100, scale)
+    n = _rows(80, scale)
     return split_mnist(images, rows_per_class=n, test_rows_per_class=100, seed=seed, as_images=True)
 
 
 def _rotated(images: Images, scale: float, seed: int) -> Experiences:
-    n = _rows(70, scale)
+    n = _rows(50, scale)
     return rotated_mnist(images, rows_per_task=n, test_rows_per_task=100, seed=seed, as_images=True)
 
 
 def _permuted(images: Images, scale: float, seed: int) -> Experiences:
-    n = _rows(100, scale)
+    n = _rows(80, scale)
     return permuted_mnist(
         images, rows_per_task=n, test_rows_per_task=150, seed=seed, as_images=True
     )
