@@ -240,7 +240,7 @@ def snapshot(thing: Any) -> Any:  # noqa: PLR0911  one return a kind
     if isinstance(thing, (list, tuple)):
         return [snapshot(part) for part in thing]
     if is_dataclass(thing) and not isinstance(thing, type):
-        held = {f.name: snapshot(getattr(thing, f.name)) for f in fields(thing)}
+        held = {f.name: snapshot(getattr(thing, f.name)) for f in fields(thing) if f.init}
         return (type(thing).__name__, held)
     if isinstance(thing, BaseEstimator):
         return (type(thing).__name__, snapshot(vars(thing)))

@@ -2,13 +2,19 @@
 
 Kept are the columns of B (p × q) as rows of one array, NumPy's or torch's, of any precision, on
 any device. What costs time is to read them, p · q numbers, so that vectors G (p × n) are split
-into what lies in their span and what does not, twice as floating point asks, in three reads:
+into what lies in their span and what does not, in two reads or, if need be, in three:
 
     C₁ = BᵀG                                                                   one read     (1)
-    O ← G − B C₁,   C₂ = BᵀO                                                   one read     (2)
+    O = G − B C₁,   C₂ = BᵀO,   F = O + B D                                    one read     (2)
     O ← O − B C₂,   F = O + B D,   D some function of C = C₁ + C₂              one read     (3)
 
-In (2) and (3) the columns are read piece by piece, and used twice while the processor has the
+Twice is what floating point asks for where O is much shorter than G [1]. C₂ shows whether it is:
+where ‖C₂‖ ≤ 2ε‖O‖, O is as orthogonal to the columns as (3) would make it, and with D of C₁ all is
+done. Inner products are summed in float64 over pieces of so few numbers that in float32 too this
+holds while O has a tenth of G's length. On a device, where the program would have to wait to see
+C₂, (3) is always done.
+
+In (2) and (3) the columns are read piece by piece, and used again while the processor has the
 piece at hand. C and D are small, in float64. Columns of half precision are widened to float32
 piece by piece: that they are orthonormal to three digits only is mended by projecting twice.
 
@@ -16,6 +22,9 @@ A new column is written into the room behind the others, and what was there befo
 was: an object of before can still be used, and if columns are added to it again, they are added to
 a copy. Torch's columns are large and have one user at a time: they are turned in place, which
 leaves nothing of what was there before.
+
+[1] L. Giraud, J. Langou, M. Rozložník, J. van den Eshof, "Rounding error analysis of the classical
+    Gram-Schmidt orthogonalization process", Numerische Mathematik 101, 2005.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,9 +37,14 @@ from onepass import linalg
 
 __all__ = ["Columns", "Room", "Split"]
 
-_AT_HAND = 1 << 21  # bytes of columns that a processor's cache holds beside what is made of them
+_AT_HAND = 1 << 20  # bytes of columns that a processor's cache holds beside what is made of them
+_ONCE_AT_HAND = 1 << 24  # the same, where nothing is used again
 _ON_DEVICE = 1 << 30  # bytes of a piece elsewhere, where each piece costs a wait
 _SHORT = 4096  # numbers whose products may be summed in float32, before they are in float64
+_WIDE = 4 * _SHORT  # the same, of a matrix and a vector, where more numbers are summed side by side
+_NARROW = 512  # numbers of each column in a piece, at least: shorter ones are read slowly
+_ORTHOGONAL = 2.0  # roundings by which O may be off the columns' complement, for its length
+_SHARE = 0.03  # length of O for that of C₁; if it is less, (3) will have to be done
 
 
 class Split(NamedTuple):
@@ -98,7 +112,7 @@ class Columns:
         return columns
 
     def _set(self, rows: Any, holder: Room, first: int) -> None:
-        given = {"rows": rows, "room": len(holder.array) - first, "holder": holder, "first": first}
+        given = {"rows": rows, "room": len(holder.array), "holder": holder, "first": first}
         for name, value in given.items():
             object.__setattr__(self, name, value)
 
@@ -133,12 +147,13 @@ class Columns:
             return Split(empty, J.T, J.T)
         if len(J) == 1:
             J = J[0]  # products of a matrix and a vector are quicker as such
-        first = self._into(J)
-        rest, again = self._without(J, first)
-        C = (first + again).reshape(len(self), -1)
-        D = None if lift is None else lift(C)
-        lifted = self._finished(rest, again, D)
-        return Split(C, _standing(rest), _standing(lifted))
+        C = self._into(J)
+        once = self._once(J, C)
+        rest, lifted, again = self._without(J, C, self._made(lift, C) if once else None)
+        if not (once and _orthogonal(rest, again)):
+            C = C + again
+            lifted = self._finished(rest, again, self._made(lift, C))
+        return Split(C.reshape(len(self), -1), _standing(rest), _standing(lifted))
 
     def coordinates(self, G: Any) -> Any:
         """BᵀG, small: (1)."""
@@ -177,6 +192,11 @@ class Columns:
         """The last m of them."""
         end = self.first + len(self)
         return self if len(self) <= m else Columns.within(self.holder, end - m, end)
+
+    def zeros(self) -> list[int]:
+        """Which of them are zero; a device is waited for."""
+        largest = [linalg.host(abs(row).max()).item() for row in self.rows]
+        return [j for j, size in enumerate(largest) if size == 0.0]
 
     def without(self, leaving: list[int]) -> "Columns":
         """Without some; the last ones take their places."""
@@ -221,41 +241,61 @@ class Columns:
 
     def _into(self, J: Any) -> Any:
         """(1), for vectors (n, p) or one (p,)."""
-        some = self.rows[:0]
-        if linalg.widened(some) is some:
-            return linalg.small(self.rows @ _across(J))
-        parts = (linalg.widened(self.rows[:, s]) @ _across(J[..., s]) for s in self._pieces())
-        return sum(linalg.small(part) for part in parts)
-
-    def _without(self, J: Any, C: Any) -> tuple[Any, Any]:
-        """(2): O so far, and C₂."""
-        rest, c, again = linalg.blank(J), _across(linalg.like(C, J)), 0.0
-        for piece in self._pieces():
+        total: Any = 0.0
+        for piece in self._pieces(_ONCE_AT_HAND):
             rows = linalg.widened(self.rows[:, piece])
-            rest[..., piece] = left = J[..., piece] - c @ rows
+            total = total + linalg.small(rows @ _across(J[..., piece]))
+        return total
+
+    def _once(self, J: Any, C: Any) -> bool:
+        """Whether (2) may well be all: nothing that a device would have to be waited for."""
+        if linalg.waits(J) or self.rows.dtype != J.dtype:
+            return False
+        outside = linalg.norms(_standing(J)) ** 2 - (C * C).sum(axis=0)
+        return bool((outside > _SHARE**2 * (C * C).sum(axis=0)).all())
+
+    def _made(self, lift: Callable[[Any], Any] | None, C: Any) -> Any:
+        """D of C, in the shape of C."""
+        return None if lift is None else lift(C.reshape(len(self), -1)).reshape(C.shape)
+
+    def _without(self, J: Any, C: Any, D: Any) -> tuple[Any, Any, Any]:
+        """(2): O so far, F of it, and C₂."""
+        rest, again = linalg.blank(J), 0.0
+        lifted = rest if D is None else linalg.blank(J)
+        c, d = (None if each is None else _across(linalg.like(each, J)) for each in (C, D))
+        for piece in self._pieces():
+            rows, left = linalg.widened(self.rows[:, piece]), rest[..., piece]
+            linalg.add(J[..., piece], -1.0, c, rows, left)
             again = again + linalg.small(rows @ _across(left))
-        return rest, again
+            if d is not None:
+                linalg.add(left, 1.0, d, rows, lifted[..., piece])
+        return rest, lifted, again
 
     def _finished(self, rest: Any, again: Any, D: Any) -> Any:
         """(3): O in place, and F."""
-        c = _across(linalg.like(again, rest))
-        d = None if D is None else _across(linalg.like(D.reshape(again.shape), rest))
-        lifted = rest if d is None else linalg.blank(rest)
+        c, d = (None if each is None else _across(linalg.like(each, rest)) for each in (again, D))
+        lifted = rest if D is None else linalg.blank(rest)
         for piece in self._pieces():
-            rows = linalg.widened(self.rows[:, piece])
-            rest[..., piece] -= c @ rows
+            rows, left = linalg.widened(self.rows[:, piece]), rest[..., piece]
+            linalg.add(left, -1.0, c, rows, left)
             if d is not None:
-                lifted[..., piece] = rest[..., piece] + d @ rows
+                linalg.add(left, 1.0, d, rows, lifted[..., piece])
         return lifted
 
     def _pieces(self, bytes_at_hand: int = _AT_HAND) -> Iterator[slice]:
         """Slices of p, as wide as can be kept at hand."""
-        each = max(len(self), 1) * 4
-        width = max(bytes_at_hand // each, 256)
+        each = max(len(self), 1) * max(self.rows.itemsize, 4)
+        width = min(max(bytes_at_hand // each, _NARROW), _WIDE)
         if linalg.waits(self.rows):
             width = _ON_DEVICE // each
         for i in range(0, self.rows.shape[1], width):
             yield slice(i, i + width)
+
+
+def _orthogonal(rest: Any, again: Any) -> bool:
+    """Whether O is orthogonal to the columns as it is, by C₂."""
+    off = _ORTHOGONAL * linalg.rounding(rest) * linalg.norms(_standing(rest))
+    return bool(((again * again).sum(axis=0) <= off**2).all())
 
 
 def _empty(kind: Any, q: int, p: int) -> Any:

@@ -103,6 +103,11 @@ class Subspace:
         """D of (4)."""
         return self.closed + _largest(self.open)
 
+    @property
+    def most_lost(self) -> float:
+        """D of (4) or a little more, for less: ‖·‖_F in place of λmax since the last turn."""
+        return self.closed + float(np.linalg.norm(self.open))
+
     def coordinates(self, G: Any) -> Floats:
         """UᵀG, (k, n), without forming U."""
         inside: Floats = self.K.T @ linalg.host(self.B.coordinates(G))

@@ -150,7 +150,9 @@ def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:
     return R, z
 
 
-def fit(w: Any, G: Any, U: Any, e: Any, noise: Floats, *, group: int = 1) -> Fitted:
+def fit(
+    w: Any, G: Any, U: Any, e: Any, noise: Floats, *, group: int = 1, basis: Any = None
+) -> Fitted:
     """The step itself, from U = P G, for NumPy's arrays or torch's.
 
     Where R = 0, P must be a projector that has been applied twice: then S = UᵀU. A gradient
@@ -161,13 +163,17 @@ def fit(w: Any, G: Any, U: Any, e: Any, noise: Floats, *, group: int = 1) -> Fit
     ----------
     w : array of shape (p, c) or (p,)
     G, U : arrays of shape (p, n)
+        U may be of another precision, or on another device.
     e : array of shape (n, c) or (n,)
     noise : ndarray of shape (n,)
         R, all zero or all positive.
     group : int
         Neighbouring columns of G that belong to one row.
+    basis : array, optional
+        Directions that P was made of: if they are less precise than G, less counts as new.
     """
-    lengths, tau = linalg.norms(G), linalg.resolution(G)
+    coarse = [linalg.resolution(array) for array in (G, U, basis) if array is not None]
+    U, lengths, tau = linalg.like(U, G), linalg.norms(G), max(coarse)
     if noise.any():
         R = linalg.like(np.diag(noise), lengths)
         L, kept = linalg.cholesky_in_order(linalg.inner(G, U) + R, 0.0 * lengths)

@@ -9,8 +9,10 @@ NumPy's, but for those of tensors on a device that would have to be waited for: 
 from onepass.linalg.factors import cholesky_in_order, solve_lower, solve_lower_transposed, svd
 from onepass.linalg.library import blank, host, is_tensor, kind, like, small, waits, widened
 from onepass.linalg.long import (
+    add,
     finite,
     inner,
+    length,
     norms,
     orthonormal,
     present,
@@ -30,6 +32,7 @@ from onepass.linalg.triangles import (
 )
 
 __all__ = [
+    "add",
     "alone",
     "blank",
     "cholesky_in_order",
@@ -38,6 +41,7 @@ __all__ = [
     "inner",
     "is_tensor",
     "kind",
+    "length",
     "like",
     "lower_from_rows",
     "norms",

@@ -49,9 +49,11 @@ def kind(array: Any) -> Any:
     return array if is_tensor(array) else array.dtype
 
 
-def blank(array: Any) -> Any:
-    """An array of its shape and kind, of whatever numbers."""
-    return array.new_empty(array.shape) if is_tensor(array) else np.empty_like(array)
+def blank(array: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """An array of its kind, of its shape or another, of whatever numbers."""
+    if is_tensor(array):
+        return array.new_empty(array.shape if shape is None else shape)
+    return np.empty_like(array) if shape is None else np.empty(shape, array.dtype)
 
 
 def widened(array: Any) -> Any:

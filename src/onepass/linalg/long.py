@@ -11,12 +11,14 @@ import numpy as np
 from scipy.linalg import blas
 
 from onepass.linalg.factors import cholesky_in_order, solve_lower
-from onepass.linalg.library import is_tensor, like, small, waits
+from onepass.linalg.library import host, is_tensor, like, small, waits
 from onepass.types import Floats
 
 __all__ = [
+    "add",
     "finite",
     "inner",
+    "length",
     "norms",
     "orthonormal",
     "present",
@@ -27,6 +29,8 @@ __all__ = [
 ]
 
 _LEAST_SQUARE = 1e-280  # a smaller sum of squares may have lost digits to underflow
+_LEAST_LENGTH = 1e-15  # of a tensor: of shorter ones, squares in float32 may have been lost
+_FEW = 4096  # squares that may be summed in float32
 _BEYOND = 1e300  # a square that no pivot reaches
 _PIECE = 1 << 16  # weights of a tensor that are widened to float64 at once
 
@@ -51,6 +55,19 @@ def times(U: Any, M: Any) -> Any:
     return U @ like(M, U)
 
 
+def add(A: Any, sign: float, c: Any, rows: Any, out: Any) -> None:
+    """A ± c @ rows of long rows (q, p), written into ``out``, which may be A."""
+    if not is_tensor(A):
+        np.add(A, (sign * c) @ rows, out=out)
+        return
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    if A.ndim == 1:
+        torch.addmv(A, rows.T, c, alpha=sign, out=out)
+    else:
+        torch.addmm(A, c, rows, alpha=sign, out=out)
+
+
 def solve_lower_right(U: Any, L: Any) -> Any:
     """U L⁻ᵀ of a long U (p, n) and a lower triangle L (n, n)."""
     if is_tensor(U):
@@ -62,11 +79,7 @@ def solve_lower_right(U: Any, L: Any) -> Any:
 def norms(G: Any) -> Any:
     """Euclidean norms of the columns of G, small, in float64, whatever their size."""
     if is_tensor(G):
-        import torch  # noqa: PLC0415  only where there is a tensor
-
-        largest = G.abs().amax(dim=0).double() if len(G) else G.new_zeros(G.shape[1]).double()
-        scale = torch.where((largest > 0.0) & largest.isfinite(), largest, 1.0)
-        return small(scale * torch.linalg.vector_norm(G / scale.to(G.dtype), dim=0).double())
+        return _lengths(G)
     if G.shape[1] == 1 and len(G) and G.dtype == np.float64:
         return np.array([blas.dnrm2(G[:, 0])])
     squares: Floats = np.einsum("ij,ij->j", G, G, dtype=np.float64)
@@ -77,6 +90,27 @@ def norms(G: Any) -> Any:
     scaled = G / scale  # neither overflows when squared, nor is it lost
     lengths: Floats = scale * np.sqrt(np.einsum("ij,ij->j", scaled, scaled))
     return lengths
+
+
+def length(W: Any) -> Any:
+    """Euclidean length of all numbers together, in float64; of a device, a tensor there."""
+    return norms(W.reshape(-1, 1))[0]
+
+
+def _lengths(G: Any) -> Any:
+    """The norms of a tensor's columns: by pieces at once, unless squares were lost, then scaled."""
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    norm, whole = torch.linalg.vector_norm, len(G) // _FEW * _FEW
+    if not waits(G) and len(G):
+        parts = norm(G.T[:, :whole].reshape(G.shape[1], -1, _FEW), dim=2).double()
+        rest = norm(G[whole:], dim=0).double()
+        lengths = torch.hypot(norm(parts, dim=1), rest)
+        if bool(((lengths > _LEAST_LENGTH) & (lengths < 1.0 / _LEAST_LENGTH)).all()):
+            return small(lengths)
+    largest = G.abs().amax(dim=0).double() if len(G) else G.new_zeros(G.shape[1]).double()
+    scale = torch.where((largest > 0.0) & largest.isfinite(), largest, 1.0)
+    return small(scale * norm(G / scale.to(G.dtype), dim=0).double())
 
 
 def finite(*arrays: Any) -> bool:
@@ -124,14 +158,20 @@ def orthonormal(U: Any, least: Any) -> tuple[Any, Any, Any]:
         if not waits(U) and not doubted.any():
             break
         first = doubted & (doubted.cumsum(0) == 1)
-        squares = squares + like(first, squares) * _BEYOND
+        squares = squares + small(first) * _BEYOND  # a truth value times it would be nan
     W, kept = solve_lower_right(W, L2) * like(kept & ~doubted, U), kept & ~doubted
     return W, L @ L2, kept
 
 
-def present(W: Any, kept: Any) -> Any:
-    """The columns that are kept; all of them where that could only be known by waiting."""
-    return W if waits(W) or kept.all() else W[:, np.flatnonzero(kept)]
+def present(W: Any, kept: Any, *, waited: bool = False) -> Any:
+    """The columns that are kept; all of them where that could only be known by waiting.
+
+    Unless it is ``waited`` for, as where the number of columns decides what else is kept.
+    """
+    if waits(W) and not waited:
+        return W
+    chosen = np.flatnonzero(host(kept))
+    return W if len(chosen) == W.shape[1] else W[:, chosen]
 
 
 def _diagonal(mask: Any) -> Any:
@@ -150,5 +190,10 @@ def rounding(G: Any) -> float:
 
 
 def resolution(G: Any) -> float:
-    """The smallest part of a gradient, relative to its length, that counts as new."""
+    """The smallest part of a gradient, relative to its length, that counts as new.
+
+    Directions of half precision are turned by so much as they are written down.
+    """
+    if G.dtype.itemsize == 2:
+        return 2.0 * rounding(G)
     return 1e-7 if str(G.dtype).endswith("float64") else 1e-5

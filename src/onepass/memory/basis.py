@@ -22,12 +22,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg
-from onepass.columns import Columns
+from onepass.columns import Columns, Split
 from onepass.errors import ParameterError
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
 from onepass.types import Array, Floats
-from onepass.update import Step, fit, row_by_row
+from onepass.update import Fitted, Step, fit, row_by_row
 
 __all__ = ["Basis", "Directions", "NoisySpan", "refuse_noise"]
 
@@ -75,7 +75,7 @@ class Directions:
 
     @property
     def rank(self) -> int:
-        """q, the directions used up."""
+        """q, the directions used up; on a device, at most so many."""
         return len(self.columns)
 
     def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
@@ -91,19 +91,73 @@ class Directions:
         group : int
             Neighbouring columns of G that belong to one row.
         """
-        free = linalg.like(self.columns.split(G).lifted, G)
-        fitted = fit(w, G, free, e, noise, group=group)
-        W = linalg.present(fitted.W, fitted.kept)
+        free = self.split(G)
+        fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
+        memory = self.after(G, free, noise, fitted)
+        rank = memory.rank - self.rank
+        return Step(fitted.w, memory, fitted.errors, rank, fitted.contradictions)
+
+    @property
+    def basis(self) -> Any:
+        """The directions as rows, for their precision."""
+        return self.columns.rows
+
+    def split(self, G: Any) -> Split:
+        """P G, as ``lifted``; and what :meth:`after` will want to know of G."""
+        return self.columns.split(G)
+
+    def after(
+        self,
+        G: Any,
+        free: Split,
+        noise: Floats,
+        fitted: Fitted | None = None,
+        *,
+        waited: bool = False,
+    ) -> "Directions":
+        """The memory after the rows of G have come: (2).
+
+        Parameters
+        ----------
+        G : array of shape (p, n)
+        free : Split
+            What :meth:`split` said of it.
+        noise : ndarray of shape (n,)
+        fitted : Fitted, optional
+            Their step. Without it, they are learned among others in a step of many parts
+            (:class:`~onepass.memory.blocks.Blocks`).
+        waited : bool
+            Whether to wait for a device that knows how many directions are new. Else columns of
+            zeros stand for those that are not, until there is no more room.
+        """
+        del noise
+        if fitted is None:
+            near, tau = linalg.like(G, free.lifted), linalg.resolution(self.columns.rows)
+            W, _, kept = linalg.orthonormal(free.lifted, tau * linalg.norms(near))
+        else:
+            W, kept = fitted.W, fitted.kept
+        W = linalg.present(W, kept, waited=waited)
         if W.shape[1] > 1:  # rows that are nearly parallel blow up what is left of the past
             W = self.columns.split(W).outside
-        memory = replace(self, columns=self.columns.appended(W))
-        return Step(fitted.w, memory, fitted.errors, W.shape[1], fitted.contradictions)
+        columns = self.columns
+        if linalg.waits(W) and len(columns) + W.shape[1] > min(columns.room, len(G) - 1):
+            columns = columns.without(columns.zeros())
+        return replace(self, columns=columns.appended(W))
+
+    def forgets(self, moved: Any) -> Any:
+        """The certificate of forgetting: 0, as nothing is let go."""
+        del moved
+        return 0.0
+
+    def settled(self) -> tuple["Directions", Columns]:
+        """The same memory, and the directions that are not free to move as its columns."""
+        return self, self.columns
 
     def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
         """Qᵀ and the answers Qᵀw: all that w is held to."""
         del start
-        answers = self.Q.T @ w
-        return Evidence(self.Q.T, answers, np.zeros(self.rank), np.zeros(answers.shape[1:]))
+        answers = linalg.inner(self.Q, w.reshape(len(w), -1)).reshape(-1, *w.shape[1:])
+        return Evidence(self.Q.T, answers, np.zeros(self.rank), np.zeros(w.shape[1:]))
 
     def merged(self, w: Floats, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence."""

@@ -34,7 +34,7 @@ _NOTHING = 64.0 * float(np.finfo(np.float64).eps)  # relative to the prior, and 
 
 
 class Evidence(NamedTuple):
-    """A few rows that say what all rows said."""
+    """A few rows that say what all rows said; of NumPy, or in tensors with small answers."""
 
     rows: Floats
     """(k, p)."""
@@ -59,7 +59,8 @@ class Evidence(NamedTuple):
 
     def learned_by(self, memory: Any, w: Floats) -> Step:
         """The step of a memory that learns these rows at the weights w."""
-        step: Step = memory.learn(w, self.rows.T, self.answers - self.rows @ w, self.noise)
+        said = linalg.inner(self.rows.T, w.reshape(len(w), -1)).reshape(self.answers.shape)
+        step: Step = memory.learn(w, self.rows.T, self.answers - said, self.noise)
         return step
 
 

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import validate
-from onepass.columns import Columns
+from onepass import linalg, validate
+from onepass.columns import Columns, Split
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.types import Array, Floats
-from onepass.update import Step
+from onepass.update import Fitted, Step, fit
 
 __all__ = ["Latest", "Recent"]
 
@@ -82,10 +82,31 @@ class Recent:
 
         A block is learned as one augmented row, before any direction leaves.
         """
-        step = self.directions.learn(w, G, e, noise, group=group)
-        kept = replace(step.memory, columns=step.memory.columns.latest(self.m))
+        free = self.split(G)
+        fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
+        memory = self.after(G, free, noise, fitted)
+        rank = int(linalg.host(fitted.kept).sum())
         # the rows of a block are learned as one: each is said by the weights before the block
-        return step._replace(memory=replace(self, directions=kept), errors=e)
+        return Step(fitted.w, memory, e, rank, fitted.contradictions)
+
+    @property
+    def basis(self) -> Any:
+        """The directions as rows, for their precision."""
+        return self.directions.columns.rows
+
+    def split(self, G: Any) -> Split:
+        """P G, as of :class:`~onepass.memory.basis.Directions`."""
+        return self.directions.split(G)
+
+    def after(self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None) -> "Recent":
+        """The memory after the rows of G have come; a device is waited for, to know how many."""
+        wider = self.directions.after(G, free, noise, fitted, waited=True)
+        kept = replace(wider, columns=wider.columns.latest(self.m))
+        return replace(self, directions=kept)
+
+    def settled(self) -> tuple["Recent", Columns]:
+        """The same memory, and the directions that are not free to move as its columns."""
+        return self, self.directions.columns
 
     def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
         """The directions kept, and what w says of them."""

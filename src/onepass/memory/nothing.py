@@ -15,8 +15,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onepass.columns import Split
 from onepass.types import Array, Floats
-from onepass.update import Step, fit
+from onepass.update import Fitted, Step, fit
 
 __all__ = ["Empty", "Nothing"]
 
@@ -59,6 +60,24 @@ class Empty:
         """
         fitted = fit(w, G, G, e, noise, group=group)
         return Step(fitted.w, self, e, 0, fitted.contradictions)
+
+    @property
+    def basis(self) -> Any:
+        """There is none."""
+        return None
+
+    def split(self, G: Any) -> Split:
+        """P G = G."""
+        return Split(G, G, G)
+
+    def after(self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None) -> "Empty":
+        """The same: nothing is kept."""
+        del G, free, noise, fitted
+        return self
+
+    def settled(self) -> tuple["Empty", None]:
+        """The same memory; no direction is held."""
+        return self, None
 
     def grown(self, p: int) -> "Empty":
         """The same."""

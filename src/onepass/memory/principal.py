@@ -17,18 +17,19 @@ Cost: O(mp) time a row, O(mp) memory, by the late-turning :class:`~onepass.subsp
 [2] The same, CDC 2022; Algorithm 1.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from onepass import linalg, validate
-from onepass.columns import Split
+from onepass.columns import Columns, Split
 from onepass.errors import ParameterError
 from onepass.memory.evidence import Evidence
 from onepass.subspace import Subspace
 from onepass.types import Array, Floats
-from onepass.update import Step, fit
+from onepass.update import Fitted, Step, fit
 
 __all__ = ["Components", "Principal"]
 
@@ -111,21 +112,72 @@ class Components:
         group : int
             Neighbouring columns of G that belong to one row.
         """
-        space = self.subspace
-        share = space.sigma**2 / (space.sigma**2 + self.noise) if self.noise else None
-        split = space.split(G, share)
-        fitted = fit(w, G, linalg.like(split.lifted, G), e, noise, group=group)
-        after = space
+        free = self.split(G)
+        fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
+        memory = self.after(G, free, noise, fitted)
+        rank = memory.subspace.rank - self.subspace.rank
+        # the rows of a block are learned as one: each is said by the weights before the block
+        return Step(fitted.w, memory, e, rank, fitted.contradictions)
+
+    @property
+    def basis(self) -> Any:
+        """What the directions are made of, as rows, for its precision."""
+        return self.subspace.B.rows
+
+    def split(self, G: Any) -> Split:
+        """P G, as ``lifted``, by (1); and G in the coordinates of the subspace."""
+        sigma = self.subspace.sigma
+        return self.subspace.split(G, sigma**2 / (sigma**2 + self.noise) if self.noise else None)
+
+    def after(
+        self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None
+    ) -> "Components":
+        """The memory after the rows of G have come.
+
+        Parameters
+        ----------
+        G : array of shape (p, n)
+        free : Split
+            What :meth:`split` said of it.
+        noise : ndarray of shape (n,)
+        fitted : Fitted, optional
+            Their step. Without it, they are learned among others in a step of many parts.
+        """
+        space, near = self.subspace, linalg.like(G, free.lifted)
         if self.of == "projected":
-            for j in np.flatnonzero(linalg.host(fitted.kept)):
-                after = after.joined(split.lifted[:, j : j + 1])
+            for j in (
+                range(G.shape[1]) if fitted is None else np.flatnonzero(linalg.host(fitted.kept))
+            ):
+                space = space.joined(free.lifted[:, j : j + 1])
         else:
             if self.noise and (noise != self.noise).any():
-                split = _weighted(split, np.sqrt(self.noise / noise))
-            after = space.added(G, split)
-        memory = replace(self, subspace=after)
-        # the rows of a block are learned as one: each is said by the weights before the block
-        return Step(fitted.w, memory, e, after.rank - space.rank, fitted.contradictions)
+                free = _weighted(free, np.sqrt(self.noise / noise))
+            space = space.added(near, free)
+        return replace(self, subspace=space)
+
+    def forgets(self, moved: Any) -> Any:
+        """The certificate of forgetting, for a step that this memory, before it, let pass.
+
+        Of models linear in their weights: √(Σ_k (g_kᵀ Δw)²) over all past rows is at most √D ‖Δw‖,
+        D of :attr:`Subspace.most_lost`. None where there is no such bound: with noise, steps are
+        not orthogonal to U; and the lengths of projected gradients bound nothing.
+
+        Parameters
+        ----------
+        moved : array of shape (p, c) or (p,)
+            Δw.
+        """
+        if self.noise or self.of == "projected":
+            return None
+        lost = self.subspace.most_lost
+        return 0.0 if lost == 0.0 else math.sqrt(lost) * linalg.length(moved)
+
+    def settled(self) -> tuple["Components", Columns]:
+        """The same memory turned, and the directions that are not free to move as its columns."""
+        space = self.subspace
+        if len(space.B) > space.rank:
+            space = space.turned()
+        return replace(self, subspace=space), space.B
 
     def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
         """The directions, as long as their singular values, and what w says of them.
@@ -134,13 +186,16 @@ class Components:
         if None) give w back: σ uᵀw₀ + (σ² + r)/σ · uᵀ(w − w₀).
         """
         space = self.subspace
-        U, sigma = space.U, space.sigma.reshape(-1, *[1] * (w.ndim - 1))
-        answers = sigma * (U.T @ w)
+        U, flat = space.U, w.reshape(len(w), -1)
+        said = linalg.inner(U, flat)
+        sigma = linalg.like(space.sigma[:, None], said)
+        answers = sigma * said
         if self.noise:
-            moved = w if start is None else w - start
-            answers = answers + self.noise / sigma * (U.T @ moved)
+            moved = said if start is None else said - linalg.inner(U, start.reshape(flat.shape))
+            answers = answers + self.noise / sigma * moved
         noise, rest = np.full(space.rank, self.noise), np.zeros(w.shape[1:])
-        return Evidence(U.T * space.sigma[:, None], answers, noise, rest, space.lost)
+        rows = linalg.times(U, np.diag(space.sigma)).T
+        return Evidence(rows, answers.reshape(-1, *w.shape[1:]), noise, rest, space.lost)
 
     def merged(self, w: Floats, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence as one block; the certificates add up."""

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import validate
-from onepass.columns import Columns
+from onepass import linalg, validate
+from onepass.columns import Columns, Split
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.types import Array, Floats
-from onepass.update import Step
+from onepass.update import Fitted, Step, fit
 
 __all__ = ["Drawn", "Random"]
 
@@ -91,15 +91,35 @@ class Drawn:
 
         A block is learned as one augmented row, before any direction leaves.
         """
-        step = self.directions.learn(w, G, e, noise, group=group)
-        kept, draws = step.memory, self.draws
+        free = self.split(G)
+        fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
+        memory = self.after(G, free, noise, fitted)
+        rank = int(linalg.host(fitted.kept).sum())
+        # the rows of a block are learned as one: each is said by the weights before the block
+        return Step(fitted.w, memory, e, rank, fitted.contradictions)
+
+    @property
+    def basis(self) -> Any:
+        """The directions as rows, for their precision."""
+        return self.directions.columns.rows
+
+    def split(self, G: Any) -> Split:
+        """P G, as of :class:`~onepass.memory.basis.Directions`."""
+        return self.directions.split(G)
+
+    def after(self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None) -> "Drawn":
+        """The memory after the rows of G have come; a device is waited for, to know how many."""
+        kept = self.directions.after(G, free, noise, fitted, waited=True)
+        draws = self.draws
         if kept.rank > self.m:
             lots = np.random.default_rng((self.seed, draws)).permutation(kept.rank)
             leaving = sorted(lots[self.m :].tolist())
             kept, draws = replace(kept, columns=kept.columns.without(leaving)), draws + 1
-        memory = replace(self, directions=kept, draws=draws)
-        # the rows of a block are learned as one: each is said by the weights before the block
-        return step._replace(memory=memory, errors=e)
+        return replace(self, directions=kept, draws=draws)
+
+    def settled(self) -> tuple["Drawn", Columns]:
+        """The same memory, and the directions that are not free to move as its columns."""
+        return self, self.directions.columns
 
     def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
         """The directions kept, and what w says of them."""

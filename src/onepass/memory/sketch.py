@@ -1,0 +1,76 @@
+"""Sketch: Frequent Directions of all gradients so far, which overestimates none.
+
+:class:`~onepass.memory.principal.Principal` keeps the m largest singular values as they are; a
+direction that came once, strongly, stays as strong as it was, and one that comes again and again
+below the m-th is cut off each time anew. Here each step that leaves a direction out also takes its
+strength from those that stay ([1], Algorithm 2.1 with ℓ = m + 1 rows):
+
+    Σ̃, Ũ of all m + 1 directions,      δ_t = σ̃²_{m+1}                                       (1)
+    σ_j² ← σ̃_j² − δ_t,  j = 1 … m                                                            (2)
+
+so that new directions find a place, in a stream that drifts as well. With A the raw gradients as
+rows, and B = Σ Uᵀ what is kept ([1] Theorem 1.1, k < m + 1),
+
+    0 ≤ AᵀA − BᵀB ≤ Σ_t δ_t · I,      Σ_t δ_t ≤ ‖A − A_k‖²_F / (m + 1 − k)                   (3)
+
+The directions still free are as those of Principal: P = I − U Uᵀ with noise R = 0, or with noise
+r > 0, P = I − U diag(σ² / (σ² + r)) Uᵀ with the σ of (2): least squares that is never surer of a
+direction than its rows make it. While no more than m directions came, both memories are the same.
+Cost: O(mp) time a row, O(mp) memory, as Principal.
+
+[1] M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent Directions: Simple and
+    Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.
+[2] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+    Recursive Least-Squares", extended version; its conclusion names sketching as future work.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onepass import validate
+from onepass.memory.principal import Components
+from onepass.subspace import Subspace
+
+__all__ = ["Sketch"]
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Frequent Directions of all gradients so far: m directions, none overestimated.
+
+    Parameters
+    ----------
+    m : int, default=100
+        Directions kept at most, >= 1.
+
+    Raises
+    ------
+    ParameterError
+        If m is no whole number >= 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import onepass as op
+    >>> X = np.diag([3.0, 2.0, 1.0])
+    >>> model = op.ORFitRegressor(memory=op.memory.Sketch(2)).fit(X, np.ones(3))
+    >>> [float(round(v, 6)) for v in model.memory_.subspace.sigma ** 2]  # 9 and 4, less 1
+    [8.0, 3.0]
+    """
+
+    merging: ClassVar[str] = "approximate"
+
+    m: int = 100
+
+    def __post_init__(self) -> None:
+        validate.whole(self.m, "m", "memory.Sketch", low=1)
+
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> Components:
+        """The memory of no rows, for p weights an output.
+
+        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        """
+        subspace = Subspace.start(p, int(self.m), kind, shrinks=True, room=c)
+        return Components(subspace, float(noise), "raw")
