@@ -4,6 +4,10 @@
 ORFit       fit each row in one step, orthogonally to      m directions
             the m principal directions of past gradients
 OneStepSGD  fit each row in one step                       nothing
+EKF         weigh each row by what is known already: the   a covariance, in the span
+            extended Kalman filter                         of all gradients
+NTKRLS      recursive least squares, with forgetting       the same
+LoFi        the same filter for long noisy streams         m directions and a diagonal
 =========== ============================================== ======================================
 
 All have the verbs ``learn(x, y)``, ``predict(x)`` and ``test_then_train(x, y)``, and learn in the
@@ -16,13 +20,22 @@ from typing import TYPE_CHECKING, Any
 from onepass.extras import need
 
 if TYPE_CHECKING:
+    from onepass.nn.ekf import EKF as EKF
+    from onepass.nn.lofi import LoFi as LoFi
+    from onepass.nn.ntkrls import NTKRLS as NTKRLS
     from onepass.nn.orfit import OneStepSGD as OneStepSGD
     from onepass.nn.orfit import ORFit as ORFit
 
 # A name and the file it comes from: loaded, and torch with it, when first asked for.
-_PUBLIC = {"ORFit": "orfit", "OneStepSGD": "orfit"}
+_PUBLIC = {
+    "EKF": "ekf",
+    "LoFi": "lofi",
+    "NTKRLS": "ntkrls",
+    "ORFit": "orfit",
+    "OneStepSGD": "orfit",
+}
 
-__all__ = ["ORFit", "OneStepSGD"]
+__all__ = ["EKF", "NTKRLS", "LoFi", "ORFit", "OneStepSGD"]
 
 
 def __getattr__(name: str) -> Any:

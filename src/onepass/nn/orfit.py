@@ -22,8 +22,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass.errors import MemoryFullWarning
-from onepass.memory import Nothing
+from onepass.memory import Basis, Nothing
 from onepass.memory.choice import specification
+from onepass.nn.belief import Covariance
 from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
@@ -109,6 +110,8 @@ class ORFit(Learner):
         self._against: Any = 0
         self._full = False
         self._specification = specification(memory, self._where)
+        if self.noise and self._specification == Basis():
+            self._specification = Covariance()  # of tensors; P₀ = I
 
     @property
     def contradictions_(self) -> int:

@@ -1,0 +1,295 @@
+"""Belief: all that Kalman filters know of p weights, without a p × p matrix.
+
+The covariance of the weights starts as s I. Rows change it along their gradients alone, so that
+with Q (p × q) an orthonormal basis of the gradients so far, and Σ = C Cᵀ small,
+
+    P = Q Σ Qᵀ + s (I − Q Qᵀ)                                                               (1)
+
+exactly, and still so after P ← P / λ, P ← γ² P or P ← P + ρ I, which act on Σ and s alike. For rows
+with gradients G and noise R = diag(r) >= 0, in the coordinates of [Q u], u what of G is new,
+
+    F = Cᵀ [QᵀG; uᵀG],      S = Fᵀ F + R = L Lᵀ                                             (2)
+    w ← w + [Q u] C F S⁻¹ e                                                                 (3)
+    C ← C (I − F L⁻ᵀ (L + R^½)⁻¹ Fᵀ)                                                        (4)
+
+(4) is the square-root update of Potter for one number, and of Andrews [1] for several. It holds
+whatever the square roots: with X = (L + V)⁻¹ L and Y = (L + V)⁻¹ V, V Vᵀ = R, X + Y = I, and so
+X + Xᵀ − X Xᵀ + Y Yᵀ = I, which is (I − F L⁻ᵀ (L + V)⁻¹ Fᵀ) (…)ᵀ = I − F S⁻¹ Fᵀ between L⁻ᵀ and L⁻¹.
+P cannot become indefinite, and R = 0 is no special case of it: then F L⁻ᵀ is orthonormal, and what
+it spans is used up. A row of which nothing is left to move is then skipped: the past wins.
+
+Cost: four reads of the p q numbers of Q and O(q² n) a step, O(q³) with process noise; memory
+p q + q² numbers. q grows with the rows until it is p.
+
+[1] A. Andrews, "A square root formulation of the Kalman covariance equations", AIAA Journal 6(6),
+    1968; J. E. Potter's form for one number is in R. H. Battin, "Astronautical Guidance", 1964.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from onepass import linalg
+from onepass.columns import Columns
+from onepass.errors import NumericalError
+from onepass.memory.evidence import Evidence
+from onepass.types import Array, Floats
+from onepass.update import Step, row_by_row
+
+__all__ = ["Belief", "Covariance", "refuse_overflow"]
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """The whole covariance of the weights, in the span of the gradients.
+
+    Parameters
+    ----------
+    prior : float, default=1.0
+        s of (1) before the first row, > 0.
+    """
+
+    merging: ClassVar[str] = "exact"
+
+    prior: float = 1.0
+
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Belief":
+        """The belief before the first row, about p weights.
+
+        ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+        """
+        del c, noise
+        return Belief(Columns.start(p, kind), np.zeros((0, 0)), float(self.prior), 0)
+
+
+class _Gain(NamedTuple):
+    """What rows do in coordinates."""
+
+    root: Floats
+    """C after them."""
+    moved: Floats
+    """By what the weights move, (q, 1)."""
+    L: Floats
+    nu: Floats
+    """L⁻¹ e."""
+    kept: Array
+    """The rows that were not skipped."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Belief:
+    """The covariance of the weights, the state of :class:`Covariance`.
+
+    What is small is NumPy's, on whatever device the columns are: whether a gradient brings a new
+    direction decides the size of all that follows, and is waited for once a step.
+
+    Parameters
+    ----------
+    columns : Columns
+        Q, the directions of the gradients so far.
+    root : ndarray of shape (q, q)
+        C, in float64.
+    beyond : float
+        s, the variance of a direction not seen yet.
+    used : int
+        Directions whose variance is zero for good, by rows without noise.
+    """
+
+    exact_in_blocks: ClassVar[bool] = True
+
+    columns: Columns
+    root: Floats
+    beyond: float
+    used: int
+
+    @property
+    def Q(self) -> Any:  # noqa: N802  the equations' letter
+        """The directions seen, (p, q)."""
+        return self.columns.matrix
+
+    @property
+    def rank(self) -> int:
+        """The directions that no row can move any more."""
+        return self.used
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is kept, room for more included."""
+        return self.columns.nbytes + int(self.root.nbytes)
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
+        """The Kalman step of a block of rows: (2), (3), (4).
+
+        Parameters
+        ----------
+        w : array of shape (p,) or (p, 1)
+        G : array of shape (p, n)
+        e : array of shape (n,) or (n, 1)
+        noise : ndarray of shape (n,)
+            R >= 0.
+        group : int
+            Neighbouring columns of G that belong to one row.
+
+        Raises
+        ------
+        NumericalError
+            If the variance of an answer is no number.
+        """
+        exact = not noise.any()
+        if not exact and not noise.all():
+            return row_by_row(self, w, G, e, noise, group)
+        tau = linalg.resolution(G)
+        with np.errstate(over="ignore", invalid="ignore"):
+            lengths = linalg.host(linalg.norms(G))
+            refuse_overflow(lengths**2)
+            wide, coordinates = self._widened(G, exact=exact)
+            F = wide.root.T @ coordinates
+            refuse_overflow((F if exact else F / np.sqrt(noise)) ** 2)
+        flat = linalg.host(e).reshape(len(F.T), 1)
+        if exact:
+            gain = _exact(wide.root, F, flat, tau * np.sqrt(self.beyond) * lengths)
+        else:
+            gain = _noisy(wide.root, F, flat, np.sqrt(noise))
+        first = np.arange(len(flat)) // group
+        errors = flat - np.where(first[None, :] < first[:, None], gain.L, 0.0) @ gain.nu  # of rows
+        against = 0
+        if not gain.kept.all():
+            size = abs(flat[:, 0]) + lengths * float(linalg.norms(w.reshape(-1, 1))[0])
+            odd = (abs(errors[:, 0]) > 10.0 * tau * size) & ~gain.kept
+            against = int(odd.reshape(-1, group).any(axis=1).sum())
+        w = w + wide.columns.combined(gain.moved).reshape(w.shape)  # (3)
+        rank = int(gain.kept.sum()) if exact else 0
+        memory = replace(wide, root=gain.root, used=self.used + rank)
+        return Step(w, memory, errors.reshape(e.shape), rank, against)
+
+    def _widened(self, G: Any, *, exact: bool) -> tuple["Belief", Floats]:
+        """With the directions that G brings, and G in coordinates, (q, n)."""
+        split, lengths = self.columns.split(G), linalg.norms(G)
+        p, q = len(G), len(self.columns)
+        small = linalg.resolution(G) if exact else 4.0 * linalg.rounding(G) * np.sqrt(p)
+        W, L, kept = linalg.orthonormal(split.outside, small * lengths)
+        new = np.flatnonzero(linalg.host(kept))[: p - q]
+        inside, height = linalg.host(split.inside), linalg.host(L)[:, new].T
+        if not len(new):
+            return self, inside
+        W = W if len(new) == W.shape[1] else W[:, new]
+        if W.shape[1] > 1:  # rows that are nearly parallel blow up what is left of the past
+            W = self.columns.split(W).outside
+        root = np.zeros((q + len(new), q + len(new)))
+        root[:q, :q] = self.root
+        root.flat[q * (len(root) + 1) :: len(root) + 1] = np.sqrt(self.beyond)
+        wide = replace(self, columns=self.columns.appended(W), root=root)
+        return wide, np.vstack((inside, height))
+
+    # -- time ------------------------------------------------------------------------------------
+
+    def faded(self, factor: float, limit: float = np.inf) -> "Belief":
+        """P ← P / factor: all that was learned counts for so much less, the prior included.
+
+        Where s would come above the limit, P ← (factor · P⁻¹ + I / limit)⁻¹: a direction that no
+        row excites would else wind up until it is no number.
+        """
+        if factor == 1.0:
+            return self
+        if self.beyond <= factor * limit:
+            return replace(self, root=self.root / np.sqrt(factor), beyond=self.beyond / factor)
+        floor = np.sqrt(factor) * np.eye(len(self.root))
+        R = _triangle(self.root / np.sqrt(limit), floor)
+        s = self.beyond / (factor + self.beyond / limit)
+        return replace(self, root=linalg.whitened(self.root, R), beyond=s)
+
+    def drifted(self, decay: float, added: float) -> "Belief":
+        """P ← decay² P + added · I: weights that shrink towards the start, and wander."""
+        if decay == 1.0 and not added:
+            return self
+        root, s = decay * self.root, decay**2 * self.beyond
+        if not added:
+            return replace(self, root=root, beyond=s)
+        noise = np.sqrt(added) * np.eye(len(root))
+        root = _triangle(root.T, noise).T
+        return replace(self, root=root, beyond=s + added, used=0)
+
+    # -- what it says ----------------------------------------------------------------------------
+
+    def variances(self, G: Any) -> Floats:
+        """gᵀ P g of each column of G (p, n), (n,)."""
+        split = self.columns.split(G)
+        F = self.root.T @ linalg.host(split.inside)
+        outside = linalg.host(linalg.norms(split.outside))
+        variances: Floats = np.einsum("ij,ij->j", F, F) + self.beyond * outside**2
+        return variances
+
+    # -- merging ---------------------------------------------------------------------------------
+
+    def evidence(self, w: Any, start: Any = None) -> Evidence:
+        """What the rows said without the prior; ``start`` are the weights before the first row.
+
+        Along an eigenvector u of Σ with the variance σ², where the weights moved by θ, one row of
+        noise σ² s / (s − σ²) that was answered by θ s / (s − σ²) says the same.
+        """
+        before = w - w if start is None else start
+        column = (len(w), 1)
+        U, sigma = linalg.svd(self.root)
+        s, rounding = self.beyond, 64.0 * np.finfo(float).eps
+        share = np.clip(1.0 - sigma**2 / s, 0.0, 1.0)
+        U, sigma, share = U[:, share > rounding], sigma[share > rounding], share[share > rounding]
+        rows = self.columns.combined(U).T
+        sigma = np.where(sigma > 1e-8 * np.sqrt(s), sigma, 0.0) if self.used else sigma
+        moved = linalg.inner(rows.T, (w - before).reshape(column))
+        said = linalg.inner(rows.T, before.reshape(column))
+        answers = (said + moved / linalg.like(share, moved)[:, None]).reshape(-1, *w.shape[1:])
+        return Evidence(rows, answers, sigma**2 / share, np.zeros(w.shape[1:]))
+
+    def merged(self, w: Any, evidence: Evidence) -> Step:
+        """The step of learning another belief's evidence: exact for a linear model."""
+        return evidence.learned_by(self, w)
+
+    def grown(self, p: int) -> "Belief":
+        """The same with new weights at the end, zero in every row so far."""
+        return replace(self, columns=self.columns.grown(p))
+
+    def with_outputs(self, at: Array, c: int) -> "Belief":
+        """The same: what is believed is of the weights."""
+        del at, c
+        return self
+
+
+def refuse_overflow(squares: Floats) -> None:
+    """Refuse gradients, in units of what is known of the weights, whose squares are no numbers.
+
+    Raises
+    ------
+    NumericalError
+    """
+    if not np.isfinite(squares).all():
+        raise NumericalError(
+            "Kalman step: the variance of an answer must be finite, got gradients so large that "
+            "their squares are not. Scale the inputs, or give a smaller prior."
+        )
+
+
+def _exact(root: Floats, F: Floats, e: Floats, least: Floats) -> _Gain:
+    """(2) to (4) with R = 0; rows of which no more than ``least`` is free are skipped."""
+    W, L, kept = linalg.orthonormal(F, least)
+    nu = linalg.solve_lower(L, e) * kept[:, None]
+    along = root @ W
+    return _Gain(root - along @ W.T, along @ nu, L, nu, kept)
+
+
+def _noisy(root: Floats, F: Floats, e: Floats, deviations: Floats) -> _Gain:
+    """(2) to (4) with R > 0, its roots given."""
+    column = deviations[:, None]
+    L = column * linalg.lower_from_rows(F.T / column)
+    nu = linalg.solve_lower(L, e)
+    along = linalg.solve_lower(L, (root @ F).T).T
+    turned = linalg.solve_lower(L + np.diag(deviations), F.T)
+    return _Gain(root - along @ turned, along @ nu, L, nu, np.ones(len(e), dtype=bool))
+
+
+def _triangle(A: Floats, B: Floats) -> Floats:
+    """R with RᵀR = AᵀA + BᵀB, without squaring either."""
+    R: Any = np.linalg.qr(np.vstack((A, B)), mode="r")
+    return np.asarray(R)

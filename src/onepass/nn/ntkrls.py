@@ -1,0 +1,146 @@
+"""NTK-RLS: recursive least squares of a network, linearised at each row, with forgetting.
+
+For rows whose linearisations are f_{k|k−1}(w) = f_k(w_{k−1}) + ∇f_k(w_{k−1})ᵀ (w − w_{k−1}),
+
+    w_i = argmin over w of  Σ_k λ^(i−k) (y_k − f_{k|k−1}(w))² + λⁱ (w − w₀)ᵀ Π (w − w₀)      (1)
+
+([1] (12)) is solved by [1] (13), with P₀ = Π⁻¹, g = ∇f_i(w_{i−1}) and e = y_i − f_i(w_{i−1}):
+
+    w_i = w_{i−1} + P g e / (λⁱ + gᵀ P g),     P ← P − P g gᵀ P / (λⁱ + gᵀ P g)              (2)
+
+λⁱ is soon no number: 0.98ⁱ underflows at row 37,000. With P = λ^(i−1) P̃ before row i, (2) is
+
+    w_i = w_{i−1} + P̃ g e / (λ + gᵀ P̃ g),     P̃ ← (P̃ − P̃ g gᵀ P̃ / (λ + gᵀ P̃ g)) / λ        (3)
+
+where λ^(i−1) has left the quotients, and λⁱ P̃ is P again. (3) is what is done. λ = 0 is the limit
+in which each row is fitted exactly, and no past answer moved: ORFit without a limit ([1] Theorem
+5), and P̃ is not divided. c outputs are c numbers of one row: λ I_c, and one division.
+
+P̃ grows as λ⁻ⁱ where no row says anything, as (1) has it: the prior fades too. Beyond 10¹² (or 1000
+times the prior, if that is more) (3) also adds a little information everywhere, so that it stays a
+number: a floor that is never felt by a stream that excites its directions.
+Cost of a step: c backward passes and O(p k) time, O(p k) memory, for k gradients so far, at most p.
+
+[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+    Recursive Least-Squares", CDC 2022; section VI.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onepass import linalg, validate
+from onepass.errors import ParameterError
+from onepass.nn.filtering import Filter
+from onepass.nn.losses import LossName
+
+__all__ = ["NTKRLS"]
+
+_FADED = 1e-3  # by so much rows may fade within one block
+
+
+class NTKRLS(Filter):
+    """Recursive least squares of a network, with exponential forgetting (NTK-RLS).
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Learns in place. It is asked as in evaluation mode.
+    ridge : float, default=1.0
+        Π = ridge · I, > 0: how much the weights hold to where they began. It fades with the rows.
+    forgetting : float, default=1.0
+        λ in [0, 1]: a row that is k rows old weighs λᵏ. 1 forgets nothing; 0 fits each row exactly
+        and moves no past answer, which is ORFit without a limit.
+    loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
+        ``"squared"`` for numbers; for classes 0 … c − 1 ``"one_hot"``, the papers' regression of
+        indicators, or ``"cross_entropy"`` by its Gauss–Newton form, with forgetting > 0.
+    learns : str or sequence of str, default="all"
+        Which parameters learn: ``"all"``, ``"last"`` (layer), names or patterns of names.
+    block_update : bool, default=False
+        Whether rows given together are linearised together, at the weights before all of them.
+    chunk : int, optional
+        How many rows of a Jacobian are computed at once; by default as many as fit 64 MiB.
+
+    Attributes
+    ----------
+    network : Network
+        The module as a function of one vector of weights.
+    belief_ : Belief
+        P̃ of (3), the covariance of the weights for an answer of variance 1.
+    contradictions_ : int
+        With forgetting 0, rows in the span of the past that disagreed with it; the past won.
+    rows_seen_, rows_refused_ : int
+        Rows given, and those left out because their errors or gradients were not finite.
+
+    Raises
+    ------
+    ParameterError, TypeMismatchError
+        If an argument or the module is none of these.
+
+    Warns
+    -----
+    MemoryFullWarning
+        Once, when rows have settled all weights, with forgetting 0.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import onepass as op
+    >>> net = op.nn.NTKRLS(torch.nn.Linear(1, 1, bias=False).double(), 1e-9, forgetting=0.5)
+    >>> X, y = torch.ones(3, 1).double(), torch.tensor([1.0, 2.0, 4.0])
+    >>> round(float(net.learn(X, y).predict(X[:1])), 4)  # (1 + 2·2 + 4·4) / (1 + 2 + 4)
+    3.0
+    """
+
+    arguments: ClassVar[tuple[str, ...]] = (
+        *("ridge", "forgetting"),
+        *("loss", "learns", "block_update", "chunk"),
+    )
+
+    def __init__(
+        self,
+        module: Any,
+        ridge: float = 1.0,
+        forgetting: float = 1.0,
+        *,
+        loss: LossName = "squared",
+        learns: Any = "all",
+        block_update: bool = False,
+        chunk: int | None = None,
+    ) -> None:
+        where = f"op.nn.{type(self).__name__}"
+        self.ridge = validate.in_range(ridge, "ridge", where, above=0.0)
+        self.forgetting = validate.in_range(forgetting, "forgetting", where, low=0.0, high=1.0)
+        if loss == "cross_entropy" and not self.forgetting:
+            raise ParameterError(
+                f"{where}: `forgetting` must be above 0 with loss='cross_entropy', got 0. No "
+                "finite outputs fit a class exactly: use forgetting=1.0, or loss='one_hot'."
+            )
+        super().__init__(
+            module,
+            prior=1.0 / self.ridge,
+            noise=1.0 if self.forgetting else 0.0,
+            loss=loss,
+            learns=learns,
+            block_update=block_update,
+            chunk=chunk,
+        )
+
+    def _taken(self, belief: Any, w: Any, e: Any, J: Any) -> tuple[Any, Any]:
+        n, c = e.shape
+        limit = max(1e12, 1e3 / self.ridge)
+        lam, now = self.forgetting, w
+        width = max(int(math.log(_FADED) / math.log(lam)), 1) if 0.0 < lam < 1.0 else n
+        for i in range(0, n, width):
+            few = J[i * c : (i + width) * c]
+            error = e[i : i + width]
+            if i:  # J stays: all rows of a block are linearised at its beginning
+                moved = linalg.inner(few.T, (now - w)[:, None])
+                error = error - linalg.like(moved, e).reshape(error.shape)
+            noise = np.repeat(lam ** np.arange(1.0, len(error) + 1.0), c)
+            step = belief.learn(now, few.T, error.reshape(-1), noise, group=c)  # (3)
+            self._against += step.contradictions
+            now, belief = step.w, step.memory
+            belief = belief.faded(lam ** len(error), limit) if lam else belief
+        return belief, now

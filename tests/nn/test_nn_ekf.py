@@ -1,0 +1,230 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kalman_dense import Dense, along, mlp, stream  # noqa: E402
+
+import onepass as op  # noqa: E402
+from onepass.errors import MemoryFullWarning, ParameterError, RowsRefusedWarning  # noqa: E402
+
+nn = torch.nn
+
+
+def weights(net: Any) -> Any:
+    return net.network.weights().double().numpy()
+
+
+@pytest.mark.parametrize("c", [1, 2])
+def test_orfit_is_ntkrls_with_forgetting_zero_is_ekf_with_noise_zero(c: int) -> None:
+    X, Y = stream(14, c=c)
+    module = mlp(c=c)
+    ours = op.nn.ORFit(mlp(c=c), memory=None)
+    dense = Dense(module, 1.0)
+    others = {
+        "ntkrls": op.nn.NTKRLS(mlp(c=c), forgetting=0.0),
+        "ekf": op.nn.EKF(mlp(c=c), noise=0.0),
+        "ekf, another prior": op.nn.EKF(mlp(c=c), noise=0.0, prior=7.0),
+        "one row a block": op.nn.EKF(mlp(c=c), noise=0.0, block_update=True),
+    }
+    for i in range(len(X)):
+        dense.textbook(X[i], Y[i], 0.0)
+        ours.learn(X[i : i + 1], Y[i : i + 1])
+        np.testing.assert_allclose(weights(ours), dense.w, atol=1e-8)
+        for name, net in others.items():
+            net.learn(X[i : i + 1], Y[i : i + 1])
+            np.testing.assert_allclose(weights(net), weights(ours), atol=1e-8, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "time", [{}, {"process_noise": 0.01}, {"decay": 0.95}, {"process_noise": 0.1, "decay": 0.9}]
+)
+@pytest.mark.parametrize("noise", [1.0, 1e-4, 0.0])
+def test_it_is_the_textbook_filter_with_p_by_p_numbers(noise: float, time: Any) -> None:
+    X, Y = stream(40 if noise or "process_noise" in time else 15, c=2, noise=0.1)
+    if not noise and "process_noise" not in time:
+        X, Y = X[:15], Y[:15]  # two outputs, 38 weights: all are settled then
+    dense = Dense(mlp(c=2), 0.5)
+    net = op.nn.EKF(mlp(c=2), noise=noise, prior=0.5, **time)
+    for i in range(len(X)):
+        dense.textbook(X[i], Y[i], noise, **time)
+        net.learn(X[i : i + 1], Y[i : i + 1])
+        np.testing.assert_allclose(weights(net), dense.w, atol=1e-7)
+    J = np.stack([dense.row(x)[1] for x in X])
+    variances = np.einsum("nkp,pq,nkq->nk", J, dense.P, J)
+    said, std = net.predict(X, return_std=True)
+    np.testing.assert_allclose(std.numpy() ** 2, variances, atol=1e-7)
+    np.testing.assert_allclose(said, net.predict(X))
+
+
+def test_a_block_is_one_augmented_row_and_takes_its_time() -> None:
+    X, Y = stream(5)
+    net = op.nn.EKF(mlp(), 0.1, 0.02, decay=0.9, block_update=True).learn(X, Y)
+    dense = Dense(mlp(), 1.0)
+    rows = [dense.row(x) for x in X]
+    H, e = np.vstack([J for _, J in rows]), Y[:, 0] - np.hstack([f for f, _ in rows])
+    K = np.linalg.solve(H @ dense.P @ H.T + 0.1 * np.eye(5), H @ dense.P).T
+    w, P = dense.w + K @ e, dense.P - K @ H @ dense.P
+    for _ in range(5):
+        w, P = dense.start + 0.9 * (w - dense.start), 0.81 * P + 0.02 * np.eye(len(w))
+    np.testing.assert_allclose(weights(net), w, atol=1e-12)
+    Q, root, s = net.belief_.Q.numpy(), net.belief_.root, net.belief_.beyond
+    np.testing.assert_allclose(Q @ root @ root.T @ Q.T + s * (np.eye(len(P)) - Q @ Q.T), P)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1.0])
+def test_of_a_linear_module_orfit_with_noise_is_least_squares_with_that_ridge(noise: float) -> None:
+    X, Y = stream(60, d=7, noise=0.3)
+    linear = nn.Linear(7, 1, bias=False).double()
+    nn.init.zeros_(linear.weight)
+    rls = op.RLSRegressor(ridge=noise, fit_intercept=False, forgetting=1.0).fit(X, Y[:, 0])
+    orfit = op.nn.ORFit(linear, memory=None, noise=noise).learn(X, Y)
+    np.testing.assert_allclose(weights(orfit), rls.coef_, atol=1e-10)
+    explicit = op.nn.ORFit(
+        nn.Linear(7, 1, bias=False).double(), memory=op.memory.Basis(), noise=noise
+    )
+    nn.init.zeros_(explicit.module.weight)
+    np.testing.assert_allclose(weights(explicit.learn(X, Y)), rls.coef_, atol=1e-10)
+
+
+def test_the_gain_that_is_printed_with_f_for_its_gradient_is_a_slip() -> None:
+    (x,), (y,) = stream(1)
+    dense = Dense(mlp(), 1.0)
+    said, H = dense.row(x)
+    g, f, e = H[0], said[0], float(y[0] - said[0])
+    right = op.nn.EKF(mlp(), noise=0.0).learn(x[None], y[None])
+    assert abs(g @ (weights(right) - dense.w) - e) < 1e-10  # fits the linearised row
+    printed = dense.P @ g / (f * np.linalg.norm(g))  # a number for ∇f, however it is read
+    assert abs(g @ (printed * e) - e) > 0.1
+
+
+def test_float32_is_near_float64() -> None:
+    X, Y = stream(80, noise=0.1)
+    double = op.nn.EKF(mlp(), 0.05, 1e-3).learn(X, Y)
+    single = op.nn.EKF(mlp(dtype=torch.float32), 0.05, 1e-3).learn(X, Y)
+    np.testing.assert_allclose(weights(single), weights(double), atol=1e-3)
+    assert single.predict(X).dtype == torch.float32
+    assert op.nn.EKF(mlp(dtype=torch.bfloat16), 0.05).learn(X, Y).rows_refused_ == 0
+
+
+def test_noise_averages_what_without_it_is_learned_by_heart() -> None:
+    X, Y = stream(150, seed=3, noise=0.5)
+    ask, truth = stream(400, seed=4)
+    error = {}
+    for noise in (0.0, 1.0):
+        net = op.nn.ORFit(mlp(width=100), memory=None, noise=noise).learn(X, Y)
+        error[noise] = float(
+            (net.predict(ask) - torch.from_numpy(truth[:, 0])).square().mean().sqrt()
+        )
+    assert error[1.0] < 0.3  # of answers that have a deviation of 1.1
+    assert error[0.0] > 2.0 * error[1.0]
+
+
+def test_process_noise_follows_a_truth_that_moves() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    Y = np.where(np.arange(400)[:, None] < 200, 1.0, -1.0) * X[:, :1]
+    late = {}
+    for q in (0.0, 1e-2):
+        net = op.nn.EKF(nn.Linear(3, 1).double(), 0.1, q)
+        late[q] = float(
+            (net.test_then_train(X, Y)[-100:] - torch.from_numpy(Y[-100:, 0])).abs().mean()
+        )
+    assert late[1e-2] < 0.1 * late[0.0]
+
+
+@pytest.mark.parametrize("loss", ["one_hot", "cross_entropy"])
+def test_classes_are_learned_in_one_pass(loss: Any) -> None:
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 200)
+    X = rng.normal(size=(200, 3)) + 3.0 * np.eye(3)[y]
+    net = op.nn.EKF(mlp(c=3), noise=1.0, loss=loss).learn(X[:150], y[:150])
+    assert (net.predict(X[150:]).numpy() == y[150:]).mean() > 0.85
+    with pytest.raises(ParameterError, match="`return_std` must be False for classes"):
+        net.predict(X, return_std=True)
+
+
+# -- what may go wrong ----------------------------------------------------------------------------
+
+
+def test_contradictions_are_counted_and_the_past_wins() -> None:
+    X, Y = stream(1)
+    net = op.nn.EKF(nn.Linear(3, 1, bias=False).double(), noise=0.0)
+    net.learn(X, Y).learn(X, Y)
+    assert net.contradictions_ == 0
+    net.learn(X, Y + 1.0)
+    assert net.contradictions_ == 1
+    np.testing.assert_allclose(net.predict(X), Y[:, 0])
+
+
+def test_a_dead_relu_a_repeated_row_and_a_nan_loss_leave_the_weights_alone() -> None:
+    X, Y = stream(6)
+    dead = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1, bias=False)).double()
+    nn.init.constant_(dead[0].bias, -100.0)
+    for noise in (0.0, 1.0):
+        net = op.nn.EKF(dead, noise=noise)
+        before = weights(net)
+        net.learn(X, Y)
+        assert (weights(net) == before).all()
+        assert net.contradictions_ == (6 if not noise else 0)
+
+
+@pytest.mark.parametrize("bias", [np.nan, np.inf, 1.5e308])
+def test_a_loss_that_is_no_number_is_told_and_not_learned(bias: float) -> None:
+    X, Y = stream(6)
+    for noise in (0.0, 1.0):
+        module = mlp()
+        nn.init.constant_(module[2].bias, bias)
+        nn.init.constant_(module[2].weight, np.sign(bias) * 1e308)
+        net = op.nn.EKF(module, noise)
+        before = weights(net)
+        with pytest.warns(RowsRefusedWarning, match="must be finite"):
+            net.learn(X[:1], Y[:1])
+        np.testing.assert_array_equal(weights(net), before)
+        assert (net.rows_refused_, net.belief_) == (1, None)
+
+
+def test_when_all_weights_are_settled_it_is_told_once() -> None:
+    X, Y = stream(9, d=2)
+    net = op.nn.EKF(nn.Linear(2, 1, bias=False).double(), noise=0.0)
+    with pytest.warns(MemoryFullWarning, match="settle all 2") as told:
+        net.learn(X, Y)
+    assert len(told) == 1
+    assert net.belief_.rank == len(net.belief_.columns) == 2
+    assert net.contradictions_ == 7
+
+
+def test_memory_stops_growing_with_the_rows() -> None:
+    X, Y = stream(300, noise=0.1)
+    net = op.nn.EKF(mlp(), 0.1).learn(X[:60], Y[:60])
+    before = net.nbytes
+    assert before > 0
+    assert net.learn(X, Y).nbytes == before
+    assert op.nn.EKF(mlp()).nbytes == 0
+
+
+def test_before_learning_it_says_what_it_was_told_beforehand() -> None:
+    net = op.nn.EKF(nn.Linear(2, 1, bias=False).double(), prior=4.0)
+    said, std = net.predict([[3.0, 4.0]], return_std=True)
+    assert said.shape == std.shape == (1,)
+    assert float(std[0]) == pytest.approx(10.0)
+    assert net.belief_ is None
+    assert along(net, np.zeros((0, 2)), np.zeros((0, 1)), lambda _: 0.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"noise": -1.0}, "`noise` must be a number in"),
+        ({"prior": 0.0}, "`prior` must be a number in"),
+        ({"process_noise": -1e-9}, "`process_noise` must be a number in"),
+        ({"decay": 1.5}, "`decay` must be a number in"),
+        ({"decay": 0.0}, "`decay` must be above 0"),
+        ({"noise": 0.0, "loss": "cross_entropy"}, "`noise` must be above 0"),
+    ],
+)
+def test_what_it_cannot_be_is_refused(arguments: Any, told: str) -> None:
+    with pytest.raises(ParameterError, match=f"op.nn.EKF: {told}"):
+        op.nn.EKF(mlp(), **arguments)

@@ -1,0 +1,142 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kalman_dense import DenseLoFi, along, mlp, stream  # noqa: E402
+
+import onepass as op  # noqa: E402
+from onepass.errors import ParameterError, RowsRefusedWarning  # noqa: E402
+
+nn = torch.nn
+TIMES = [{}, {"process_noise": 0.01}, {"decay": 0.95}, {"process_noise": 0.1, "decay": 0.9}]
+each_time = pytest.mark.parametrize("time", TIMES)
+
+
+@each_time
+@pytest.mark.parametrize(("m", "c"), [(1, 1), (4, 1), (5, 2)])
+def test_it_is_its_recursion_with_p_by_p_numbers(m: int, c: int, time: Any) -> None:
+    X, Y = stream(40, c=c, noise=0.1)
+    dense = DenseLoFi(mlp(c=c), m, 0.5)
+
+    def right(i: int) -> Any:
+        dense.step(X[i], Y[i], 0.1, **time)
+        return dense.w
+
+    net = op.nn.LoFi(mlp(c=c), m, noise=0.1, prior=0.5, **time)
+    assert along(net, X, Y, right) < 1e-8
+    belief = net.belief_
+    found = np.diag(belief.diagonal.numpy()) + belief.rows.numpy().T @ belief.rows.numpy()
+    np.testing.assert_allclose(found, dense.precision, rtol=1e-8, atol=1e-8)
+    J = np.stack([dense.row(x)[1] for x in X])
+    variances = np.einsum("nkp,pq,nkq->nk", J, np.linalg.inv(dense.precision), J)
+    std = net.predict(X, return_std=True)[1].numpy()
+    np.testing.assert_allclose(std.reshape(40, c) ** 2, variances, rtol=1e-7)
+
+
+@each_time
+@pytest.mark.parametrize("block_update", [False, True])
+def test_with_columns_enough_it_is_the_ekf(time: Any, block_update: bool) -> None:  # noqa: FBT001
+    X, Y = stream(12, c=2, noise=0.1)
+    given = {"noise": 0.1, "prior": 2.0, "block_update": block_update, **time}
+    ekf = op.nn.EKF(mlp(c=2), **given).learn(X, Y)
+    lofi = op.nn.LoFi(mlp(c=2), 24, **given).learn(X, Y)
+    torch.testing.assert_close(lofi.network.weights(), ekf.network.weights(), rtol=0, atol=1e-8)
+    for one, other in zip(lofi.predict(X, return_std=True), ekf.predict(X, return_std=True)):  # noqa: B905
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
+    long = op.nn.LoFi(mlp(), 31, noise=0.1, **time)  # as many columns as weights: for ever
+    X, Y = stream(80, noise=0.1)
+    ekf = op.nn.EKF(mlp(), noise=0.1, **time)
+    assert (
+        along(long, X, Y, lambda i: ekf.learn(X[i : i + 1], Y[i : i + 1]).network.weights().numpy())
+        < 1e-8
+    )
+
+
+def test_what_it_takes_in_is_kept_in_the_diagonal_to_the_last_digit() -> None:
+    X, Y = stream(100, noise=0.1)
+    net = op.nn.LoFi(mlp(), 3, noise=0.1)
+    gathered = torch.ones(31, dtype=torch.float64)
+    for i in range(100):
+        J = net.network.jacobian(X[i : i + 1])[1]
+        gathered += J[0] ** 2 / 0.1
+        net.learn(X[i : i + 1], Y[i : i + 1])
+    kept = net.belief_.diagonal + net.belief_.rows.square().sum(dim=0)
+    torch.testing.assert_close(kept, gathered, rtol=1e-12, atol=0.0)
+
+
+def test_memory_is_that_of_m_columns_however_long_the_stream() -> None:
+    X, Y = stream(200, noise=0.1)
+    net = op.nn.LoFi(mlp(), 5).learn(X[:20], Y[:20])
+    before = net.nbytes
+    assert before == 31 * 8 * (5 + 1)
+    assert net.learn(X, Y).nbytes == before
+    assert op.nn.LoFi(mlp(), 5, decay=0.9).learn(X, Y).nbytes == before + 31 * 8
+
+
+def test_more_columns_come_nearer_to_the_whole_filter() -> None:
+    X, Y = stream(100, seed=3, noise=0.5)
+    ask, truth = stream(300, seed=4)
+    whole = op.nn.EKF(mlp(width=40), 0.5).learn(X, Y).predict(ask)
+    apart = {}
+    for m in (1, 10, 50, 100):
+        said = op.nn.LoFi(mlp(width=40), m, 0.5).learn(X, Y).predict(ask)
+        apart[m] = float((said - whole).square().mean().sqrt())
+    assert apart[1] > apart[10] > apart[50] > 10.0 * apart[100]
+    assert float((whole - torch.from_numpy(truth[:, 0])).square().mean().sqrt()) < 0.35
+
+
+def test_float32_is_near_float64() -> None:
+    X, Y = stream(200, noise=0.1)
+    given = {"noise": 0.05, "process_noise": 1e-3}
+    double = op.nn.LoFi(mlp(), 8, **given).learn(X, Y)
+    single = op.nn.LoFi(mlp(dtype=torch.float32), 8, **given).learn(X, Y)
+    torch.testing.assert_close(
+        single.network.weights().double(), double.network.weights(), atol=5e-3, rtol=0
+    )
+    assert single.belief_.rows.dtype == torch.float32
+    assert op.nn.LoFi(mlp(dtype=torch.bfloat16), 8).learn(X, Y).rows_refused_ == 0
+
+
+def test_its_steady_state_is_the_prior() -> None:
+    X, Y = np.zeros((50, 3)), np.zeros(50)
+    linear = nn.Linear(3, 1, bias=False).double()
+    net = op.nn.LoFi(linear, prior=2.0, decay=0.9, process_noise=0.19 * 2.0).learn(X, Y)
+    np.testing.assert_allclose(net.belief_.diagonal, 0.5)
+
+
+def test_dead_gradients_repeated_rows_and_nan_loss() -> None:
+    X, Y = stream(6)
+    dead = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1, bias=False)).double()
+    nn.init.constant_(dead[0].bias, -100.0)
+    net = op.nn.LoFi(dead, 2)
+    before = net.network.weights()
+    assert torch.equal(net.learn(X, Y).network.weights(), before)
+    net = op.nn.LoFi(mlp(), 2, noise=1e-6)
+    for _ in range(50):
+        net.learn(X[:1], Y[:1])
+    np.testing.assert_allclose(net.predict(X[:1]), Y[:1, 0], atol=1e-6)
+    module = mlp()
+    nn.init.constant_(module[2].weight, 1e308)
+    net = op.nn.LoFi(module, 2)
+    with pytest.warns(RowsRefusedWarning, match="must be finite"):
+        net.learn(X, Y)
+    assert net.belief_ is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"memory": 0}, "`memory` must be a whole number"),
+        ({"memory": None}, "`memory` must be a whole number"),
+        ({"noise": 0.0}, "`noise` must be above 0"),
+        ({"noise": -1.0}, "`noise` must be a number in"),
+        ({"prior": float("inf")}, "`prior` must be a number in"),
+        ({"decay": 0.0}, "`decay` must be above 0"),
+    ],
+)
+def test_what_it_cannot_be_is_refused(arguments: Any, told: str) -> None:
+    with pytest.raises(ParameterError, match=f"op.nn.LoFi: {told}"):
+        op.nn.LoFi(mlp(), **arguments)
