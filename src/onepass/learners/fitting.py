@@ -4,6 +4,7 @@ A row's gradients are its features, shared by all outputs, or Φ(x) (p × c) whe
 gives each output its own. A row of weight s is as good as s rows: it is √s times as long.
 """
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -19,10 +20,11 @@ from onepass.errors import (
     ShapeError,
 )
 from onepass.estimator import Layout
+from onepass.learners.gradients import placed_outputs, row_step
 from onepass.learners.linear import Linear, initial_weights
+from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification
 from onepass.types import Array, Floats
-from onepass.update import Step
 
 __all__ = ["Fitting"]
 
@@ -44,6 +46,7 @@ class Fitting(Linear):
     memory_: Any
     noisy_: bool
     contradictions_: int
+    forgotten_: float
     full_: bool
     rows_seen_: int
 
@@ -58,11 +61,22 @@ class Fitting(Linear):
         c = self.parameters_.shape[1:]
         return self.parameters_[0] if self.fit_intercept else np.zeros(c or 1)
 
+    @property
+    def forgetting_bound_(self) -> ForgettingBound:
+        """The certificate of forgetting: how far past answers can have moved.
+
+        Of classes the answers are the scores; of rows with weights, √weight times the answer.
+        """
+        memory = getattr(self, "memory_", None)
+        noise = float(getattr(self, "noisy_", self.noise))
+        return certified(memory, _forgotten(self), noise=noise, linear=True)
+
     def _start(self, d: int, c: int) -> None:
         where = type(self).__name__
         noise = validate.in_range(self.noise, "noise", where, low=0.0)
         self.noisy_ = noise > 0.0
         self.contradictions_ = 0
+        self.forgotten_ = 0.0
         self.full_ = False
         self._begin_with(self._mapped(np.zeros((1, d)), c), c, noise)
 
@@ -93,6 +107,7 @@ class Fitting(Linear):
             Y = Y * root[:, None]
         n = len(X)
         w, memory, against = self.parameters_, self.memory_, 0
+        forgotten = _forgotten(self)
         width = n if self.block_update else _WIDTH if memory.exact_in_blocks else 1
         errors = np.empty(Y.shape)
         good = False
@@ -100,7 +115,8 @@ class Fitting(Linear):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 for i in range(0, n, max(width, 1)):
                     rows = slice(i, i + width)
-                    step = _step(w, memory, features[rows], Y[rows], noise)
+                    step = row_step(w, memory, features[rows], Y[rows], noise)
+                    forgotten += float(memory.forgets(step.w, w))
                     w, memory, errors[rows] = step.w, step.memory, step.errors
                     against += step.contradictions
             good = largest < _LARGEST and linalg.finite(w, errors)
@@ -114,6 +130,7 @@ class Fitting(Linear):
             )
         self.parameters_, self.memory_ = w, memory
         self.contradictions_ += against
+        self.forgotten_ = forgotten
         self._warn_when_full()
         said = Y - errors
         return said if s is None else said / root[:, None]
@@ -145,8 +162,8 @@ class Fitting(Linear):
         if self.feature_map is None:
             first = int(self.fit_intercept)
             places = np.concatenate((places[:first], layout.features + first))
-        said = other.memory_.evidence(other.parameters_, other.start_)
-        said = said.placed(places, len(w), layout.outputs, w.shape[-1])
+        own = other.memory_.evidence(other.parameters_, other.start_)
+        said = own.placed(places, len(w), layout.outputs, w.shape[-1])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             step = self.memory_.merged(w, said)
         if not linalg.finite(step.w):
@@ -154,6 +171,11 @@ class Fitting(Linear):
                 f"{type(self).__name__}.merge: what was learned must be small enough to square "
                 "and sum, got numbers beyond float64. Give features and answers in larger units."
             )
+        mine = _forgotten(self) + float(self.memory_.forgets(step.w, w))
+        theirs = _forgotten(other) + own.moved(
+            step.w[places], placed_outputs(other.parameters_, layout.outputs, w.shape[-1])
+        )
+        self.forgotten_ = math.hypot(mine, theirs)  # of other rows each
         self.parameters_, self.memory_ = step.w, step.memory
         self.contradictions_ += other.contradictions_ + step.contradictions
         self._warn_when_full()
@@ -258,13 +280,7 @@ class Fitting(Linear):
         )
 
 
-def _step(w: Floats, memory: Any, features: Floats, Y: Floats, noise: float) -> Step:
-    """One step of the equation for these rows, its errors of the shape of Y."""
-    n, c = Y.shape
-    if features.ndim == 2:
-        step: Step = memory.learn(w, features.T, Y - features @ w, np.full(n, noise))
-        return step
-    G = features.transpose(1, 0, 2).reshape(-1, n * c)
-    e = (Y - features.transpose(0, 2, 1) @ w).reshape(-1)
-    step = memory.learn(w, G, e, np.full(n * c, noise), group=c)
-    return step._replace(errors=step.errors.reshape(n, c))
+def _forgotten(learner: Any) -> float:
+    """By how much past answers can have moved; infinite if nobody counted."""
+    begun = hasattr(learner, "memory_")
+    return float(getattr(learner, "forgotten_", math.inf if begun else 0.0))

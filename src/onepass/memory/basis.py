@@ -144,9 +144,14 @@ class Directions:
             columns = columns.without(columns.zeros())
         return replace(self, columns=columns.appended(W))
 
-    def forgets(self, moved: Any) -> Any:
-        """The certificate of forgetting: 0, as nothing is let go."""
-        del moved
+    @property
+    def lost(self) -> float:
+        """D of the certificate of forgetting: 0, as nothing is let go."""
+        return 0.0
+
+    def forgets(self, new: Any, old: Any) -> float:
+        """By how much past answers can have moved in a step: not at all."""
+        del new, old
         return 0.0
 
     def settled(self) -> tuple["Directions", Columns]:
@@ -157,7 +162,8 @@ class Directions:
         """Qᵀ and the answers Qᵀw: all that w is held to."""
         del start
         answers = linalg.inner(self.Q, w.reshape(len(w), -1)).reshape(-1, *w.shape[1:])
-        return Evidence(self.Q.T, answers, np.zeros(self.rank), np.zeros(w.shape[1:]))
+        noise, rest = np.zeros(self.rank), np.zeros(w.shape[1:])
+        return Evidence(self.Q.T, answers, noise, rest, weighty=False)
 
     def merged(self, w: Floats, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence."""
@@ -187,6 +193,8 @@ class NoisySpan:
 
     exact_in_blocks: ClassVar[bool] = True
 
+    lost: ClassVar[None] = None
+
     span: Span
     moved: Floats
 
@@ -206,6 +214,11 @@ class NoisySpan:
         new = w + (moved - self.moved).reshape(w.shape)
         errors = (taken.errors / scale).reshape(e.shape)
         return Step(new, replace(self, span=taken.span, moved=moved), errors, 0, 0)
+
+    def forgets(self, new: Any, old: Any) -> float:
+        """Nothing is known of it."""
+        del new, old
+        return 0.0
 
     def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
         """What the gradients said without the prior, in rows of noise 1."""

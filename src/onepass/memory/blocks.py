@@ -85,15 +85,20 @@ class Blocks:
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, memory.rank - self.rank, fitted.contradictions)
 
-    def forgets(self, moved: Any) -> Any:
-        """The certificate of forgetting: what each part may have forgotten, together.
+    @property
+    def lost(self) -> float | None:
+        """D of the certificate of forgetting: with Σ D_l a step of length 1 moves all past answers.
 
-        √(Σ_k (Σ_l g_klᵀ Δw_l)²) is at most the sum of the same for each part.
+        √(Σ_k (Σ_l g_klᵀ Δw_l)²) ≤ Σ_l √D_l ‖Δw_l‖ ≤ √(Σ_l D_l) ‖Δw‖.
         """
-        flat = moved.reshape(1, -1)
-        places = zip(self.parts, self.places, strict=True)
-        bounds = [part.forgets(_taken(flat, place)) for part, place in places]
-        return None if any(bound is None for bound in bounds) else sum(bounds)
+        each = [part.lost for part in self.parts]
+        return None if any(lost is None for lost in each) else sum(each)
+
+    def forgets(self, new: Any, old: Any) -> Any:
+        """By how much past answers can have moved in a step: the sum over all parts."""
+        each = zip(self.parts, self.places, strict=True)
+        rows = new.reshape(1, -1), old.reshape(1, -1)
+        return sum(part.forgets(*(_taken(row, place) for row in rows)) for part, place in each)
 
     def evidence(self, w: Any, start: Any = None) -> tuple[Evidence, ...]:
         """What each part's rows said."""

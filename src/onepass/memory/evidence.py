@@ -20,6 +20,7 @@ it: Rᵀz is as it was, and the information is larger by 1e-14 of the prior's. A
 only the prior says something has vᵀz = 0 as well, and gives no row. Cost: O(p³) time, once.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,23 @@ class Evidence(NamedTuple):
     """What no weights can answer: by so much the least value of the squares is larger, (c,)."""
     lost: float = 0.0
     """The certificate of a memory that truncated (:mod:`onepass.subspace`)."""
+    weighty: bool = True
+    """Whether the rows are as long as what they stand for, and not of length 1."""
+
+    def moved(self, new: Any, old: Any) -> float:
+        """By how much the answers that these rows stand for can move, from some weights to others.
+
+        √(‖rows (new − old)‖² + D ‖new − old‖²). Where rows of length 1 stand for others it is
+        infinite as soon as one of their answers moves by more than rounding.
+        """
+        apart = (new - old).reshape(len(new), -1)
+        there = linalg.length(linalg.inner(self.rows.T, apart))
+        seen, size, whole = (
+            float(each) for each in (there, linalg.length(apart), linalg.length(new))
+        )
+        if not self.weighty:
+            return math.inf if seen > linalg.resolution(self.rows) * whole else 0.0
+        return math.hypot(seen, math.sqrt(self.lost) * size)
 
     def placed(self, features: Array, p: int, outputs: Array, c: int) -> "Evidence":
         """The same with its p′ features at the places ``features`` of p, and its outputs of c."""

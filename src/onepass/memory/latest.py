@@ -68,6 +68,7 @@ class Recent:
     """
 
     exact_in_blocks: ClassVar[bool] = False
+    lost: ClassVar[None] = None
 
     directions: Directions
     m: int
@@ -88,6 +89,11 @@ class Recent:
         rank = int(linalg.host(fitted.kept).sum())
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, rank, fitted.contradictions)
+
+    def forgets(self, new: Any, old: Any) -> float:
+        """Nothing is known of it."""
+        del new, old
+        return 0.0
 
     @property
     def basis(self) -> Any:

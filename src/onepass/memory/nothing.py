@@ -39,6 +39,7 @@ class Empty:
     """The state of :class:`Nothing`: there is none."""
 
     exact_in_blocks: ClassVar[bool] = False
+    lost: ClassVar[None] = None
 
     @property
     def rank(self) -> int:
@@ -60,6 +61,11 @@ class Empty:
         """
         fitted = fit(w, G, G, e, noise, group=group)
         return Step(fitted.w, self, e, 0, fitted.contradictions)
+
+    def forgets(self, new: Any, old: Any) -> float:
+        """Nothing is known of it."""
+        del new, old
+        return 0.0
 
     @property
     def basis(self) -> Any:

@@ -155,22 +155,23 @@ class Components:
             space = space.added(near, free)
         return replace(self, subspace=space)
 
-    def forgets(self, moved: Any) -> Any:
-        """The certificate of forgetting, for a step that this memory, before it, let pass.
+    @property
+    def lost(self) -> float | None:
+        """D of the certificate of forgetting (:mod:`onepass.memory.certificate`), if there is one.
 
-        Of models linear in their weights: √(Σ_k (g_kᵀ Δw)²) over all past rows is at most √D ‖Δw‖,
-        D of :attr:`Subspace.most_lost`. None where there is no such bound: with noise, steps are
-        not orthogonal to U; and the lengths of projected gradients bound nothing.
-
-        Parameters
-        ----------
-        moved : array of shape (p, c) or (p,)
-            Δw.
+        With noise steps are not orthogonal to U; the lengths of projected gradients bound nothing.
         """
-        if self.noise or self.of == "projected":
-            return None
-        lost = self.subspace.most_lost
-        return 0.0 if lost == 0.0 else math.sqrt(lost) * linalg.length(moved)
+        return None if self.noise or self.of == "projected" else self.subspace.lost
+
+    def forgets(self, new: Any, old: Any) -> Any:
+        """By how much past answers can have moved with the weights, in a step after this memory.
+
+        √D ‖new − old‖, the D a little larger than ``lost`` where that is dear; of a device, a
+        tensor there. 0 where nothing is known.
+        """
+        if self.noise or self.of == "projected" or not self.subspace.most_lost:
+            return 0.0
+        return math.sqrt(self.subspace.most_lost) * linalg.length(new - old)
 
     def settled(self) -> tuple["Components", Columns]:
         """The same memory turned, and the directions that are not free to move as its columns."""

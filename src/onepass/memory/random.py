@@ -75,6 +75,7 @@ class Drawn:
     """
 
     exact_in_blocks: ClassVar[bool] = False
+    lost: ClassVar[None] = None
 
     directions: Directions
     m: int
@@ -97,6 +98,11 @@ class Drawn:
         rank = int(linalg.host(fitted.kept).sum())
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, rank, fitted.contradictions)
+
+    def forgets(self, new: Any, old: Any) -> float:
+        """Nothing is known of it."""
+        del new, old
+        return 0.0
 
     @property
     def basis(self) -> Any:

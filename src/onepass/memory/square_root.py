@@ -97,6 +97,7 @@ class Triangle:
     """
 
     exact_in_blocks: ClassVar[bool] = True
+    lost: ClassVar[None] = None
 
     R: Floats
     z: Floats
@@ -133,6 +134,11 @@ class Triangle:
         return Step(
             new.reshape(w.shape), memory, errors.reshape(e.shape), memory.rank - self.rank, 0
         )
+
+    def forgets(self, new: Any, old: Any) -> float:
+        """Nothing is known of it."""
+        del new, old
+        return 0.0
 
     def absorb(
         self, A: Floats, b: Floats, scale: Floats, raw: Floats | None = None
