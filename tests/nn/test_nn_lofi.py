@@ -18,7 +18,7 @@ each_time = pytest.mark.parametrize("time", TIMES)
 @each_time
 @pytest.mark.parametrize(("m", "c"), [(1, 1), (4, 1), (5, 2)])
 def test_it_is_its_recursion_with_p_by_p_numbers(m: int, c: int, time: Any) -> None:
-    X, Y = stream(40, c=c, noise=0.1)
+    X, Y = stream(25, c=c, noise=0.1)
     dense = DenseLoFi(mlp(c=c), m, 0.5)
 
     def right(i: int) -> Any:
@@ -33,7 +33,7 @@ def test_it_is_its_recursion_with_p_by_p_numbers(m: int, c: int, time: Any) -> N
     J = np.stack([dense.row(x)[1] for x in X])
     variances = np.einsum("nkp,pq,nkq->nk", J, np.linalg.inv(dense.precision), J)
     std = net.predict(X, return_std=True)[1].numpy()
-    np.testing.assert_allclose(std.reshape(40, c) ** 2, variances, rtol=1e-7)
+    np.testing.assert_allclose(std.reshape(25, c) ** 2, variances, rtol=1e-7)
 
 
 @each_time
@@ -47,7 +47,7 @@ def test_with_columns_enough_it_is_the_ekf(time: Any, block_update: bool) -> Non
     for one, other in zip(lofi.predict(X, return_std=True), ekf.predict(X, return_std=True)):  # noqa: B905
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
     long = op.nn.LoFi(mlp(), 31, noise=0.1, **time)  # as many columns as weights: for ever
-    X, Y = stream(80, noise=0.1)
+    X, Y = stream(50, noise=0.1)
     ekf = op.nn.EKF(mlp(), noise=0.1, **time)
     assert (
         along(long, X, Y, lambda i: ekf.learn(X[i : i + 1], Y[i : i + 1]).network.weights().numpy())
@@ -56,10 +56,10 @@ def test_with_columns_enough_it_is_the_ekf(time: Any, block_update: bool) -> Non
 
 
 def test_what_it_takes_in_is_kept_in_the_diagonal_to_the_last_digit() -> None:
-    X, Y = stream(100, noise=0.1)
+    X, Y = stream(40, noise=0.1)
     net = op.nn.LoFi(mlp(), 3, noise=0.1)
     gathered = torch.ones(31, dtype=torch.float64)
-    for i in range(100):
+    for i in range(40):
         J = net.network.jacobian(X[i : i + 1])[1]
         gathered += J[0] ** 2 / 0.1
         net.learn(X[i : i + 1], Y[i : i + 1])
@@ -68,7 +68,7 @@ def test_what_it_takes_in_is_kept_in_the_diagonal_to_the_last_digit() -> None:
 
 
 def test_memory_is_that_of_m_columns_however_long_the_stream() -> None:
-    X, Y = stream(200, noise=0.1)
+    X, Y = stream(60, noise=0.1)
     net = op.nn.LoFi(mlp(), 5).learn(X[:20], Y[:20])
     before = net.nbytes
     assert before == 31 * 8 * (5 + 1)
@@ -77,19 +77,19 @@ def test_memory_is_that_of_m_columns_however_long_the_stream() -> None:
 
 
 def test_more_columns_come_nearer_to_the_whole_filter() -> None:
-    X, Y = stream(100, seed=3, noise=0.5)
+    X, Y = stream(60, seed=3, noise=0.5)
     ask, truth = stream(300, seed=4)
     whole = op.nn.EKF(mlp(width=40), 0.5).learn(X, Y).predict(ask)
     apart = {}
-    for m in (1, 10, 50, 100):
+    for m in (1, 10, 30, 60):
         said = op.nn.LoFi(mlp(width=40), m, 0.5).learn(X, Y).predict(ask)
         apart[m] = float((said - whole).square().mean().sqrt())
-    assert apart[1] > apart[10] > apart[50] > 10.0 * apart[100]
-    assert float((whole - torch.from_numpy(truth[:, 0])).square().mean().sqrt()) < 0.35
+    assert apart[1] > apart[10] > apart[30] > 10.0 * apart[60]
+    assert float((whole - torch.from_numpy(truth[:, 0])).square().mean().sqrt()) < 0.5
 
 
 def test_float32_is_near_float64() -> None:
-    X, Y = stream(200, noise=0.1)
+    X, Y = stream(60, noise=0.1)
     given = {"noise": 0.05, "process_noise": 1e-3}
     double = op.nn.LoFi(mlp(), 8, **given).learn(X, Y)
     single = op.nn.LoFi(mlp(dtype=torch.float32), 8, **given).learn(X, Y)

@@ -97,6 +97,7 @@ class Belief:
     """
 
     exact_in_blocks: ClassVar[bool] = True
+    lost: ClassVar[None] = None
 
     columns: Columns
     root: Floats
@@ -143,9 +144,10 @@ class Belief:
             return row_by_row(self, w, G, e, noise, group)
         tau = linalg.resolution(G)
         with np.errstate(over="ignore", invalid="ignore"):
-            lengths = linalg.host(linalg.norms(G))
+            lengths = linalg.norms(G)
+            wide, coordinates = self._widened(G, lengths, exact=exact)
+            lengths = linalg.host(lengths)
             refuse_overflow(lengths**2)
-            wide, coordinates = self._widened(G, exact=exact)
             F = wide.root.T @ coordinates
             refuse_overflow((F if exact else F / np.sqrt(noise)) ** 2)
         flat = linalg.host(e).reshape(len(F.T), 1)
@@ -165,10 +167,11 @@ class Belief:
         memory = replace(wide, root=gain.root, used=self.used + rank)
         return Step(w, memory, errors.reshape(e.shape), rank, against)
 
-    def _widened(self, G: Any, *, exact: bool) -> tuple["Belief", Floats]:
+    def _widened(self, G: Any, lengths: Any, *, exact: bool) -> tuple["Belief", Floats]:
         """With the directions that G brings, and G in coordinates, (q, n)."""
-        split, lengths = self.columns.split(G), linalg.norms(G)
-        p, q = len(G), len(self.columns)
+        split, p, q = self.columns.split(G), len(G), len(self.columns)
+        if q == p:
+            return self, linalg.host(split.inside)
         small = linalg.resolution(G) if exact else 4.0 * linalg.rounding(G) * np.sqrt(p)
         W, L, kept = linalg.orthonormal(split.outside, small * lengths)
         new = np.flatnonzero(linalg.host(kept))[: p - q]
@@ -223,6 +226,11 @@ class Belief:
         return variances
 
     # -- merging ---------------------------------------------------------------------------------
+
+    def forgets(self, new: Any, old: Any) -> float:
+        """Nothing is known of by how much past answers move: they are weighed."""
+        del new, old
+        return 0.0
 
     def evidence(self, w: Any, start: Any = None) -> Evidence:
         """What the rows said without the prior; ``start`` are the weights before the first row.
