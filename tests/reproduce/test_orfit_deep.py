@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from onepass import baselines
 from onepass.cli import main
 from onepass.errors import NumericalError, ParameterError
 from onepass.reproduce import DeepOutcome, choose_settings, orfit_deep
 from onepass.reproduce.orfit_deep import chosen_settings
 from onepass.reproduce.orfit_deep_choice import _settings
 from onepass.reproduce.orfit_deep_course import run
+from onepass.reproduce.orfit_deep_loop import Loop
 from onepass.reproduce.orfit_deep_methods import METHODS, Method
 from onepass.reproduce.orfit_deep_networks import NETWORKS, network
-from onepass.reproduce.orfit_deep_outcome import Result, average, forgetting
+from onepass.reproduce.orfit_deep_outcome import Result, average, forgotten
 from onepass.reproduce.orfit_deep_streams import STREAMS, halved
 from onepass.stream import Images
 
@@ -68,12 +70,12 @@ def plain() -> Any:
 def test_measures_are_their_formulas() -> None:
     a = np.array([[90.0, 20.0, 10.0], [70.0, 95.0, 30.0], [60.0, 80.0, 85.0]])
     assert average(a) == 75.0
-    assert forgetting(a) == ((90 - 60) + (95 - 80)) / 2
-    assert forgetting(np.array([[5.0, 60.0], [25.0, 10.0]]), "error") == 20.0
+    assert forgotten(a) == ((90 - 60) + (95 - 80)) / 2
+    assert forgotten(np.array([[5.0, 60.0], [25.0, 10.0]]), "error") == 20.0
     late = np.array([[50.0, 0.0], [70.0, 90.0]])
-    assert forgetting(late) == -20.0  # what was learned later helped: negative
-    assert math.isnan(forgetting(np.array([[50.0]])))
-    assert math.isnan(forgetting(np.array([[np.nan, np.nan], [70.0, 90.0]])))
+    assert forgotten(late) == -20.0  # what was learned later helped: negative
+    assert math.isnan(forgotten(np.array([[50.0]])))
+    assert math.isnan(forgotten(np.array([[np.nan, np.nan], [70.0, 90.0]])))
 
 
 # -- parts ----------------------------------------------------------------------------------------
@@ -280,3 +282,31 @@ def test_options_of_the_command_line(capsys: pytest.CaptureFixture[str]) -> None
     assert "--scale" in capsys.readouterr().err
     assert main(["reproduce", "orfit-deep", "--methods", "SDG"]) == 2
     assert "Did you mean" in capsys.readouterr().err
+
+
+def test_a_loop_is_plain_training() -> None:
+    class Told(torch.optim.SGD):
+        nbytes = 12
+        tasks: Any = ()
+
+        def after_task(self, loader: Any) -> None:
+            self.tasks = (*self.tasks, [len(x) for x, _ in loader])
+
+    ours, plain = network("mlp", 10, [0]), network("mlp", 10, [0])
+    optimizer = Told(ours.parameters(), lr=0.1)
+    loop = Loop(ours, optimizer, "cross_entropy")
+    other = baselines.SGD(plain, step_size=0.1)
+    for n in (4, 3):
+        x, y = torch.ones(n, 1, 14, 14), torch.arange(n)
+        loop.learn(x, y)
+        other.learn(x, y)
+    loop.after_task().after_task()
+    assert optimizer.tasks == ([4, 3], [])
+    assert loop.nbytes == 12
+    for a, b in zip(ours.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+    line = torch.nn.Linear(1, 1)
+    before = line.bias.item()
+    half = Loop(line, torch.optim.SGD(line.parameters(), lr=0.1), "squared")
+    half.learn(torch.zeros(2, 1), torch.tensor([[before + 1], [before + 3]]))
+    assert line.bias.item() == pytest.approx(before + 0.2)

@@ -63,8 +63,8 @@ def reproduce(
     given = _given(name, options)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    share = [0.0]
-    with advancing(lambda: share[0], quiet=quiet, unit="draws") as advance:
+    share, unit = [0.0], "runs" if "processes" in given else "draws"
+    with advancing(lambda: share[0], quiet=quiet, unit=unit) as advance:
 
         def progress(done: int, of: int) -> None:
             """Move the bar on by what is done."""

@@ -110,6 +110,8 @@ def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
                     shown.setdefault(method, _curve(panels[i][j], found[method], methods))
                 _title(panels[i][j], found, stream if i == 0 else "", network if j == 0 else "")
                 panels[i][j].tick_params(labelsize=6.5)
+                if network == networks[-1]:
+                    panels[i][j].set_xlabel("tasks learned", fontsize=6.5)
         figure.legend(
             shown.values(), shown.keys(), loc="outside upper left", ncols=6, frameon=False,
             fontsize=6.5, handlelength=2.4, alignment="left", title_fontsize=7.5,
@@ -153,7 +155,9 @@ def _of(outcome: "DeepOutcome", stream: str, network: str) -> "dict[str, Result]
 def _title(axes: Any, found: "dict[str, Result]", stream: str, network: str) -> None:
     error = any(result.measure == "error" for result in found.values())
     if stream:
-        axes.set_title(f"{stream}\n{'RMSE, degrees' if error else 'accuracy, %'}", fontsize=7)
+        axes.set_title(
+            f"{stream}\n{'RMSE, degrees (less is better)' if error else 'accuracy, %'}", fontsize=7
+        )
     if network:
         axes.set_ylabel(network, fontsize=8, fontweight="bold")
 

@@ -29,7 +29,7 @@ from onepass.durable import writing
 from onepass.reproduce.orfit_deep_figure import bars, curves
 from onepass.types import Floats
 
-__all__ = ["DeepOutcome", "Measure", "Result", "average", "forgetting"]
+__all__ = ["DeepOutcome", "Measure", "Result", "average", "forgotten"]
 
 _FORMAT = 1
 Measure: TypeAlias = Literal["accuracy", "error"]
@@ -46,12 +46,12 @@ def average(matrix: Floats) -> float:
     return float(matrix[-1].mean())
 
 
-def forgetting(matrix: Floats, measure: Measure = "accuracy") -> float:
+def forgotten(matrix: Floats, measure: Measure = "accuracy") -> float:
     """(2) of a matrix (T, T); nan where only the last row was measured.
 
     Examples
     --------
-    >>> forgetting(np.array([[90.0, 10.0], [50.0, 80.0]]))
+    >>> forgotten(np.array([[90.0, 10.0], [50.0, 80.0]]))
     40.0
     """
     sign = 1.0 if measure == "accuracy" else -1.0
@@ -67,7 +67,7 @@ class Result:
     Parameters
     ----------
     stream, network, method : str
-        Which.
+        What was learned, what learned it, and how.
     measure : {"accuracy", "error"}
         Percent, where more is better, or degrees, where less is.
     settings : dict of str to Any
@@ -104,7 +104,7 @@ class Result:
     @property
     def forgotten(self) -> list[float]:
         """(2) of each draw."""
-        return [forgetting(one, self.measure) for one in self.matrix()]
+        return [forgotten(one, self.measure) for one in self.matrix()]
 
 
 @dataclass(frozen=True)
