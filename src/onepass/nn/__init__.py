@@ -8,10 +8,12 @@ EKF         weigh each row by what is known already: the   a covariance, in the 
             extended Kalman filter                         of all gradients
 NTKRLS      recursive least squares, with forgetting       the same
 LoFi        the same filter for long noisy streams         m directions and a diagonal
+OGD         steps of gradient descent, orthogonal          m directions
+            to the gradients of rows before
 =========== ============================================== ======================================
 
 All have the verbs ``learn(x, y)``, ``predict(x)`` and ``test_then_train(x, y)``, and learn in the
-module itself.
+module itself. For training loops of your own, ``optim`` wraps optimizers of torch.
 """
 
 from importlib import import_module
@@ -20,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 from onepass.extras import need
 
 if TYPE_CHECKING:
+    from onepass.nn import optim as optim
     from onepass.nn.ekf import EKF as EKF
     from onepass.nn.lofi import LoFi as LoFi
     from onepass.nn.ntkrls import NTKRLS as NTKRLS
+    from onepass.nn.ogd import OGD as OGD
     from onepass.nn.orfit import OneStepSGD as OneStepSGD
     from onepass.nn.orfit import ORFit as ORFit
 
@@ -31,14 +35,17 @@ _PUBLIC = {
     "EKF": "ekf",
     "LoFi": "lofi",
     "NTKRLS": "ntkrls",
+    "OGD": "ogd",
     "ORFit": "orfit",
     "OneStepSGD": "orfit",
 }
 
-__all__ = ["EKF", "NTKRLS", "LoFi", "ORFit", "OneStepSGD"]
+__all__ = ["EKF", "NTKRLS", "OGD", "LoFi", "ORFit", "OneStepSGD"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "optim":
+        return import_module("onepass.nn.optim")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass.nn' has no attribute {name!r}")
     need("torch", extra="torch", where=f"op.nn.{name}")
@@ -46,4 +53,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_PUBLIC)
+    return sorted([*_PUBLIC, "optim"])

@@ -48,6 +48,8 @@ class Learner(ABC):
     arguments: ClassVar[tuple[str, ...]] = ("loss", "noise", "learns", "block_update", "chunk")
     """The constructor's, but for the module."""
     merging: ClassVar[str] = "refused"
+    fits: ClassVar[bool] = True
+    """Whether a row is fitted in one step: exactly, where there is no noise."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Learner(ABC):
         self.module = module
         self.loss = loss
         self.noise = validate.in_range(noise, "noise", self._where, low=0.0)
-        check(loss, self.noise, self._where)
+        check(loss, self.noise if self.fits else 1.0, self._where)
         self.learns = learns
         self.block_update = bool(block_update)
         self.chunk = chunk
@@ -195,7 +197,7 @@ class Learner(ABC):
         if self._outputs is None:
             self._outputs = int(self.network.outputs(rows[:1]).shape[1]) if n else 0
         wanted = targets(y, n, self._outputs, self.loss, self._like, where)
-        width = max(n if self.block_update else 1, 1)
+        width = max(self._rows_a_step(n), 1)
         interrupt, before = Interrupt(), self._refused
         for i in range(0, n, width):
             with interrupt.held(), linalg.tensors_alone(self.network.p):
@@ -203,6 +205,10 @@ class Learner(ABC):
             interrupt.heard()
             yield said
         self._warn(before, where)
+
+    def _rows_a_step(self, n: int) -> int:
+        """How many of n rows given are learned together."""
+        return n if self.block_update else 1
 
     def _step(self, rows: Batch, y: Any) -> Any:
         height = y.numel()

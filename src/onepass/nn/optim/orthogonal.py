@@ -1,0 +1,248 @@
+"""OrthogonalGradient: OGD around any optimizer: its steps do not move answers of past tasks.
+
+With S an orthonormal basis of gradients of past tasks' rows, each taken when its task was over, a
+step Δ of the inner optimizer becomes
+
+    Δ − Σ_{v ∈ S} v vᵀΔ                                                                      (1)
+
+([1] Algorithm 1 for plain SGD, whose steps are its gradients; here the step itself is projected,
+so that momentum, weight decay and Adam do not lead out of what is free).
+Cost of a step: three reads of the m p numbers of S, and room for 4 p numbers.
+
+[1] M. Farajtabar, N. Azizan, A. Mott, A. Li, "Orthogonal Gradient Descent for Continual Learning",
+    AISTATS 2020.
+"""
+
+import copy
+import warnings
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+
+from onepass import linalg, validate
+from onepass.columns import Columns
+from onepass.errors import CheckpointError, MemoryFullWarning
+from onepass.estimator.learned import nbytes
+from onepass.interrupt import Interrupt
+from onepass.memory.choice import specification
+from onepass.nn.gradients import GradientsName, begun, check_gradients, entered, of_rows
+from onepass.nn.mode import evaluating
+from onepass.nn.module import Network
+from onepass.nn.optim.drawn import drawn
+from onepass.nn.optim.projected import Projected
+from onepass.nn.optim.written import read, written
+
+__all__ = ["OrthogonalGradient"]
+
+
+class OrthogonalGradient(Projected):
+    """Orthogonal gradient descent, around any optimizer of torch.
+
+    It is an optimizer: give it to schedulers and to ``torch.amp.GradScaler``, and call ``step()``
+    after ``loss.backward()`` as ever. The training loop, the loss and the batches are yours.
+
+    Parameters
+    ----------
+    optimizer : torch.optim.Optimizer
+        Of parameters of the module; not LBFGS.
+    module : torch.nn.Module
+    memory : int, None or a specification of op.memory, optional
+        What is kept of gradients: m is ``op.memory.Principal(m)``, their m principal directions.
+        Default: None, all directions, as [1] has it.
+    projects : {"all", "last"}, str or sequence of str, default="all"
+        Which parameters' steps are projected: all of the optimizer, or names of parameters or
+        layers, or patterns. The others are free, as heads are that belong to one task.
+    gradients : {"logit", "outputs", "average"}, default="logit"
+        Which gradients of a row are kept: of the output of its class, of all outputs, or their
+        mean.
+    per_task : int or None, default=100
+        Rows of a task whose gradients are kept, >= 1; None: all.
+    seed : int, default=0
+        What the rows of a task are drawn from.
+
+    Attributes
+    ----------
+    optimizer : torch.optim.Optimizer
+    memory_ : state of the memory, or None
+    tasks_ : int
+        Tasks that are over.
+
+    Raises
+    ------
+    ParameterError, TypeMismatchError
+        If an argument is none of these, or the optimizer moves what is not the module's.
+
+    Notes
+    -----
+    A parameter that is frozen by ``requires_grad_(False)`` stays as it is; one that merely has no
+    gradient, or a step size of 0, is moved with the others where the projection asks for it.
+    Running statistics of batch normalisation are no parameters and are not held: freeze them with
+    ``eval()`` if past answers must stay.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import onepass as op
+    >>> module = torch.nn.Linear(3, 1, bias=False)
+    >>> optimizer = op.nn.optim.OrthogonalGradient(
+    ...     torch.optim.Adam(module.parameters(), lr=0.1), module, gradients="outputs"
+    ... )
+    >>> past, new = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[1.0, 1.0, 0.0]])
+    >>> said = module(past).item()
+    >>> _ = optimizer.after_task([(past, None)])
+    >>> for _ in range(200):
+    ...     optimizer.zero_grad()
+    ...     loss = (module(new) - 5.0).square().mean()
+    ...     loss.backward()
+    ...     _ = optimizer.step()
+    >>> abs(module(past).item() - said) < 1e-5, round(module(new).item(), 1)
+    (True, 5.0)
+    """
+
+    def __init__(
+        self,
+        optimizer: Any,
+        module: Any,
+        memory: Any = None,
+        *,
+        projects: Any = "all",
+        gradients: GradientsName = "logit",
+        per_task: int | None = 100,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(optimizer, module, projects)
+        check_gradients(gradients, self._where)
+        self.memory = memory
+        self.gradients = gradients
+        self.per_task = per_task
+        if per_task is not None:
+            self.per_task = validate.whole(per_task, "per_task", self._where, low=1)
+        self.seed = validate.whole(seed, "seed", self._where, low=0)
+        self._specification = specification(memory, self._where)
+        begun(self._specification, 1, self._like, self._where)  # refuses what cannot be used
+        self._memory: Any = None
+        self._columns: Columns | None = None
+        self._partial: tuple[tuple[bool, ...], Columns] | None = None
+
+    def _select(self) -> None:
+        super()._select()
+        self._network = Network(self.module, self._names, where=self._where)
+
+    # -- tasks -----------------------------------------------------------------------------------
+
+    def after_task(self, loader: Any) -> Self:
+        """Take the gradients of a task's rows, at the present weights, into the memory.
+
+        The module is asked as in evaluation mode; its mode, ``grad`` and buffers stay.
+
+        Parameters
+        ----------
+        loader : iterable of batches (x, y), or one such batch, a tuple
+            The task's rows, such as the DataLoader that it was trained with; it is read once. y are
+            classes, or anything unless ``gradients="logit"``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError, ShapeError, TypeMismatchError, NotFiniteError, LabelError
+            If there are no rows, or they do not fit: then nothing has changed.
+
+        Warns
+        -----
+        MemoryFullWarning
+            When no direction is free any more.
+        """
+        where, p = f"{self._where}.after_task", self._network.p
+        labels, seed = self.gradients == "logit", (self.seed, self.tasks_)
+        memory = self._memory
+        if memory is None:
+            memory = begun(self._specification, p, self._like, where)
+        elif self.per_task is None:
+            memory = copy.deepcopy(memory)  # rows are learned before the last is looked over
+        interrupt, w = Interrupt(), self._network.weights().to(self._like.dtype)
+        with evaluating(list(self.module.modules())), linalg.tensors_alone(p):
+            rows = drawn(loader, self.per_task, seed, self._network, where, labels=labels)
+            rows = rows if self.per_task is None else iter(list(rows))
+            with interrupt.held():
+                for each in rows:
+                    J = of_rows(self._network, each.rows, each.classes, self.gradients)
+                    memory = entered(memory, w, J)
+                self._take_memory(memory)
+                self.tasks_ += 1
+        interrupt.heard()
+        if memory.rank >= p:
+            warnings.warn(
+                f"{where}: the memory should hold fewer directions than there are weights, got all "
+                f"{p}: nothing more can be learned. Use a smaller `memory` or `per_task`, or a "
+                "wider network.",
+                MemoryFullWarning,
+                stacklevel=2,
+            )
+        return self
+
+    @property
+    def memory_(self) -> Any:
+        """The memory as it is, None before a task was over."""
+        return self._memory
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the memory."""
+        return nbytes(self._memory)
+
+    # -- what stands behind it -------------------------------------------------------------------
+
+    @property
+    def _like(self) -> Any:
+        first = self._chosen[0]
+        return linalg.widened(torch.empty(0, dtype=first.dtype, device=first.device))
+
+    def _held(self) -> list[Any]:
+        return self._chosen if self._columns is not None and len(self._columns) else []
+
+    def _correct(self, held: list[Any], before: list[Any]) -> None:
+        """(1), in the order of the memory's weights."""
+        like = self._like.dtype
+        moved = (each.detach() - old for each, old in zip(held, before, strict=True))
+        step = torch.cat([each.reshape(-1).to(like) for each in moved])
+        free = self._directions(self._columns, held).split(step[:, None]).outside[:, 0]
+        pieces = free.to(like).split([each.numel() for each in held])
+        for each, old, piece in zip(held, before, pieces, strict=True):
+            if each.requires_grad:
+                each.copy_(old + piece.reshape(old.shape))
+
+    def _directions(self, columns: Any, held: list[Any]) -> Any:
+        """S; where parameters have been frozen since, S of those that still move."""
+        moves = tuple(each.requires_grad for each in held)
+        if all(moves):
+            return columns
+        if self._partial is None or self._partial[0] != moves:
+            rows = linalg.widened(columns.rows).clone()
+            for moving, piece in zip(moves, self._network.slices.values(), strict=True):
+                rows[:, piece] *= float(moving)
+            least = linalg.small(torch.full_like(rows[:, 0], linalg.resolution(rows)))
+            W, _, kept = linalg.orthonormal(rows.T, least)
+            self._partial = moves, Columns(linalg.present(W, kept).T.contiguous())
+        return self._partial[1]
+
+    def _memory_dict(self) -> dict[str, Any]:
+        return {"memory": written(self._memory)}
+
+    def _read_memory(self, ours: Mapping[str, Any]) -> Any:
+        where = f"{self._where}.load_state_dict"
+        memory = read(ours.get("memory"), self._network.device, where)
+        columns = None if memory is None else memory.settled()[1]
+        if columns is not None and columns.matrix.shape[0] != self._network.p:
+            raise CheckpointError(
+                f"{where}: the memory must be of {self._network.p} weights, got one of "
+                f"{columns.matrix.shape[0]}. Wrap the module that it was taken with."
+            )
+        return memory
+
+    def _take_memory(self, memory: Any) -> None:
+        self._partial = None
+        self._memory, self._columns = (None, None) if memory is None else memory.settled()

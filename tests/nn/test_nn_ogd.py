@@ -1,0 +1,297 @@
+"""OGD on networks: against its own equations in plain loops, and against forgetting on digits."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import onepass as op
+from onepass.errors import (
+    LabelError,
+    MemoryFullWarning,
+    MergeError,
+    ParameterError,
+    RowsRefusedWarning,
+    ShapeError,
+)
+
+torch = pytest.importorskip("torch")
+
+
+def network(d: int = 4, c: int = 3, hidden: int = 7) -> Any:
+    generator = torch.Generator().manual_seed(1)
+    module = torch.nn.Sequential(
+        torch.nn.Linear(d, hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, c)
+    ).double()
+    with torch.no_grad():
+        for each in module.parameters():
+            each.copy_(torch.randn(each.shape, generator=generator, dtype=torch.float64) / 2)
+    return module
+
+
+def stream(n: int, d: int = 4, c: int = 3, seed: int = 0) -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return X, torch.randint(c, (n,), generator=generator)
+
+
+def flat(module: Any) -> Any:
+    return torch.cat([each.detach().reshape(-1) for each in module.parameters()])
+
+
+def gradient_of(module: Any, scalar: Any) -> Any:
+    found = torch.autograd.grad(scalar, list(module.parameters()), retain_graph=True)
+    return torch.cat([each.reshape(-1) for each in found])
+
+
+def projected(g: Any, kept: list[Any]) -> Any:
+    """g without what lies in the span of the gradients kept, by least squares."""
+    if not kept:
+        return g
+    G = torch.stack(kept, dim=1)
+    return g - G @ torch.linalg.lstsq(G, g[:, None], driver="gelsd").solution[:, 0]
+
+
+def set_flat(module: Any, w: Any) -> None:
+    torch.nn.utils.vector_to_parameters(w, module.parameters())
+
+
+@pytest.mark.parametrize("gradients", ["logit", "outputs", "average"])
+def test_it_is_its_equations_in_a_plain_loop(gradients: str) -> None:
+    X, y = stream(12)
+    module, plain = network(), network()
+    net = op.nn.OGD(
+        module, None, step_size=0.1, steps=3, batch=4, loss="cross_entropy", gradients=gradients
+    )
+    kept: list[Any] = []
+    for i in range(0, 12, 4):
+        rows = slice(i, i + 4)
+        net.learn(X[rows], y[rows])
+        for _ in range(3):
+            loss = torch.nn.functional.cross_entropy(plain(X[rows]), y[rows])
+            g = projected(gradient_of(plain, loss), kept)
+            set_flat(plain, flat(plain) - 0.1 * g)
+        for x, label in zip(X[rows], y[rows], strict=True):
+            out = plain(x[None])[0]
+            wanted = {"logit": [out[label]], "average": [out.mean()], "outputs": list(out)}
+            kept += [gradient_of(plain, each) for each in wanted[gradients]]
+        torch.testing.assert_close(flat(module), flat(plain), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "one_hot"])
+def test_without_a_memory_it_is_gradient_descent(loss: Any) -> None:
+    X, y = stream(6)
+    module, plain = network(), network()
+    answers = torch.nn.functional.one_hot(y, 3).double()
+    given = y if loss == "one_hot" else answers
+    op.nn.OGD(module, op.memory.Nothing(), step_size=0.2, batch=3, loss=loss).learn(X, given)
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.2)
+    for rows in (slice(0, 3), slice(3, 6)):
+        optimizer.zero_grad()
+        (0.5 * (plain(X[rows]) - answers[rows]).square().sum(dim=1).mean()).backward()
+        optimizer.step()
+    torch.testing.assert_close(flat(module), flat(plain))
+
+
+def test_of_a_linear_model_it_keeps_the_subspace_of_orfit() -> None:
+    X, _ = stream(5, d=9)
+    Y = stream(5, d=2, seed=3)[0]
+    ogd = op.nn.OGD(torch.nn.Linear(9, 2).double(), None, batch=1)
+    orfit = op.nn.ORFit(torch.nn.Linear(9, 2).double(), None)
+    A, B = (net.learn(X, Y).memory_.Q for net in (ogd, orfit))
+    assert A.shape == B.shape == (20, 10)
+    torch.testing.assert_close(A @ A.T, B @ B.T)
+
+
+def test_a_task_s_gradients_wait_for_its_end_and_are_drawn_evenly() -> None:
+    X, y = stream(40)
+    module = network()
+    net = op.nn.OGD(module, None, loss="one_hot", per_task=5, batch=8)
+    net.learn(X, y)
+    assert net.memory_ is None
+    assert net.nbytes == 5 * net.network.p * 8
+    assert net.after_task().memory_.rank == 5
+    assert net.tasks_ == 1
+    assert net.after_task().memory_.rank == 5  # no row since
+    assert net.learn(X[:3], y[:3]).after_task().memory_.rank == 8
+
+    from onepass.nn.gradients import slots
+
+    counts = np.zeros(20)
+    for seed in range(400):
+        places: dict[int, int] = {}
+        for i in range(0, 20, 4):
+            places |= {place: i + row for place, row in slots(i, 4, 5, (seed,)).items()}
+        assert sorted(places) == [0, 1, 2, 3, 4]
+        counts[list(places.values())] += 1
+    assert abs(counts - 100).max() < 45  # five standard deviations
+
+
+def test_the_seed_decides_which_rows_are_kept() -> None:
+    X, y = stream(30)
+    found = []
+    for seed in (0, 0, 1):
+        net = op.nn.OGD(network(), None, loss="one_hot", per_task=4, seed=seed)
+        found.append(net.learn(X, y).after_task().memory_.Q)
+    assert torch.equal(found[0], found[1])
+    assert not torch.allclose(found[0], found[2])
+
+
+def test_after_a_task_of_a_linear_model_its_outputs_stay() -> None:
+    module = torch.nn.Linear(20, 3).double()
+    X, y = stream(6, d=20)
+    net = op.nn.OGD(module, None, loss="one_hot", gradients="outputs", per_task=6, step_size=0.1)
+    said = net.learn(X, y).after_task().outputs(X)
+    net.learn(*stream(100, d=20, seed=5))
+    torch.testing.assert_close(net.outputs(X), said)
+
+
+def test_it_says_what_it_would_have_said_before_each_batch() -> None:
+    X, y = stream(10)
+    net, same = (op.nn.OGD(network(), loss="one_hot", batch=4, step_size=0.5) for _ in range(2))
+    said = net.test_then_train(X, y)
+    for rows in (slice(0, 4), slice(4, 8), slice(8, 10)):
+        assert torch.equal(said[rows], same.predict(X[rows]))
+        same.learn(X[rows], y[rows])
+
+
+def split_digits() -> list[tuple[Any, Any, Any, Any]]:
+    """Classes 0 to 4, then 5 to 9, as ten classes; every fourth row is kept to test."""
+    X, y = load_digits(return_X_y=True)
+    X, y = torch.tensor(X / 16.0, dtype=torch.float32), torch.tensor(y % 5)
+    lots = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))
+    X, y, second = X[lots], y[lots], torch.tensor(load_digits().target)[lots] >= 5
+    test = torch.arange(len(X)) % 4 == 0
+    return [(X[m & ~test], y[m & ~test], X[m & test], y[m & test]) for m in (~second, second)]
+
+
+def permuted_digits(n_tasks: int) -> list[tuple[Any, Any, Any, Any]]:
+    """All ten classes, with pixels in another order from the second task on."""
+    X, y = load_digits(return_X_y=True)
+    X, y = torch.tensor(X / 16.0, dtype=torch.float32), torch.tensor(y)
+    generator = torch.Generator().manual_seed(0)
+    lots, test = torch.randperm(len(X), generator=generator), torch.arange(len(X)) % 4 == 0
+    X, y, tasks = X[lots], y[lots], []
+    for k in range(n_tasks):
+        order = torch.randperm(64, generator=generator) if k else torch.arange(64)
+        tasks.append((X[~test][:, order], y[~test], X[test][:, order], y[test]))
+    return tasks
+
+
+def digits_network(hidden: int = 60, c: int = 5) -> Any:
+    generator = torch.Generator().manual_seed(2)
+    module = torch.nn.Sequential(
+        torch.nn.Linear(64, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, c)
+    )
+    with torch.no_grad():
+        for each in module.parameters():
+            fan = each.shape[-1] if each.ndim > 1 else 1e9
+            each.copy_(torch.randn(each.shape, generator=generator) / fan**0.5)
+    return module
+
+
+def accuracy(net: Any, X: Any, y: Any) -> float:
+    return float((net.predict(X) == y).float().mean())
+
+
+def test_on_digits_it_keeps_the_first_task_far_better_than_sgd() -> None:
+    first, second = split_digits()
+    kept = {}
+    for name, memory in (("ogd", None), ("sgd", op.memory.Nothing())):
+        net = op.nn.OGD(
+            digits_network(), memory, loss="cross_entropy", step_size=0.1, batch=10, per_task=150
+        )
+        for _ in range(3):
+            net.learn(first[0], first[1])
+        assert accuracy(net, first[2], first[3]) > 0.9
+        net.after_task()
+        net.learn(second[0], second[1])
+        kept[name] = accuracy(net, first[2], first[3])
+    assert kept["ogd"] > kept["sgd"] + 0.2
+
+
+# -- what goes wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("step_size", 0.0), ("steps", 0), ("batch", 0), ("gradients", "all"), ("per_task", 0),
+        ("seed", -1), ("memory", "big"), ("memory", op.memory.SquareRoot()), ("loss", "hinge"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(argument: str, value: Any) -> None:
+    with pytest.raises(ParameterError, match=argument if argument != "memory" else "."):
+        op.nn.OGD(network(), **{argument: value})
+
+
+def test_the_logit_of_numbers_is_refused() -> None:
+    with pytest.raises(ParameterError, match="'outputs'"):
+        op.nn.OGD(network(), gradients="logit")
+
+
+def test_wrong_rows_leave_all_as_it_was() -> None:
+    X, y = stream(8)
+    module = network()
+    net = op.nn.OGD(module, loss="one_hot").learn(X, y)
+    before, rank = flat(module), net.memory_.rank
+    with pytest.raises(LabelError):
+        net.learn(X, y + 5)
+    with pytest.raises(ShapeError):
+        net.learn(X, y[:3])
+    assert torch.equal(flat(module), before)
+    assert net.memory_.rank == rank
+    assert net.rows_seen_ == 8
+    assert net.learn(X[:0], y[:0]).rows_seen_ == 8
+
+
+def test_a_step_that_fails_midway_leaves_all_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = stream(8)
+    module = network()
+    net = op.nn.OGD(module, loss="one_hot", steps=3).learn(X, y)
+    before, taken = flat(module), net.network.gradient
+
+    def failing(rows: Any, v: Any) -> Any:
+        if not torch.equal(flat(module), before):
+            raise MemoryError
+        return taken(rows, v)
+
+    monkeypatch.setattr(net.network, "gradient", failing)
+    with pytest.raises(MemoryError):
+        net.learn(X, y)
+    assert torch.equal(flat(module), before)
+    assert net.rows_seen_ == 8
+
+
+def test_a_batch_that_is_not_finite_is_told_and_not_learned() -> None:
+    module = network()
+    net = op.nn.OGD(module, step_size=1e200, steps=4)
+    before = flat(module)
+    with pytest.warns(RowsRefusedWarning, match="5 row"):
+        net.learn(stream(5)[0] * 1e150, stream(5, d=3)[0] * 1e150)
+    assert torch.equal(flat(module), before)
+    assert net.rows_refused_ == 5
+
+
+def test_a_full_memory_is_told() -> None:
+    net = op.nn.OGD(torch.nn.Linear(2, 1, bias=False).double(), None)
+    with pytest.warns(MemoryFullWarning, match="all 2"):
+        net.learn(*(stream(4, d=2)[0], torch.ones(4)))
+
+
+def test_it_cannot_be_merged() -> None:
+    with pytest.raises(MergeError):
+        op.nn.OGD(network()).merge(op.nn.OGD(network()))
+
+
+def test_half_precision_and_frozen_parts() -> None:
+    module = network().to(torch.bfloat16)
+    module[0].weight.requires_grad_(False)  # noqa: FBT003
+    frozen = module[0].weight.clone()
+    net = op.nn.OGD(module, 5, loss="cross_entropy", step_size=0.1)
+    X, y = stream(40)
+    net.learn(X, y)
+    assert torch.equal(module[0].weight, frozen)
+    assert flat(module).isfinite().all()
+    assert net.memory_.rank == 5

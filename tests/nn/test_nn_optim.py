@@ -1,0 +1,385 @@
+"""OrthogonalGradient around optimizers of torch: past outputs stay, whatever takes the step."""
+
+import copy
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from test_nn_ogd import digits_network, flat, network, permuted_digits, stream
+
+import onepass as op
+from onepass.errors import (
+    CheckpointError,
+    LabelError,
+    MemoryFullWarning,
+    NotFiniteError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
+
+torch = pytest.importorskip("torch")
+optim = op.nn.optim
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.1),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True),
+    "decay": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.1),
+    "Adam": lambda p: torch.optim.Adam(p, lr=0.05, amsgrad=True),
+    "AdamW": lambda p: torch.optim.AdamW(p, lr=0.05, weight_decay=0.5),
+    "RMSprop": lambda p: torch.optim.RMSprop(p, lr=0.01),
+    "Rprop": lambda p: torch.optim.Rprop(p, lr=0.01),
+}
+
+
+def train(optimizer: Any, module: Any, X: Any, y: Any, steps: int = 1) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(module(X), y).backward()
+        optimizer.step()
+
+
+def wrapped(module: Any, make: str = "SGD", **given: Any) -> Any:
+    return optim.OrthogonalGradient(OPTIMIZERS[make](module.parameters()), module, **given)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("memory", [None, 60])
+def test_stored_outputs_of_a_linear_model_stay(name: str, memory: int | None) -> None:
+    module = torch.nn.Linear(20, 3).double()
+    X, y = stream(6, d=20)
+    optimizer = wrapped(module, name, memory=memory, gradients="outputs")
+    train(optimizer, module, X, y, 5)
+    said = optimizer.after_task((X, y)) and module(X).detach()
+    new, labels = stream(30, d=20, seed=4)
+    before = module(new).detach()
+    train(optimizer, module, new, labels, 40)
+    torch.testing.assert_close(module(X), said, rtol=0.0, atol=1e-12)
+    assert (module(new) - before).abs().max() > 0.1
+
+
+def test_in_float32_they_stay_to_rounding() -> None:
+    module = torch.nn.Linear(50, 3)
+    X, y = (each.float() if each.is_floating_point() else each for each in stream(10, d=50))
+    optimizer = wrapped(module, "Adam", gradients="outputs").after_task((X, y))
+    said = module(X).detach()
+    train(optimizer, module, torch.randn(20, 50, generator=torch.Generator()), y.repeat(2), 100)
+    torch.testing.assert_close(module(X), said, rtol=0.0, atol=1e-4)
+
+
+def test_of_a_network_the_step_is_orthogonal_to_the_gradients_kept() -> None:
+    module, (X, y) = network(), stream(4)
+    optimizer = wrapped(module, "AdamW").after_task((X, y))
+    kept = []
+    for x, label in zip(X, y, strict=True):
+        found = torch.autograd.grad(module(x[None])[0, label], list(module.parameters()))
+        kept.append(torch.cat([each.reshape(-1) for each in found]))
+    before = flat(module)
+    train(optimizer, module, *stream(9, seed=2))
+    moved = flat(module) - before
+    assert moved.norm() > 0.1
+    assert (torch.stack(kept) @ moved).abs().max() < 1e-12
+
+
+def test_before_a_task_is_over_it_is_the_inner_optimizer() -> None:
+    module, plain = network(), network()
+    optimizer, inner = wrapped(module, "AdamW"), OPTIMIZERS["AdamW"](plain.parameters())
+    for each, of in ((optimizer, module), (inner, plain)):
+        train(each, of, *stream(9), 5)
+    assert torch.equal(flat(module), flat(plain))
+
+
+def test_heads_are_free_where_only_others_are_projected() -> None:
+    class TwoHeads(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = torch.nn.Linear(20, 5)
+            self.heads = torch.nn.ModuleList([torch.nn.Linear(5, 3), torch.nn.Linear(5, 3)])
+            self.task = 0
+
+        def forward(self, x: Any) -> Any:
+            return self.heads[self.task](self.body(x))
+
+    module = TwoHeads().double()
+    optimizer = wrapped(module, "decay", projects="body", gradients="outputs")
+    X, y = stream(4, d=20)
+    optimizer.after_task((X, y))
+    said, module.task = module(X).detach(), 1
+    head = [each.detach().clone() for each in module.heads[0].parameters()]
+    train(optimizer, module, *stream(30, d=20, seed=1), 20)
+    assert not torch.equal(module.heads[1].weight, head[0])
+    module.task = 0
+    torch.testing.assert_close(module(X), said, rtol=0.0, atol=1e-12)
+    assert all(torch.equal(a, b) for a, b in zip(head, module.heads[0].parameters(), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["OGD", "GPM"])
+def test_on_permuted_digits_the_first_task_is_kept_far_better(kind: str) -> None:
+    tasks, kept = permuted_digits(3), {}
+    for name in (kind, "plain"):
+        module = digits_network(40, 10)
+        optimizer: Any = torch.optim.Adam(module.parameters(), lr=1e-2)
+        if name == "OGD":
+            optimizer = optim.OrthogonalGradient(optimizer, module, per_task=100)
+        elif name == "GPM":
+            optimizer = optim.GPM(optimizer, module, 0.95)
+        for X, y, *_ in tasks:
+            loader = torch.utils.data.DataLoader(
+                torch.utils.data.TensorDataset(X, y), batch_size=64
+            )
+            for _ in range(3):
+                for rows, labels in loader:
+                    train(optimizer, module, rows, labels)
+            if name != "plain":
+                optimizer.after_task(loader)
+        _, _, X, y = tasks[0]
+        kept[name] = float((module(X).argmax(1) == y).float().mean())
+    assert kept[kind] > kept["plain"] + 0.15
+
+
+# -- an optimizer's face --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "memory", [None, 6, op.memory.Principal(6, of="projected"), op.memory.Latest(5),
+               op.memory.Random(5), op.memory.Nothing()]
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["momentum", "AdamW"])
+def test_a_state_dict_goes_on_bit_for_bit(name: str, memory: Any) -> None:
+    def steps(optimizer: Any, module: Any) -> Any:
+        train(optimizer, module, *stream(9, seed=2), 3)
+        optimizer.after_task(stream(9, seed=3))
+        train(optimizer, module, *stream(9, seed=4), 3)
+        return flat(module)
+
+    module = network()
+    optimizer = wrapped(module, name, memory=memory, per_task=4)
+    train(optimizer, module, *stream(9), 3)
+    optimizer.after_task(stream(9, seed=1))
+    file = io.BytesIO()
+    torch.save({"model": module.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    expected = steps(optimizer, module)
+
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    other = network()
+    other.load_state_dict(saved["model"])
+    again = wrapped(other, name, memory=memory, per_task=4)
+    again.load_state_dict(saved["optimizer"])
+    assert again.tasks_ == 1
+    assert torch.equal(steps(again, other), expected)
+
+
+def test_a_state_dict_is_a_snapshot() -> None:
+    module = network()
+    optimizer = wrapped(module, memory=3).after_task(stream(9))
+    saved = optimizer.state_dict()
+    rows = saved["onepass"]["memory"]["subspace"]["B"]["rows"].clone()
+    optimizer.after_task(stream(9, seed=1))
+    assert torch.equal(saved["onepass"]["memory"]["subspace"]["B"]["rows"], rows)
+
+
+def test_schedulers_scalers_closures_and_groups() -> None:
+    module = network()
+    optimizer = wrapped(module).after_task(stream(3))
+    assert isinstance(optimizer, torch.optim.Optimizer)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    train(optimizer, module, *stream(9))
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == optimizer.optimizer.param_groups[0]["lr"] == 0.05
+    torch.optim.lr_scheduler.OneCycleLR(wrapped(module, "momentum"), max_lr=0.1, total_steps=9)
+
+    X, y = stream(9)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(module(X), y)
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure) > 0
+
+    scaler, before = torch.amp.GradScaler("cpu"), flat(module)
+    optimizer.zero_grad()
+    scaler.scale(torch.nn.functional.cross_entropy(module(X), y)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert not torch.equal(flat(module), before)
+    assert "OrthogonalGradient" in repr(optimizer)
+    called = []
+    optimizer.register_step_post_hook(lambda *_: called.append(1))
+    train(optimizer, module, X, y)
+    assert called == [1]
+
+
+def test_what_is_frozen_stays_also_when_frozen_later() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(20, 4), torch.nn.Linear(4, 3)).double()
+    module[0].bias.requires_grad_(False)  # noqa: FBT003
+    optimizer = wrapped(module, "decay", gradients="outputs")
+    X, y = stream(3, d=20)
+    optimizer.after_task((X, y))
+    module[1].requires_grad_(False)  # noqa: FBT003
+    before = [each.detach().clone() for each in module.parameters()]
+    said = module(X).detach()
+    optimizer.zero_grad()
+    train(optimizer, module, *stream(30, d=20, seed=1), 10)
+    after = list(module.parameters())
+    assert not torch.equal(after[0], before[0])
+    assert all(torch.equal(a, b) for a, b in zip(after[1:], before[1:], strict=True))
+    torch.testing.assert_close(module(X), said, rtol=0.0, atol=1e-12)
+
+
+def test_groups_added_later_are_free_and_foreign_ones_refused() -> None:
+    module = torch.nn.ModuleDict({"a": torch.nn.Linear(5, 3), "b": torch.nn.Linear(5, 3)})
+    body = torch.nn.Sequential(torch.nn.Linear(4, 5))
+    whole = torch.nn.Sequential(body, module["a"])
+    optimizer = wrapped(whole)
+    whole.append(torch.nn.Linear(3, 3))
+    with pytest.raises(ParameterError, match="not the module's"):
+        optimizer.add_param_group({"params": module["b"].parameters()})
+    optimizer.add_param_group({"params": whole[2].parameters(), "lr": 0.5})
+    assert len(optimizer.param_groups) == len(optimizer.optimizer.param_groups) == 2
+    optimizer.after_task((torch.ones(2, 4), torch.zeros(2, dtype=torch.int64)))
+    whole.append(torch.nn.Linear(3, 3))
+    optimizer.add_param_group({"params": whole[3].parameters()})
+    weight = whole[3].weight.detach().clone()
+    train(optimizer, whole, torch.ones(2, 4), torch.zeros(2, dtype=torch.int64))
+    assert not torch.equal(whole[3].weight, weight)
+
+
+def test_the_module_is_left_as_it_was() -> None:
+    module = torch.nn.Sequential(
+        torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6), torch.nn.Dropout(0.5), torch.nn.Linear(6, 3)
+    ).double()
+    optimizer = wrapped(module)
+    train(optimizer, module, *stream(9))
+    state = copy.deepcopy(module.state_dict())
+    grads = [each.grad.clone() for each in module.parameters()]
+    optimizer.after_task(stream(9))
+    assert all(torch.equal(value, module.state_dict()[name]) for name, value in state.items())
+    assert all(part.training for part in module.modules())
+    assert all(torch.equal(g, p.grad) for g, p in zip(grads, module.parameters(), strict=True))
+
+
+def test_loaders_of_all_kinds_give_the_same_memory() -> None:
+    X, y = stream(10)
+    pairs = torch.utils.data.TensorDataset(X, y)
+    loaders: list[Any] = [
+        (X, y), [(X, y)], [(X[:4], y[:4]), [X[4:], y[4:]]], (X.numpy(), y.numpy()),
+        torch.utils.data.DataLoader(pairs, batch_size=3), iter([(X[:1], y[:1]), (X[1:], y[1:])]),
+    ]  # fmt: skip
+    found = [wrapped(network(), per_task=6).after_task(each).memory_.Q for each in loaders]
+    assert all(torch.equal(each, found[0]) for each in found)
+    assert found[0].shape[1] == 6
+    every = wrapped(network(), per_task=None).after_task([(X[:4], y[:4]), (X[4:], y[4:])])
+    assert every.memory_.rank == 10
+
+
+# -- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_wrong_arguments_are_refused() -> None:
+    module, other = network(), network()
+    sgd = OPTIMIZERS["SGD"](module.parameters())
+    wrap = optim.OrthogonalGradient
+    with pytest.raises(TypeMismatchError, match="`optimizer`"):
+        wrap(module, sgd)
+    with pytest.raises(TypeMismatchError, match="`module`"):
+        wrap(sgd, None)
+    with pytest.raises(ParameterError, match="not the module's"):
+        wrap(sgd, other)
+    with pytest.raises(ParameterError, match="LBFGS"):
+        wrap(torch.optim.LBFGS(module.parameters()), module)
+    with pytest.raises(ParameterError, match="projected already"):
+        wrap(wrap(sgd, module), module)
+    with pytest.raises(ParameterError, match="`projects`"):
+        wrap(sgd, module, projects="head")
+    with pytest.raises(ParameterError, match="of which it has none"):
+        wrap(OPTIMIZERS["SGD"](module[0].parameters()), module, projects="2")
+    for given in ({"gradients": "loss"}, {"per_task": 0}, {"seed": -1}, {"memory": "all"}):
+        with pytest.raises(ParameterError, match=f"`{next(iter(given))}`"):
+            wrap(sgd, module, **given)
+    with pytest.raises(TypeMismatchError, match="state_dict"):
+        copy.deepcopy(wrap(sgd, module))
+
+
+@pytest.mark.parametrize("per_task", [5, None])
+def test_wrong_loaders_are_refused_and_change_nothing(per_task: int | None) -> None:
+    X, y = stream(6)
+    module = network()
+    optimizer = wrapped(module, memory=4, per_task=per_task).after_task((X, y))
+    saved = copy.deepcopy(optimizer.state_dict())
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        ([], ParameterError, "got none"),
+        (X, TypeMismatchError, "DataLoader"),
+        (7, TypeMismatchError, "DataLoader"),
+        ([(X, y), (X, y + 7)], LabelError, "classes"),
+        ([(X, y), (X, y.double())], TypeMismatchError, "gradients='outputs'"),
+        ([(X, y), X], ShapeError, "x alone"),
+        ([(X, X, y)], ShapeError, r"\(x1, x2\)"),
+        ([(X, y), (X * torch.nan, y)], NotFiniteError, "nan"),
+        ([(X[:, :2], y)], ShapeError, "after_task|module"),
+        (torch.utils.data.TensorDataset(X, y), ShapeError, "DataLoader|rows"),
+    ]
+    for loader, error, match in wrong:
+        with pytest.raises(error, match=match):
+            optimizer.after_task(loader)
+        assert optimizer.tasks_ == 1
+        now, then = (each["onepass"]["memory"] for each in (optimizer.state_dict(), saved))
+        assert torch.equal(now["subspace"]["B"]["rows"], then["subspace"]["B"]["rows"])
+
+
+def test_one_output_has_no_logit_of_a_class() -> None:
+    module = network(c=1)
+    with pytest.raises(ParameterError, match="'outputs'"):
+        wrapped(module).after_task(stream(3, c=1))
+
+
+def test_a_full_memory_is_told() -> None:
+    module = torch.nn.Linear(2, 2, bias=False).double()
+    with pytest.warns(MemoryFullWarning, match="all 4"):
+        wrapped(module, gradients="outputs").after_task((stream(5, d=2)[0], None))
+
+
+def test_states_of_others_are_refused_and_change_nothing() -> None:
+    module = network()
+    optimizer = wrapped(module, "momentum").after_task(stream(3))
+    train(optimizer, module, *stream(3))
+    with pytest.raises(CheckpointError, match="plain optimizer"):
+        optimizer.load_state_dict(optimizer.optimizer.state_dict())
+    gpm = optim.GPM(OPTIMIZERS["SGD"](module.parameters()), module)
+    with pytest.raises(CheckpointError, match="that of GPM"):
+        optimizer.load_state_dict(gpm.state_dict())
+    part = wrapped(module, projects="0")
+    with pytest.raises(CheckpointError, match="parameters"):
+        optimizer.load_state_dict(part.state_dict())
+    wide = wrapped(network(hidden=9)).after_task(stream(3))
+    with pytest.raises(CheckpointError, match="weights"):
+        optimizer.load_state_dict(wide.state_dict())
+    damaged = optimizer.state_dict()
+    damaged["onepass"]["memory"]["class"] = "System"
+    with pytest.raises(CheckpointError, match="System"):
+        optimizer.load_state_dict(damaged)
+    assert optimizer.memory_.rank == 3
+
+
+def test_an_optimizer_that_fails_leaves_the_weights() -> None:
+    module = network()
+    optimizer = wrapped(module).after_task(stream(3))
+    before = flat(module)
+
+    def failing() -> Any:
+        with torch.no_grad():
+            module[0].weight.add_(1.0)
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        optimizer.step(failing)
+    assert torch.equal(flat(module), before)
+
+
+def test_names_are_listed() -> None:
+    assert {"GPM", "OrthogonalGradient"} <= set(dir(optim))
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = optim.nonsense
