@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 from kalman_dense import Dense, along, mlp, stream  # noqa: E402
 
 import onepass as op  # noqa: E402
+from onepass import linalg  # noqa: E402
 from onepass.errors import MemoryFullWarning, ParameterError, RowsRefusedWarning  # noqa: E402
 
 nn = torch.nn
@@ -228,3 +229,35 @@ def test_before_learning_it_says_what_it_was_told_beforehand() -> None:
 def test_what_it_cannot_be_is_refused(arguments: Any, told: str) -> None:
     with pytest.raises(ParameterError, match=f"op.nn.EKF: {told}"):
         op.nn.EKF(mlp(), **arguments)
+
+
+@pytest.mark.parametrize("where", ["masked", "cuda"])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_on_a_device_it_is_the_same_filter(
+    noise: float, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    X, Y = stream(12, c=2)
+    kinds = {
+        "EKF": {"noise": noise, "process_noise": 0.01},
+        "NTKRLS": {"forgetting": 0.9 if noise else 0.0},
+        "LoFi": {"memory": 5, "noise": 0.1, "process_noise": 0.01, "decay": 0.9},
+        "ORFit": {"memory": None, "noise": noise},
+    }
+    given = {name: {"block_update": True, **each} for name, each in kinds.items()}
+    right = {name: getattr(op.nn, name)(mlp(c=2), **each) for name, each in given.items()}
+    for net in right.values():
+        net.learn(X[:5], Y[:5]).learn(X[5:], Y[5:])
+    if where == "masked":
+        for place in ("onepass.linalg", "onepass.linalg.library", "onepass.linalg.long"):
+            monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
+    for name, each in given.items():
+        module = mlp(c=2).to("cuda" if where == "cuda" else "cpu")
+        net = getattr(op.nn, name)(module, **each).learn(X[:5], Y[:5]).learn(X[5:], Y[5:])
+        found, expected = net.network.weights().cpu(), right[name].network.weights()
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-8, msg=name)
+        if name != "ORFit":
+            std = net.predict(X, return_std=True)[1].cpu()
+            expected = right[name].predict(X, return_std=True)[1]
+            torch.testing.assert_close(std, expected, rtol=0, atol=1e-7, msg=name)
