@@ -9,6 +9,7 @@ import pytest
 from test_nn_ogd import digits_network, flat, network, permuted_digits, stream
 
 import onepass as op
+from onepass import linalg
 from onepass.errors import (
     CheckpointError,
     LabelError,
@@ -383,3 +384,58 @@ def test_names_are_listed() -> None:
     assert {"GPM", "OrthogonalGradient"} <= set(dir(optim))
     with pytest.raises(AttributeError, match="nonsense"):
         _ = optim.nonsense
+
+
+@pytest.mark.parametrize("kind", ["OGD", "OGD-principal", "GPM"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_correction_of_a_step_waits_for_no_device(
+    kind: str, masked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, (X, y) = network().float(), stream(9)
+    X = X.float()
+    if masked:  # the path that a device takes
+        for place in ("onepass.linalg", "onepass.linalg.library", "onepass.linalg.long"):
+            monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
+    inner = OPTIMIZERS["SGD"](module.parameters())
+    if kind == "GPM":
+        optimizer = optim.GPM(inner, module)
+    else:
+        memory = 4 if kind == "OGD-principal" else None
+        optimizer = optim.OrthogonalGradient(inner, module, memory)
+    optimizer.after_task((X, y))
+    held = optimizer._held()
+    before = [each.detach().clone() for each in held]
+    train(inner, module, X, y)
+    moved = [each.detach().clone() for each in held]
+
+    def waits(*given: Any, **named: Any) -> Any:
+        raise AssertionError("a device was waited for")
+
+    names = ("item", "tolist", "cpu", "__bool__", "__float__", "__int__", "nonzero")
+    names += ("numpy",) if masked else ()
+    with monkeypatch.context() as forbidden, torch.no_grad():
+        for name in names:
+            forbidden.setattr(torch.Tensor, name, waits)
+        optimizer._correct(held, before)
+    assert not all(torch.equal(*pair) for pair in zip(moved, held, strict=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("kind", ["OGD", "GPM"])
+def test_on_a_device_no_step_waits(kind: str) -> None:
+    module, (X, y) = network(d=30, hidden=30).cuda(), stream(6, d=30)
+    inner = torch.optim.SGD(module.parameters(), lr=0.1)
+    optimizer = (
+        optim.GPM(inner, module, 1.0)
+        if kind == "GPM"
+        else optim.OrthogonalGradient(inner, module, gradients="outputs", projects=["2"])
+    )
+    optimizer.after_task((X, y))  # from the host, as loaders are
+    X, y = X.cuda(), y.cuda()
+    train(optimizer, module, X, y)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        train(optimizer, module, X, y)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(each.device.type == "cuda" for each in module.parameters())
