@@ -7,12 +7,12 @@ said by the weights for the next row, w_{k+1|k}.
 
 import warnings
 from abc import abstractmethod
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
 import torch
 
 from onepass import linalg, validate
-from onepass.errors import MemoryFullWarning, NumericalError, ParameterError
+from onepass.errors import MemoryFullWarning, MergeError, NumericalError, ParameterError
 from onepass.nn.belief import Covariance
 from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
@@ -115,6 +115,20 @@ class Filter(Learner):
             found = torch.as_tensor(belief.variances(J.T), device=std.device).sqrt()
             std[i : i + width] = found.reshape(-1, c).to(std.dtype)
         return answers(self.loss, said), answers(self.loss, std)
+
+    def merge(self, other: Any) -> Self:
+        """Refused: ORFit is the filter that merges.
+
+        Raises
+        ------
+        MergeError
+        """
+        del other
+        raise MergeError(
+            f"{self._where}.merge: a learner that tells its rows from time and prior must be "
+            f"given, got {type(self).__name__}. Without forgetting or process noise, "
+            "op.nn.ORFit(memory=None, noise=noise / prior) is the same filter, and merges."
+        )
 
     # -- what is told ----------------------------------------------------------------------------
 
