@@ -30,7 +30,7 @@ from onepass.errors import CheckpointError
 from onepass.estimator import learned
 from onepass.tree import DEPTH, damaged
 
-__all__ = ["MARK", "built", "taken"]
+__all__ = ["MARK", "Builder", "Taker", "built", "taken"]
 
 MARK = "@"
 """The key of whatever is no plain dict."""
@@ -54,7 +54,7 @@ def taken(thing: Any, where: str) -> dict[str, Any]:
         If its class is not of the catalogue, or it holds an object whose class is not, or it
         learned nan.
     """
-    return _Taker(where).root(thing)
+    return Taker(where).root(thing)
 
 
 def built(said: Any, where: str, replacements: Mapping[str, Callable[..., Any]]) -> Any:
@@ -75,11 +75,11 @@ def built(said: Any, where: str, replacements: Mapping[str, Callable[..., Any]])
         If this is not something that ``taken`` gives, or a replacement is missing, or stands
         for nothing.
     """
-    return _Builder(where, replacements).root(said)
+    return Builder(where, replacements).root(said)
 
 
-class _Taker:
-    """Takes an object apart into plain values and arrays."""
+class Taker:
+    """Takes an object apart into plain values and arrays; ``where`` is the file, for messages."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -112,7 +112,7 @@ class _Taker:
             said[name] = self.take(value, entry, (*path, name), finite=entry.finite)
         return said
 
-    def take(self, value: Any, owner: Entry, path: _Path, *, finite: bool) -> Any:
+    def take(self, value: Any, owner: Entry | None, path: _Path, *, finite: bool) -> Any:
         """Any part of an object of the class ``owner``."""
         if len(path) > DEPTH:
             raise CheckpointError(
@@ -161,8 +161,16 @@ class _Taker:
         )
 
 
-class _Builder:
-    """Builds an object from plain values and arrays, believing none of them."""
+class Builder:
+    """Builds an object from plain values and arrays, believing none of them.
+
+    Parameters
+    ----------
+    where : str
+        The file, for messages.
+    replacements : dict of str to callable
+        Functions that stood for arguments.
+    """
 
     def __init__(self, where: str, replacements: Mapping[str, Callable[..., Any]]) -> None:
         self.where = where
@@ -242,7 +250,7 @@ class _Builder:
         self.used.add(key)
         return function
 
-    def give(self, value: Any, owner: Entry, path: _Path, *, finite: bool) -> Any:
+    def give(self, value: Any, owner: Entry | None, path: _Path, *, finite: bool) -> Any:
         """Any part of an object of the class ``owner``."""
         kind = type(value)
         if kind in {list, tuple}:

@@ -13,13 +13,17 @@ from typing import Any
 import numpy as np
 
 from onepass import checkpoint
+from onepass.errors import CheckpointError
 from onepass.parts import MARK, built, taken
 from onepass.tree import damaged
 
 __all__ = ["describe", "load", "save"]
 
 _KIND = "learner"
+_NETWORK = "network"  # onepass.nn.saving
 _COLUMNS = {"Number": "number", "Text": "text", "Hashed": "text", "Date": "date"}
+_CERTIFIED = {"Components", "Directions"}  # memories that count what they let go
+_PLAIN_PARTS = {"Subspace", "Columns", "Blocks", "tensor"}
 _MOST_SHOWN = 20  # values of an array
 
 
@@ -82,7 +86,17 @@ def load(path: str | os.PathLike[str], **replacements: Callable[..., Any]) -> An
         If there is no such file, if it is damaged, too new or holds no learner, or if a
         replacement is missing or stands for nothing.
     """
-    return built(checkpoint.read(path, kind=_KIND), os.fspath(path), replacements)
+    where, found = os.fspath(path), checkpoint.contents(path)
+    if found.kind == _NETWORK:
+        raise CheckpointError(
+            f"{where}: must hold a learner with its weights, got that of a network, whose module "
+            "no file can hold. Use op.nn.load(path, module)."
+        )
+    if found.kind != _KIND:
+        raise CheckpointError(
+            f"{where}: must hold a {_KIND}, got a {found.kind}. Choose another file."
+        )
+    return built(found.tree, where, replacements)
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -111,6 +125,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     where = os.fspath(path)
     found = checkpoint.contents(path)
     parts = list(_objects(found.tree))
+    if found.kind == _NETWORK:
+        return {**_network(found.tree, where), **_file(found)}
     if found.kind != _KIND or not parts or parts[0] is not found.tree:
         raise damaged(where, f"it holds no learner, but a {found.kind}")
     wanted = {key for part in parts for key, value in part.items() if _mark(value) == "function"}
@@ -120,11 +136,59 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "rows_seen": _count(parts, "rows_seen_"),
         "features": _count(parts, "n_features_in_"),
         "columns": _columns(parts),
-        "bytes": found.nbytes,
-        "format": found.format,
-        "version": found.version,
-        "sha256": found.sha256,
+        **_bound(parts[0], "bound"),
+        **_file(found),
     }
+
+
+def _file(found: checkpoint.Contents) -> dict[str, Any]:
+    """What is said of any file."""
+    names = {"bytes": "nbytes", "format": "format", "version": "version", "sha256": "sha256"}
+    return {name: getattr(found, attribute) for name, attribute in names.items()}
+
+
+def _network(tree: Any, where: str) -> dict[str, Any]:
+    """What a file says of the learner of a network; of its module, how many weights it has."""
+    try:
+        said, module = tree["learned"], tree["module"]
+        weights = sum(int(each["of"].size) for each in module["weights"].values())
+        arguments = {key: _told(value) for key, value in tree["arguments"].items()}
+        return {
+            "class": f"nn.{tree['learner']}",
+            "parameters": arguments,
+            "rows_seen": int(said["rows_seen"]),
+            "weights": weights,
+            "learning": [str(name) for name in tree["names"]],
+            **_bound({"noise": arguments.get("noise", 0.0), **said}, "estimate"),
+        }
+    except (AttributeError, KeyError, TypeError, ValueError) as wrong:
+        raise damaged(where, "it has other parts than a network's learner") from wrong
+
+
+def _bound(said: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The certificate of forgetting, of a learner that has one."""
+    forgotten = said.get("forgotten_", said.get("forgotten"))
+    memory = said.get("memory_", said.get("memory"))
+    parts = list(_objects(memory))
+    if type(forgotten) is not float or not parts:
+        return {}
+    spaces = [part for part in parts if _mark(part) == "Subspace"]
+    kept = [part for part in parts if _mark(part) in _CERTIFIED]
+    others = {_mark(part) for part in parts} - {*_CERTIFIED, *_PLAIN_PARTS}
+    projected = any(part.get("of") == "projected" for part in kept)
+    if others or projected or said.get("noise") or math.isinf(forgotten):
+        return {"forgetting_bound": {"kind": "none"}}
+    lost = sum(_lost(space) for space in spaces)
+    return {"forgetting_bound": {"kind": kind, "one_step": math.sqrt(lost), "all_steps": forgotten}}
+
+
+def _lost(space: dict[str, Any]) -> float:
+    """D of a subspace, as it stands in a file."""
+    summed = np.asarray(space.get("open"), dtype=np.float64)
+    if summed.ndim != 2 or summed.shape[0] != summed.shape[1] or not np.isfinite(summed).all():
+        return math.nan
+    largest = float(np.linalg.eigvalsh(summed)[-1]) if len(summed) else 0.0
+    return float(space.get("closed", 0.0)) + max(largest, 0.0)
 
 
 def _mark(said: Any) -> str | None:

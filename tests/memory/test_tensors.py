@@ -66,7 +66,7 @@ def learned(
     tensors = isinstance(kind, torch.Tensor)
     array = (lambda a: torch.as_tensor(a).to(kind)) if tensors else (lambda a: a.astype(kind))
     memory = (
-        Blocks.start(specification, PLACES, noise, kind)
+        Blocks.start(specification, PLACES, noise, c, kind)
         if by_part
         else specification.start(P, 1, noise, kind)
     )

@@ -7,7 +7,18 @@ NumPy's, but for those of tensors on a device that would have to be waited for: 
 """
 
 from onepass.linalg.factors import cholesky_in_order, solve_lower, solve_lower_transposed, svd
-from onepass.linalg.library import blank, host, is_tensor, kind, like, small, waits, widened
+from onepass.linalg.library import (
+    at_hand,
+    blank,
+    host,
+    is_tensor,
+    kind,
+    like,
+    small,
+    waits,
+    wide,
+    widened,
+)
 from onepass.linalg.long import (
     add,
     finite,
@@ -19,9 +30,10 @@ from onepass.linalg.long import (
     resolution,
     rounding,
     solve_lower_right,
+    sound,
     times,
 )
-from onepass.linalg.threads import alone, one_thread, tensors_alone
+from onepass.linalg.threads import alone, one_thread, summed, tensors_alone
 from onepass.linalg.triangles import (
     lower_from_rows,
     solve_upper,
@@ -34,6 +46,7 @@ from onepass.linalg.triangles import (
 __all__ = [
     "add",
     "alone",
+    "at_hand",
     "blank",
     "cholesky_in_order",
     "finite",
@@ -56,6 +69,8 @@ __all__ = [
     "solve_lower_transposed",
     "solve_upper",
     "solve_upper_transposed",
+    "sound",
+    "summed",
     "svd",
     "take_in",
     "take_in_calm",
@@ -63,5 +78,6 @@ __all__ = [
     "times",
     "waits",
     "whitened",
+    "wide",
     "widened",
 ]

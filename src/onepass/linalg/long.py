@@ -25,6 +25,7 @@ __all__ = [
     "resolution",
     "rounding",
     "solve_lower_right",
+    "sound",
     "times",
 ]
 
@@ -178,6 +179,14 @@ def _diagonal(mask: Any) -> Any:
     """A mask as a small diagonal matrix."""
     eye = np.eye(len(mask))
     return like(eye, mask.double()) * mask if is_tensor(mask) else eye * mask
+
+
+def sound(J: Any) -> Any:
+    """Which rows of a tensor (n, p) are all finite: nan and infinity survive a sum."""
+    if waits(J):
+        return J.isfinite().all(dim=1)
+    sums = J.sum(dim=1).isfinite()
+    return sums if bool(sums.all()) else J.isfinite().all(dim=1)
 
 
 def rounding(G: Any) -> float:

@@ -1,13 +1,16 @@
 """Threads: BLAS held to one where a block is too small to share."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
+from itertools import pairwise
 from threading import Lock
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["alone", "one_thread", "tensors_alone"]
+__all__ = ["alone", "one_thread", "summed", "tensors_alone"]
 
 _SHARED = 1 << 15  # weights; of fewer, work is done before a second thread is awake
 
@@ -90,3 +93,24 @@ _TORCH = _Hold(_limit_torch)
 @cache
 def _blas() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def summed(work: Callable[[slice], Any], pieces: Sequence[slice], *, shared: bool) -> Any:
+    """The sum of what is made of each piece, in their order.
+
+    If ``shared``, as many threads as torch has take a run of pieces each, with a BLAS of one
+    thread: threads that share a piece would wait for each other a thousand times in one read.
+    """
+    if not shared:
+        return sum((work(piece) for piece in pieces[1:]), work(pieces[0]))
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    hands = max(min(torch.get_num_threads(), len(pieces)), 1)
+    edges = [len(pieces) * i // hands for i in range(hands + 1)]
+    runs = [pieces[i:j] for i, j in pairwise(edges)]
+    with _HOLD:
+        if hands == 1:
+            return summed(work, pieces, shared=False)
+        with ThreadPoolExecutor(hands) as pool:
+            parts = list(pool.map(lambda run: summed(work, run, shared=False), runs))
+    return sum(parts[1:], parts[0])

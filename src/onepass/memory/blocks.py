@@ -18,14 +18,15 @@ Cost: as one memory of m directions of all weights.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from onepass import linalg
+from onepass.columns import Split
 from onepass.memory.evidence import Evidence
 from onepass.types import Floats
 from onepass.update import Step, fit
 
-__all__ = ["Blocks"]
+__all__ = ["Blocks", "Several"]
 
 _Place = tuple[tuple[int, int], ...]
 
@@ -49,10 +50,12 @@ class Blocks:
     places: tuple[_Place, ...]
 
     @classmethod
-    def start(cls, specification: Any, places: tuple[_Place, ...], noise: float, kind: Any) -> Any:
-        """Memories of no rows, each as specified, for weights at these places."""
+    def start(
+        cls, specification: Any, places: tuple[_Place, ...], noise: float, c: int, kind: Any
+    ) -> "Blocks":
+        """Memories of no rows, each as specified, for weights at these places and c outputs."""
         sizes = [sum(stop - start for start, stop in place) for place in places]
-        parts = tuple(specification.start(size, 1, noise, kind) for size in sizes)
+        parts = tuple(specification.start(size, c, noise, kind) for size in sizes)
         return cls(parts, places)
 
     @property
@@ -73,17 +76,26 @@ class Blocks:
         group : int
             Neighbouring columns of G that belong to one row.
         """
-        pieces = [_taken(G.T, place).T for place in self.places]
-        split = [part.split(piece) for part, piece in zip(self.parts, pieces, strict=True)]
-        U = linalg.blank(G.T)
-        for place, each in zip(self.places, split, strict=True):
-            _put(U, place, linalg.like(each.lifted.T, U))
-        fitted = fit(w, G, U.T, e, noise, group=group, basis=self.parts[0].basis)
-        each_part = zip(self.parts, pieces, split, strict=True)
-        parts = tuple(part.after(piece, each, noise) for part, piece, each in each_part)
-        memory = replace(self, parts=parts)
+        free = self.split(G)
+        fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.parts[0].basis)
+        memory = self.after(G, free, noise)
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, memory.rank - self.rank, fitted.contradictions)
+
+    def split(self, G: Any) -> Split:
+        """P G, as ``lifted``: (1); ``inside`` is what each part says of its own."""
+        near, each = linalg.blank(G.T), []
+        for part, place in zip(self.parts, self.places, strict=True):
+            said = part.split(_taken(G.T, place).T)
+            _put(near, place, linalg.like(said.lifted.T, near))
+            each.append(said)
+        return Split(tuple(each), near.T, near.T)
+
+    def after(self, G: Any, free: Split, noise: Floats) -> "Blocks":
+        """The memory after the rows of G have come, of which ``split`` said this."""
+        each = zip(self.parts, self.places, free.inside, strict=True)
+        parts = [part.after(_taken(G.T, place).T, said, noise) for part, place, said in each]
+        return replace(self, parts=tuple(parts))
 
     @property
     def lost(self) -> float | None:
@@ -100,26 +112,42 @@ class Blocks:
         rows = new.reshape(1, -1), old.reshape(1, -1)
         return sum(part.forgets(*(_taken(row, place) for row in rows)) for part, place in each)
 
-    def evidence(self, w: Any, start: Any = None) -> tuple[Evidence, ...]:
+    def evidence(self, w: Any, start: Any = None) -> "Several":
         """What each part's rows said."""
-        places = zip(self.parts, self.places, strict=True)
-        begun = None if start is None else start.reshape(1, -1)
-        return tuple(
-            part.evidence(
-                _taken(w.reshape(1, -1), at)[0], None if begun is None else _taken(begun, at)[0]
-            )
-            for part, at in places
-        )
+        rows = w.reshape(1, -1)
+        begun = rows if start is None else start.reshape(1, -1)
+        parts = [
+            part.evidence(_taken(rows, at)[0], None if start is None else _taken(begun, at)[0])
+            for part, at in zip(self.parts, self.places, strict=True)
+        ]
+        return Several(tuple(parts), self.places)
 
-    def merged(self, w: Any, evidence: tuple[Evidence, ...]) -> Step:
+    def merged(self, w: Any, evidence: "Several") -> Step:
         """The step of learning another's evidence, each part by itself."""
         new, parts, rank, against = linalg.blank(w.reshape(1, -1)), [], 0, 0
-        for part, place, said in zip(self.parts, self.places, evidence, strict=True):
+        for part, place, said in zip(self.parts, self.places, evidence.parts, strict=True):
             step = part.merged(_taken(w.reshape(1, -1), place)[0], said)
             _put(new, place, step.w.reshape(1, -1))
             parts.append(step.memory)
             rank, against = rank + step.rank, against + step.contradictions
         return Step(new[0], replace(self, parts=tuple(parts)), w[:0], rank, against)
+
+
+class Several(NamedTuple):
+    """What the rows said, part by part."""
+
+    parts: tuple[Evidence, ...]
+    places: tuple[_Place, ...]
+
+    def near(self, w: Any) -> "Several":
+        """The same where other weights are."""
+        return self._replace(parts=tuple(part.near(w) for part in self.parts))
+
+    def moved(self, new: Any, old: Any) -> float:
+        """By how much answers can move, from some weights to others: the sum over all parts."""
+        rows = new.reshape(1, -1), old.reshape(1, -1)
+        each = zip(self.parts, self.places, strict=True)
+        return sum(part.moved(*(_taken(row, place)[0] for row in rows)) for part, place in each)
 
 
 def _taken(rows: Any, place: _Place) -> Any:

@@ -65,7 +65,7 @@ def certified(memory: Any, forgotten: float, *, noise: float, linear: bool) -> F
     linear : bool
         Whether the model is linear in its weights.
     """
-    lost = 0.0 if memory is None else memory.lost
+    lost = 0.0 if memory is None else getattr(memory, "lost", None)
     if noise:
         why = "with noise, rows are averaged: each step moves past answers, as it should"
     elif lost is None:

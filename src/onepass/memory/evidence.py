@@ -65,6 +65,11 @@ class Evidence(NamedTuple):
             return math.inf if seen > linalg.resolution(self.rows) * whole else 0.0
         return math.hypot(seen, math.sqrt(self.lost) * size)
 
+    def near(self, w: Any) -> "Evidence":
+        """The same in the library, precision and place of other weights."""
+        answers = linalg.small(linalg.like(linalg.host(self.answers), linalg.wide(w)))
+        return self._replace(rows=linalg.like(self.rows, w), answers=answers)
+
     def placed(self, features: Array, p: int, outputs: Array, c: int) -> "Evidence":
         """The same with its p′ features at the places ``features`` of p, and its outputs of c."""
         rows = np.zeros((len(self.rows), p))

@@ -13,7 +13,8 @@ OGD         steps of gradient descent, orthogonal          m directions
 =========== ============================================== ======================================
 
 All have the verbs ``learn(x, y)``, ``predict(x)`` and ``test_then_train(x, y)``, and learn in the
-module itself. For training loops of your own, ``optim`` wraps optimizers of torch.
+module itself. ``save(path)`` and ``load(path, module)`` keep one in a file.
+For training loops of your own, ``optim`` wraps optimizers of torch.
 """
 
 from importlib import import_module
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from onepass.nn.lofi import LoFi as LoFi
     from onepass.nn.ntkrls import NTKRLS as NTKRLS
     from onepass.nn.ogd import OGD as OGD
-    from onepass.nn.orfit import OneStepSGD as OneStepSGD
+    from onepass.nn.onestep import OneStepSGD as OneStepSGD
     from onepass.nn.orfit import ORFit as ORFit
+    from onepass.nn.saving import load as load
 
 # A name and the file it comes from: loaded, and torch with it, when first asked for.
 _PUBLIC = {
@@ -37,10 +39,11 @@ _PUBLIC = {
     "NTKRLS": "ntkrls",
     "OGD": "ogd",
     "ORFit": "orfit",
-    "OneStepSGD": "orfit",
+    "OneStepSGD": "onestep",
+    "load": "saving",
 }
 
-__all__ = ["EKF", "NTKRLS", "OGD", "LoFi", "ORFit", "OneStepSGD"]
+__all__ = ["EKF", "NTKRLS", "OGD", "LoFi", "ORFit", "OneStepSGD", "load"]
 
 
 def __getattr__(name: str) -> Any:

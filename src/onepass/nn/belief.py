@@ -97,7 +97,6 @@ class Belief:
     """
 
     exact_in_blocks: ClassVar[bool] = True
-    lost: ClassVar[None] = None
 
     columns: Columns
     root: Floats
@@ -226,11 +225,6 @@ class Belief:
         return variances
 
     # -- merging ---------------------------------------------------------------------------------
-
-    def forgets(self, new: Any, old: Any) -> float:
-        """Nothing is known of by how much past answers move: they are weighed."""
-        del new, old
-        return 0.0
 
     def evidence(self, w: Any, start: Any = None) -> Evidence:
         """What the rows said without the prior; ``start`` are the weights before the first row.

@@ -106,6 +106,7 @@ class EKF(Filter):
         *("noise", "process_noise", "prior", "decay"),
         *("loss", "learns", "block_update", "chunk"),
     )
+    kept: ClassVar[tuple[str, ...]] = (*Filter.kept, "_dynamics._start")
 
     def __init__(
         self,

@@ -7,13 +7,13 @@ said by the weights for the next row, w_{k+1|k}.
 
 import warnings
 from abc import abstractmethod
-from typing import Any, Literal, Self, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 import torch
 
 from onepass import linalg, validate
 from onepass.errors import MemoryFullWarning, MergeError, NumericalError, ParameterError
-from onepass.nn.belief import Covariance
+from onepass.nn.belief import Belief, Covariance
 from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName, answers
@@ -36,6 +36,9 @@ class Filter(Learner):
     loss, learns, block_update, chunk
         As in :class:`~onepass.nn.learner.Learner`.
     """
+
+    kept: ClassVar[tuple[str, ...]] = (*Learner.kept, "_belief", "_against", "_full")
+    states: ClassVar[tuple[type, ...]] = (Belief,)
 
     def __init__(
         self,
@@ -148,6 +151,11 @@ class Filter(Learner):
         return 0 if self._belief is None else int(self._belief.nbytes)
 
     # -- what stands behind them -----------------------------------------------------------------
+
+    def _tried(self) -> None:
+        super()._tried()
+        if self._belief is not None:
+            self._belief.variances(self._like.new_zeros(1, self.network.p).T)
 
     def _learn(self, rows: Batch, e: Any, J: Any) -> None:
         del rows

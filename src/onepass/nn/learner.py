@@ -9,6 +9,7 @@ A row whose errors or gradients are not finite is not learned. It is told by a w
 call, and counted; on a device such rows are masked, and counted there, so that no step waits.
 """
 
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from onepass.interrupt import Interrupt
 from onepass.nn.inputs import Batch
 from onepass.nn.losses import LossName, answers, as_rows, check, targets
 from onepass.nn.module import Network
+from onepass.nn.saving import save
 
 __all__ = ["Learner"]
 
@@ -47,6 +49,10 @@ class Learner(ABC):
 
     arguments: ClassVar[tuple[str, ...]] = ("loss", "noise", "learns", "block_update", "chunk")
     """The constructor's, but for the module."""
+    kept: ClassVar[tuple[str, ...]] = ("rows_seen_", "_outputs", "_refused", "_wide")
+    """The attributes, a path with dots if need be, that hold what was learned beside weights."""
+    states: ClassVar[tuple[type, ...]] = ()
+    """Dataclasses among what is kept that stand in no list of ``op.memory``."""
     merging: ClassVar[str] = "refused"
     fits: ClassVar[bool] = True
     """Whether a row is fitted in one step: exactly, where there is no noise."""
@@ -81,6 +87,11 @@ class Learner(ABC):
     @abstractmethod
     def _learn(self, rows: Batch, e: Any, J: Any) -> None:
         """Take the step of rows with errors e (n, c) in float64 and gradients J (n·c, p)."""
+
+    def _tried(self) -> None:
+        """Use what is remembered, which was read from a file; whatever is raised, it is damaged."""
+        if self._wide is not None:
+            self._wide.reshape(self.network.p)
 
     # -- verbs -----------------------------------------------------------------------------------
 
@@ -155,6 +166,24 @@ class Learner(ABC):
             "nothing of it, or not enough. Use op.nn.ORFit with a memory."
         )
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save all of it to one safetensors file: arguments, weights, buffers, what is remembered.
+
+        ``op.nn.load(path, module)`` gives it back, and it goes on as it would have, to the last
+        bit. The module's code is not saved: a module made alike is given to ``load``.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; one that is there is replaced, whole or not at all.
+
+        Raises
+        ------
+        CheckpointError
+            If the file cannot be written.
+        """
+        save(self, path)
+
     # -- what is told ----------------------------------------------------------------------------
 
     @property
@@ -216,7 +245,7 @@ class Learner(ABC):
         said, J = self.network.jacobian(rows, out=space)
         self._space = J if space is None else space
         e, G = as_rows(self.loss, said, y, linalg.widened(J))
-        good = e.isfinite() & G.isfinite().all(dim=1).reshape(e.shape)
+        good = e.isfinite() & linalg.sound(G).reshape(e.shape)
         good = good.all(dim=1)
         if good.device.type != "cpu" or not bool(good.all()):
             self._refused = self._refused + (~good).sum()

@@ -199,6 +199,8 @@ class LoFi(Filter):
         *("memory", "noise", "process_noise", "prior", "decay"),
         *("loss", "learns", "block_update", "chunk"),
     )
+    kept: ClassVar[tuple[str, ...]] = (*Filter.kept, "_dynamics._start")
+    states: ClassVar[tuple[type, ...]] = (Precision,)
 
     def __init__(
         self,

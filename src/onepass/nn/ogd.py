@@ -119,9 +119,6 @@ class OGD(Learner):
         "_drawn",
     )  # fmt: skip
     fits: ClassVar[bool] = False
-    kept: ClassVar[tuple[str, ...]] = (
-        *(*Learner.kept, "_memory", "_full", "tasks_", "_task_rows", "_drawn"),
-    )
 
     def __init__(
         self,
@@ -268,7 +265,10 @@ class OGD(Learner):
         """Let gradients J (k, p) enter the memory; the steps have been taken."""
         del rows, e
         if self._memory is None:
-            self._memory = begun(self._specification, self.network.p, self._like, self._where)
+            at_once = self.per_task or self.batch
+            at_once *= count(self._kept, self._outputs or 1)
+            p, like = self.network.p, self._like
+            self._memory = begun(self._specification, p, like, self._where, at_once)
         self._memory = entered(self._memory, self._weights, J)
 
     def _warn_if_full(self, stacklevel: int) -> None:

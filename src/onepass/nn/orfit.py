@@ -16,20 +16,26 @@ Cost of a step: c backward passes, and three reads of the m p numbers that the m
     Recursive Least-Squares", extended version; section 6.
 """
 
+import math
 import warnings
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 
 from onepass.errors import MemoryFullWarning
-from onepass.memory import Basis, Nothing
+from onepass.estimator.learned import nbytes
+from onepass.memory import Basis
+from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification
-from onepass.nn.belief import Covariance
+from onepass.nn.belief import Belief, Covariance
 from onepass.nn.inputs import Batch
+from onepass.nn.layered import Keeping
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
+from onepass.nn.merging import fingerprint, merge
 
-__all__ = ["ORFit", "OneStepSGD"]
+__all__ = ["ORFit"]
 
 
 class ORFit(Learner):
@@ -54,6 +60,17 @@ class ORFit(Learner):
         another algorithm than row by row.
     chunk : int, optional
         How many rows of a Jacobian are computed at once; by default as many as fit 64 MiB.
+    memory_dtype : {None, "float64", "float32", "bfloat16", "float16"} or torch.dtype, optional
+        In what precision the memory is kept; by default in that of the weights. In bfloat16 it is
+        half as large as in float32, and of each direction kept about 1 % drifts free; what of a
+        gradient is less than 1.6 % new is then not told from what is known.
+    memory_device : str, int or torch.device, optional
+        Where the memory is kept; by default beside the weights. Elsewhere, each step sends its
+        gradients there, and what is free of them back.
+    by_layer : bool, default=False
+        Whether each layer has a memory of its own, of m directions: as many numbers as one of all
+        weights, and more directions. New rows are fitted and past answers kept as before; two
+        layers no longer make room for each other.
 
     Attributes
     ----------
@@ -61,6 +78,9 @@ class ORFit(Learner):
         The module as a function of one vector of weights.
     contradictions_ : int
         Rows in the span of the past that disagreed with it; the past won.
+    forgetting_bound_ : ForgettingBound
+        By how much past answers can have moved (:mod:`onepass.memory.certificate`): an estimate,
+        as good as the module is linear in its weights. :meth:`drift` measures it.
     rows_seen_, rows_refused_ : int
         Rows given, and those left out because their errors or gradients were not finite.
 
@@ -89,7 +109,15 @@ class ORFit(Learner):
     True
     """
 
-    arguments: ClassVar[tuple[str, ...]] = ("memory", *Learner.arguments)
+    arguments: ClassVar[tuple[str, ...]] = (
+        *("memory", *Learner.arguments),
+        *("memory_dtype", "memory_device", "by_layer"),
+    )
+    kept: ClassVar[tuple[str, ...]] = (
+        *(*Learner.kept, "_memory", "_against", "_full", "_forgotten"),
+        *("_start", "_started_at"),
+    )
+    states: ClassVar[tuple[type, ...]] = (Belief,)
 
     def __init__(
         self,
@@ -101,6 +129,9 @@ class ORFit(Learner):
         learns: Any = "all",
         block_update: bool = False,
         chunk: int | None = None,
+        memory_dtype: Any = None,
+        memory_device: Any = None,
+        by_layer: bool = False,
     ) -> None:
         super().__init__(
             module, loss=loss, noise=noise, learns=learns, block_update=block_update, chunk=chunk
@@ -108,10 +139,17 @@ class ORFit(Learner):
         self.memory = memory
         self._memory: Any = None
         self._against: Any = 0
+        self._forgotten: Any = 0.0
+        self._start: Any = None  # w before the first row, where merging needs it
+        self._started_at: str | None = None  # its fingerprint
         self._full = False
         self._specification = specification(memory, self._where)
         if self.noise and self._specification == Basis():
             self._specification = Covariance()  # of tensors; P₀ = I
+        keeping = Keeping.of(memory_dtype, memory_device, by_layer=by_layer, where=self._where)
+        keeping.hold_possible(self._specification, self.noise, self._where)
+        self.memory_dtype, self.memory_device, self.by_layer = keeping
+        self._keeping = keeping
 
     @property
     def contradictions_(self) -> int:
@@ -123,15 +161,103 @@ class ORFit(Learner):
         """The memory as it is, None before the first row."""
         return self._memory
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is kept beside the weights."""
+        start = 0 if self._start is None else int(self._start.nbytes)
+        return nbytes(self._memory) + start
+
+    @property
+    def merging(self) -> str:  # type: ignore[override]  # by memory
+        """``exact`` of linear modules, ``approximate`` with a limit or by layer, or ``refused``."""
+        said: str = self._specification.merging
+        return "approximate" if said == "exact" and self.by_layer else said
+
+    @property
+    def forgetting_bound_(self) -> ForgettingBound:
+        """By how much past answers can have moved: an estimate, as the module is hardly linear."""
+        return certified(self._memory, float(self._forgotten), noise=self.noise, linear=False)
+
+    def drift(self, x: Any, said: Any) -> float:
+        """By how much answers have moved: √(Σ (outputs now − outputs then)²), over all rows.
+
+        Beside ``forgetting_bound_.all_steps`` it shows how good that estimate is.
+
+        Parameters
+        ----------
+        x : Tensor, array, or tuple, list or dict of them
+            Rows that were learned.
+        said : Tensor or array of shape (n,) or (n, c)
+            ``outputs`` of each just after it was learned.
+        """
+        now = self.outputs(x).double()
+        then = torch.as_tensor(said, device=now.device).double().reshape(now.shape)
+        return float(torch.linalg.vector_norm(now - then))
+
+    def merge(self, other: Any) -> Self:
+        """Learn what another learner has learned, in a copy of the module from the same start.
+
+        Its memory says what its rows would have taught: of a linear module exactly what learning
+        them after this one's does, while neither memory has let go of anything; of others about
+        that, as far as both have gone from where they began. The other is not changed.
+
+        Parameters
+        ----------
+        other : ORFit
+            Of the same arguments, but for ``block_update``, ``chunk`` and where its memory is.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        MergeError
+            If the two are not alike, or keep too little of the past. Both are as they were.
+        """
+        merge(self, other)
+        return self
+
     def _learn(self, rows: Batch, e: Any, J: Any) -> None:
         del rows
-        c = e.shape[1]
-        if self._memory is None:
-            self._memory = self._specification.start(self.network.p, c, self.noise, self._like)
+        c, w = e.shape[1], self._weights
+        self._begin(w, c)
         noise = np.full(e.numel(), self.noise)
-        step = self._memory.learn(self._weights, J.T, e.reshape(-1), noise, group=c)
+        before = self._memory
+        step = before.learn(w, J.T, e.reshape(-1), noise, group=c)
         self._take(step.w)
         self._memory, self._against = step.memory, self._against + step.contradictions
+        if not self.noise:
+            self._forgotten = self._forgotten + before.forgets(step.w, w)
+        self._warn_if_full(6)
+
+    def _begin(self, w: Any, c: int) -> None:
+        """Begin to remember, at the weights w; a device is waited for, this once."""
+        if self._memory is not None:
+            return
+        self._started_at = fingerprint(w)
+        self._start = w.clone() if self.noise and self.merging != "refused" else None
+        start = self._keeping.begun
+        self._memory = start(self._specification, self.network, self.noise, c, self._like)
+
+    def _joined(self, step: Any, other: Any, mine: float, theirs: float) -> None:
+        """Be as after a step by which past answers can have moved, this one's and the other's."""
+        self._take(step.w)
+        self._memory = step.memory
+        self._against = self._against + other.contradictions_ + step.contradictions
+        own, came = (each.forgetting_bound_.all_steps for each in (self, other))
+        self._forgotten = math.hypot(own + mine, came + theirs)  # of other rows each
+        self.rows_seen_ += other.rows_seen_
+        self._refused = self._refused + other.rows_refused_
+        self._warn_if_full(5)
+
+    def _tried(self) -> None:
+        super()._tried()
+        if self._memory is not None:
+            ask = getattr(self._memory, "split", None) or self._memory.variances
+            ask(self._like.new_zeros(1, self.network.p).T)
+
+    def _warn_if_full(self, stacklevel: int) -> None:
         if self._memory.rank >= self.network.p and not self._full:
             self._full = True
             warnings.warn(
@@ -139,52 +265,5 @@ class ORFit(Learner):
                 f"got all {self.network.p}: nothing more can be learned. Use noise > 0, a smaller "
                 "memory, or a wider network.",
                 MemoryFullWarning,
-                stacklevel=5,
+                stacklevel=stacklevel,
             )
-
-
-class OneStepSGD(ORFit):
-    """Each row fitted in one step, and nothing kept: ORFit without a memory ([1] section 5.1).
-
-    With noise r > 0 it is the normalised LMS filter, for networks.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Learns in place.
-    noise : float, default=0.0
-        r >= 0, as in :class:`ORFit`.
-    loss, learns, block_update, chunk
-        As in :class:`ORFit`.
-
-    Examples
-    --------
-    >>> import torch
-    >>> import onepass as op
-    >>> net = op.nn.OneStepSGD(torch.nn.Linear(2, 1))
-    >>> x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([3.0])
-    >>> bool((net.learn(x, y).predict(x) - y).abs() < 1e-5)
-    True
-    """
-
-    arguments: ClassVar[tuple[str, ...]] = Learner.arguments
-
-    def __init__(
-        self,
-        module: Any,
-        noise: float = 0.0,
-        *,
-        loss: LossName = "squared",
-        learns: Any = "all",
-        block_update: bool = False,
-        chunk: int | None = None,
-    ) -> None:
-        super().__init__(
-            module,
-            Nothing(),
-            noise,
-            loss=loss,
-            learns=learns,
-            block_update=block_update,
-            chunk=chunk,
-        )

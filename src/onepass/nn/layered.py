@@ -1,0 +1,114 @@
+"""Layered: where and how a network's memory is kept: in what precision, on what device, by layer.
+
+The columns of a memory are m times as long as the weights. In half precision they take half the
+bytes; on another device, none of the module's: a step then sends its gradients there, and what is
+free of them back. Kept by layer, each layer has a memory of m directions of its own
+(:class:`~onepass.memory.blocks.Blocks`): as many numbers as one memory of all weights, and up to m
+directions for every layer.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+
+from onepass.errors import ParameterError
+from onepass.memory.blocks import Blocks
+
+__all__ = ["Keeping"]
+
+_DTYPES = ("float64", "float32", "bfloat16", "float16")
+
+
+class Keeping(NamedTuple):
+    """Where and how a memory is kept."""
+
+    dtype: str | None
+    """The precision of its columns; None is that of the module."""
+    device: str | None
+    """The device of its columns; None is that of the module."""
+    by_layer: bool
+    """Whether each layer has its own."""
+
+    @classmethod
+    def of(cls, dtype: Any, device: Any, *, by_layer: Any, where: str) -> "Keeping":
+        """What a user asked for.
+
+        Parameters
+        ----------
+        dtype : None, str or torch.dtype
+        device : None, str, int or torch.device
+        by_layer : bool
+        where : str
+            What the user called, for messages.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such precision or device.
+        """
+        name = None if dtype is None else str(dtype).removeprefix("torch.")
+        if name is not None and name not in _DTYPES:
+            raise ParameterError(
+                f"{where}: `memory_dtype` must be None or one of {', '.join(_DTYPES)}, got "
+                f"{dtype!r}. None keeps the memory as the module's weights are."
+            )
+        try:
+            place = None if device is None else str(torch.device(device))
+        except (RuntimeError, TypeError) as wrong:
+            raise ParameterError(
+                f"{where}: `memory_device` must be None or a device of torch such as 'cpu' or "
+                f"'cuda', got {device!r}. None keeps the memory beside the module's weights."
+            ) from wrong
+        return cls(name, place, bool(by_layer))
+
+    def hold_possible(self, specification: Any, noise: float, where: str) -> None:
+        """Refuse what a memory cannot be kept as.
+
+        Parameters
+        ----------
+        specification : specification of a memory
+        noise : float
+        where : str
+
+        Raises
+        ------
+        ParameterError
+            If a covariance of all weights would be kept by layer, or in half precision.
+        """
+        if hasattr(specification, "prior") and (self.by_layer or self.half):
+            asked = "by_layer=True" if self.by_layer else f"memory_dtype={self.dtype!r}"
+            raise ParameterError(
+                f"{where}: `memory` must have a limit with {asked} and noise > 0, got None with "
+                f"noise={noise:g}. Use op.memory.Principal(m), or noise=0."
+            )
+
+    @property
+    def half(self) -> bool:
+        """Whether the precision is half."""
+        return self.dtype in {"bfloat16", "float16"}
+
+    def kind(self, like: Any) -> Any:
+        """An empty tensor of the memory's kind; ``like`` is one of the weights'."""
+        dtype = like.dtype if self.dtype is None else getattr(torch, self.dtype)
+        return torch.empty(0, dtype=dtype, device=self.device or like.device)
+
+    def begun(self, specification: Any, network: Any, noise: float, c: int, like: Any) -> Any:
+        """The memory of no rows, of a network with c outputs.
+
+        Parameters
+        ----------
+        specification : specification of a memory
+        network : Network
+        noise : float
+        c : int
+        like : Tensor
+            An empty one of the weights' kind.
+        """
+        kind = self.kind(like)
+        if not self.by_layer:
+            return specification.start(network.p, c, noise, kind)
+        places = tuple(
+            tuple((piece.start, piece.stop) for piece in pieces)
+            for pieces in network.layers.values()
+        )
+        return Blocks.start(specification, places, noise, c, kind)

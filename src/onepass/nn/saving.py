@@ -1,0 +1,286 @@
+"""Saving: a network's learner in one safetensors file, and back, to the last bit.
+
+The file is one of :mod:`onepass.checkpoint`, of the kind ``network``::
+
+    {"learner": "ORFit", "arguments": {…}, "names": […],
+     "module": {"weights": {name: tensor}, "buffers": {name: tensor}},
+     "learned": {…}}
+
+Memories and their specifications stand in it as :mod:`onepass.parts` tells. A tensor is its bytes::
+
+    {"@": "tensor", "dtype": "bfloat16", "of": array}
+
+The module's code is not in the file, and nothing in it is run: a module made alike is handed to
+:func:`load`, which compares names, shapes and dtypes, and writes nothing before all is read.
+"""
+
+import os
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+
+from onepass import checkpoint
+from onepass.catalogue import Entry
+from onepass.errors import CheckpointError
+from onepass.parts import MARK, Builder, Taker
+from onepass.tree import damaged
+
+__all__ = ["KIND", "load", "save"]
+
+KIND = "network"
+"""The kind of such a file."""
+
+_BITS = {torch.bfloat16: torch.int16}  # NumPy knows no such numbers
+_DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
+           "bool")  # fmt: skip
+_PARTS = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
+
+
+def save(learner: Any, path: str | os.PathLike[str]) -> None:
+    """Save a learner and its module's weights and buffers.
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    path : path-like
+        The file; one that is there is replaced, whole or not at all.
+
+    Raises
+    ------
+    CheckpointError
+        If its class is not one of op.nn, or the file cannot be written.
+    """
+    where = os.fspath(path)
+    if _classes().get(type(learner).__name__) is not type(learner):
+        raise CheckpointError(
+            f"{where}: what is saved must be a learner of op.nn, got {type(learner).__name__}. "
+            "Save a class of your own with torch.save(module.state_dict(), ...)."
+        )
+    taker = _Taker(where, type(learner).states)
+    module = learner.module
+    arguments = {name: getattr(learner, name) for name in learner.arguments}
+    learned = {_plain(name): _found(learner, name) for name in learner.kept}
+    tree = {
+        "learner": type(learner).__name__,
+        "arguments": taker.take(arguments, None, ("arguments",), finite=False),
+        "names": list(learner.network.names),
+        "module": {
+            "weights": {name: _said(each) for name, each in module.named_parameters()},
+            "buffers": {name: _said(each) for name, each in _buffers(module).items()},
+        },
+        "learned": taker.take(learned, None, ("learned",), finite=False),
+    }
+    checkpoint.write(path, tree, kind=KIND)
+
+
+def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
+    """The learner that was saved, its weights and buffers written into a module made alike.
+
+    Parameters
+    ----------
+    path : path-like
+        A file that a learner's ``save`` wrote.
+    module : torch.nn.Module
+        With weights of the same names, shapes and dtypes, on any device. It learns in place.
+    **replaced : Any
+        Arguments that may differ from those that were saved: ``chunk``, ``memory_device``.
+
+    Returns
+    -------
+    learner : learner of op.nn
+
+    Raises
+    ------
+    CheckpointError
+        If there is no such file, it is damaged, too new or of another kind, or the module is not
+        alike: the first difference is named. The module is then as it was.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> import onepass as op
+    >>> x, y = torch.eye(3), torch.tensor([1.0, 2.0, 3.0])
+    >>> net = op.nn.ORFit(torch.nn.Linear(3, 1, bias=False), memory=2).learn(x, y)
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     net.save(f"{directory}/net.onepass")
+    ...     again = op.nn.load(f"{directory}/net.onepass", torch.nn.Linear(3, 1, bias=False))
+    >>> float((again.predict(x) - net.predict(x)).abs().max())
+    0.0
+    """
+    where = os.fspath(path)
+    tree = _tree(path, where)
+    weights, buffers = _alike(tree["module"], module, where)
+    cls = _classes().get(tree["learner"])
+    if cls is None:
+        raise damaged(where, f"it names {tree['learner'][:40]!r} as the learner")
+    builder = _Builder(where, cls.states)
+    arguments = {**builder.give(tree["arguments"], None, ("arguments",), finite=False), **replaced}
+    learner = _made(cls, module, arguments, where)
+    if list(learner.network.names) != tree["names"]:
+        raise _unlike(where, "let the same weights learn", tree["names"], learner.network.names)
+    keeping = getattr(learner, "memory_device", None)
+    builder.device = keeping or learner.network.device
+    learned = builder.give(tree["learned"], None, ("learned",), finite=False)
+    if set(learned) != {_plain(name) for name in learner.kept}:
+        raise damaged(where, f"a {cls.__name__} keeps other things than it holds")
+    _remember(learner, learned, where)
+    with torch.no_grad():
+        for each, value in (*weights, *buffers):
+            each.copy_(value)
+    return learner
+
+
+# -- tensors ---------------------------------------------------------------------------------------
+
+
+class _Taker(Taker):
+    """Takes what holds tensors apart."""
+
+    def __init__(self, where: str, states: tuple[type, ...]) -> None:
+        super().__init__(where)
+        self.known |= dict(_own(states))
+
+    def take(self, value: Any, owner: Entry | None, path: Any, *, finite: bool) -> Any:
+        """Any part; a single number of a device is waited for."""
+        if isinstance(value, torch.Tensor):
+            return value.item() if value.ndim == 0 else _said(value)
+        return super().take(value, owner, path, finite=finite)
+
+
+class _Builder(Builder):
+    """Builds what holds tensors, on a device."""
+
+    def __init__(self, where: str, states: tuple[type, ...]) -> None:
+        super().__init__(where, {})
+        self.known |= {cls.__name__: entry for cls, entry in _own(states)}
+        self.device: Any = "cpu"
+
+    def give(self, value: Any, owner: Entry | None, path: Any, *, finite: bool) -> Any:
+        """Any part; tensors on the device."""
+        if self.mark(value, path) == "tensor":
+            return _heard(value, self.where).to(self.device)
+        return super().give(value, owner, path, finite=finite)
+
+
+def _own(states: tuple[type, ...]) -> list[tuple[type, Entry]]:
+    """States that stand in no list of op.memory, as if they did."""
+    room = "onepass.memory"
+    taken: Any = {cls: tuple(each.name for each in fields(cls) if each.init) for cls in states}
+    return [(cls, Entry(cls, room, arguments, None)) for cls, arguments in taken.items()]
+
+
+def _said(tensor: Any) -> dict[str, Any]:
+    """A tensor as an array."""
+    near = tensor.detach().cpu().contiguous()
+    array = near.view(_BITS[near.dtype]).numpy() if near.dtype in _BITS else near.numpy()
+    return {MARK: "tensor", "dtype": str(near.dtype).removeprefix("torch."), "of": array}
+
+
+def _heard(said: Any, where: str) -> Any:
+    """The tensor that an array stands for."""
+    found = type(said) is dict and set(said) == {MARK, "dtype", "of"} and said["dtype"] in _DTYPES
+    array = said["of"] if found else None
+    dtype = getattr(torch, said["dtype"]) if found else None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
+        raise damaged(where, "a tensor in it is none")
+    tensor = torch.from_numpy(array.copy(order="C"))
+    if tensor.dtype != _BITS.get(dtype, dtype):
+        raise damaged(where, f"a tensor in it is not of {said['dtype']}")
+    return tensor.view(dtype)
+
+
+# -- modules and learners --------------------------------------------------------------------------
+
+
+def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
+    """What the file holds; its parts are there."""
+    found = checkpoint.contents(path)
+    if found.kind != KIND:
+        raise CheckpointError(
+            f"{where}: must hold a network's learner, got a {found.kind}. "
+            "Use op.load for what op.save wrote."
+        )
+    tree = found.tree
+    good = type(tree) is dict and {name: type(part) for name, part in tree.items()} == _PARTS
+    parts = tree["module"] if good else {}
+    if set(parts) != {"weights", "buffers"} or not all(type(p) is dict for p in parts.values()):
+        raise damaged(where, "it has other parts than a network's learner")
+    return dict(tree)
+
+
+def _alike(said: dict[str, Any], module: Any, where: str) -> tuple[Any, Any]:
+    """Each weight and buffer of the module, and what is to be written into it."""
+    if not isinstance(module, torch.nn.Module):
+        raise CheckpointError(
+            f"{where}: `module` must be a torch.nn.Module made like the one that was saved, got "
+            f"{type(module).__name__}. Build it anew and hand it to op.nn.load."
+        )
+    mine = dict(module.named_parameters()), _buffers(module)
+    pairs = []
+    for kind, there in zip(("weights", "buffers"), mine, strict=True):
+        saved = {name: _heard(each, where) for name, each in said[kind].items()}
+        for name in [*saved, *there]:
+            came, expected = (
+                None if each is None else f"{str(each.dtype)[6:]} of shape {tuple(each.shape)}"
+                for each in (there.get(name), saved.get(name))
+            )
+            if came != expected:
+                raise _unlike(where, f"have {name!r} as", expected or "no such", came or "none")
+        pairs.append([(there[name], value) for name, value in saved.items()])
+    return pairs[0], pairs[1]
+
+
+def _unlike(where: str, what: str, expected: Any, came: Any) -> CheckpointError:
+    return CheckpointError(
+        f"{where}: `module` must {what} {expected}, as the one that was saved, got {came}. "
+        "Build it as it was built then, and hand it to op.nn.load."
+    )
+
+
+def _buffers(module: Any) -> dict[str, Any]:
+    """The buffers that belong to a module's state."""
+    lasting = module.state_dict(keep_vars=True)
+    return {name: each for name, each in module.named_buffers() if name in lasting}
+
+
+def _made(cls: Any, module: Any, arguments: dict[str, Any], where: str) -> Any:
+    """The learner that has learned nothing yet."""
+    try:
+        return cls(module, **arguments)
+    except Exception as wrong:  # whatever a class makes of arguments that nobody checked
+        raise CheckpointError(
+            f"{where}: must hold arguments that op.nn.{cls.__name__} takes for this module, got "
+            f"some that it refuses: {wrong}"
+        ) from wrong
+
+
+def _remember(learner: Any, learned: dict[str, Any], where: str) -> None:
+    """Let a learner remember what it has learned."""
+    for name in learner.kept:
+        owner, _, last = name.rpartition(".")
+        setattr(_found(learner, owner) if owner else learner, last, learned[_plain(name)])
+    try:
+        learner._tried()  # noqa: SLF001  it belongs to loading alone
+    except Exception as wrong:  # whatever comes of numbers that do not belong together
+        raise damaged(where, f"it has not learned what it says: {wrong}") from wrong
+
+
+def _found(learner: Any, name: str) -> Any:
+    for part in name.split("."):
+        learner = getattr(learner, part)
+    return learner
+
+
+def _plain(name: str) -> str:
+    """An attribute's name, or a path to it, as a key of the file."""
+    return ".".join(part.strip("_") for part in name.split("."))
+
+
+def _classes() -> dict[str, Any]:
+    """The learners of op.nn."""
+    room = import_module("onepass.nn")
+    return {name: getattr(room, name) for name in room.__all__ if name != "load"}

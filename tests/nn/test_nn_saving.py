@@ -1,0 +1,188 @@
+"""A network's learner saved, loaded and continued is one that was never saved."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass import checkpoint
+from onepass.errors import CheckpointError
+
+torch = pytest.importorskip("torch")
+
+MEMORIES = {
+    "all": None,
+    "principal": 6,
+    "projected": op.memory.Principal(6, of="projected"),
+    "sketch": op.memory.Sketch(6),
+    "latest": op.memory.Latest(6),
+    "random": op.memory.Random(6, seed=3),
+    "nothing": op.memory.Nothing(),
+}
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{f"ORFit, {name}": ("ORFit", {"memory": kept}) for name, kept in MEMORIES.items()},
+    "ORFit, noisy": ("ORFit", {"memory": 6, "noise": 0.3}),
+    "ORFit, ridge": ("ORFit", {"memory": None, "noise": 0.3}),
+    "ORFit, by layer": ("ORFit", {"memory": op.memory.Principal(3), "by_layer": True}),
+    "ORFit, half": ("ORFit", {"memory": 6, "memory_dtype": torch.bfloat16}),
+    "OneStepSGD": ("OneStepSGD", {"noise": 0.5}),
+    "EKF": ("EKF", {"noise": 0.5, "process_noise": 0.01, "decay": 0.99}),
+    "NTKRLS": ("NTKRLS", {"forgetting": 0.9}),
+    "LoFi": ("LoFi", {"memory": 4, "process_noise": 0.01, "decay": 0.99}),
+    "OGD": ("OGD", {"memory": 6, "step_size": 0.01, "batch": 1}),
+    "OGD, drawn": ("OGD", {"memory": 6, "step_size": 0.01, "batch": 1, "per_task": 3}),
+}
+
+
+def module(seed: int = 0, dtype: Any = torch.float32) -> Any:
+    torch.manual_seed(seed)
+    made = torch.nn.Sequential(
+        torch.nn.Linear(3, 7), torch.nn.BatchNorm1d(7), torch.nn.Tanh(), torch.nn.Linear(7, 1)
+    ).eval()
+    made[1].running_mean.uniform_(-0.5, 0.5)
+    return made.to(dtype)
+
+
+def stream(n: int, seed: int = 1, dtype: Any = torch.float32) -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(n, 3, generator=generator).to(dtype)
+    return X, torch.sin(X[:, 0]).to(dtype)
+
+
+def flat(module: Any) -> Any:
+    return torch.cat([each.detach().reshape(-1) for each in module.parameters()])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_was_saved_goes_on_to_the_last_bit(name: str, tmp_path: Path) -> None:
+    kind, arguments = KINDS[name]
+    net = getattr(op.nn, kind)(module(), **arguments)
+    X, y = stream(40)
+    net.learn(X[:17], y[:17])
+    net.save(tmp_path / "net.onepass")
+    other = module(seed=9)
+    again = op.nn.load(tmp_path / "net.onepass", other)
+    assert type(again) is type(net)
+    assert again.module is other
+    assert {n: getattr(again, n) for n in net.arguments} == {
+        n: getattr(net, n) for n in net.arguments
+    }
+    assert torch.equal(flat(other), flat(net.module))
+    assert torch.equal(other[1].running_mean, net.module[1].running_mean)
+    assert (again.rows_seen_, again.nbytes) == (net.rows_seen_, net.nbytes)
+    said, twin = (each.test_then_train(X[17:], y[17:]) for each in (net, again))
+    assert torch.equal(said, twin)
+    assert torch.equal(flat(other), flat(net.module))
+    for told in ("contradictions_", "forgetting_bound_", "rows_refused_"):
+        assert getattr(again, told, None) == getattr(net, told, None)
+
+
+def test_every_learner_that_there_is_was_saved() -> None:
+    assert {kind for kind, _ in KINDS.values()} == set(op.nn.__all__) - {"load"}
+
+
+def test_what_has_learned_nothing_and_halves_of_modules_are_saved_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "net.onepass"
+    X, y = stream(12)
+    net = op.nn.ORFit(module(), memory=3, learns=["3", "0.bias"])
+    net.save(path)
+    again = op.nn.load(path, module(seed=5))
+    assert torch.equal(net.learn(X, y).predict(X), again.learn(X, y).predict(X))
+    X, y = stream(12, dtype=torch.bfloat16)
+    half = op.nn.ORFit(module(dtype=torch.bfloat16), memory=3).learn(X[:6], y[:6])
+    half.save(path)
+    again = op.nn.load(path, module(seed=5, dtype=torch.bfloat16), chunk=1)
+    assert again.chunk == 1
+    assert torch.equal(half.learn(X, y).predict(X), again.learn(X, y).predict(X))
+
+
+def test_a_module_that_is_not_alike_is_refused_by_its_first_difference(tmp_path: Path) -> None:
+    path = tmp_path / "net.onepass"
+    X, y = stream(6)
+    op.nn.ORFit(module(), memory=3, learns="last").learn(X, y).save(path)
+    nn = torch.nn
+    wrong: dict[str, Any] = {
+        "'0.weight' as float32 of shape": nn.Sequential(nn.Linear(4, 7), *module()[1:]),
+        "got float64 of shape": module(dtype=torch.float64),
+        "'3.bias' as": nn.Sequential(*module()[:3], nn.Linear(7, 1, bias=False)),
+        "'4.weight' as no such": nn.Sequential(*module(), nn.Linear(1, 1)),
+        "'1.running_mean'": nn.Sequential(module()[0], nn.GroupNorm(1, 7), *module()[2:]),
+        "must be a torch.nn.Module": "module",
+    }
+    for words, other in wrong.items():
+        before = flat(other).clone() if isinstance(other, nn.Module) else None
+        with pytest.raises(CheckpointError, match=words):
+            op.nn.load(path, other)
+        assert before is None or torch.equal(flat(other), before)
+    frozen = module()
+    frozen[3].bias.requires_grad_(requires_grad=False)
+    with pytest.raises(CheckpointError, match="let the same weights learn"):
+        op.nn.load(path, frozen)
+
+
+def test_files_of_other_kinds_say_where_they_belong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, model = tmp_path / "net.onepass", tmp_path / "model.onepass"
+    net = op.nn.ORFit(module(), memory=op.memory.Sketch(3)).learn(*stream(6))
+    net.save(path)
+    with pytest.raises(CheckpointError, match=r"op\.nn\.load\(path, module\)"):
+        op.load(path)
+    op.save(op.RLSRegressor(), model)
+    with pytest.raises(CheckpointError, match=r"Use op\.load"):
+        op.nn.load(model, module())
+    from onepass.cli import main
+
+    main(["inspect", str(path), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["class"] == "nn.ORFit"
+    assert told["parameters"]["memory"] == {"class": "Sketch", "parameters": {"m": 3}}
+    assert (told["rows_seen"], told["weights"]) == (6, flat(net.module).numel())
+    assert told["forgetting_bound"]["kind"] == "estimate"
+
+
+def rewritten(tree: Any, path: Path, change: Any) -> None:
+    tree = copy.deepcopy(tree)
+    change(tree)
+    checkpoint.write(path, tree, kind="network")
+
+
+def test_what_no_learner_wrote_is_damaged_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "net.onepass"
+    net = op.nn.ORFit(module(), memory=3).learn(*stream(6))
+    net.save(path)
+    tree = checkpoint.contents(path).tree
+    other = module(seed=4)
+    before = flat(other).clone()
+    changes: list[Any] = [
+        lambda t: t.update(learner="Tensor"),
+        lambda t: t.update(learner="load"),
+        lambda t: t.pop("names"),
+        lambda t: t["arguments"].update(memory={"@": "Popen"}),
+        lambda t: t["arguments"].update(noise="much"),
+        lambda t: t["arguments"].update(steps=3),
+        lambda t: t["learned"].pop("memory"),
+        lambda t: t["learned"]["memory"].update({"@": "RLSRegressor"}),
+        lambda t: t["learned"]["memory"]["subspace"]["B"].update(rows=np.zeros((2, 5))),
+        lambda t: t["learned"]["memory"]["subspace"].update(K=np.zeros((9, 9))),
+        lambda t: t["module"]["weights"]["0.weight"].update(dtype="float64"),
+        lambda t: t["module"]["weights"].update({"0.weight": 3}),
+        lambda t: t["module"].update(buffers=[]),
+    ]
+    for change in changes:
+        rewritten(tree, path, change)
+        with pytest.raises(CheckpointError):
+            op.nn.load(path, other)
+        assert torch.equal(flat(other), before)
+
+
+def test_learners_of_ones_own_are_not_saved(tmp_path: Path) -> None:
+    class Mine(op.nn.ORFit):
+        pass
+
+    with pytest.raises(CheckpointError, match=r"a learner of op\.nn"):
+        Mine(module(), memory=2).save(tmp_path / "mine.onepass")
