@@ -1,61 +1,24 @@
 """Columns: orthonormal columns as long as there are weights, in one array with room for more.
 
 Kept are the columns of B (p × q) as rows of one array, NumPy's or torch's, of any precision, on
-any device. What costs time is to read them, p · q numbers, so that vectors G (p × n) are split
-into what lies in their span and what does not, in two reads or, if need be, in three:
-
-    C₁ = BᵀG                                                                   one read     (1)
-    O = G − B C₁,   C₂ = BᵀO,   F = O + B D                                    one read     (2)
-    O ← O − B C₂,   F = O + B D,   D some function of C = C₁ + C₂              one read     (3)
-
-Twice is what floating point asks for where O is much shorter than G [1]. C₂ shows whether it is:
-where ‖C₂‖ ≤ 2ε‖O‖, O is as orthogonal to the columns as (3) would make it, and with D of C₁ all is
-done. Inner products are summed in float64 over pieces of so few numbers that in float32 too this
-holds while O has a tenth of G's length. On a device, where the program would have to wait to see
-C₂, (3) is always done.
-
-In (2) and (3) the columns are read piece by piece, and used again while the processor has the
-piece at hand. C and D are small, in float64. Columns of half precision are widened to float32
-piece by piece: that they are orthonormal to three digits only is mended by projecting twice.
+any device. They are read as :mod:`onepass.reading` says.
 
 A new column is written into the room behind the others, and what was there before stays as it
 was: an object of before can still be used, and if columns are added to it again, they are added to
 a copy. Torch's columns are large and have one user at a time: they are turned in place, which
 leaves nothing of what was there before.
-
-[1] L. Giraud, J. Langou, M. Rozložník, J. van den Eshof, "Rounding error analysis of the classical
-    Gram-Schmidt orthogonalization process", Numerische Mathematik 101, 2005.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from onepass import linalg
+from onepass.reading import Reading, Split
 
 __all__ = ["Columns", "Room", "Split"]
-
-_AT_HAND = 1 << 20  # bytes of columns that a processor's cache holds beside what is made of them
-_ONCE_AT_HAND = 1 << 24  # the same, where nothing is used again
-_ON_DEVICE = 1 << 30  # bytes of a piece elsewhere, where each piece costs a wait
-_SHORT = 4096  # numbers whose products may be summed in float32, before they are in float64
-_WIDE = 4 * _SHORT  # the same, of a matrix and a vector, where more numbers are summed side by side
-_NARROW = 512  # numbers of each column in a piece, at least: shorter ones are read slowly
-_ORTHOGONAL = 2.0  # roundings by which O may be off the columns' complement, for its length
-_SHARE = 0.03  # length of O for that of C₁; if it is less, (3) will have to be done
-
-
-class Split(NamedTuple):
-    """Vectors as what lies in the span of columns and what does not."""
-
-    inside: Any
-    """C (q, n), their coordinates, small."""
-    outside: Any
-    """O (p, n), orthogonal to the columns."""
-    lifted: Any
-    """F (p, n), O and what was made of the coordinates."""
 
 
 class Room:
@@ -132,7 +95,7 @@ class Columns:
     # -- reading ---------------------------------------------------------------------------------
 
     def split(self, G: Any, lift: Callable[[Any], Any] | None = None) -> Split:
-        """Vectors (p, n) as what lies in the span and what does not: (1) to (3).
+        """Vectors (p, n) as what lies in the span and what does not: see :mod:`onepass.reading`.
 
         Parameters
         ----------
@@ -141,24 +104,11 @@ class Columns:
         lift : callable, optional
             Makes D (q, n) of C (q, n), both small; without it F is O.
         """
-        J = self._near(G.T)
-        if not len(self):
-            empty = linalg.small(J.T[:0])
-            return Split(empty, J.T, J.T)
-        if len(J) == 1:
-            J = J[0]  # products of a matrix and a vector are quicker as such
-        C = self._into(J)
-        once = self._once(J, C)
-        rest, lifted, again = self._without(J, C, self._made(lift, C) if once else None)
-        if not (once and _orthogonal(rest, again)):
-            C = C + again
-            lifted = self._finished(rest, again, self._made(lift, C))
-        return Split(C.reshape(len(self), -1), _standing(rest), _standing(lifted))
+        return Reading(self.rows).split(G, lift)
 
     def coordinates(self, G: Any) -> Any:
-        """BᵀG, small: (1)."""
-        J = self._near(G.T)
-        return self._into(J[0] if len(J) == 1 else J).reshape(len(self), -1)
+        """BᵀG, small."""
+        return Reading(self.rows).coordinates(G)
 
     def combined(self, M: Any) -> Any:
         """B M of a small M (q, k), long, (p, k)."""
@@ -167,12 +117,7 @@ class Columns:
 
     def gram(self) -> Any:
         """BᵀB, NumPy's."""
-        none = self.rows[:, :0]
-        total = linalg.small(none @ none.T)
-        for i in range(0, self.rows.shape[1], _SHORT):
-            rows = linalg.widened(self.rows[:, i : i + _SHORT])
-            total = total + linalg.small(rows @ rows.T)
-        return linalg.host(total)
+        return Reading(self.rows).gram()
 
     # -- adding and leaving ----------------------------------------------------------------------
 
@@ -184,9 +129,10 @@ class Columns:
         if taken or end + new.shape[1] > len(self.holder.array):
             columns = self.moved(len(self) + new.shape[1])
             end = len(self)
-        stop = end + new.shape[1]
-        columns.holder.array[end:stop] = linalg.like(new.T, columns.rows)
-        return Columns.within(columns.holder, columns.first, stop)
+        near = linalg.like(new, columns.rows)
+        for j in range(new.shape[1]):  # one by one: torch is slow to copy a matrix of one column
+            columns.holder.array[end + j] = near[:, j]
+        return Columns.within(columns.holder, columns.first, end + new.shape[1])
 
     def latest(self, m: int) -> "Columns":
         """The last m of them."""
@@ -212,9 +158,7 @@ class Columns:
         k, holder, first = T.shape[1], self.holder, self.first
         if not linalg.is_tensor(self.rows):
             holder, first = Room(np.empty((self.room, self.rows.shape[1]), self.rows.dtype), 0), 0
-        for piece in self._pieces():
-            rows = linalg.widened(self.rows[:, piece])
-            holder.array[first : first + k, piece] = linalg.like(T, rows).T @ rows
+        Reading(self.rows).turn(T, holder.array[first : first + k])
         return Columns.within(holder, first, first + k)
 
     def moved(self, needed: int) -> "Columns":
@@ -233,82 +177,8 @@ class Columns:
         wider[:, : self.rows.shape[1]], wider[:, self.rows.shape[1] :] = self.rows, 0.0
         return Columns(wider, self.room)
 
-    # -- what stands behind them -----------------------------------------------------------------
-
-    def _near(self, J: Any) -> Any:
-        """Vectors as rows, in the precision that is computed in, on the columns' device."""
-        return linalg.like(J, linalg.widened(self.rows[:0]))
-
-    def _into(self, J: Any) -> Any:
-        """(1), for vectors (n, p) or one (p,)."""
-        total: Any = 0.0
-        for piece in self._pieces(_ONCE_AT_HAND):
-            rows = linalg.widened(self.rows[:, piece])
-            total = total + linalg.small(rows @ _across(J[..., piece]))
-        return total
-
-    def _once(self, J: Any, C: Any) -> bool:
-        """Whether (2) may well be all: nothing that a device would have to be waited for."""
-        if linalg.waits(J) or self.rows.dtype != J.dtype:
-            return False
-        outside = linalg.norms(_standing(J)) ** 2 - (C * C).sum(axis=0)
-        return bool((outside > _SHARE**2 * (C * C).sum(axis=0)).all())
-
-    def _made(self, lift: Callable[[Any], Any] | None, C: Any) -> Any:
-        """D of C, in the shape of C."""
-        return None if lift is None else lift(C.reshape(len(self), -1)).reshape(C.shape)
-
-    def _without(self, J: Any, C: Any, D: Any) -> tuple[Any, Any, Any]:
-        """(2): O so far, F of it, and C₂."""
-        rest, again = linalg.blank(J), 0.0
-        lifted = rest if D is None else linalg.blank(J)
-        c, d = (None if each is None else _across(linalg.like(each, J)) for each in (C, D))
-        for piece in self._pieces():
-            rows, left = linalg.widened(self.rows[:, piece]), rest[..., piece]
-            linalg.add(J[..., piece], -1.0, c, rows, left)
-            again = again + linalg.small(rows @ _across(left))
-            if d is not None:
-                linalg.add(left, 1.0, d, rows, lifted[..., piece])
-        return rest, lifted, again
-
-    def _finished(self, rest: Any, again: Any, D: Any) -> Any:
-        """(3): O in place, and F."""
-        c, d = (None if each is None else _across(linalg.like(each, rest)) for each in (again, D))
-        lifted = rest if D is None else linalg.blank(rest)
-        for piece in self._pieces():
-            rows, left = linalg.widened(self.rows[:, piece]), rest[..., piece]
-            linalg.add(left, -1.0, c, rows, left)
-            if d is not None:
-                linalg.add(left, 1.0, d, rows, lifted[..., piece])
-        return lifted
-
-    def _pieces(self, bytes_at_hand: int = _AT_HAND) -> Iterator[slice]:
-        """Slices of p, as wide as can be kept at hand."""
-        each = max(len(self), 1) * max(self.rows.itemsize, 4)
-        width = min(max(bytes_at_hand // each, _NARROW), _WIDE)
-        if linalg.waits(self.rows):
-            width = _ON_DEVICE // each
-        for i in range(0, self.rows.shape[1], width):
-            yield slice(i, i + width)
-
-
-def _orthogonal(rest: Any, again: Any) -> bool:
-    """Whether O is orthogonal to the columns as it is, by C₂."""
-    off = _ORTHOGONAL * linalg.rounding(rest) * linalg.norms(_standing(rest))
-    return bool(((again * again).sum(axis=0) <= off**2).all())
-
 
 def _empty(kind: Any, q: int, p: int) -> Any:
     """An array of whatever numbers, of a NumPy precision or of a tensor's kind."""
     numpys = isinstance(kind, (type, np.dtype))
     return np.empty((q, p), dtype=kind) if numpys else kind.new_empty((q, p))
-
-
-def _across(vectors: Any) -> Any:
-    """Rows as columns; one vector as it is."""
-    return vectors if vectors.ndim == 1 else vectors.T
-
-
-def _standing(vectors: Any) -> Any:
-    """Rows (n, p), or one vector (p,), as columns (p, n)."""
-    return vectors[:, None] if vectors.ndim == 1 else vectors.T

@@ -1,0 +1,197 @@
+"""Reading: what is made of orthonormal columns as long as there are weights, read piece by piece.
+
+To read the columns of B (p × q) is what costs time, p · q numbers. Vectors G (p × n) are split
+into what lies in their span and what does not, in two reads or, if need be, in three:
+
+    C₁ = BᵀG                                                                   one read     (1)
+    O = G − B C₁,   C₂ = BᵀO,   F = O + B D                                    one read     (2)
+    O ← O − B C₂,   F = O + B D,   D some function of C = C₁ + C₂              one read     (3)
+
+Twice is what floating point asks for where O is much shorter than G [1]. C₂ shows whether it is:
+where ‖C₂‖ ≤ 2ε‖O‖, O is as orthogonal to the columns as (3) would make it, and with D of C₁ all is
+done. Inner products are summed in float64 over pieces of so few numbers that in float32 too this
+holds while O has a tenth of G's length. On a device, where the program would have to wait to see
+C₂, (3) is always done.
+
+In (2) and (3) the columns are read piece by piece, and used again while the processor has the
+piece at hand. C and D are small, in float64. Columns of half precision are widened to float32
+piece by piece: that they are orthonormal to three digits only is mended by projecting twice.
+
+On a CPU the pieces of tensors are read by NumPy's products, which were measured a third quicker on
+what lies in the cache, and threads take runs of pieces each.
+
+[1] L. Giraud, J. Langou, M. Rozložník, J. van den Eshof, "Rounding error analysis of the classical
+    Gram-Schmidt orthogonalization process", Numerische Mathematik 101, 2005.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onepass import linalg
+
+__all__ = ["Reading", "Split"]
+
+_AT_HAND = 1 << 20  # bytes of columns that a processor's cache holds beside what is made of them
+_ONCE_AT_HAND = 1 << 24  # the same, where nothing is used again
+_ON_DEVICE = 1 << 30  # bytes of a piece elsewhere, where each piece costs a wait
+_SHORT = 2048  # numbers whose products may be summed in float32, before they are in float64
+_WIDE = 8 * _SHORT  # the same, of a matrix and a vector, where more numbers are summed side by side
+_SHARED = 1 << 24  # bytes of columns; fewer are read before a second thread is awake
+_BLOCK = 64  # columns whose inner products with others are taken at once
+_NARROW = 512  # numbers of each column in a piece, at least: shorter ones are read slowly
+_ORTHOGONAL = 2.0  # roundings by which O may be off the columns' complement, for its length
+_SHARE = 0.05  # length of O for that of C₁; if it is less, (3) will have to be done
+
+
+class Split(NamedTuple):
+    """Vectors as what lies in the span of columns and what does not."""
+
+    inside: Any
+    """C (q, n), their coordinates, small."""
+    outside: Any
+    """O (p, n), orthogonal to the columns."""
+    lifted: Any
+    """F (p, n), O and what was made of the coordinates."""
+
+
+class Reading:
+    """Columns as the rows (q, p) of an array, to be read."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def split(self, G: Any, lift: Callable[[Any], Any] | None = None) -> Split:
+        """Vectors (p, n) as what lies in the span and what does not: (1) to (3)."""
+        J = near = self._near(G.T)
+        if not len(self.rows):
+            empty = linalg.small(J.T[:0])
+            return Split(empty, J.T, J.T)
+        J = linalg.at_hand(J)
+        if len(J) == 1:
+            J = J[0]  # products of a matrix and a vector are quicker as such
+        C = self._into(J)
+        once = self._once(J, C)
+        rest, lifted, again = self._without(J, C, self._made(lift, C) if once else None)
+        if not (once and _orthogonal(rest, again)):
+            C = C + again
+            lifted = self._finished(rest, again, self._made(lift, C))
+        outside, lifted = (linalg.like(_standing(each), near) for each in (rest, lifted))
+        return Split(C.reshape(len(self.rows), -1), outside, lifted)
+
+    def coordinates(self, G: Any) -> Any:
+        """BᵀG, small: (1)."""
+        J = linalg.at_hand(self._near(G.T))
+        return self._into(J[0] if len(J) == 1 else J).reshape(len(self.rows), -1)
+
+    def gram(self) -> Any:
+        """BᵀB, NumPy's."""
+        q, end = len(self.rows), self.rows.shape[1]
+
+        def products(piece: slice) -> Any:
+            rows = linalg.widened(self.rows[:, piece])
+            total = linalg.blank(linalg.small(rows[:, :1]), (q, q))
+            for j in range(0, q, _BLOCK):  # what is above the diagonal is that below
+                total[j:, j : j + _BLOCK] = linalg.small(rows[j:] @ rows[j : j + _BLOCK].T)
+            return total
+
+        pieces = [slice(i, i + _SHORT) for i in range(0, max(end, 1), _SHORT)]
+        total = linalg.summed(products, pieces, shared=False)
+        below = np.tril(linalg.host(total))
+        return below + np.tril(below, -1).T
+
+    def turn(self, T: Any, onto: Any) -> None:
+        """B T of a small T (q, k), written as rows onto an array, B's own if k <= q."""
+        for piece in self._pieces():
+            rows = linalg.widened(self.rows[:, piece])
+            onto[:, piece] = linalg.like(linalg.like(T, rows).T @ rows, onto)
+
+    def _near(self, J: Any) -> Any:
+        """Vectors as rows, in the precision that is computed in, on the columns' device."""
+        return linalg.like(J, linalg.widened(self.rows[:0]))
+
+    def _read(self, piece: slice) -> Any:
+        """Those numbers of the columns, as they are computed with."""
+        return linalg.at_hand(linalg.widened(self.rows[:, piece]))
+
+    def _summed(self, work: Callable[[slice], Any], pieces: list[slice]) -> Any:
+        """The sum of what is made of each piece; threads share the pieces of large tensors."""
+        shared = linalg.is_tensor(self.rows) and self.rows[:1].nbytes * len(self.rows) >= _SHARED
+        return linalg.summed(work, pieces, shared=shared)
+
+    def _into(self, J: Any) -> Any:
+        """(1), for vectors (n, p) or one (p,)."""
+
+        def products(piece: slice) -> Any:
+            return linalg.small(self._read(piece) @ _across(J[..., piece]))
+
+        return self._summed(products, self._pieces(_ONCE_AT_HAND))
+
+    def _once(self, J: Any, C: Any) -> bool:
+        """Whether (2) may well be all: nothing that a device would have to be waited for."""
+        if linalg.waits(J) or self.rows.itemsize < 4:
+            return False
+        outside = linalg.norms(_standing(J)) ** 2 - (C * C).sum(axis=0)
+        return bool((outside > _SHARE**2 * (C * C).sum(axis=0)).all())
+
+    def _made(self, lift: Callable[[Any], Any] | None, C: Any) -> Any:
+        """D of C, in the shape of C."""
+        return None if lift is None else lift(C.reshape(len(self.rows), -1)).reshape(C.shape)
+
+    def _without(self, J: Any, C: Any, D: Any) -> tuple[Any, Any, Any]:
+        """(2): O so far, F of it, and C₂."""
+        rest = linalg.blank(J)
+        lifted = rest if D is None else linalg.blank(J)
+        c, d = (None if each is None else _across(linalg.like(each, J)) for each in (C, D))
+
+        def project(piece: slice) -> Any:
+            rows, left = self._read(piece), rest[..., piece]
+            linalg.add(J[..., piece], -1.0, c, rows, left)
+            if d is not None:
+                linalg.add(left, 1.0, d, rows, lifted[..., piece])
+            return linalg.small(rows @ _across(left))
+
+        again = self._summed(project, self._pieces())
+        return rest, lifted, again
+
+    def _finished(self, rest: Any, again: Any, D: Any) -> Any:
+        """(3): O in place, and F."""
+        c, d = (None if each is None else _across(linalg.like(each, rest)) for each in (again, D))
+        lifted = rest if D is None else linalg.blank(rest)
+
+        def project(piece: slice) -> float:
+            rows, left = self._read(piece), rest[..., piece]
+            linalg.add(left, -1.0, c, rows, left)
+            if d is not None:
+                linalg.add(left, 1.0, d, rows, lifted[..., piece])
+            return 0.0
+
+        self._summed(project, self._pieces())
+        return lifted
+
+    def _pieces(self, bytes_at_hand: int = _AT_HAND) -> list[slice]:
+        """Slices of p, as wide as can be kept at hand."""
+        each = max(len(self.rows), 1) * max(self.rows.itemsize, 4)
+        width = min(max(bytes_at_hand // each, _NARROW), _WIDE)
+        if linalg.waits(self.rows):
+            width = _ON_DEVICE // each
+        return [slice(i, i + width) for i in range(0, max(self.rows.shape[1], 1), width)]
+
+
+def _orthogonal(rest: Any, again: Any) -> bool:
+    """Whether O is orthogonal to the columns as it is, by C₂."""
+    off = _ORTHOGONAL * linalg.rounding(rest) * linalg.norms(_standing(rest))
+    return bool(((again * again).sum(axis=0) <= off**2).all())
+
+
+def _across(vectors: Any) -> Any:
+    """Rows as columns; one vector as it is."""
+    return vectors if vectors.ndim == 1 else vectors.T
+
+
+def _standing(vectors: Any) -> Any:
+    """Rows (n, p), or one vector (p,), as columns (p, n)."""
+    return vectors[:, None] if vectors.ndim == 1 else vectors.T
