@@ -1,3 +1,4 @@
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,12 @@ from kalman_dense import Dense, along, mlp, stream  # noqa: E402
 
 import onepass as op  # noqa: E402
 from onepass import linalg  # noqa: E402
-from onepass.errors import MemoryFullWarning, ParameterError, RowsRefusedWarning  # noqa: E402
+from onepass.errors import (  # noqa: E402
+    MemoryFullWarning,
+    MergeError,
+    ParameterError,
+    RowsRefusedWarning,
+)
 
 nn = torch.nn
 
@@ -261,3 +267,17 @@ def test_on_a_device_it_is_the_same_filter(
             std = net.predict(X, return_std=True)[1].cpu()
             expected = right[name].predict(X, return_std=True)[1]
             torch.testing.assert_close(std, expected, rtol=0, atol=1e-7, msg=name)
+
+
+def test_the_filter_that_merges_is_orfit_with_noise() -> None:
+    X, Y = stream(40, noise=0.3)
+    parts = slice(0, 20), slice(20, 40)
+    ekf = op.nn.EKF(nn.Linear(3, 1).double(), noise=0.6, prior=2.0)
+    nn.init.zeros_(ekf.module.weight)
+    nn.init.zeros_(ekf.module.bias)
+    one, two = (op.nn.ORFit(deepcopy(ekf.module), None, 0.6 / 2.0) for _ in parts)
+    one.learn(X[parts[0]], Y[parts[0]])
+    two.learn(X[parts[1]], Y[parts[1]])
+    with pytest.raises(MergeError, match="is the same filter, and merges"):
+        ekf.learn(X, Y).merge(two)
+    np.testing.assert_allclose(weights(one.merge(two)), weights(ekf), atol=1e-12)
