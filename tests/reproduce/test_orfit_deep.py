@@ -310,3 +310,5 @@ def test_a_loop_is_plain_training() -> None:
     half = Loop(line, torch.optim.SGD(line.parameters(), lr=0.1), "squared")
     half.learn(torch.zeros(2, 1), torch.tensor([[before + 1], [before + 3]]))
     assert line.bias.item() == pytest.approx(before + 0.2)
+    with pytest.raises(NumericalError, match="Lower the step size"):
+        half.learn(torch.full((1, 1), torch.inf), torch.zeros(1, 1))

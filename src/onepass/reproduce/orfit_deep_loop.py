@@ -4,8 +4,10 @@ Each batch is one step of the optimizer. The rows of a task are held until it en
 the optimizer again then, as GPM's authors do; they are not counted as memory, and let go.
 """
 
+from collections.abc import Iterable
 from typing import Any, Self
 
+from onepass.errors import NumericalError
 from onepass.extras import need
 
 __all__ = ["Loop"]
@@ -22,6 +24,11 @@ class Loop:
         Such as ``op.nn.optim.GPM``.
     loss : {"cross_entropy", "squared"}
         What is lowered; half the squared error.
+
+    Raises
+    ------
+    NumericalError
+        By ``learn`` and ``after_task``, where training has diverged.
     """
 
     def __init__(self, module: Any, optimizer: Any, loss: str) -> None:
@@ -38,6 +45,7 @@ class Loop:
             loss = functional.cross_entropy(said, y)
         else:
             loss = 0.5 * functional.mse_loss(said, y, reduction="sum") / len(x)
+        self._hold([loss])
         loss.backward()
         self.optimizer.step()
         self._task.append((x, y))
@@ -45,9 +53,18 @@ class Loop:
 
     def after_task(self) -> Self:
         """Let the optimizer hold on to what the task needs."""
+        self._hold(self.module.parameters())
         self.optimizer.after_task(self._task)
         self._task = []
         return self
+
+    def _hold(self, tensors: Iterable[Any]) -> None:
+        """Stop where training has diverged."""
+        if not all(bool(tensor.isfinite().all()) for tensor in tensors):
+            raise NumericalError(
+                "orfit_deep: loss and weights must be finite, got some that are not. Lower the "
+                "step size."
+            )
 
     @property
     def nbytes(self) -> int:

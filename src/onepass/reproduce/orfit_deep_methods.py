@@ -119,19 +119,19 @@ _ALL = (
         "OGD",
         _network("OGD", memory=None, batch=BATCH, per_task=100, loss="cross_entropy"),
         _STEPS,
-        _SMALL,
+        {"step_size": (0.001, 0.003, 0.01, 0.03, 0.1)},
     ),
     Method(
         "GPM",
         _gpm,
-        {"step_size": (0.03, 0.1, 0.3), "threshold": (0.9, 0.95, 0.99)},
-        {"step_size": (0.0003, 0.001, 0.003), "threshold": (0.9, 0.95, 0.99)},
+        {"step_size": (0.1, 0.3, 1.0), "threshold": (0.8, 0.9, 0.95)},
+        {"step_size": (0.003, 0.01, 0.03, 0.1), "threshold": (0.8, 0.9, 0.95)},
     ),
     Method(
         "LO-FI-10",
         _network("LoFi", memory=10, loss="cross_entropy"),
         _PRIORS,
-        {**_PRIORS, "noise": (0.01, 0.1)},
+        {**_PRIORS, "noise": (0.1, 1.0)},
     ),
     Method(
         "Joint",
