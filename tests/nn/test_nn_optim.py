@@ -321,7 +321,7 @@ def test_wrong_loaders_are_refused_and_change_nothing(per_task: int | None) -> N
         ([(X, X, y)], ShapeError, r"\(x1, x2\)"),
         ([(X, y), (X * torch.nan, y)], NotFiniteError, "nan"),
         ([(X[:, :2], y)], ShapeError, "after_task|module"),
-        (torch.utils.data.TensorDataset(X, y), ShapeError, "DataLoader|rows"),
+        (torch.utils.data.TensorDataset(X, y), ShapeError, "DataLoader"),
     ]
     for loader, error, match in wrong:
         with pytest.raises(error, match=match):
@@ -358,6 +358,11 @@ def test_states_of_others_are_refused_and_change_nothing() -> None:
     wide = wrapped(network(hidden=9)).after_task(stream(3))
     with pytest.raises(CheckpointError, match="weights"):
         optimizer.load_state_dict(wide.state_dict())
+    for key in ("memory", "names", "tasks"):
+        damaged = optimizer.state_dict()
+        del damaged["onepass"][key]
+        with pytest.raises(CheckpointError, match=f"must hold {key}"):
+            optimizer.load_state_dict(damaged)
     damaged = optimizer.state_dict()
     damaged["onepass"]["memory"]["class"] = "System"
     with pytest.raises(CheckpointError, match="System"):
@@ -389,7 +394,9 @@ def test_names_are_listed() -> None:
 @pytest.mark.parametrize("kind", ["OGD", "OGD-principal", "GPM"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_correction_of_a_step_waits_for_no_device(
-    kind: str, masked: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    masked: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module, (X, y) = network().float(), stream(9)
     X = X.float()
@@ -408,7 +415,7 @@ def test_the_correction_of_a_step_waits_for_no_device(
     train(inner, module, X, y)
     moved = [each.detach().clone() for each in held]
 
-    def waits(*given: Any, **named: Any) -> Any:
+    def waits(*_: Any, **__: Any) -> Any:
         raise AssertionError("a device was waited for")
 
     names = ("item", "tolist", "cpu", "__bool__", "__float__", "__int__", "nonzero")

@@ -13,7 +13,7 @@ do best for the memory that it takes.
     AISTATS 2020.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -31,6 +31,7 @@ __all__ = [
     "check_gradients",
     "count",
     "entered",
+    "gathered",
     "of_rows",
     "slots",
 ]
@@ -38,7 +39,7 @@ __all__ = [
 GradientsName: TypeAlias = Literal["logit", "outputs", "average"]
 GRADIENTS = ("logit", "outputs", "average")
 
-_AT_ONCE = 64  # gradients that enter a memory together: their Gram matrix is small
+_AT_ONCE = 128  # gradients that enter a memory together: each time it may take an SVD
 
 
 def check_gradients(gradients: Any, where: str, *, classes: bool = True) -> None:
@@ -104,21 +105,33 @@ def _gradient(network: Network, row: Batch, y: Any, i: int) -> Any:
     return network.gradient(row, seed)[1]
 
 
-def begun(specification: Any, p: int, like: Any, where: str) -> Any:
-    """The memory of no gradients of p weights, of the kind of ``like``.
+def begun(specification: Any, p: int, like: Any, where: str, at_once: int = _AT_ONCE) -> Any:
+    """The memory of no gradients of p weights, of the kind of ``like``, so many coming at once.
 
     Raises
     ------
     ParameterError
         If it cannot say which directions are not free.
     """
-    memory = specification.start(p, min(_AT_ONCE, p), 0.0, like)
+    memory = specification.start(p, min(at_once, _AT_ONCE, p), 0.0, like)
     if not hasattr(memory, "settled"):
         raise ParameterError(
             f"{where}: `memory` must keep directions, got {specification!r}. Use a number m, None "
             "for all directions, or Principal, Latest, Random of op.memory."
         )
     return memory
+
+
+def gathered(parts: Iterable[Any]) -> Iterator[Any]:
+    """The same gradients (k, p), as many together as should enter a memory at once."""
+    held: list[Any] = []
+    for part in parts:
+        held.append(part)
+        if sum(map(len, held)) >= _AT_ONCE:
+            yield torch.cat(held)
+            held = []
+    if held:
+        yield torch.cat(held)
 
 
 def entered(memory: Any, w: Any, J: Any) -> Any:

@@ -104,6 +104,8 @@ def _looked_over(batch: Any, network: Network, where: str, *, labels: bool) -> L
             f"{where}: `loader` must give batches (x, y) with the class of each row, got x alone. "
             "Use gradients='outputs', which needs no classes."
         )
+    if y is not None:
+        _refuse_single(y, where)
     rows = network.prepare(mapped(x, lambda each: each.to(network.device)), where)
     if not labels or not len(rows):
         return Labelled(rows, None)
@@ -114,25 +116,28 @@ def _looked_over(batch: Any, network: Network, where: str, *, labels: bool) -> L
             f"{where}: `gradients` must be 'outputs' where the module has one output, got 'logit', "
             "the output of a row's class."
         )
-    y = _classes(y, where)
+    _refuse_numbers(y, where)
     return Labelled(rows, targets(y, len(rows), like.shape[1], "one_hot", like, where))
 
 
-def _classes(y: Any, where: str) -> Any:
-    """Classes as they came; numbers are told what to do with them."""
-    array = y if isinstance(y, torch.Tensor) else np.asarray(y)
-    if array.ndim == 0:
+def _refuse_single(y: Any, where: str) -> None:
+    """Refuse what has one answer: a row, where a batch of them belongs."""
+    if np.ndim(y) == 0:
         raise ShapeError(
             f"{where}: `loader` must give batches of rows, got a single row. Wrap the data set in "
             "a torch.utils.data.DataLoader."
         )
+
+
+def _refuse_numbers(y: Any, where: str) -> None:
+    """Refuse answers that are no classes, and say what to do with them."""
+    array = y if isinstance(y, torch.Tensor) else np.asarray(y)
     real = array.is_floating_point() if isinstance(array, torch.Tensor) else array.dtype.kind == "f"
     if real:
         raise TypeMismatchError(
             f"{where}: `loader` must give the class of each row, a whole number, with "
             f"gradients='logit', got {array.dtype}. Use gradients='outputs' for numbers."
         )
-    return y
 
 
 def _alone(found: Labelled, i: int) -> Labelled:

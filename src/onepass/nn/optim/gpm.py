@@ -22,7 +22,7 @@ Cost: of a step, 4 o d k multiplications a layer; of the end of a task, O(N d² 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 
@@ -110,6 +110,8 @@ class GPM(Projected):
     >>> abs(module(past).item() - said) < 1e-5, round(module(new).item(), 1)
     (True, 5.0)
     """
+
+    _part: ClassVar[str] = "bases"
 
     def __init__(
         self,
@@ -230,17 +232,20 @@ class GPM(Projected):
             moved = linalg.widened(each.detach() - old).reshape(
                 len(known), -1, known[0].matrix.shape[0]
             )
-            free = [M.split(part.T).outside.T for M, part in zip(known, moved, strict=True)]
+            # once: what rounding leaves of a step is not more than what it leaves of the weights
+            free = [d - (d @ M.matrix) @ M.rows for M, d in zip(known, moved, strict=True)]
             each.copy_(old + torch.cat(free).reshape(old.shape))
 
     def _memory_dict(self) -> dict[str, Any]:
-        return {"bases": {name: [written(M) for M in found] for name, found in self._bases.items()}}
+        return {
+            self._part: {name: [written(M) for M in found] for name, found in self._bases.items()}
+        }
 
     def _read_memory(self, ours: Mapping[str, Any]) -> Any:
         where = f"{self._where}.load_state_dict"
         bases = {
             name: [read(M, self._network.device, where) for M in found]
-            for name, found in ours["bases"].items()
+            for name, found in ours[self._part].items()
         }
         for name, found in bases.items():
             layer = self._layers.get(name)

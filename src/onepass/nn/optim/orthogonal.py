@@ -16,7 +16,7 @@ Cost of a step: three reads of the m p numbers of S, and room for 4 p numbers.
 import copy
 import warnings
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
@@ -26,7 +26,14 @@ from onepass.errors import CheckpointError, MemoryFullWarning
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.memory.choice import specification
-from onepass.nn.gradients import GradientsName, begun, check_gradients, entered, of_rows
+from onepass.nn.gradients import (
+    GradientsName,
+    begun,
+    check_gradients,
+    entered,
+    gathered,
+    of_rows,
+)
 from onepass.nn.mode import evaluating
 from onepass.nn.module import Network
 from onepass.nn.optim.drawn import drawn
@@ -100,6 +107,8 @@ class OrthogonalGradient(Projected):
     (True, 5.0)
     """
 
+    _part: ClassVar[str] = "memory"
+
     def __init__(
         self,
         optimizer: Any,
@@ -168,8 +177,9 @@ class OrthogonalGradient(Projected):
             rows = drawn(loader, self.per_task, seed, self._network, where, labels=labels)
             rows = rows if self.per_task is None else iter(list(rows))
             with interrupt.held():
-                for each in rows:
-                    J = of_rows(self._network, each.rows, each.classes, self.gradients)
+                for J in gathered(
+                    of_rows(self._network, each.rows, each.classes, self.gradients) for each in rows
+                ):
                     memory = entered(memory, w, J)
                 self._take_memory(memory)
                 self.tasks_ += 1
@@ -230,11 +240,11 @@ class OrthogonalGradient(Projected):
         return self._partial[1]
 
     def _memory_dict(self) -> dict[str, Any]:
-        return {"memory": written(self._memory)}
+        return {self._part: written(self._memory)}
 
     def _read_memory(self, ours: Mapping[str, Any]) -> Any:
         where = f"{self._where}.load_state_dict"
-        memory = read(ours.get("memory"), self._network.device, where)
+        memory = read(ours[self._part], self._network.device, where)
         columns = None if memory is None else memory.settled()[1]
         if columns is not None and columns.matrix.shape[0] != self._network.p:
             raise CheckpointError(

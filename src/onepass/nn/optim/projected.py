@@ -11,7 +11,7 @@ the free directions again.
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import torch
 
@@ -38,6 +38,9 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
     ------
     TypeMismatchError, ParameterError
     """
+
+    _part: ClassVar[str]
+    """The key of the memory in a state."""
 
     def __init__(self, optimizer: Any, module: Any, projects: Any) -> None:
         self._where = f"op.nn.optim.{type(self).__name__}"
@@ -165,6 +168,12 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 f"{self._where}.load_state_dict: the state must be one of {type(self).__name__}, "
                 f"got that of {kind or 'a plain optimizer'}. Load a plain optimizer's state into "
                 "`optimizer`, which this one wraps."
+            )
+        missing = {"names", "tasks", self._part} - set(ours)
+        if missing:
+            raise CheckpointError(
+                f"{self._where}.load_state_dict: the state must hold {', '.join(sorted(missing))}, "
+                "got one without. It is damaged: take it anew with state_dict()."
             )
         if ours["names"] != self._names:
             raise CheckpointError(
