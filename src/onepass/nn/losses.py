@@ -37,12 +37,18 @@ _LEAST = 1e-12  # of a probability that is divided by
 
 
 class Rows(NamedTuple):
-    """Rows of least squares."""
+    """Rows of least squares.
+
+    Parameters
+    ----------
+    errors : Tensor of shape (n, c)
+        e, in float64.
+    gradients : Tensor of shape (n·c, p)
+        G̃ᵀ.
+    """
 
     errors: Any
-    """e (n, c), float64."""
     gradients: Any
-    """G̃ᵀ (n·c, p)."""
 
 
 def check(loss: str, noise: float, where: str) -> None:
@@ -162,7 +168,13 @@ def as_rows(loss: str, outputs: Any, y: Any, J: Any) -> Rows:
 
 
 def answers(loss: str, outputs: Any) -> Any:
-    """What is said with these outputs (n, c): numbers (n, c), or (n,) of one output; or classes."""
+    """What is said with these outputs: numbers (n, c), or (n,) of one output; or classes (n,).
+
+    Parameters
+    ----------
+    loss : str
+    outputs : Tensor of shape (n, c)
+    """
     if loss != "squared":
         return outputs.argmax(dim=1)
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs
