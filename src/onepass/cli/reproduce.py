@@ -3,7 +3,7 @@
 import os
 from inspect import signature
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from cyclopts import CycloptsError
@@ -126,5 +126,5 @@ def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     if not given.get("scale", 1.0) > 0.0:
         raise CycloptsError(msg=f"reproduce: --scale must be above 0, got {given['scale']:g}.")
     if "processes" in taken:
-        given = {"processes": os.cpu_count() or 1, "clock": perf_counter} | given
+        given = {"processes": os.cpu_count() or 1, "clock": process_time} | given
     return given
