@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import onepass as op
 from onepass.memory import Basis, Latest, Nothing, Principal, Random, Sketch
+from onepass.persist import describe
 
 Floats = NDArray[Any]
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
@@ -161,6 +162,9 @@ def test_what_is_merged_saved_or_copied_keeps_its_certificate(tmp_path: Any) -> 
     found = model.forgetting_bound_
     op.save(model, tmp_path / "a.onepass")
     assert op.load(tmp_path / "a.onepass").forgetting_bound_ == found
+    told = describe(tmp_path / "a.onepass")["forgetting_bound"]
+    assert told == {"kind": "bound", "one_step": pytest.approx(found.one_step),
+                    "all_steps": found.all_steps}  # fmt: skip
     assert pickle.loads(pickle.dumps(model)).forgetting_bound_ == found  # noqa: S301
     del model.forgotten_  # as of a file that was written before it was counted
     assert model.forgetting_bound_.kind == "none"
@@ -194,9 +198,14 @@ def test_the_bound_is_zero_where_nothing_was_let_go() -> None:
         (Nothing(), 0.0, "let"),
     ],
 )
-def test_where_there_is_no_bound_it_says_so(kept: Any, noise: float, why: str) -> None:
+def test_where_there_is_no_bound_it_says_so(
+    kept: Any, noise: float, why: str, tmp_path: Any
+) -> None:
     X, y = hard(4, 20, 6, 2)
-    found = op.ORFitRegressor(memory=kept, noise=noise).fit(X, y).forgetting_bound_
+    model = op.ORFitRegressor(memory=kept, noise=noise).fit(X, y)
+    found = model.forgetting_bound_
+    op.save(model, tmp_path / "a.onepass")
+    assert describe(tmp_path / "a.onepass")["forgetting_bound"] == {"kind": "none"}
     assert (found.one_step, found.all_steps, found.kind) == (math.inf, math.inf, "none")
     assert why in found.why
 

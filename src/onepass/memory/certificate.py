@@ -16,6 +16,8 @@ squares are summed as well. Each step is orthogonal to another U_t, so that √D
 last D, is *no* bound of their sum; nor is there one for the lengths of projected gradients, for
 directions let go by age or by lot, or for steps with noise, which are not orthogonal to U.
 
+Both hold but for the rounding of the steps themselves, as do all numbers here.
+
 Of models that are not linear in their weights the gradients of past rows turn while w moves; then
 (2) is an estimate.
 """
