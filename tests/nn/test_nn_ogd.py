@@ -295,3 +295,11 @@ def test_half_precision_and_frozen_parts() -> None:
     assert torch.equal(module[0].weight, frozen)
     assert flat(module).isfinite().all()
     assert net.memory_.rank == 5
+
+
+def test_of_a_batch_that_is_left_out_no_gradient_is_kept() -> None:
+    module = torch.nn.Linear(3, 1, bias=False)
+    net = op.nn.OGD(module, memory=None, step_size=1e38, batch=2)
+    with pytest.warns(RowsRefusedWarning, match="got 2 row"):
+        net.learn(100.0 * torch.eye(3)[:2], 100.0 * torch.ones(2))
+    assert net.memory_.rank == 0

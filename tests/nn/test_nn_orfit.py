@@ -106,7 +106,7 @@ def test_a_gradient_inside_the_span_uses_up_nothing() -> None:
 @each_memory
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_a_dead_network_learns_nothing_and_divides_by_nothing(memory: Any, noise: float) -> None:
-    if noise and not (isinstance(memory, int) or memory == op.memory.Nothing()):
+    if noise and not (memory is None or isinstance(memory, int) or memory == op.memory.Nothing()):
         pytest.skip("a memory of projected directions has no noise")
     module = network(activation=torch.nn.ReLU)
     with torch.no_grad():
@@ -245,6 +245,8 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
         ({"memory": 0}, "whole number"),
         ({"memory": "all"}, "memory"),
         ({"learns": "nothing.*"}, "learns"),
+        ({"memory": op.memory.Latest(5), "noise": 1.0}, "`noise` must be 0"),
+        ({"memory": op.memory.SquareRoot(), "noise": 1.0}, "must keep directions"),
     ):
         with pytest.raises(ParameterError, match=words):
             op.nn.ORFit(network(), **arguments)
@@ -258,6 +260,9 @@ def test_no_rows_are_learned_as_nothing() -> None:
     net = op.nn.ORFit(module).learn(rows(0), torch.ones(0))
     assert net.test_then_train(rows(0), torch.ones(0)).shape == (0,)
     np.testing.assert_array_equal(flat(module), before)
+    assert net.learn(rows(2), torch.ones(2)).rows_seen_ == 2
+    classes = op.nn.ORFit(network(3), loss="one_hot").learn(rows(0), torch.ones(0).long())
+    assert classes.learn(rows(2), torch.tensor([0, 2])).predict(rows(2)).tolist() == [0, 2]
 
 
 def test_a_full_memory_is_told_once() -> None:
@@ -306,3 +311,35 @@ def test_an_interrupt_waits_for_the_end_of_a_step() -> None:
     assert net.rows_seen_ == 3
     op.nn.ORFit(other, memory=None).learn(x[:3], y[:3])
     np.testing.assert_array_equal(flat(module), flat(other))
+
+
+@each_memory
+def test_a_step_that_the_weights_cannot_hold_is_not_taken(memory: Any) -> None:
+    module = torch.nn.Linear(4, 1, bias=False)
+    before = flat(module)
+    net = op.nn.ORFit(module, memory=memory)
+    with pytest.warns(RowsRefusedWarning, match=r"steps that fit them .* got 1 row"):
+        net.learn(torch.tensor([[1e-25, 0.0, 0.0, 0.0]]), torch.tensor([1e20]))
+    np.testing.assert_array_equal(flat(module), before)
+    assert float(net.learn(torch.ones(1, 4), torch.ones(1)).predict(torch.ones(1, 4))) == (
+        pytest.approx(1.0, abs=1e-5)
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_weights_that_were_changed_between_rows_are_learned_on_from(dtype: Any) -> None:
+    module = torch.nn.Linear(4, 1, bias=False).to(dtype)
+    net = op.nn.ORFit(module, memory=3)
+    net.learn(torch.eye(4, dtype=dtype)[:1], [1.0])
+    with torch.no_grad():
+        module.weight[0, 2:] = torch.tensor([5.0, 6.0], dtype=dtype)
+    net.learn(torch.eye(4, dtype=dtype)[1:2], [2.0])
+    assert module.weight.tolist() == [[1.0, 2.0, 5.0, 6.0]]
+
+
+def test_a_module_of_another_precision_than_before_learns_on() -> None:
+    module = torch.nn.Linear(4, 1, bias=False)
+    net = op.nn.ORFit(module, memory=3).learn(torch.eye(4)[:1], [1.0])
+    module.double()
+    net.learn(torch.eye(4).double()[1:2], [2.0])
+    np.testing.assert_allclose(net.predict(torch.eye(4).double()[:2]), [1.0, 2.0], atol=1e-6)

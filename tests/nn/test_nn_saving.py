@@ -10,7 +10,7 @@ import pytest
 
 import onepass as op
 from onepass import checkpoint
-from onepass.errors import CheckpointError
+from onepass.errors import CheckpointError, ParameterError
 
 torch = pytest.importorskip("torch")
 
@@ -186,3 +186,26 @@ def test_learners_of_ones_own_are_not_saved(tmp_path: Path) -> None:
 
     with pytest.raises(CheckpointError, match=r"a learner of op\.nn"):
         Mine(module(), memory=2).save(tmp_path / "mine.onepass")
+
+
+def test_only_what_changes_nothing_learned_may_be_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "net.onepass"
+    op.nn.ORFit(module(), memory=3).learn(*stream(4)).save(path)
+    assert op.nn.load(path, module(), memory_device="cpu").memory_device == "cpu"
+    for name, value in (("memory", 5), ("noise", 1.0)):
+        with pytest.raises(ParameterError, match=f"got {name!r}"):
+            op.nn.load(path, module(), **{name: value})
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a device beside the CPU")
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_a_memory_on_another_device_is_saved_and_merged(tmp_path: Path, noise: float) -> None:
+    said, (X, y) = [], stream(12)
+    for place in (None, "cuda"):
+        arguments = {"memory": 4, "noise": noise, "memory_device": place}
+        one = op.nn.ORFit(module(), **arguments).learn(X[:6], y[:6])
+        one.save(tmp_path / "net.onepass")
+        again = op.nn.load(tmp_path / "net.onepass", module(seed=5))
+        two = op.nn.ORFit(module(), **arguments).learn(X[6:], y[6:])
+        said.append(two.merge(again).predict(X))
+    torch.testing.assert_close(said[1], said[0], rtol=1e-3, atol=1e-4)

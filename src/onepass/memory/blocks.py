@@ -99,7 +99,7 @@ class Blocks:
 
     @property
     def lost(self) -> float | None:
-        """D of the certificate of forgetting: with Σ D_l a step of length 1 moves all past answers.
+        """D of the certificate of forgetting: Σ D_l bounds what a step of length 1 moves.
 
         √(Σ_k (Σ_l g_klᵀ Δw_l)²) ≤ Σ_l √D_l ‖Δw_l‖ ≤ √(Σ_l D_l) ‖Δw‖.
         """

@@ -73,13 +73,20 @@ class Keeping(NamedTuple):
         Raises
         ------
         ParameterError
-            If a covariance of all weights would be kept by layer, or in half precision.
+            If a covariance of all weights would be kept by layer, or in half precision; or if the
+            memory has no such noise, or none but arrays of p × p.
         """
         if hasattr(specification, "prior") and (self.by_layer or self.half):
             asked = "by_layer=True" if self.by_layer else f"memory_dtype={self.dtype!r}"
             raise ParameterError(
                 f"{where}: `memory` must have a limit with {asked} and noise > 0, got None with "
                 f"noise={noise:g}. Use op.memory.Principal(m), or noise=0."
+            )
+        begun = specification.start(1, 1, noise, torch.empty(0))
+        if not hasattr(begun, "split") and not hasattr(begun, "variances"):
+            raise ParameterError(
+                f"{where}: `memory` must keep directions, got {specification!r}. Use a number m or "
+                "None, which with noise > 0 is recursive least squares too."
             )
 
     @property

@@ -5,8 +5,8 @@ that the loss makes of them (:mod:`onepass.nn.losses`), and what the learner doe
 weights are the module's own, and a step is taken whole or not at all: an interrupt waits for its
 end. The memory is written in place, so that there is no way back behind a step that was taken.
 
-A row whose errors or gradients are not finite is not learned. It is told by a warning after the
-call, and counted; on a device such rows are masked, and counted there, so that no step waits.
+A row whose errors, gradients or step are not finite is not learned. It is told by a warning after
+the call, and counted; on a device such rows are masked, and counted there: no step waits for that.
 """
 
 import os
@@ -205,11 +205,16 @@ class Learner(ABC):
 
     @property
     def _weights(self) -> Any:
-        """W (p,) in the precision that is computed in: half precision could not take in a step."""
-        if self.network.dtype == self._like.dtype:
-            return self.network.weights()
-        if self._wide is None:
-            self._wide = self.network.weights().to(self._like.dtype)
+        """W (p,) in the precision that is computed in: half precision could not take in a step.
+
+        Where a weight of the module is not what was written into it, it is what it has become.
+        """
+        said, dtype = self.network.weights(), self._like.dtype
+        if said.dtype == dtype:
+            self._wide = None
+            return said
+        now, known = said.to(dtype), self._wide
+        self._wide = now if known is None else torch.where(known.to(said.dtype) == said, known, now)
         return self._wide
 
     def _take(self, w: Any) -> None:
@@ -223,9 +228,9 @@ class Learner(ABC):
         where = f"{self._where}.{verb}"
         rows = self.network.prepare(x, where)
         n = len(rows)
-        if self._outputs is None:
-            self._outputs = int(self.network.outputs(rows[:1]).shape[1]) if n else 0
-        wanted = targets(y, n, self._outputs, self.loss, self._like, where)
+        if self._outputs is None and n:
+            self._outputs = int(self.network.outputs(rows[:1]).shape[1])
+        wanted = targets(y, n, self._outputs or 1, self.loss, self._like, where)
         width = max(self._rows_a_step(n), 1)
         interrupt, before = Interrupt(), self._refused
         for i in range(0, n, width):
@@ -240,9 +245,11 @@ class Learner(ABC):
         return n if self.block_update else 1
 
     def _step(self, rows: Batch, y: Any) -> Any:
-        height = y.numel()
-        space = self._space if self._space is not None and len(self._space) >= height else None
-        said, J = self.network.jacobian(rows, out=space)
+        space, net = self._space, self.network
+        if space is not None:  # a module may have been moved since
+            alike = (space.dtype, space.device) == (net.dtype, net.device)
+            space = space if alike and len(space) >= y.numel() else None
+        said, J = net.jacobian(rows, out=space)
         self._space = J if space is None else space
         e, G = as_rows(self.loss, said, y, linalg.widened(J))
         good = e.isfinite() & linalg.sound(G).reshape(e.shape)
@@ -263,9 +270,10 @@ class Learner(ABC):
         count = int(self._refused) - int(before)
         if count:
             warnings.warn(
-                f"{where}: the module's outputs and their gradients must be finite, got {count} "
-                "row(s) where they are not; these were not learned, all others were. Look at their "
-                "inputs, or at weights that have grown too large (noise > 0 tames steps).",
+                f"{where}: the module's outputs, their gradients and the steps that fit them must "
+                f"be finite, got {count} row(s) where they are not; these were not learned, all "
+                "others were. Look at their inputs, or at weights that have grown too large "
+                "(noise > 0 tames steps).",
                 RowsRefusedWarning,
                 stacklevel=4,
             )

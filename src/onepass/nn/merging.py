@@ -59,12 +59,20 @@ def merge(one: Any, two: Any) -> None:
         )
     w = one._weights.clone()  # noqa: SLF001  a file of two learners' insides
     theirs = two._weights.to(w).clone()  # noqa: SLF001
-    said = two.memory_.evidence(two._weights, two._start).near(w)  # noqa: SLF001
+    said = _said(two).near(w)
     one._begin(w, two._outputs)  # noqa: SLF001
     before = one.memory_
     step = before.merged(w, said)
     moves = (0.0, 0.0) if one.noise else (before.forgets(step.w, w), said.moved(step.w, theirs))
     one._joined(step, two, *map(float, moves))  # noqa: SLF001
+
+
+def _said(learner: Any) -> Any:
+    """What a learner's memory says, where the memory is."""
+    place = learner.memory_device or learner.network.device
+    now, start = learner._weights, learner._start  # noqa: SLF001  as above
+    began = None if start is None else start.to(place)
+    return learner.memory_.evidence(now.to(place), began)
 
 
 def _differences(one: Any, two: Any) -> Iterator[str]:

@@ -208,7 +208,7 @@ class OGD(Learner):
             self.network.set_weights(before.to(self.network.dtype))
             raise
         self._refused = self._refused + (~good).sum() * len(rows)
-        self._keep(fresh)
+        self._keep((torch.where(good, fresh[0], 0.0), fresh[1]))  # zeros, which no memory keeps
         self._task_rows += len(rows)
         self.rows_seen_ += len(rows)
         return said

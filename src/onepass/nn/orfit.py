@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 
+from onepass import linalg
 from onepass.errors import MemoryFullWarning
 from onepass.estimator.learned import nbytes
 from onepass.memory import Basis
@@ -82,7 +83,7 @@ class ORFit(Learner):
         By how much past answers can have moved (:mod:`onepass.memory.certificate`): an estimate,
         as good as the module is linear in its weights. :meth:`drift` measures it.
     rows_seen_, rows_refused_ : int
-        Rows given, and those left out because their errors or gradients were not finite.
+        Rows given, and those left out because their errors, gradients or steps were not finite.
 
     Raises
     ------
@@ -225,11 +226,20 @@ class ORFit(Learner):
         noise = np.full(e.numel(), self.noise)
         before = self._memory
         step = before.learn(w, J.T, e.reshape(-1), noise, group=c)
-        self._take(step.w)
+        new = self._finite(step.w, w, len(e))
+        self._take(new)
         self._memory, self._against = step.memory, self._against + step.contradictions
         if not self.noise:
-            self._forgotten = self._forgotten + before.forgets(step.w, w)
+            self._forgotten = self._forgotten + before.forgets(new, w)
         self._warn_if_full(6)
+
+    def _finite(self, new: Any, w: Any, n: int) -> Any:
+        """The new weights; where the module could not hold them, w, and n rows are refused."""
+        fine = new.to(self.network.dtype).isfinite().all()
+        if not linalg.waits(fine) and bool(fine):
+            return new
+        self._refused = self._refused + (~fine) * n
+        return torch.where(fine, new, w)
 
     def _begin(self, w: Any, c: int) -> None:
         """Begin to remember, at the weights w; a device is waited for, this once."""

@@ -24,7 +24,7 @@ import torch
 
 from onepass import checkpoint
 from onepass.catalogue import Entry
-from onepass.errors import CheckpointError
+from onepass.errors import CheckpointError, ParameterError
 from onepass.parts import MARK, Builder, Taker
 from onepass.tree import damaged
 
@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
     module : torch.nn.Module
         With weights of the same names, shapes and dtypes, on any device. It learns in place.
     **replaced : Any
-        Arguments that may differ from those that were saved: ``chunk``, ``memory_device``.
+        In place of what was saved: ``chunk``, ``memory_device``; no other argument.
 
     Returns
     -------
@@ -94,9 +94,9 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
 
     Raises
     ------
-    CheckpointError
+    CheckpointError, ParameterError
         If there is no such file, it is damaged, too new or of another kind, or the module is not
-        alike: the first difference is named. The module is then as it was.
+        alike: the first difference is named; or if another argument is given. All is as it was.
 
     Examples
     --------
@@ -112,6 +112,7 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
     0.0
     """
     where = os.fspath(path)
+    _refuse_others(replaced)
     tree = _tree(path, where)
     weights, buffers = _alike(tree["module"], module, where)
     cls = _classes().get(tree["learner"])
@@ -247,6 +248,15 @@ def _buffers(module: Any) -> dict[str, Any]:
     return {name: each for name, each in module.named_buffers() if name in lasting}
 
 
+def _refuse_others(replaced: dict[str, Any]) -> None:
+    """Refuse arguments by which what was learned would be another's."""
+    for name in replaced.keys() - {"chunk", "memory_device"}:
+        raise ParameterError(
+            f"op.nn.load: only `chunk` and `memory_device` may be replaced, got {name!r}. Make a "
+            "new learner to learn with other arguments."
+        )
+
+
 def _made(cls: Any, module: Any, arguments: dict[str, Any], where: str) -> Any:
     """The learner that has learned nothing yet."""
     try:
@@ -259,10 +269,12 @@ def _made(cls: Any, module: Any, arguments: dict[str, Any], where: str) -> Any:
 
 
 def _remember(learner: Any, learned: dict[str, Any], where: str) -> None:
-    """Let a learner remember what it has learned."""
+    """Let a learner remember what it has learned; what is no memory lies beside the weights."""
     for name in learner.kept:
         owner, _, last = name.rpartition(".")
-        setattr(_found(learner, owner) if owner else learner, last, learned[_plain(name)])
+        value = learned[_plain(name)]
+        value = value.to(learner.network.device) if isinstance(value, torch.Tensor) else value
+        setattr(_found(learner, owner) if owner else learner, last, value)
     try:
         learner._tried()  # noqa: SLF001  it belongs to loading alone
     except Exception as wrong:  # whatever comes of numbers that do not belong together
