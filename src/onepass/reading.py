@@ -40,7 +40,7 @@ _SHORT = 2048  # numbers whose products may be summed in float32, before they ar
 _WIDE = 8 * _SHORT  # the same, of a matrix and a vector, where more numbers are summed side by side
 _SHARED = 1 << 24  # bytes of columns; fewer are read before a second thread is awake
 _BLOCK = 64  # columns whose inner products with others are taken at once
-_NARROW = 512  # numbers of each column in a piece, at least: shorter ones are read slowly
+_NARROW = 512  # numbers of each column in a piece, or so many times as many: others read slowly
 _ORTHOGONAL = 2.0  # roundings by which O may be off the columns' complement, for its length
 _SHARE = 0.05  # length of O for that of C₁; if it is less, (3) will have to be done
 
@@ -59,10 +59,11 @@ class Split(NamedTuple):
 class Reading:
     """Columns as the rows (q, p) of an array, to be read."""
 
-    __slots__ = ("rows",)
+    __slots__ = ("near", "rows")
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows
+        self.near = linalg.at_hand(rows)
 
     def split(self, G: Any, lift: Callable[[Any], Any] | None = None) -> Split:
         """Vectors (p, n) as what lies in the span and what does not: (1) to (3)."""
@@ -115,7 +116,7 @@ class Reading:
 
     def _read(self, piece: slice) -> Any:
         """Those numbers of the columns, as they are computed with."""
-        return linalg.at_hand(linalg.widened(self.rows[:, piece]))
+        return linalg.at_hand(linalg.widened(self.near[:, piece]))
 
     def _summed(self, work: Callable[[slice], Any], pieces: list[slice]) -> Any:
         """The sum of what is made of each piece; threads share the pieces of large tensors."""
@@ -175,7 +176,7 @@ class Reading:
     def _pieces(self, bytes_at_hand: int = _AT_HAND) -> list[slice]:
         """Slices of p, as wide as can be kept at hand."""
         each = max(len(self.rows), 1) * max(self.rows.itemsize, 4)
-        width = min(max(bytes_at_hand // each, _NARROW), _WIDE)
+        width = min(max(bytes_at_hand // each // _NARROW, 1) * _NARROW, _WIDE)
         if linalg.waits(self.rows):
             width = _ON_DEVICE // each
         return [slice(i, i + width) for i in range(0, max(self.rows.shape[1], 1), width)]

@@ -53,7 +53,8 @@ def inner(A: Any, B: Any) -> Any:
 
 def times(U: Any, M: Any) -> Any:
     """U M of a long U (p, k) and a small M (k, n), as long, in U's precision."""
-    return U @ like(M, U)
+    small_one = like(M, U)
+    return U * small_one[0] if U.shape[1] == 1 else U @ small_one
 
 
 def add(A: Any, sign: float, c: Any, rows: Any, out: Any) -> None:
