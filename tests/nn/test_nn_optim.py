@@ -3,6 +3,7 @@
 import copy
 import io
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -446,3 +447,31 @@ def test_on_a_device_no_step_waits(kind: str) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert all(each.device.type == "cuda" for each in module.parameters())
+
+
+def test_a_module_that_raises_half_way_leaves_the_memory_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = torch.nn.Linear(4, 3)
+    optimizer = optim.OrthogonalGradient(
+        torch.optim.SGD(module.parameters(), lr=0.1), module, memory=3, per_task=200
+    )
+    X, y = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)), torch.arange(200) % 3
+    optimizer.after_task((X, y))
+    orthogonal = import_module("onepass.nn.optim.orthogonal")
+    before, asked, given = (
+        optimizer.memory_.subspace.U.clone(),
+        iter(range(150)),
+        orthogonal.of_rows,
+    )
+
+    def raising(*rows: Any) -> Any:
+        if next(asked, None) is None:
+            raise RuntimeError("the module raised")
+        return given(*rows)
+
+    monkeypatch.setattr(orthogonal, "of_rows", raising)
+    with pytest.raises(RuntimeError, match="the module raised"):
+        optimizer.after_task((X * torch.tensor([1.0, 9.0, 0.1, 5.0]), y))
+    assert torch.equal(optimizer.memory_.subspace.U, before)
+    assert optimizer.tasks_ == 1

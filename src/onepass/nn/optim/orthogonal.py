@@ -170,8 +170,8 @@ class OrthogonalGradient(Projected):
         memory = self._memory
         if memory is None:
             memory = begun(self._specification, p, self._like, where)
-        elif self.per_task is None:
-            memory = copy.deepcopy(memory)  # rows are learned before the last is looked over
+        else:
+            memory = copy.deepcopy(memory)  # the module may raise when some rows are in it already
         interrupt, w = Interrupt(), self._network.weights().to(self._like.dtype)
         with evaluating(list(self.module.modules())), linalg.tensors_alone(p):
             rows = drawn(loader, self.per_task, seed, self._network, where, labels=labels)
