@@ -188,3 +188,18 @@ def test_threads_that_hold_blas_in_turn_leave_it_as_it_was() -> None:
         )
         second.__exit__(None, None, None)
         assert limits() == before
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_column_too_short_to_be_divided_by_is_not_new(n: int) -> None:
+    U = np.full((4, n), 1e-40, dtype=np.float32)
+    W, L, kept = linalg.orthonormal(U, np.zeros(n))
+    assert not kept.any()
+    assert np.isfinite(W).all()
+    assert np.isfinite(L).all()
+
+
+def test_rows_whose_squares_are_no_numbers_are_not_sound() -> None:
+    torch = pytest.importorskip("torch")
+    J = torch.tensor([[1e200, 1.0], [1.0, 2.0], [torch.nan, 1.0]], dtype=torch.float64)
+    assert linalg.sound(J).tolist() == [False, True, False]

@@ -145,6 +145,7 @@ def orthonormal(U: Any, least: Any) -> tuple[Any, Any, Any]:
     L : array of shape (n, n), small
     kept : array of bool of shape (n,), small
     """
+    least = least + _smallest(U)
     if U.shape[1] == 1:
         length = norms(U)
         kept = length > least
@@ -183,11 +184,23 @@ def _diagonal(mask: Any) -> Any:
 
 
 def sound(J: Any) -> Any:
-    """Which rows of a tensor (n, p) are all finite: nan and infinity survive a sum."""
+    """Which rows of a tensor (n, p) are all finite, in float64 their squares as well.
+
+    Nan and infinity survive a sum, or a norm.
+    """
+    if J.itemsize == 8:
+        import torch  # noqa: PLC0415  only where there is a tensor
+
+        return torch.linalg.vector_norm(J, dim=1).isfinite()
     if waits(J):
         return J.isfinite().all(dim=1)
     sums = J.sum(dim=1).isfinite()
     return sums if bool(sums.all()) else J.isfinite().all(dim=1)
+
+
+def _smallest(U: Any) -> float:
+    """The length of the shortest column that can be divided by it."""
+    return 1e-300 if U.dtype.itemsize == 8 else 1e-37
 
 
 def rounding(G: Any) -> float:

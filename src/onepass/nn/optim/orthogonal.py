@@ -7,7 +7,7 @@ step Δ of the inner optimizer becomes
 
 ([1] Algorithm 1 for plain SGD, whose steps are its gradients; here the step itself is projected,
 so that momentum, weight decay and Adam do not lead out of what is free).
-Cost of a step: three reads of the m p numbers of S, and room for 4 p numbers.
+Cost of a step: two or three reads of the m p numbers of S, and room for 4 p numbers.
 
 [1] M. Farajtabar, N. Azizan, A. Mott, A. Li, "Orthogonal Gradient Descent for Continual Learning",
     AISTATS 2020.
@@ -173,7 +173,7 @@ class OrthogonalGradient(Projected):
         else:
             memory = copy.deepcopy(memory)  # the module may raise when some rows are in it already
         interrupt, w = Interrupt(), self._network.weights().to(self._like.dtype)
-        with evaluating(list(self.module.modules())), linalg.tensors_alone(p):
+        with evaluating(list(self.module.modules())), self._plainly():
             rows = drawn(loader, self.per_task, seed, self._network, where, labels=labels)
             rows = rows if self.per_task is None else iter(list(rows))
             with interrupt.held():
