@@ -139,7 +139,7 @@ def _tensor(values: Any, like: Any, where: str, what: str) -> Any:
                 f"{where}: `{what}` must lie on the module's device {like.device}, got a tensor "
                 f"on {values.device}. Move it: {what}.to({str(like.device)!r})."
             )
-        tensor = values.detach()
+        tensor = values.clone() if values.is_inference() else values.detach()
     else:
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
@@ -153,12 +153,12 @@ def _tensor(values: Any, like: Any, where: str, what: str) -> Any:
         )
     if not tensor.is_floating_point():
         return tensor
-    tensor = tensor.to(like.dtype)
-    good = torch.isfinite(tensor)
+    narrow = tensor.to(like.dtype)
+    good = torch.isfinite(narrow)
     if not bool(good.all()):  # one look at each block: nothing bad may reach the weights
         row = int((~good.reshape(len(tensor), -1).all(dim=1)).nonzero()[0])
         raise NotFiniteError(
             f"{where}: `{what}` must be finite, got nan or infinity in row {row}. Drop the row, "
             "or impute it before learning."
         )
-    return tensor
+    return tensor if what == "y" else narrow  # a class is rounded in half precision

@@ -95,8 +95,12 @@ class Joint(Learner):
         NumericalError
             If a step is not finite. The learner is then as it was.
         """
-        if not self.kept_:
-            return self
+        if self.kept_:
+            with torch.inference_mode(mode=False):  # else there would be no derivative
+                self._learn_all()
+        return self
+
+    def _learn_all(self) -> None:
         x, y = (torch.cat(parts) for parts in zip(*self.kept_, strict=True))
         before = [t.detach().clone() for t in self._held()]
         velocity = self.velocity_
@@ -115,7 +119,6 @@ class Joint(Learner):
         self.__dict__.update(
             rows_replayed_=self.rows_replayed_ + self.epochs * len(x), tasks_=self.tasks_ + 1
         )
-        return self
 
     def _learn(self, x: Any, y: Any) -> None:
         self.__dict__.update(

@@ -104,6 +104,10 @@ class Learner:
         NumericalError
             If the loss or the step is not finite. The learner is then as it was.
         """
+        with torch.inference_mode(mode=False):  # else there would be no derivative
+            return self._looked_over(x, y)
+
+    def _looked_over(self, x: Any, y: Any) -> Self:
         rows = intake.rows(x, self._like, f"{self._where}.learn")
         labels = y if isinstance(y, torch.Tensor) else np.asarray(y)
         if labels.ndim < 1 or len(labels) != len(rows):
@@ -161,7 +165,10 @@ class Learner:
     def _answers(self, x: Any, y: Any) -> Any:
         """The answers as a tensor of one shape a row, to be kept; the loss checks them later."""
         tensor = intake.rows(y, self._like, f"{self._where}.learn", "y")
-        tensor = tensor.to(self._like.dtype) if self.loss == "squared" else tensor
+        if self.loss == "squared":
+            tensor = tensor.to(self._like.dtype)
+        elif bool((tensor.long() == tensor).all()):
+            tensor = tensor.long()
         return tensor.reshape(len(x)) if tensor.numel() == len(x) else tensor
 
     def _pulled(self, weights: list[Any]) -> list[Any]:
@@ -191,16 +198,23 @@ class Learner:
             fresh = self._pulled(
                 [w - self.step_size * v for w, v in zip(weights, slopes, strict=True)]
             )
-            self._refuse_nonfinite(loss, fresh, where)
+            self._refuse_nonfinite(loss, fresh, buffers, where)
         return Step(fresh, slopes if self.momentum else [], list(buffers.values()))
 
-    def _refuse_nonfinite(self, loss: Any, fresh: list[Any], where: str) -> None:
-        good = torch.stack([torch.isfinite(t).all() for t in (loss, *fresh)])
+    def _refuse_nonfinite(
+        self, loss: Any, fresh: list[Any], buffers: dict[str, Any], where: str
+    ) -> None:
+        # a buffer that was not finite before, such as a mask of -inf, may stay so
+        was = dict(self.module.named_buffers())
+        seen = [torch.isfinite(b) | ~torch.isfinite(was[name]) for name, b in buffers.items()]
+        good = torch.stack([t.all() for t in (*map(torch.isfinite, (loss, *fresh)), *seen)])
         # the one look at the device: nothing that is not finite may reach the weights
         if bool(good.all()):
             return
         bad = [
-            name for name, fine in zip(self._learning, good[1:].tolist(), strict=True) if not fine
+            name
+            for name, fine in zip([*self._learning, *buffers], good[1:].tolist(), strict=True)
+            if not fine
         ]
         raise NumericalError(
             f"{where}: the loss and the step must be finite, got a loss of {float(loss):g} and no "

@@ -21,7 +21,7 @@ import torch
 from onepass import validate
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
-from onepass.errors import ShapeError
+from onepass.errors import ShapeError, TypeMismatchError
 
 __all__ = ["Replay"]
 
@@ -126,6 +126,12 @@ class Replay(Learner):
                     f"{self._where}.learn: `{name}` must be of shape {('n', *kept.shape[1:])}, as "
                     f"the rows before, got {tuple(fresh.shape)}. Start a new learner for a new "
                     "kind of rows."
+                )
+            if name == "x" and fresh.dtype != kept.dtype:
+                raise TypeMismatchError(
+                    f"{self._where}.learn: `{name}` must hold {str(kept.dtype)[6:]}, as the rows "
+                    f"before, got {str(fresh.dtype)[6:]}. Convert them, or start a new learner "
+                    "for a module of another precision."
                 )
         return self.buffer_
 

@@ -17,6 +17,7 @@ from onepass.nn.belief import Belief, Covariance
 from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName, answers
+from onepass.nn.mode import plainly
 
 __all__ = ["Dynamics", "Filter"]
 
@@ -114,8 +115,9 @@ class Filter(Learner):
         width = max(_AT_ONCE // max(self.network.p * c, 1), 1)
         std = torch.zeros_like(said)
         for i in range(0, n, width):
-            J = linalg.widened(self.network.jacobian(rows[i : i + width])[1])
-            found = torch.as_tensor(belief.variances(J.T), device=std.device).sqrt()
+            with plainly(self.network.device, self.network.p):
+                J = linalg.widened(self.network.jacobian(rows[i : i + width])[1])
+                found = torch.as_tensor(belief.variances(J.T), device=std.device).sqrt()
             std[i : i + width] = found.reshape(-1, c).to(std.dtype)
         return answers(self.loss, said), answers(self.loss, std)
 
@@ -154,6 +156,10 @@ class Filter(Learner):
 
     def _tried(self) -> None:
         super()._tried()
+        float(self._against)
+        started = getattr(getattr(self, "_dynamics", None), "_start", None)
+        if started is not None:
+            started.reshape(self.network.p)
         if self._belief is not None:
             self._belief.variances(self._like.new_zeros(1, self.network.p).T)
 
@@ -161,10 +167,14 @@ class Filter(Learner):
         del rows
         belief = self._begin(e.shape[1]) if self._belief is None else self._belief
         try:
-            self._belief, w = self._taken(belief, self._weights, e, J)
+            belief, w = self._taken(belief, self._weights, e, J)
+            sound = bool(self._sound(w))
         except NumericalError:  # told with the rows whose gradients are not finite themselves
+            sound = False
+        if not sound:
             self._refused = self._refused + len(e)
             return
+        self._belief = belief
         self._take(w)
         if self._belief.rank >= self.network.p and not self._full:
             self._full = True
@@ -218,7 +228,7 @@ class Dynamics:
 
     def shrunk(self, w: Any, decay: float) -> Any:
         """w₀ + decay · (w − w₀)."""
-        return w if self._start is None else torch.lerp(self._start, w, decay)
+        return w if self._start is None else torch.lerp(self._start.to(w), w, decay)
 
     @property
     def nbytes(self) -> int:

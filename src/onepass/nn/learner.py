@@ -18,10 +18,11 @@ from typing import Any, ClassVar, Self
 import torch
 
 from onepass import linalg, validate
-from onepass.errors import MergeError, RowsRefusedWarning
+from onepass.errors import MergeError, ParameterError, RowsRefusedWarning
 from onepass.interrupt import Interrupt
 from onepass.nn.inputs import Batch
 from onepass.nn.losses import LossName, answers, as_rows, check, targets
+from onepass.nn.mode import plainly
 from onepass.nn.module import Network
 from onepass.nn.saving import save
 
@@ -90,6 +91,9 @@ class Learner(ABC):
 
     def _tried(self) -> None:
         """Use what is remembered, which was read from a file; whatever is raised, it is damaged."""
+        counts = (self.rows_seen_, self._refused, (self._outputs or 1) - 1)
+        if not all(type(each) is int and each >= 0 for each in counts):
+            raise ValueError("what it has counted are no counts")
         if self._wide is not None:
             self._wide.reshape(self.network.p)
 
@@ -223,10 +227,24 @@ class Learner(ABC):
             self._wide = w
         self.network.set_weights(w.to(self.network.dtype))
 
+    def _sound(self, w: Any) -> Any:
+        """Whether weights (p,) are finite in the module's precision."""
+        return linalg.sound(w.to(self.network.dtype)[None])[0]
+
+    def _refuse_frozen(self, where: str) -> None:
+        """Refuse to write into what was frozen since the learner was made."""
+        for name, each in zip(self.network.names, self.network.parameters, strict=True):
+            if not each.requires_grad:
+                raise ParameterError(
+                    f"{where}: what learns must require grad, but {name!r} was frozen since. Thaw "
+                    "it with requires_grad_(True), or make a new learner, which leaves it be."
+                )
+
     def _steps(self, x: Any, y: Any, verb: str) -> Iterator[Any]:
         """Take the steps; yield the outputs (n, c) just before each."""
         where = f"{self._where}.{verb}"
         rows = self.network.prepare(x, where)
+        self._refuse_frozen(where)
         n = len(rows)
         if self._outputs is None and n:
             self._outputs = int(self.network.outputs(rows[:1]).shape[1])
@@ -234,7 +252,7 @@ class Learner(ABC):
         width = max(self._rows_a_step(n), 1)
         interrupt, before = Interrupt(), self._refused
         for i in range(0, n, width):
-            with interrupt.held(), linalg.tensors_alone(self.network.p):
+            with interrupt.held(), plainly(self.network.device, self.network.p):
                 said = self._step(rows[i : i + width], wanted[i : i + width])
             interrupt.heard()
             yield said
@@ -252,7 +270,7 @@ class Learner(ABC):
         said, J = net.jacobian(rows, out=space)
         self._space = J if space is None else space
         e, G = as_rows(self.loss, said, y, linalg.widened(J))
-        good = e.isfinite() & linalg.sound(G).reshape(e.shape)
+        good = e.to(G.dtype).isfinite() & linalg.sound(G).reshape(e.shape)
         good = good.all(dim=1)
         if good.device.type != "cpu" or not bool(good.all()):
             self._refused = self._refused + (~good).sum()

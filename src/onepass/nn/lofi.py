@@ -28,6 +28,7 @@ Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memo
     arXiv 2305.19535; "diagonal LO-FI".
 """
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -36,7 +37,7 @@ import scipy.linalg
 import torch
 
 from onepass import linalg, validate
-from onepass.errors import ParameterError
+from onepass.errors import NumericalError, ParameterError
 from onepass.nn.belief import refuse_overflow
 from onepass.nn.filtering import Dynamics, Filter
 from onepass.nn.losses import LossName
@@ -97,7 +98,7 @@ class Precision:
         M, gram = squares = linalg.host(both)
         refuse_overflow(squares)
         known = np.concatenate((np.zeros(k), linalg.host(e) / noise**0.5))
-        gain = scipy.linalg.solve(np.eye(k + n) + M, known, assume_a="pos")
+        gain = self._gain(M, known)
         moved = (linalg.like(gain, wide) @ wide).double() / self.diagonal  # (2)
         if k + n <= self.m:
             return replace(self, rows=wide), w + moved.to(w.dtype)
@@ -130,6 +131,21 @@ class Precision:
         inner = A @ A.T + torch.eye(len(A), dtype=A.dtype, device=A.device)
         x = v - torch.linalg.solve(inner, A @ v.T).T @ A
         return x.square().sum(dim=1) + (x @ A.T).square().sum(dim=1)
+
+    @staticmethod
+    def _gain(M: Floats, known: Floats) -> Floats:
+        """(I + M)⁻¹ known."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
+                found: Floats = scipy.linalg.solve(np.eye(len(M)) + M, known, assume_a="pos")
+        except (np.linalg.LinAlgError, scipy.linalg.LinAlgWarning) as wrong:
+            raise NumericalError(
+                "LoFi step: what rows say must not hide what was known before, got rows so much "
+                "sharper that nothing of it is left in float64. Use a larger noise, a smaller "
+                "prior, or op.nn.EKF."
+            ) from wrong
+        return found
 
     @staticmethod
     def _whitened(rows: Any, S: Floats) -> Any:

@@ -125,7 +125,13 @@ def _tensor(y: Any, where: str) -> Any:
     if isinstance(y, torch.Tensor):
         tensor = y
     else:
-        array = np.asarray(y)
+        try:
+            array = np.asarray(y)
+        except ValueError as wrong:
+            raise ShapeError(
+                f"{where}: `y` must have as many numbers in each row, got rows of several lengths. "
+                "Give an array of shape (n,) or (n, c)."
+            ) from wrong
         if array.dtype.kind not in "biuf":
             raise TypeMismatchError(
                 f"{where}: `y` must hold numbers, got {array.dtype}. Number classes from 0 on."
@@ -133,7 +139,10 @@ def _tensor(y: Any, where: str) -> Any:
         wide = array.astype(np.int64) if array.dtype.kind == "u" else array.astype(array.dtype)
         tensor = torch.from_numpy(np.ascontiguousarray(wide))
     if tensor.is_complex():
-        raise TypeMismatchError(f"{where}: `y` must hold real numbers, got complex ones.")
+        raise TypeMismatchError(
+            f"{where}: `y` must hold real numbers, got complex ones. Give real and imaginary parts "
+            "as two outputs."
+        )
     return tensor
 
 

@@ -13,9 +13,10 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from onepass import linalg
 from onepass.errors import ModuleModeWarning, ParameterError
 
-__all__ = ["derivable", "evaluating", "refuse_batch_statistics", "warn_of_training"]
+__all__ = ["derivable", "evaluating", "plainly", "refuse_batch_statistics", "warn_of_training"]
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _DROPOUTS = (
@@ -84,6 +85,23 @@ def _drops(layer: Any) -> bool:
     if isinstance(layer, _DROPOUTS):
         return bool(layer.p > 0)
     return isinstance(layer, _WITHIN) and bool(layer.dropout > 0)
+
+
+@contextmanager
+def plainly(device: Any, p: int) -> Iterator[None]:
+    """Hold off what is around a step of p weights: inference mode, autocast, threads too many.
+
+    Tensors that are made in inference mode could not be written in again outside of it, and
+    autocast would multiply what is remembered in half precision.
+    """
+    derive = torch.is_grad_enabled()
+    with (
+        torch.inference_mode(mode=False),
+        torch.set_grad_enabled(derive),  # which the end of inference mode has switched on
+        torch.autocast(device.type, enabled=False),
+        linalg.tensors_alone(p),
+    ):
+        yield
 
 
 def derivable(module: Any, *, batched: bool = False) -> ExitStack:

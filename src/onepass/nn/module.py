@@ -8,7 +8,7 @@ so that G = Jᵀ (p, n·c) is the matrix of gradients of the extended ORFit pape
 c outputs of a row being neighbours.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -108,14 +108,27 @@ class Network:
         self.module = module
         self.names = self._selection.names
         self.shapes = self._selection.shapes
-        self.slices = self._selection.slices
-        self.layers = self._selection.layers
         self.p = self._selection.p
         self._where = where
         self._function = Function(module, self._selection, where)
         self._derivative = Derivative(self._function, chunk)
         self._probe = Probe(self._function, last=learns == "last")
         self._warned = False
+
+    @property
+    def slices(self) -> Mapping[str, slice]:
+        """Where each parameter lies in w."""
+        return self._selection.slices
+
+    @property
+    def layers(self) -> Mapping[str, tuple[slice, ...]]:
+        """Where the weights of each layer lie in w."""
+        return self._selection.layers
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """The module's own that learn."""
+        return self._selection.parameters
 
     @property
     def dtype(self) -> Any:

@@ -13,8 +13,8 @@ weights after the batch. For linear models both keep the same subspace.
 With tasks, as in [1], S holds still within a task: of its rows ``per_task`` are drawn as they pass,
 and their gradients, each taken as its row passed, enter S when the task is over.
 
-Cost: k forward and backward passes a batch, one more for each gradient kept, and three reads of
-the m p numbers of S for each step and each gradient kept.
+Cost: k forward and backward passes a batch, one more for each gradient kept, and two or three
+reads of the m p numbers of S for each step and each gradient kept.
 
 [1] M. Farajtabar, N. Azizan, A. Mott, A. Li, "Orthogonal Gradient Descent for Continual Learning",
     AISTATS 2020; Algorithm 1.
@@ -44,6 +44,7 @@ from onepass.nn.gradients import (
 from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
+from onepass.nn.mode import plainly
 
 __all__ = ["OGD"]
 
@@ -170,7 +171,7 @@ class OGD(Learner):
         if self.per_task is None or self._drawn is None:
             return self
         interrupt = Interrupt()
-        with interrupt.held(), linalg.tensors_alone(self.network.p):
+        with interrupt.held(), plainly(self.network.device, self.network.p):
             self._learn(None, None, self._drawn[: self._task_rows].flatten(0, 1))
             self._drawn, self._task_rows, self.tasks_ = None, 0, self.tasks_ + 1
         interrupt.heard()
@@ -192,6 +193,9 @@ class OGD(Learner):
 
     def _tried(self) -> None:
         super()._tried()
+        if self._drawn is not None:
+            k = count(self._kept, self._outputs or 1)
+            self._drawn.reshape(self.per_task, k, self.network.p)
         if self._memory is not None:
             self._memory.split(self._like.new_zeros(1, self.network.p).T)
 
@@ -220,11 +224,13 @@ class OGD(Learner):
             said, g = self.network.gradient(rows, lambda out: self._slope(out, y))
             first = said if first is None else first
             g = linalg.widened(g)
+            sound = linalg.sound(g[None])[0]
+            fine, g = fine & sound, torch.where(sound, g, 0.0)
             if self._memory is not None:
                 g = linalg.like(self._memory.split(g[:, None]).lifted[:, 0], g)
             new = self._weights - self.step_size * g
             # no look at the device: a batch whose step is not finite is masked
-            fine = fine & new.isfinite().all() & said.isfinite().all()
+            fine = fine & self._sound(new) & said.isfinite().all()
             self._take(torch.where(fine, new, before))
         return first, fine
 

@@ -10,7 +10,7 @@ that moment:
 network is as good as linear around w, past answers stay as they are, and the row is fitted; while
 memory suffices, w is the point nearest to w₀ that fits the linearised rows ([1] Theorem 5). With
 noise r > 0 rows that contradict each other are averaged, where else each would be learned by heart.
-Cost of a step: c backward passes, and three reads of the m p numbers that the memory keeps.
+Cost of a step: c backward passes, and two or three reads of the m p numbers that the memory keeps.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version; section 6.
@@ -26,6 +26,7 @@ import torch
 from onepass import linalg
 from onepass.errors import MemoryFullWarning
 from onepass.estimator.learned import nbytes
+from onepass.interrupt import Interrupt
 from onepass.memory import Basis
 from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification
@@ -35,6 +36,7 @@ from onepass.nn.layered import Keeping
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
 from onepass.nn.merging import fingerprint, merge
+from onepass.nn.mode import plainly
 
 __all__ = ["ORFit"]
 
@@ -216,7 +218,10 @@ class ORFit(Learner):
         MergeError
             If the two are not alike, or keep too little of the past. Both are as they were.
         """
-        merge(self, other)
+        interrupt = Interrupt()
+        with interrupt.held(), plainly(self.network.device, self.network.p):
+            merge(self, other)
+        interrupt.heard()
         return self
 
     def _learn(self, rows: Batch, e: Any, J: Any) -> None:
@@ -263,6 +268,9 @@ class ORFit(Learner):
 
     def _tried(self) -> None:
         super()._tried()
+        if self._start is not None:
+            self._start.reshape(self.network.p)
+        float(self._forgotten + self._against)
         if self._memory is not None:
             ask = getattr(self._memory, "split", None) or self._memory.variances
             ask(self._like.new_zeros(1, self.network.p).T)

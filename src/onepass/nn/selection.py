@@ -40,6 +40,9 @@ class Selection:
     names: tuple[str, ...]
     parameters: tuple[Any, ...]
 
+    def __reduce__(self) -> Any:
+        return Selection, (self.names, self.parameters)  # what is cached cannot be copied
+
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """The shape of each."""

@@ -28,7 +28,7 @@ import torch
 
 from onepass import linalg, validate
 from onepass.columns import Columns
-from onepass.errors import CheckpointError
+from onepass.errors import CheckpointError, NumericalError
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.nn.mode import evaluating
@@ -171,6 +171,8 @@ class GPM(Projected):
         ------
         ParameterError, ShapeError, TypeMismatchError, NotFiniteError
             If there are no rows, or they do not fit: then nothing has changed.
+        NumericalError
+            If what a layer is given is not finite: then nothing has changed.
         """
         where = f"{self._where}.after_task"
         told: dict[str, Any] = {}
@@ -178,7 +180,7 @@ class GPM(Projected):
         def hear(name: str, vectors: Any) -> None:
             told[name] = triangle(told.get(name), vectors)
 
-        with evaluating(list(self.module.modules())), linalg.tensors_alone(self._network.p):
+        with evaluating(list(self.module.modules())), self._plainly():
             found = drawn(
                 loader, self.rows, (self.seed, self.tasks_), self._network, where, labels=False
             )
@@ -189,6 +191,7 @@ class GPM(Projected):
                     self._network.outputs(batch)
             bases = dict(self._bases)
             for name, parts in told.items():
+                _refuse_nonfinite(name, parts, where)
                 level = min(self._thresholds[name] + self.growth * self.tasks_, 1.0)
                 old: Any = bases.get(name) or [None] * len(parts)
                 bases[name] = [
@@ -260,3 +263,17 @@ class GPM(Projected):
 
     def _take_memory(self, memory: Any) -> None:
         self._bases = memory
+
+
+def _refuse_nonfinite(name: str, T: Any, where: str) -> None:
+    """Refuse what a layer was given if it has no directions.
+
+    Raises
+    ------
+    NumericalError
+    """
+    if not bool(T.isfinite().all()):
+        raise NumericalError(
+            f"{where}: what the layers are given must be finite, got nan or infinity in "
+            f"{name!r}. Look at the weights before it, or scale the rows."
+        )

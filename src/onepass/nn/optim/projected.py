@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NoReturn
 import torch
 
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
+from onepass.nn.mode import plainly
 from onepass.nn.selection import select
 
 __all__ = ["Projected"]
@@ -141,9 +142,12 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             with torch.no_grad():
                 torch._foreach_copy_(held, before)
             raise
-        with torch.no_grad():
+        with torch.no_grad(), self._plainly():
             self._correct(held, before)
         return said
+
+    def _plainly(self) -> Any:
+        return plainly(self._chosen[0].device, self._network.p)
 
     def state_dict(self) -> dict[str, Any]:
         """The inner optimizer's state, and the memory under ``"onepass"``: tensors and numbers."""
@@ -175,15 +179,26 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 f"{self._where}.load_state_dict: the state must hold {', '.join(sorted(missing))}, "
                 "got one without. It is damaged: take it anew with state_dict()."
             )
+        if type(ours["tasks"]) is not int or ours["tasks"] < 0:
+            raise CheckpointError(
+                f"{self._where}.load_state_dict: the state must hold the number of tasks, got "
+                f"{ours['tasks']!r}. It is damaged: take it anew with state_dict()."
+            )
         if ours["names"] != self._names:
             raise CheckpointError(
                 f"{self._where}.load_state_dict: the state must be for the parameters "
-                f"{', '.join(self._names)}, got {', '.join(ours['names'])}. Wrap the same module "
+                f"{', '.join(self._names)}, got {ours['names']}. Wrap the same module "
                 "with the same `projects`."
             )
-        memory = self._read_memory(ours)
+        try:
+            memory = self._read_memory(ours)
+        except (AttributeError, KeyError, TypeError) as wrong:
+            raise CheckpointError(
+                f"{self._where}.load_state_dict: the state must hold the memory that was taken, "
+                f"got a damaged one: {wrong}. Take it anew with state_dict()."
+            ) from wrong
         self.optimizer.load_state_dict(rest)
-        self.tasks_ = int(ours["tasks"])
+        self.tasks_ = ours["tasks"]
         self._take_memory(memory)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:

@@ -1,0 +1,218 @@
+"""What a careless caller does to a learner of networks: it is told, or it does not matter."""
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass import checkpoint
+from onepass.errors import (
+    CheckpointError,
+    NumericalError,
+    ParameterError,
+    RowsRefusedWarning,
+    ShapeError,
+)
+
+torch = pytest.importorskip("torch")
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "ORFit": lambda module: op.nn.ORFit(module, memory=10),
+    "ORFit-all": lambda module: op.nn.ORFit(module, memory=None, noise=0.1),
+    "OneStepSGD": op.nn.OneStepSGD,
+    "OGD": lambda module: op.nn.OGD(module, memory=10, step_size=0.05, batch=4),
+    "NTKRLS": lambda module: op.nn.NTKRLS(module, forgetting=0.98),
+    "EKF": lambda module: op.nn.EKF(module, decay=0.99, process_noise=0.01),
+    "LoFi": lambda module: op.nn.LoFi(module, decay=0.99, process_noise=0.01),
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def network(dtype: Any = None) -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).to(
+        dtype or torch.float32
+    )
+
+
+def stream(n: int = 16) -> tuple[Any, Any]:
+    X = torch.randn(n, 3, generator=torch.Generator().manual_seed(1))
+    return X, torch.sin(X[:, 0])
+
+
+def weights(net: Any) -> Any:
+    return net.network.weights().double().numpy()
+
+
+@each_kind
+def test_a_copy_learns_on_by_itself(kind: str) -> None:
+    X, y = stream()
+    net = KINDS[kind](network()).learn(X[:8], y[:8])
+    before = weights(net)
+    copies = [copy.deepcopy(net), pickle.loads(pickle.dumps(net))]  # noqa: S301  our own
+    for each in copies:
+        each.learn(X[8:], y[8:])
+    np.testing.assert_array_equal(weights(net), before)
+    net.learn(X[8:], y[8:])
+    for each in copies:
+        np.testing.assert_array_equal(weights(each), weights(net))
+
+
+@each_kind
+def test_inference_mode_and_autocast_of_the_caller_change_nothing(kind: str) -> None:
+    X, y = stream()
+    plain, held = KINDS[kind](network()), KINDS[kind](network())
+    for part in (slice(0, 5), slice(5, 10), slice(10, 16)):
+        plain.learn(X[part], y[part])
+    with torch.inference_mode():
+        held.learn(X[:5] * 1.0, y[:5] * 1.0)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        held.learn(X[5:10], y[5:10])
+    held.learn(X[10:], y[10:])
+    np.testing.assert_array_equal(weights(held), weights(plain))
+
+
+@each_kind
+def test_what_was_frozen_since_is_not_written(kind: str) -> None:
+    X, y = stream()
+    net = KINDS[kind](network())
+    net.module[0].weight.requires_grad_(False)  # noqa: FBT003  torch's own
+    before = weights(net)
+    with pytest.raises(ParameterError, match=r"'0\.weight' was frozen since"):
+        net.learn(X, y)
+    np.testing.assert_array_equal(weights(net), before)
+    assert net.rows_seen_ == 0
+    net.module.requires_grad_(True)  # noqa: FBT003
+    assert net.learn(X, y).rows_seen_ == 16
+
+
+@each_kind
+@pytest.mark.parametrize(("dtype", "large"), [("float32", 1e300), ("float16", 1e30)])
+def test_an_answer_that_no_weight_can_hold_is_left_out(kind: str, dtype: str, large: float) -> None:
+    X, y = stream()
+    y = y.double()
+    y[5] = large
+    net = KINDS[kind](network(getattr(torch, dtype)))
+    with pytest.warns(RowsRefusedWarning):
+        net.learn(X, y)
+    assert np.isfinite(weights(net)).all()
+    assert net.rows_refused_ == (4 if kind == "OGD" else 1)
+
+
+def test_rows_sharper_than_float64_are_told() -> None:
+    X, y = stream()
+    net = op.nn.LoFi(torch.nn.Linear(3, 1).double(), noise=1e-30)
+    with pytest.warns(RowsRefusedWarning):
+        net.learn(X, y)
+    assert np.isfinite(weights(net)).all()
+
+
+def test_a_filter_of_a_module_that_became_another_precision_learns_on() -> None:
+    X, y = stream()
+    for kind in ("EKF", "LoFi"):
+        net = KINDS[kind](network()).learn(X[:8], y[:8])
+        net.module.double()
+        assert net.learn(X[8:], y[8:]).predict(X).dtype == torch.float64
+
+
+def test_answers_of_several_lengths_are_refused() -> None:
+    X, _ = stream(2)
+    with pytest.raises(ShapeError, match="rows of several lengths"):
+        op.nn.ORFit(network()).learn(X, [[1.0], [1.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        ("ORFit", "rows_seen", "many"),
+        ("OGD", "refused", -1),
+        ("LoFi", "outputs", -3),
+        ("ORFit", "against", "some"),
+        ("ORFit", "forgotten", "some"),
+        ("EKF", "against", "some"),
+        ("ORFit-all", "start", 3),
+        ("EKF", "dynamics.start", 3),
+        ("LoFi", "dynamics.start", 3),
+    ],
+)
+def test_a_file_of_wrong_parts_is_refused_before_the_module_changes(
+    tmp_path: Path, kind: str, name: str, value: Any
+) -> None:
+    path = tmp_path / "net.onepass"
+    KINDS[kind](network()).learn(*stream()).save(path)
+    tree = checkpoint.contents(path).tree
+    assert name in tree["learned"]
+    short = {"@": "tensor", "dtype": "float32", "of": np.ones(3, np.float32)}
+    tree["learned"][name] = short if name.endswith("start") else value
+    checkpoint.write(path, tree, kind="network")
+    module = network()
+    before = copy.deepcopy(module.state_dict())
+    with pytest.raises(CheckpointError, match="not learned what it says"):
+        op.nn.load(path, module)
+    for key, tensor in module.state_dict().items():
+        assert torch.equal(tensor, before[key])
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "OrthogonalGradient": lambda module: op.nn.optim.OrthogonalGradient(
+        torch.optim.Adam(module.parameters()), module, gradients="outputs"
+    ),
+    "GPM": lambda module: op.nn.optim.GPM(torch.optim.Adam(module.parameters()), module),
+}
+each_optimizer = pytest.mark.parametrize("kind", OPTIMIZERS)
+
+
+def trained(optimizer: Any) -> Any:
+    X, y = stream()
+    for _ in range(3):
+        optimizer.zero_grad()
+        (optimizer.module(X)[:, 0] - y).square().mean().backward()
+        optimizer.step()
+    return optimizer
+
+
+@each_optimizer
+@pytest.mark.parametrize("around", ["inference_mode", "autocast"])
+def test_a_task_that_is_over_is_kept_whatever_the_caller_is_in(kind: str, around: str) -> None:
+    X, y = stream()
+    found = []
+    for held in (False, True):
+        optimizer = trained(OPTIMIZERS[kind](network()))
+        within = torch.autocast("cpu", torch.bfloat16) if around == "autocast" else None
+        with torch.inference_mode(held and within is None):
+            if held and within is not None:
+                with within:
+                    optimizer.after_task([(X[:2] * 1.0, y[:2])])
+            else:
+                optimizer.after_task([(X[:2] * 1.0, y[:2])])
+        module = trained(optimizer).module
+        found.append(torch.cat([each.detach().reshape(-1) for each in module.parameters()]))
+    assert torch.equal(*found)
+
+
+@each_optimizer
+@pytest.mark.parametrize("part", ["tasks", "names", "memory"])
+def test_a_damaged_state_changes_nothing(kind: str, part: str) -> None:
+    optimizer = trained(OPTIMIZERS[kind](network()))
+    state = copy.deepcopy(optimizer.after_task([stream()]).state_dict())
+    state["onepass"][optimizer._part if part == "memory" else part] = {"tasks": "x"}.get(part, 3)
+    other = OPTIMIZERS[kind](network())
+    with pytest.raises(CheckpointError, match="load_state_dict"):
+        other.load_state_dict(state)
+    assert other.tasks_ == 0
+    assert not other.state
+
+
+def test_gpm_refuses_what_has_no_directions() -> None:
+    optimizer = trained(OPTIMIZERS["GPM"](network()))
+    with torch.no_grad():
+        optimizer.module[0].weight[0, 0] = torch.nan
+    with pytest.raises(NumericalError, match="in '2'"):
+        optimizer.after_task([stream()])
+    assert optimizer.tasks_ == 0
+    assert optimizer.nbytes == 0
