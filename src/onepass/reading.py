@@ -8,7 +8,7 @@ into what lies in their span and what does not, in two reads or, if need be, in 
     O ← O − B C₂,   F = O + B D,   D some function of C = C₁ + C₂              one read     (3)
 
 Twice is what floating point asks for where O is much shorter than G [1]. C₂ shows whether it is:
-where ‖C₂‖ ≤ 2ε‖O‖, O is as orthogonal to the columns as (3) would make it, and with D of C₁ all is
+where ‖C₂‖ ≤ 4ε‖O‖, O is as orthogonal to the columns as (3) would make it, and with D of C₁ all is
 done. Inner products are summed in float64 over pieces of so few numbers that in float32 too this
 holds while O has a tenth of G's length. On a device, where the program would have to wait to see
 C₂, (3) is always done.
@@ -41,7 +41,7 @@ _WIDE = 8 * _SHORT  # the same, of a matrix and a vector, where more numbers are
 _SHARED = 1 << 24  # bytes of columns; fewer are read before a second thread is awake
 _BLOCK = 64  # columns whose inner products with others are taken at once
 _NARROW = 512  # numbers of each column in a piece, or so many times as many: others read slowly
-_ORTHOGONAL = 2.0  # roundings by which O may be off the columns' complement, for its length
+_ORTHOGONAL = 4.0  # roundings by which O may be off the columns' complement, for its length
 _SHARE = 0.05  # length of O for that of C₁; if it is less, (3) will have to be done
 
 
@@ -133,7 +133,9 @@ class Reading:
 
     def _once(self, J: Any, C: Any) -> bool:
         """Whether (2) may well be all: nothing that a device would have to be waited for."""
-        if linalg.waits(J) or self.rows.itemsize < 4:
+        if self.rows[:1].nbytes * len(self.rows) < _AT_HAND or self.rows.itemsize < 4:
+            return False  # a third read of what lies in the cache costs less than to ask
+        if linalg.waits(J):
             return False
         outside = linalg.norms(_standing(J)) ** 2 - (C * C).sum(axis=0)
         return bool((outside > _SHARE**2 * (C * C).sum(axis=0)).all())

@@ -1,0 +1,233 @@
+"""What ORFit's memory costs at the size of a network, beside plain reads of its columns.
+
+Timed is the step of ``op.memory.Principal(m)`` for one gradient, over a whole cycle between two
+turns of its columns, so that the turn is in the mean. In turn with it, in the same process: three
+plain reads of the same columns (products with a vector, by whichever of torch and NumPy is
+quicker), and rotating at each step as the recursion is written, B ← [B u] Ũ. With one thread the
+clock is that thread's own time on a processor, so that other programs count less; with more, the
+wall's.
+
+Gradients are random, with a part in common with others: ``common`` is how many times as long that
+part is as the rest. A step reads the columns twice, and a third time where little of a gradient
+is new. Each measurement runs in a process of its own, whose largest resident size is its peak.
+
+    python benchmarks/network.py [--quick] [--json benchmarks/results/network.json] [--figure FILE]
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from residual import resnet18
+
+import onepass as op
+from onepass import linalg
+
+SETTINGS = [
+    {"part": "step", "common": common, "dtype": dtype, "threads": threads}
+    for dtype, threads, common in (
+        ("float32", 1, 0.0),
+        ("float32", 1, 3.0),
+        ("float32", 1, 30.0),
+        ("float64", 1, 0.0),
+        ("float32", 2, 0.0),
+    )
+]
+M = {"part": "over m", "p": 200_000}
+P = {"part": "over p", "m": 50}
+CURVES = [
+    *({**M, "m": m} for m in (10, 25, 50, 100, 200, 400)),
+    *({**P, "p": p} for p in (10_000, 100_000, 1_000_000, 2_000_000)),
+]
+NETWORKS = [{"part": "ResNet-18", "norm": norm} for norm in ("batch", "group")]
+STANDARD = {"m": 100, "p": 1_000_000, "dtype": "float32", "threads": 1, "common": 0.0}
+COMMON = 20  # directions that gradients have in common
+READS = 3
+
+
+def best(reads: list[Callable[[], Any]], clock: Callable[[], float]) -> float:
+    """Seconds of the quicker way."""
+    spans = []
+    for read in reads:
+        begin = clock()
+        for _ in range(READS):
+            read()
+        spans.append(clock() - begin)
+    return min(spans)
+
+
+def rotating(rows: Any, g: Any, clock: Callable[[], float]) -> float:
+    """Seconds of one step that projects once and rotates at once: B ← [B u] Ũ."""
+    m = len(rows)
+    turn = torch.linalg.qr(torch.randn(m + 1, m + 1, dtype=rows.dtype)).Q[:, :m]
+    begin = clock()
+    rest = g - (rows @ g) @ rows
+    wide = torch.cat((rows, (rest / torch.linalg.vector_norm(rest))[None]))
+    turn.T @ wide
+    return clock() - begin
+
+
+def gradients(p: int, dtype: Any, common: float) -> Callable[[], Any]:
+    """A source of rows (1, p), written into the same memory."""
+    J, some = torch.empty(1, p, dtype=dtype), torch.Generator().manual_seed(0)
+    shared = torch.randn(COMMON if common else 0, p, dtype=dtype, generator=some)
+
+    def draw() -> Any:
+        J[0].normal_(generator=some)
+        if common:
+            mixed = torch.randn(COMMON, dtype=dtype, generator=some) @ shared
+            J[0].add_(mixed, alpha=common / COMMON**0.5)
+        return J
+
+    return draw
+
+
+def step(said: dict[str, Any]) -> dict[str, Any]:
+    """The cost of steps of one memory."""
+    m, p, dtype = said["m"], said["p"], getattr(torch, said["dtype"])
+    torch.set_num_threads(said["threads"])
+    clock = time.thread_time if said["threads"] == 1 else time.perf_counter
+    draw, w = gradients(p, dtype, said["common"]), torch.zeros(p, dtype=dtype)
+    before = resident()
+    memory = op.memory.Principal(m).start(p, 1, 0.0, w[:0])
+    cycle, error, none = (m + 1) // 2, torch.ones(1, dtype=torch.float64), np.zeros(1)
+    spans, reads = [], []
+    for k in range(m + 2 * cycle):
+        J, rows = draw(), memory.subspace.B.rows
+        with linalg.tensors_alone(p):
+            if k >= m + cycle and k % 3 == 0:
+                some, flat = rows.numpy(), J[0].numpy()
+                ways = [lambda B=rows, g=J[0]: B @ g, lambda B=some, g=flat: B @ g]
+                reads.append(best(ways, clock))
+            begin = clock()
+            taken = memory.learn(w, J.T, error, none)
+            span = clock() - begin
+        w, memory = taken.w, taken.memory
+        if k >= m + cycle:
+            spans.append(span)
+    numbers = (resident() - before) / (m * p * w.itemsize)
+    each = [rotating(memory.subspace.B.rows[:m], draw()[0], clock) for _ in range(3)]
+    mean, plain = float(np.mean(spans)), float(np.mean(reads))
+    return {
+        **said,
+        "step, ms": 1e3 * mean,
+        "median step, ms": 1e3 * float(np.median(spans)),
+        "three reads, ms": 1e3 * plain,
+        "step / three reads": mean / plain,
+        "rotating, ms": 1e3 * min(each),
+        "rotating / step": min(each) / mean,
+        "peak, in m p numbers": numbers,
+    }
+
+
+def network(said: dict[str, Any], rows: int = 60, m: int = 50) -> dict[str, Any]:
+    """Rows learned by a ResNet-18 of one output, and where the time went."""
+    torch.set_num_threads(2)
+    torch.manual_seed(0)
+    module = resnet18(said["norm"])
+    net = op.nn.ORFit(module, memory=m)
+    X, y = torch.randn(rows, 3, 32, 32), torch.randn(rows)
+    net.learn(X[:2], y[:2])
+    before, begin, derived = resident(), time.perf_counter(), 0.0
+    jacobian = net.network.jacobian
+
+    def timed(*given: Any, **named: Any) -> Any:
+        nonlocal derived
+        start = time.perf_counter()
+        found = jacobian(*given, **named)
+        derived += time.perf_counter() - start
+        return found
+
+    net.network.jacobian = timed
+    net.learn(X, y)
+    total = time.perf_counter() - begin
+    wrong = float((net.predict(X[-1:]) - y[-1:]).abs().max())
+    return {
+        **said,
+        "p": net.network.p,
+        "m": m,
+        "rows": rows,
+        "forward and backward, ms a row": 1e3 * derived / rows,
+        "ORFit, ms a row": 1e3 * (total - derived) / rows,
+        "peak, GB": resident() / 1e9,
+        "peak of learning, in m p numbers": (resident() - before) / (m * net.network.p * 4),
+        "memory, GB": net.nbytes / 1e9,
+        "error on the last row": wrong,
+    }
+
+
+def resident() -> float:
+    """Bytes: the largest resident size of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+
+
+def measured(setting: dict[str, Any]) -> dict[str, Any]:
+    """A setting, in a process of its own."""
+    threads = str(setting.get("threads", 2))
+    found = subprocess.run(  # noqa: S603  this file
+        [sys.executable, __file__, "--one", json.dumps(setting)],
+        env={**os.environ, "OMP_NUM_THREADS": threads},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    said: dict[str, Any] = json.loads(found.stdout)
+    print(json.dumps(said), flush=True)
+    return said
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """The curves over m and p."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  if it is there
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    for axes, part, over in zip(figure.subplots(1, 2), ("over m", "over p"), "mp", strict=True):
+        rows = [one for one in found["settings"] if one["part"] == part]
+        at = [one[over] for one in rows]
+        for name in ("rotating, ms", "step, ms", "three reads, ms"):
+            axes.loglog(at, [one[name] for one in rows], marker="o", label=name[:-4])
+        other = "p" if over == "m" else "m"
+        axes.set(xlabel=over, ylabel="ms a row", title=f"{other} = {rows[0][other]:,}")
+        axes.grid(visible=True, alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="the first setting alone")
+    parser.add_argument("--json", type=Path, help="write what was found")
+    parser.add_argument("--figure", type=Path, help="draw the curves")
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(network(given.one) if "norm" in given.one else step(given.one)))
+        return
+    chosen = SETTINGS[:1] if given.quick else [*SETTINGS, *CURVES, *NETWORKS]
+    settings = [measured(one if "norm" in one else {**STANDARD, **one}) for one in chosen]
+    found = {
+        "command": "python benchmarks/network.py",
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "settings": settings,
+    }
+    if given.json:
+        from tables import write  # noqa: PLC0415  beside this file
+
+        write(given.json, found)
+    if given.figure:
+        draw(found, given.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""ORFit of rebayes (JAX) beside that of onepass: milliseconds a row, and how near the papers.
+
+Both learn the same rows in one process and in turn, linear models as networks. The references are
+dense, in float64, and say what the papers' recursions are: ``raw``, the principal directions of
+the gradients themselves (extended paper, Algorithm 3), and ``projected``, Algorithm 1 of 2022 as
+printed. Without rebayes, onepass is measured alone.
+
+    ONEPASS_DATA=... python benchmarks/network_peers.py [--json FILE]
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import onepass as op
+from onepass.reproduce.digits import RotatedDigits
+
+try:
+    import jax
+    import jax.numpy as jnp
+    from rebayes.low_rank_filter.orfit import RebayesORFit
+except ImportError:
+    RebayesORFit = None
+
+Floats = NDArray[np.float64]
+SIZES = [(784, 10), (100_000, 50), (1_000_000, 100)]
+AT_MOST = 12  # rows of rebayes that are timed, each of the same cost
+
+
+def dense(X: Floats, y: Floats, w: Floats, m: int, *, raw: bool) -> Floats:
+    """The weights after all rows, by a full SVD at each row."""
+    kept = np.zeros((len(w), 0))
+    for x, t in zip(X, y, strict=True):
+        U = kept / np.linalg.norm(kept, axis=0)
+        v = x - U @ (U.T @ x)
+        v = v - U @ (U.T @ v)
+        w = w + v * (t - x @ w) / (x @ v)
+        left, sigma, _ = np.linalg.svd(
+            np.column_stack([kept, x if raw else v]), full_matrices=False
+        )
+        kept = (left * sigma)[:, :m]
+    return w
+
+
+class Ours:
+    """op.nn.ORFit of a linear layer."""
+
+    def __init__(self, start: Any, memory: Any) -> None:
+        self.layer = torch.nn.Linear(len(start), 1, bias=False)
+        with torch.no_grad():
+            self.layer.weight.copy_(torch.as_tensor(start)[None])
+        self.net = op.nn.ORFit(self.layer, memory)
+
+    def rows(self, X: Any, y: Any) -> Sequence[Any]:
+        X, y = torch.as_tensor(X).float(), torch.as_tensor(y).float()
+        return [(X[i : i + 1], y[i : i + 1]) for i in range(len(X))]
+
+    def learn(self, row: Any) -> None:
+        self.net.learn(*row)
+
+    def weights(self) -> Floats:
+        return self.layer.weight[0].detach().double().numpy()
+
+
+class Rebayes:
+    """rebayes' ORFit of wᵀx, compiled before it is timed."""
+
+    def __init__(self, start: Any, memory: int) -> None:
+        none: Any = None
+        self.model = RebayesORFit(none, none, lambda w, x: w @ x, none, memory_size=memory)
+        self.belief = self.model.init_bel(jnp.asarray(start, dtype=jnp.float32))
+        size = len(start)
+        self.model.update_state(self.belief, jnp.ones(size), jnp.ones(1))
+
+    def rows(self, X: Any, y: Any) -> Sequence[Any]:
+        X, y = jnp.asarray(X, dtype=jnp.float32), jnp.asarray(y, dtype=jnp.float32)
+        return [(X[i], y[i : i + 1]) for i in range(len(X))]
+
+    def learn(self, row: Any) -> None:
+        self.belief = jax.block_until_ready(self.model.update_state(self.belief, *row))
+
+    def weights(self) -> Floats:
+        return np.asarray(self.belief.mean, dtype=np.float64)
+
+
+def seconds(learner: Any, rows: Sequence[Any]) -> list[float]:
+    """What each row takes."""
+    spans = []
+    for row in rows:
+        begin = time.perf_counter()
+        learner.learn(row)
+        spans.append(time.perf_counter() - begin)
+    return spans
+
+
+def digits(m: int = 10) -> dict[str, Any]:
+    """The papers' linear stream: 100 turned digits."""
+    drawn = RotatedDigits().draw(op.stream.images("mnist"), 1, [0])
+    start = drawn.start[0]
+    exact = {raw: dense(drawn.X, drawn.y, start, m, raw=raw) for raw in (True, False)}
+    ways: dict[str, Callable[[], Any]] = {
+        "onepass": lambda: Ours(start, m),
+        "onepass, of='projected'": lambda: Ours(start, op.memory.Principal(m, of="projected")),
+    }
+    if RebayesORFit:
+        ways["rebayes"] = lambda: Rebayes(start, m)
+    found = {}
+    for name, make in ways.items():
+        learner = make()
+        for row in learner.rows(drawn.X, drawn.y):
+            learner.learn(row)
+        w = learner.weights()
+        off = [np.linalg.norm(w - e) / np.linalg.norm(e - start) for e in exact.values()]
+        error = float(np.rad2deg(np.sqrt(np.mean((drawn.X_test @ w - drawn.y_test) ** 2))))
+        found[name] = {"off raw": off[0], "off projected": off[1], "test RMSE, degrees": error}
+    return found
+
+
+def speed(p: int, m: int) -> dict[str, Any]:
+    """Milliseconds a row with a full memory, over a whole cycle of turns."""
+    cycle, some = (m + 1) // 2, np.random.default_rng(0)
+    start, draw = np.zeros(p), lambda n: (some.normal(size=(n, p)), some.normal(size=n))
+    ours, theirs = Ours(start, m), Rebayes(start, m) if RebayesORFit else None
+    for _ in range(m + cycle):
+        seconds(ours, ours.rows(*draw(1)))
+    spans: dict[str, list[float]] = {"onepass": [], "rebayes": []}
+    for k in range(2 * cycle):
+        X, y = draw(1)
+        spans["onepass"] += seconds(ours, ours.rows(X, y))
+        if theirs and k < AT_MOST:
+            spans["rebayes"] += seconds(theirs, theirs.rows(X, y))
+    each = {name: 1e3 * float(np.mean(some)) for name, some in spans.items() if some}
+    return {"p": p, "m": m, **each}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--json", type=Path, help="write what was found")
+    given = parser.parse_args()
+    versions = {"torch": torch.__version__} | ({"jax": jax.__version__} if RebayesORFit else {})
+    found: dict[str, Any] = {
+        "command": "python benchmarks/network_peers.py",
+        "machine": f"{os.cpu_count()} cores",
+        "versions": versions,
+        "speed": [speed(p, m) for p, m in SIZES],
+    }
+    if "ONEPASS_DATA" in os.environ:
+        found["digits"] = digits()
+    print(json.dumps(found, indent=1))
+    if given.json:
+        from tables import write  # noqa: PLC0415  beside this file
+
+        write(given.json, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Two reads, or three: what is outside is outside to rounding, whichever it takes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from onepass import linalg
+from onepass.reading import Reading
+
+Floats = NDArray[Any]
+P, Q = 3000, 7
+
+
+def orthonormal(dtype: Any, seed: int = 0) -> Floats:
+    rng = np.random.default_rng(seed)
+    return np.ascontiguousarray(np.linalg.qr(rng.normal(size=(P, Q)))[0].T.astype(dtype))
+
+
+def finished(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows with each third read."""
+    third: list[int] = []
+    monkeypatch.setattr("onepass.reading._AT_HAND", 0)
+    real = Reading._finished
+
+    def counted(self: Reading, *given: Any) -> Any:
+        third.append(1)
+        return real(self, *given)
+
+    monkeypatch.setattr(Reading, "_finished", counted)
+    return third
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([np.float32, np.float64]),
+    st.floats(-6.0, 6.0),
+    st.integers(1, 3),
+    st.sampled_from([0, 1 << 20]),
+)
+def test_the_parts_are_those_of_a_projection_in_float64(
+    seed: int, dtype: Any, length: float, n: int, at_hand: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("onepass.reading._AT_HAND", at_hand)
+        the_parts_are_those_of_a_projection(seed, dtype, length, n)
+
+
+def the_parts_are_those_of_a_projection(seed: int, dtype: Any, length: float, n: int) -> None:
+    rng, rows = np.random.default_rng(seed), orthonormal(dtype)
+    eps = float(np.finfo(dtype).eps)
+    J = rng.normal(size=(n, P)) / np.sqrt(P) + 10.0**length * rng.normal(size=(n, Q)) @ rows
+    M, G = rng.normal(size=(Q, Q)), J.astype(dtype).T
+    split = Reading(rows).split(G, lambda C: M @ C)
+    off = np.abs(rows.astype(float) @ split.outside).max(axis=0)
+    size = np.linalg.norm(G.astype(float), axis=0)
+    assert (off <= 8.0 * eps * np.linalg.norm(split.outside, axis=0)).all()
+    wide = rows.astype(float).T @ split.inside + split.outside
+    assert np.abs(wide - G).max() <= 40.0 * eps * size.max()
+    lifted = split.outside + rows.astype(float).T @ (M @ split.inside)
+    assert np.abs(split.lifted - lifted).max() <= 100.0 * eps * size.max()
+
+
+def test_the_third_read_is_done_where_little_is_new_and_only_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    third, rng, rows = finished(monkeypatch), np.random.default_rng(1), orthonormal(np.float64)
+    new = rng.normal(size=P)
+    new -= rows.T @ (rows @ new)
+    new /= np.linalg.norm(new)
+    for inside, expected in ((0.1, 0), (1e3, 1), (1e9, 1)):
+        third.clear()
+        Reading(rows).split((new + inside * rows.sum(axis=0))[:, None])
+        assert len(third) == expected
+
+
+def test_vectors_inside_and_zero_vectors_leave_nothing() -> None:
+    rows = orthonormal(np.float64)
+    split = Reading(rows).split(np.column_stack([rows[0] + 2.0 * rows[3], np.zeros(P)]))
+    np.testing.assert_allclose(split.inside[[0, 3], 0], [1.0, 2.0], rtol=1e-14)
+    assert np.abs(split.outside).max() < 1e-15
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_stay_so(value: float) -> None:
+    rows, g = orthonormal(np.float64), np.ones((P, 1))
+    g[5] = value
+    with np.errstate(invalid="ignore"):
+        assert not np.isfinite(Reading(rows).split(g).outside).any()
+
+
+def test_gram_and_turning_are_plain_products() -> None:
+    rng = np.random.default_rng(2)
+    rows, T = rng.normal(size=(150, 5000)), rng.normal(size=(150, 90))
+    np.testing.assert_allclose(Reading(rows).gram(), rows @ rows.T, rtol=1e-11, atol=1e-10)
+    expected = T.T @ rows
+    Reading(rows).turn(T, rows[:90])
+    np.testing.assert_allclose(rows[:90], expected, rtol=1e-11, atol=1e-11)
+
+
+def test_threads_that_share_the_pieces_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr("onepass.reading._SHARED", 0)
+    rng, rows = np.random.default_rng(3), torch.from_numpy(orthonormal(np.float32))
+    G = torch.from_numpy(rng.normal(size=(2, P)).astype(np.float32)).T
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            found.append(Reading(rows).split(G, lambda C: 2.0 * C))
+    finally:
+        torch.set_num_threads(before)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(linalg.host(one), linalg.host(other), atol=2e-7)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_lengths_of_tensors_neither_overflow_nor_vanish(scale: float) -> None:
+    torch = pytest.importorskip("torch")
+    values = np.random.default_rng(4).normal(size=(9000, 2)).astype(np.float32)
+    tensor = torch.from_numpy(values * np.float32(scale))
+    expected = np.linalg.norm(tensor.double().numpy(), axis=0)
+    np.testing.assert_allclose(linalg.norms(tensor), expected, rtol=1e-6)
+    assert linalg.norms(torch.zeros(9000, 2)).tolist() == [0.0, 0.0]
+
+
+def test_rows_that_are_not_finite_are_found_also_where_their_sum_overflows() -> None:
+    torch = pytest.importorskip("torch")
+    J = torch.ones(4, 10)
+    J[1], J[2, 3], J[3, 4] = 3e38, float("nan"), float("-inf")
+    assert linalg.sound(J).tolist() == [True, True, False, False]
