@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from onepass.evaluate import LastValue, prequential
-from onepass.interrupt import Interrupt
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.tally import Tally
+from onepass.interrupt import Interrupt
 
 
 def test_a_tally_keeps_no_more_than_its_window() -> None:
