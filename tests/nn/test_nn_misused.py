@@ -17,6 +17,7 @@ from onepass.errors import (
     ParameterError,
     RowsRefusedWarning,
     ShapeError,
+    TypeMismatchError,
 )
 
 torch = pytest.importorskip("torch")
@@ -216,3 +217,23 @@ def test_gpm_refuses_what_has_no_directions() -> None:
         optimizer.after_task([stream()])
     assert optimizer.tasks_ == 0
     assert optimizer.nbytes == 0
+
+
+@pytest.mark.parametrize("place", ["meta", "cuda:99", "nowhere", 1.5])
+def test_a_memory_is_kept_where_there_is_room_for_numbers(place: Any) -> None:
+    with pytest.raises(ParameterError, match="`memory_device` must be None or a device"):
+        op.nn.ORFit(network(), memory_device=place)
+
+
+def test_answers_without_values_are_refused() -> None:
+    with pytest.raises(TypeMismatchError, match="device 'meta'"):
+        op.nn.ORFit(network()).learn(stream()[0], torch.zeros(16, device="meta"))
+
+
+def test_a_module_that_was_made_in_inference_mode_is_refused() -> None:
+    with torch.inference_mode():
+        module = network()
+    with pytest.raises(ParameterError, match=r"'0\.weight' was not"):
+        op.nn.ORFit(module)
+    copied = op.nn.ORFit(copy.deepcopy(module)).learn(*stream())
+    np.testing.assert_array_equal(weights(copied), weights(op.nn.ORFit(network()).learn(*stream())))

@@ -54,11 +54,11 @@ class Keeping(NamedTuple):
             )
         try:
             place = None if device is None else str(torch.device(device))
-        except (RuntimeError, TypeError) as wrong:
-            raise ParameterError(
-                f"{where}: `memory_device` must be None or a device of torch such as 'cpu' or "
-                f"'cuda', got {device!r}. None keeps the memory beside the module's weights."
-            ) from wrong
+            torch.empty(0, device=place)
+        except (RuntimeError, TypeError, AssertionError) as wrong:  # the last, if torch has none
+            raise _no_place(device, where) from wrong
+        if place == "meta":  # which holds no values
+            raise _no_place(device, where)
         return cls(name, place, bool(by_layer))
 
     def hold_possible(self, specification: Any, noise: float, where: str) -> None:
@@ -119,3 +119,10 @@ class Keeping(NamedTuple):
             for pieces in network.layers.values()
         )
         return Blocks.start(specification, places, noise, c, kind)
+
+
+def _no_place(device: Any, where: str) -> ParameterError:
+    return ParameterError(
+        f"{where}: `memory_device` must be None or a device that torch has here, such as 'cpu' or "
+        f"'cuda', got {device!r}. None keeps the memory beside the module's weights."
+    )

@@ -138,6 +138,11 @@ def _tensor(y: Any, where: str) -> Any:
             )
         wide = array.astype(np.int64) if array.dtype.kind == "u" else array.astype(array.dtype)
         tensor = torch.from_numpy(np.ascontiguousarray(wide))
+    if tensor.is_meta:
+        raise TypeMismatchError(
+            f"{where}: `y` must hold numbers, got a tensor on the device 'meta', where there are "
+            "none. Make it on the module's device."
+        )
     if tensor.is_complex():
         raise TypeMismatchError(
             f"{where}: `y` must hold real numbers, got complex ones. Give real and imaginary parts "

@@ -207,6 +207,12 @@ def _refuse_unready(module: Any, known: Mapping[str, Any], where: str) -> None:
                 f"{where}: `module` must know the shapes of its parameters, but {name!r} is not "
                 "yet initialised. Ask the module for the outputs of a few rows first."
             )
+        if each.is_inference():
+            raise ParameterError(
+                f"{where}: `module` must be made outside of torch.inference_mode(), in which "
+                f"tensors are frozen for good, but {name!r} was not. Make it anew, or "
+                "copy.deepcopy it, outside."
+            )
     places = {str(each.device): name for name, each in {**buffers, **known}.items()}
     if len(places) > 1:
         found = ", ".join(f"{name!r} on {place}" for place, name in sorted(places.items()))
