@@ -30,7 +30,7 @@ def choose_settings(
     streams: Iterable[str] | None = None,
     networks: Iterable[str] | None = None,
     methods: Iterable[str] | None = None,
-    scale: float = 0.5,
+    scale: float = 1.0,
     heard: Callable[[str], object] | None = None,
 ) -> Settings:
     """Choose settings on rows held out of those to learn.
@@ -41,7 +41,7 @@ def choose_settings(
         ``op.stream.images("mnist")`` if not given; its rows to test are not used.
     streams, networks, methods : iterable of str, optional
         As in :func:`onepass.reproduce.orfit_deep`.
-    scale : float, default=0.5
+    scale : float, default=1.0
         Rows, held out and learned, as a share of those that ``orfit_deep`` learns.
     heard : callable, optional
         Called with a line of text about each choice.

@@ -84,7 +84,7 @@ def _gpm(module: Any, task: Task, seed: int, *, step_size: float, **settings: An
 _STEPS = {"step_size": (0.01, 0.03, 0.1, 0.3, 1.0)}
 _SMALL = {"step_size": (0.0001, 0.0003, 0.001, 0.003, 0.01)}
 
-_NOISE = {"noise": (10.0, 30.0, 100.0, 300.0)}
+_NOISE = {"noise": (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)}
 _PRIORS = {"prior": (0.001, 0.01, 0.1)}
 
 _ALL = (
