@@ -31,8 +31,10 @@ except ImportError:
     RebayesORFit = None
 
 Floats = NDArray[np.float64]
-SIZES = [(784, 10), (100_000, 50), (1_000_000, 100)]
-AT_MOST = 12  # rows of rebayes that are timed, each of the same cost
+SIZES = [(784, 10), (100_000, 50), (500_000, 50)]
+LINEAR = 10_000  # weights, up to which a linear learner is measured too
+ROUNDS = 20  # cycles that are measured there
+AT_MOST = 10  # rows of rebayes that are timed, each of the same cost
 
 
 def dense(X: Floats, y: Floats, w: Floats, m: int, *, raw: bool) -> Floats:
@@ -68,6 +70,19 @@ class Ours:
 
     def weights(self) -> Floats:
         return self.layer.weight[0].detach().double().numpy()
+
+
+class OursLinear:
+    """op.ORFitRegressor, a row at a time."""
+
+    def __init__(self, memory: int) -> None:
+        self.model = op.ORFitRegressor(memory)
+
+    def rows(self, X: Any, y: Any) -> Sequence[Any]:
+        return list(zip(X, y.tolist(), strict=True))
+
+    def learn(self, row: Any) -> None:
+        self.model.learn_one(*row)
 
 
 class Rebayes:
@@ -125,17 +140,22 @@ def digits(m: int = 10) -> dict[str, Any]:
 
 
 def speed(p: int, m: int) -> dict[str, Any]:
-    """Milliseconds a row with a full memory, over a whole cycle of turns."""
+    """Milliseconds a row with a full memory, over one cycle of turns."""
     cycle, some = (m + 1) // 2, np.random.default_rng(0)
     start, draw = np.zeros(p), lambda n: (some.normal(size=(n, p)), some.normal(size=n))
     ours, theirs = Ours(start, m), Rebayes(start, m) if RebayesORFit else None
-    for _ in range(m + cycle):
-        seconds(ours, ours.rows(*draw(1)))
-    spans: dict[str, list[float]] = {"onepass": [], "rebayes": []}
-    for k in range(2 * cycle):
+    linear = OursLinear(m) if p <= LINEAR else None
+    spans: dict[str, list[float]] = {"onepass": [], "ORFitRegressor": [], "rebayes": []}
+    for k in range(-m - cycle, ROUNDS * cycle if linear else cycle):
         X, y = draw(1)
+        if k < 0:
+            seconds(ours, ours.rows(X, y))
+            _ = linear and seconds(linear, linear.rows(X, y))
+            continue
+        if linear:
+            spans["ORFitRegressor"] += seconds(linear, linear.rows(X, y))
         spans["onepass"] += seconds(ours, ours.rows(X, y))
-        if theirs and k < AT_MOST:
+        if theirs and (linear or k < AT_MOST):
             spans["rebayes"] += seconds(theirs, theirs.rows(X, y))
     each = {name: 1e3 * float(np.mean(some)) for name, some in spans.items() if some}
     return {"p": p, "m": m, **each}
