@@ -204,7 +204,8 @@ def _truncated(space: Subspace, K: Floats, sigma: Floats, rank: int, n: int) -> 
     gone = K * np.sqrt(np.maximum(sigma**2 - left**2, 0.0))
     summed = space.open + gone @ gone.T
     k = int((left > 0.0).sum())
-    new = replace(space, K=K[:, :k], sigma=left[:k], open=summed)
+    kept = np.ascontiguousarray(K[:, :k])
+    new = replace(space, K=kept, sigma=left[:k].copy(), open=summed)
     full = len(space.B) + n > min(space.m + max(_spare(space.m), n), space.B.matrix.shape[0])
     return new.turned() if full and len(space.B) > k else new
 

@@ -129,7 +129,7 @@ class Fitting(Linear):
                 "Give features and answers in larger units."
             )
         self.parameters_, self.memory_ = w, memory
-        self.contradictions_ += against
+        self.contradictions_ += int(against)
         self.forgotten_ = forgotten
         self._warn_when_full()
         said = Y - errors
