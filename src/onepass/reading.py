@@ -24,7 +24,7 @@ what lies in the cache, and threads take runs of pieces each.
     Gram-Schmidt orthogonalization process", Numerische Mathematik 101, 2005.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,9 @@ from onepass import linalg
 
 __all__ = ["Reading", "Split"]
 
-_AT_HAND = 1 << 20  # bytes of columns that a processor's cache holds beside what is made of them
+Pieces = Sequence[slice]
+
+_AT_HAND = 3 << 18  # bytes of columns that a processor's cache holds beside what is made of them
 _ONCE_AT_HAND = 1 << 24  # the same, where nothing is used again
 _ON_DEVICE = 1 << 30  # bytes of a piece elsewhere, where each piece costs a wait
 _SHORT = 2048  # numbers whose products may be summed in float32, before they are in float64
@@ -74,10 +76,10 @@ class Reading:
         J = linalg.at_hand(J)
         if len(J) == 1:
             J = J[0]  # products of a matrix and a vector are quicker as such
-        C = self._into(J)
-        once = self._once(J, C)
-        rest, lifted, again = self._without(J, C, self._made(lift, C) if once else None)
-        if not (once and _orthogonal(rest, again)):
+        C, squares = self._into(J)
+        once = self._once(C, squares)
+        rest, lifted, again, left = self._without(J, C, self._made(lift, C) if once else None)
+        if not (once and _orthogonal(again, left, linalg.rounding(rest))):
             C = C + again
             lifted = self._finished(rest, again, self._made(lift, C))
         outside, lifted = (linalg.like(_standing(each), near) for each in (rest, lifted))
@@ -86,29 +88,38 @@ class Reading:
     def coordinates(self, G: Any) -> Any:
         """BᵀG, small: (1)."""
         J = linalg.at_hand(self._near(G.T))
-        return self._into(J[0] if len(J) == 1 else J).reshape(len(self.rows), -1)
+        C, _ = self._into(J[0] if len(J) == 1 else J)
+        return C.reshape(len(self.rows), -1)
 
     def gram(self) -> Any:
         """BᵀB, NumPy's."""
         q, end = len(self.rows), self.rows.shape[1]
+        total: Any
 
-        def products(piece: slice) -> Any:
-            rows = linalg.widened(self.rows[:, piece])
-            total = linalg.blank(linalg.small(rows[:, :1]), (q, q))
-            for j in range(0, q, _BLOCK):  # what is above the diagonal is that below
-                total[j:, j : j + _BLOCK] = linalg.small(rows[j:] @ rows[j : j + _BLOCK].T)
-            return total
+        def products(pieces: Pieces) -> linalg.Sums:
+            total = linalg.blank(linalg.small(self.rows[:, :1]), (q, q))
+            total[:] = 0.0
+            for piece in pieces:
+                rows = self._wide(piece)
+                for j in range(0, q, _BLOCK):  # what is above the diagonal is that below
+                    total[j:, j : j + _BLOCK] += linalg.small(rows[j:] @ rows[j : j + _BLOCK].T)
+            return (total,)
 
         pieces = [slice(i, i + _SHORT) for i in range(0, max(end, 1), _SHORT)]
-        total = linalg.summed(products, pieces, shared=False)
+        (total,) = self._summed(products, pieces)
         below = np.tril(linalg.host(total))
         return below + np.tril(below, -1).T
 
     def turn(self, T: Any, onto: Any) -> None:
         """B T of a small T (q, k), written as rows onto an array, B's own if k <= q."""
-        for piece in self._pieces():
-            rows = linalg.widened(self.rows[:, piece])
-            onto[:, piece] = linalg.like(linalg.like(T, rows).T @ rows, onto)
+
+        def turn(pieces: Pieces) -> linalg.Sums:
+            for piece in pieces:
+                rows = self._wide(piece)
+                onto[:, piece] = linalg.like(linalg.like(T, rows).T @ rows, onto)
+            return ()
+
+        self._summed(turn, self._pieces())
 
     def _near(self, J: Any) -> Any:
         """Vectors as rows, in the precision that is computed in, on the columns' device."""
@@ -118,64 +129,82 @@ class Reading:
         """Those numbers of the columns, as they are computed with."""
         return linalg.at_hand(linalg.widened(self.near[:, piece]))
 
-    def _summed(self, work: Callable[[slice], Any], pieces: list[slice]) -> Any:
-        """The sum of what is made of each piece; threads share the pieces of large tensors."""
-        shared = linalg.is_tensor(self.rows) and self.rows[:1].nbytes * len(self.rows) >= _SHARED
-        return linalg.summed(work, pieces, shared=shared)
+    def _wide(self, piece: slice) -> Any:
+        """The same for products of matrices, in which torch is quicker by itself.
 
-    def _into(self, J: Any) -> Any:
-        """(1), for vectors (n, p) or one (p,)."""
+        With more threads it would share each piece among them, and they wait for each other.
+        """
+        one = linalg.waits(self.rows) or linalg.hands(self.rows) == 1
+        return linalg.widened(self.rows[:, piece]) if one else self._read(piece)
 
-        def products(piece: slice) -> Any:
-            return linalg.small(self._read(piece) @ _across(J[..., piece]))
+    def _summed(self, work: Callable[[Pieces], linalg.Sums], pieces: Pieces) -> linalg.Sums:
+        """What is summed over the pieces; threads share the pieces of large tensors."""
+        large = linalg.is_tensor(self.rows) and self.rows[:1].nbytes * len(self.rows) >= _SHARED
+        return linalg.summed(work, pieces, linalg.hands(self.rows) if large else 1)
+
+    def _into(self, J: Any) -> linalg.Sums:
+        """(1), for vectors (n, p) or one (p,), and their lengths squared."""
+
+        def products(pieces: Pieces) -> linalg.Sums:
+            total, squares = 0.0, 0.0
+            for piece in pieces:
+                here = J[..., piece]
+                total = total + linalg.small(self._read(piece) @ _across(here))
+                squares = squares + _squares(here)
+            return total, squares
 
         return self._summed(products, self._pieces(_ONCE_AT_HAND))
 
-    def _once(self, J: Any, C: Any) -> bool:
+    def _once(self, C: Any, squares: Any) -> bool:
         """Whether (2) may well be all: nothing that a device would have to be waited for."""
         if self.rows[:1].nbytes * len(self.rows) < _AT_HAND or self.rows.itemsize < 4:
             return False  # a third read of what lies in the cache costs less than to ask
-        if linalg.waits(J):
+        if linalg.waits(self.rows):
             return False
-        outside = linalg.norms(_standing(J)) ** 2 - (C * C).sum(axis=0)
-        return bool((outside > _SHARE**2 * (C * C).sum(axis=0)).all())
+        inside = (C * C).sum(axis=0)
+        return bool((squares - inside > _SHARE**2 * inside).all())
 
     def _made(self, lift: Callable[[Any], Any] | None, C: Any) -> Any:
         """D of C, in the shape of C."""
         return None if lift is None else lift(C.reshape(len(self.rows), -1)).reshape(C.shape)
 
-    def _without(self, J: Any, C: Any, D: Any) -> tuple[Any, Any, Any]:
-        """(2): O so far, F of it, and C₂."""
+    def _without(self, J: Any, C: Any, D: Any) -> tuple[Any, Any, Any, Any]:
+        """(2): O so far, F of it, C₂, and the lengths of O squared."""
         rest = linalg.blank(J)
         lifted = rest if D is None else linalg.blank(J)
-        c, d = (None if each is None else _across(linalg.like(each, J)) for each in (C, D))
+        c, d = (None if each is None else _across(linalg.like(each, J)) for each in (-C, D))
 
-        def project(piece: slice) -> Any:
-            rows, left = self._read(piece), rest[..., piece]
-            linalg.add(J[..., piece], -1.0, c, rows, left)
-            if d is not None:
-                linalg.add(left, 1.0, d, rows, lifted[..., piece])
-            return linalg.small(rows @ _across(left))
+        def project(pieces: Pieces) -> linalg.Sums:
+            total, squares = 0.0, 0.0
+            for piece in pieces:
+                rows, left = self._read(piece), rest[..., piece]
+                linalg.add(J[..., piece], c, rows, left)
+                if d is not None:
+                    linalg.add(left, d, rows, lifted[..., piece])
+                total = total + linalg.small(rows @ _across(left))
+                squares = squares + _squares(left)
+            return total, squares
 
-        again = self._summed(project, self._pieces())
-        return rest, lifted, again
+        again, squares = self._summed(project, self._pieces())
+        return rest, lifted, again, squares
 
     def _finished(self, rest: Any, again: Any, D: Any) -> Any:
         """(3): O in place, and F."""
-        c, d = (None if each is None else _across(linalg.like(each, rest)) for each in (again, D))
+        c, d = (None if each is None else _across(linalg.like(each, rest)) for each in (-again, D))
         lifted = rest if D is None else linalg.blank(rest)
 
-        def project(piece: slice) -> float:
-            rows, left = self._read(piece), rest[..., piece]
-            linalg.add(left, -1.0, c, rows, left)
-            if d is not None:
-                linalg.add(left, 1.0, d, rows, lifted[..., piece])
-            return 0.0
+        def project(pieces: Pieces) -> linalg.Sums:
+            for piece in pieces:
+                rows, left = self._read(piece), rest[..., piece]
+                linalg.add(left, c, rows, left)
+                if d is not None:
+                    linalg.add(left, d, rows, lifted[..., piece])
+            return ()
 
         self._summed(project, self._pieces())
         return lifted
 
-    def _pieces(self, bytes_at_hand: int = _AT_HAND) -> list[slice]:
+    def _pieces(self, bytes_at_hand: int = _AT_HAND) -> Pieces:
         """Slices of p, as wide as can be kept at hand."""
         each = max(len(self.rows), 1) * max(self.rows.itemsize, 4)
         width = min(max(bytes_at_hand // each // _NARROW, 1) * _NARROW, _WIDE)
@@ -184,10 +213,19 @@ class Reading:
         return [slice(i, i + width) for i in range(0, max(self.rows.shape[1], 1), width)]
 
 
-def _orthogonal(rest: Any, again: Any) -> bool:
-    """Whether O is orthogonal to the columns as it is, by C₂."""
-    off = _ORTHOGONAL * linalg.rounding(rest) * linalg.norms(_standing(rest))
-    return bool(((again * again).sum(axis=0) <= off**2).all())
+def _squares(vectors: Any) -> Any:
+    """The sums of squares of a piece of rows (n, k), or of one (k,); 0 where none is asked for."""
+    if linalg.is_tensor(vectors):
+        return 0.0 if linalg.waits(vectors) else linalg.small((vectors * vectors).sum(-1))
+    if vectors.ndim == 1:
+        return float(vectors @ vectors)
+    return np.einsum("ij,ij->i", vectors, vectors).astype(np.float64)
+
+
+def _orthogonal(again: Any, squares: Any, rounding: float) -> bool:
+    """Whether O is orthogonal to the columns as it is, by C₂; not if its squares overflowed."""
+    off = (_ORTHOGONAL * rounding) ** 2 * squares
+    return bool(((again * again).sum(axis=0) <= off).all() and np.isfinite(off).all())
 
 
 def _across(vectors: Any) -> Any:

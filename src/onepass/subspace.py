@@ -181,8 +181,10 @@ class Subspace:
 
     def _widened(self, G: Any, split: Split) -> tuple["Subspace", Floats]:
         """B with the directions that G brings, and G in its coordinates."""
-        least = 4.0 * linalg.rounding(G) * np.sqrt(len(G)) * linalg.norms(G)
-        W, L, kept = linalg.orthonormal(split.outside, least)
+        lengths = linalg.norms(split.outside)
+        whole = (split.inside * split.inside).sum(axis=0) + lengths * lengths
+        least = 4.0 * linalg.rounding(G) * (len(G) * whole) ** 0.5
+        W, L, kept = linalg.orthonormal(split.outside, least, lengths)
         kept = np.flatnonzero(linalg.host(kept))[: len(G) - len(self.B)]
         B = self.B.appended(W if len(kept) == W.shape[1] else W[:, kept]) if len(kept) else self.B
         C = np.vstack((linalg.host(split.inside), linalg.host(L)[:, kept].T))

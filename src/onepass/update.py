@@ -183,13 +183,12 @@ def fit(
     flat = linalg.small(e).reshape(e.shape[0], -1)
     nu = linalg.solve_lower(L, flat) * kept[:, None]
     errors = flat - L * linalg.like(_earlier(len(L), group), L) @ nu
-    moved = linalg.times(W, nu).reshape(w.shape)
     against: Any = 0
     if linalg.waits(w) or not kept.all():
         size = abs(flat) + (lengths * linalg.norms(w.reshape(-1, 1)))[:, None]
         odd = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~kept
         against = odd.reshape(-1, group).any(axis=1).sum()
-    return Fitted(w + moved, W, errors.reshape(e.shape), kept, against)
+    return Fitted(linalg.moved(w, W, nu), W, errors.reshape(e.shape), kept, against)
 
 
 def row_by_row(memory: Any, w: Floats, G: Floats, e: Floats, noise: Floats, group: int) -> Step:

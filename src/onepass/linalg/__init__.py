@@ -24,6 +24,7 @@ from onepass.linalg.long import (
     finite,
     inner,
     length,
+    moved,
     norms,
     orthonormal,
     present,
@@ -33,7 +34,7 @@ from onepass.linalg.long import (
     sound,
     times,
 )
-from onepass.linalg.threads import alone, one_thread, summed, tensors_alone
+from onepass.linalg.threads import Sums, alone, hands, one_thread, summed, tensors_alone
 from onepass.linalg.triangles import (
     lower_from_rows,
     solve_upper,
@@ -44,12 +45,14 @@ from onepass.linalg.triangles import (
 )
 
 __all__ = [
+    "Sums",
     "add",
     "alone",
     "at_hand",
     "blank",
     "cholesky_in_order",
     "finite",
+    "hands",
     "host",
     "inner",
     "is_tensor",
@@ -57,6 +60,7 @@ __all__ = [
     "length",
     "like",
     "lower_from_rows",
+    "moved",
     "norms",
     "one_thread",
     "orthonormal",

@@ -19,6 +19,7 @@ __all__ = [
     "finite",
     "inner",
     "length",
+    "moved",
     "norms",
     "orthonormal",
     "present",
@@ -57,17 +58,30 @@ def times(U: Any, M: Any) -> Any:
     return U * small_one[0] if U.shape[1] == 1 else U @ small_one
 
 
-def add(A: Any, sign: float, c: Any, rows: Any, out: Any) -> None:
-    """A ± c @ rows of long rows (q, p), written into ``out``, which may be A."""
+def moved(w: Any, W: Any, nu: Any) -> Any:
+    """W + W ν of long w and W (p, n) and a small ν (n, c)."""
+    if is_tensor(w) and nu.shape == (1, 1):
+        import torch  # noqa: PLC0415  only where there is a tensor
+
+        return torch.addcmul(w, W.reshape(w.shape), like(nu, w).reshape(1))
+    return w + times(W, nu).reshape(w.shape)
+
+
+def add(A: Any, c: Any, rows: Any, out: Any) -> None:
+    """A + c @ rows of long rows (q, p), written into ``out``, which may be A."""
     if not is_tensor(A):
-        np.add(A, (sign * c) @ rows, out=out)
+        if out is A:
+            out += c @ rows
+        else:
+            np.matmul(c, rows, out=out)
+            out += A
         return
     import torch  # noqa: PLC0415  only where there is a tensor
 
     if A.ndim == 1:
-        torch.addmv(A, rows.T, c, alpha=sign, out=out)
+        torch.addmv(A, rows.T, c, out=out)
     else:
-        torch.addmm(A, c, rows, alpha=sign, out=out)
+        torch.addmm(A, c, rows, out=out)
 
 
 def solve_lower_right(U: Any, L: Any) -> Any:
@@ -126,7 +140,7 @@ def finite(*arrays: Any) -> bool:
     return True
 
 
-def orthonormal(U: Any, least: Any) -> tuple[Any, Any, Any]:
+def orthonormal(U: Any, least: Any, lengths: Any = None) -> tuple[Any, Any, Any]:
     """Orthonormal W with U = W Lᵀ, by two Cholesky factorisations; and the columns that are new.
 
     The second restores orthogonality. It also knows the free parts by themselves, where the first
@@ -137,6 +151,8 @@ def orthonormal(U: Any, least: Any) -> tuple[Any, Any, Any]:
     U : array of shape (p, n)
     least : array of shape (n,), small
         A column of which no more than this is new is skipped.
+    lengths : array of shape (n,), small, optional
+        ``norms(U)``, where they are known.
 
     Returns
     -------
@@ -147,7 +163,7 @@ def orthonormal(U: Any, least: Any) -> tuple[Any, Any, Any]:
     """
     least = least + _smallest(U)
     if U.shape[1] == 1:
-        length = norms(U)
+        length = norms(U) if lengths is None else lengths
         kept = length > least
         height = length + ~kept  # 1, or so, where nothing is divided
         return U * like(kept / height, U), (height * kept + ~kept)[:, None], kept

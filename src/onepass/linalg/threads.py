@@ -8,9 +8,12 @@ from itertools import pairwise
 from threading import Lock
 from typing import Any
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["alone", "one_thread", "summed", "tensors_alone"]
+__all__ = ["Sums", "alone", "hands", "one_thread", "summed", "tensors_alone"]
+
+Sums = tuple[Any, ...]
 
 _SHARED = 1 << 15  # weights; of fewer, work is done before a second thread is awake
 
@@ -95,22 +98,25 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def summed(work: Callable[[slice], Any], pieces: Sequence[slice], *, shared: bool) -> Any:
-    """The sum of what is made of each piece, in their order.
-
-    If ``shared``, as many threads as torch has take a run of pieces each, with a BLAS of one
-    thread: threads that share a piece would wait for each other a thousand times in one read.
-    """
-    if not shared:
-        return sum((work(piece) for piece in pieces[1:]), work(pieces[0]))
+def hands(array: Any) -> int:
+    """How many threads share the work on an array: as many as torch has on a tensor."""
+    if isinstance(array, np.ndarray):
+        return 1
     import torch  # noqa: PLC0415  only where there is a tensor
 
-    hands = max(min(torch.get_num_threads(), len(pieces)), 1)
-    edges = [len(pieces) * i // hands for i in range(hands + 1)]
-    runs = [pieces[i:j] for i, j in pairwise(edges)]
-    with _HOLD:
-        if hands == 1:
-            return summed(work, pieces, shared=False)
-        with ThreadPoolExecutor(hands) as pool:
-            parts = list(pool.map(lambda run: summed(work, run, shared=False), runs))
-    return sum(parts[1:], parts[0])
+    return int(torch.get_num_threads())
+
+
+def summed(work: Callable[[Sequence[slice]], Sums], pieces: Sequence[slice], many: int) -> Sums:
+    """What ``work`` sums over pieces, each sum by itself, done by so many threads.
+
+    Each takes a run of pieces, with a BLAS of one thread: threads that share a piece would wait
+    for each other a thousand times in one read. The order of summing is the same at each call.
+    """
+    many = max(min(many, len(pieces)), 1)
+    if many == 1:
+        return work(pieces)
+    edges = [len(pieces) * i // many for i in range(many + 1)]
+    with _HOLD, ThreadPoolExecutor(many) as pool:
+        parts = list(pool.map(work, (pieces[i:j] for i, j in pairwise(edges))))
+    return tuple(sum(each[1:], each[0]) for each in zip(*parts, strict=True))
