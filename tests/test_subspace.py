@@ -119,11 +119,12 @@ def test_coordinates_and_removal_are_those_of_u() -> None:
     space = Subspace.start(20, 4)
     for _ in range(7):
         space = space.added(rng.normal(size=(20, 1)))
-    X, U, share = rng.normal(size=(20, 3)), space.U, np.array([0.9, 0.5, 0.2, 0.1])
+    X, U, noise = rng.normal(size=(20, 3)), space.U, 3.0
     np.testing.assert_allclose(space.coordinates(X), U.T @ X, atol=1e-13)
     np.testing.assert_allclose(space.split(X).lifted, X - U @ U.T @ X, atol=1e-13)
+    share = space.sigma**2 / (space.sigma**2 + noise)
     shared = X - U @ (share[:, None] * (U.T @ X))
-    np.testing.assert_allclose(space.split(X, share).lifted, shared, atol=1e-13)
+    np.testing.assert_allclose(space.split(X, noise).lifted, shared, atol=1e-13)
 
 
 def test_growing_and_turning_change_no_direction_and_no_array() -> None:

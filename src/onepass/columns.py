@@ -90,7 +90,7 @@ class Columns:
         return int(self.room * self.rows.shape[1] * self.rows.itemsize)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return int(self.rows.shape[0])  # torch's own length is slow to tell
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -140,9 +140,9 @@ class Columns:
         return self if len(self) <= m else Columns.within(self.holder, end - m, end)
 
     def zeros(self) -> list[int]:
-        """Which of them are zero; a device is waited for."""
-        largest = [linalg.host(abs(row).max()).item() for row in self.rows]
-        return [j for j, size in enumerate(largest) if size == 0.0]
+        """Which of them are zero; a device is waited for, once."""
+        largest = linalg.host(linalg.largest(self.rows)) if len(self) else np.zeros(0)
+        return np.flatnonzero(largest == 0.0).tolist()
 
     def without(self, leaving: list[int]) -> "Columns":
         """Without some; the last ones take their places."""

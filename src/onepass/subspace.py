@@ -35,6 +35,7 @@ different directions does not add up, and D is a fraction of Σ λmax(Δ_t). Two
     Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,20 +114,41 @@ class Subspace:
         inside: Floats = self.K.T @ linalg.host(self.B.coordinates(G))
         return inside
 
-    def split(self, G: Any, share: Floats | None = None) -> Split:
-        """Vectors (p, n) in the coordinates of B; ``lifted`` is G − U diag(share) UᵀG.
+    def split(self, G: Any, noise: float = 0.0) -> Split:
+        """Vectors (p, n) in the coordinates of B; ``lifted`` is G − U diag(σ² / (σ² + r)) UᵀG.
 
-        Without a share it is G − U UᵀG, orthogonal to U.
+        Without noise r it is G − U UᵀG, orthogonal to U. With it, what is left of U is formed by
+        itself, and what lies outside of U by no more than rounding is left out: beside a variance
+        of r / (σ² + r) it would be large.
         """
+        blur = linalg.blur(G, self.B.rows)
 
-        def lift(inside: Any) -> Any:
-            C = linalg.host(inside)
-            if share is not None:
-                return C - self.K @ (share[:, None] * (self.K.T @ C))
-            C = C - self.K @ (self.K.T @ C)
-            return C - self.K @ (self.K.T @ C)
+        def lift(C: Any) -> Any:
+            K = linalg.like(self.K, C)
+            along = K.T @ C
+            rest = C - K @ along
+            rest = rest - K @ (K.T @ rest)
+            if not noise:
+                return rest
+            known = (rest * rest).sum(axis=0) < blur**2 * (C * C).sum(axis=0)
+            left = linalg.like(noise / (self.sigma**2 + noise), C)
+            return rest * ~known + K @ (left[:, None] * along)
 
-        return self.B.split(G, lift)
+        found = self.B.split(G, lift)
+        return self._sharp(found, blur, lift) if noise and len(self.B) else found
+
+    def _sharp(self, found: Split, blur: float, lift: Callable[[Any], Any]) -> Split:
+        """The same, without what lies outside of B by no more than rounding."""
+        inside, outside, lifted = found
+        lengths = linalg.norms(outside)
+        known = lengths < blur * ((inside * inside).sum(axis=0) + lengths * lengths) ** 0.5
+        if linalg.waits(outside):
+            gone = outside * linalg.like(known, outside)
+            return Split(inside, outside - gone, lifted - gone)
+        for j in np.flatnonzero(known):
+            outside[:, j] = 0.0
+            lifted[:, j] = linalg.like(self.B.combined(lift(inside)[:, j : j + 1]), lifted)[:, 0]
+        return found
 
     def added(self, G: Any, split: Split | None = None) -> "Subspace":
         """The subspace after the columns of G have come, all at once: (1) to (3).
@@ -185,9 +207,10 @@ class Subspace:
         whole = (split.inside * split.inside).sum(axis=0) + lengths * lengths
         least = 4.0 * linalg.rounding(G) * (len(G) * whole) ** 0.5
         W, L, kept = linalg.orthonormal(split.outside, least, lengths)
-        kept = np.flatnonzero(linalg.host(kept))[: len(G) - len(self.B)]
+        inside, height, new = linalg.together(split.inside, L, kept)  # a device's only wait
+        kept = np.flatnonzero(new)[: len(G) - len(self.B)]
         B = self.B.appended(W if len(kept) == W.shape[1] else W[:, kept]) if len(kept) else self.B
-        C = np.vstack((linalg.host(split.inside), linalg.host(L)[:, kept].T))
+        C = np.vstack((inside, height[:, kept].T))
         K, q = np.zeros((len(C), self.rank)), len(self.B)
         K[:q] = self.K
         summed = np.zeros((len(C), len(C)))
@@ -227,5 +250,9 @@ def _outside(K: Floats, C: Floats) -> tuple[Floats, Floats, Floats]:
     a = K.T @ C
     rest = C - K @ a
     again = K.T @ rest
-    Q, h = np.linalg.qr(rest - K @ again)
+    rest = rest - K @ again
+    if rest.shape[1] == 1:  # no factorisation is needed, nor its sign
+        h = linalg.norms(rest)[:, None]
+        return a + again, rest / (h + (h == 0.0)), h
+    Q, h = np.linalg.qr(rest)
     return a + again, Q, h

@@ -62,8 +62,7 @@ def through(memory: Any, X: Floats) -> Floats:
             T = np.triu(span.T)
             return X - span.Q @ inside + span.Q @ np.linalg.solve(T, np.linalg.solve(T.T, inside))
         case Components(subspace=space, noise=noise):
-            share = space.sigma**2 / (space.sigma**2 + noise) if noise else None
-            return space.split(X, share).lifted
+            return space.split(X, noise).lifted
     raise AssertionError(memory)
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from onepass import ORFitClassifier, ORFitRegressor
 from onepass.errors import ParameterError
-from onepass.memory import Basis, Principal, SquareRoot
+from onepass.memory import Basis, Latest, Principal, Random, SquareRoot
 from onepass.update import Step
 
 Floats = NDArray[Any]
@@ -66,10 +67,7 @@ def test_directions_and_weights_are_those_of_the_full_svd_cut_at_each_step(
         w, memory = step.w, step.memory
         assert memory.rank <= m
         assert len(memory.subspace.B) <= 2 * max(m, n)
-    share = None
-    if noise:
-        share = memory.subspace.sigma**2 / (memory.subspace.sigma**2 + noise)
-    free = memory.subspace.split(np.eye(30, dtype=dtype), share).lifted
+    free = memory.subspace.split(np.eye(30, dtype=dtype), noise).lifted
     np.testing.assert_allclose(free, dense.P, atol=tolerance)
     np.testing.assert_allclose(w, expected, atol=tolerance * np.abs(expected).max())
     assert w.dtype == memory.subspace.B.rows.dtype == dtype
@@ -119,8 +117,7 @@ def test_projected_directions_are_those_of_algorithm_1_as_printed() -> None:
     np.testing.assert_allclose(found @ found.T, U @ U.T, atol=1e-12)
 
 
-@pytest.mark.parametrize("of", ["raw", "projected"])
-@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize(("of", "noise"), [("raw", 0.0), ("raw", 0.5), ("projected", 0.0)])
 @pytest.mark.parametrize("p", [1, 4])
 def test_zero_rows_and_repeated_rows_take_no_place(of: Any, noise: float, p: int) -> None:
     memory, w = Principal(2, of=of).start(p, 1, noise), np.zeros(p)
@@ -165,6 +162,27 @@ def test_a_memory_of_no_whole_number_is_refused(m: Any) -> None:
 def test_an_unknown_kind_of_direction_is_refused() -> None:
     with pytest.raises(ParameterError, match="`of` must be"):
         Principal(3, of="raws")  # type: ignore[arg-type]
+
+
+def test_projected_directions_have_no_noise() -> None:
+    """P = I − UUᵀ with R > 0 is no least squares, whatever the lengths of U stand for."""
+    told = r"`noise` must be 0 with a memory of projected directions, got 0.5. Use op.memory.Pri"
+    with pytest.raises(ParameterError, match=r"memory.Principal\(of='projected'\): " + told):
+        Principal(3, of="projected").start(4, 1, 0.5)
+    assert Principal(3, of="projected").start(4, 1, 0.0).rank == 0
+
+
+@pytest.mark.parametrize("kept", [Principal(3, of="projected"), Latest(3), Random(3)])
+@pytest.mark.parametrize("kind", [ORFitRegressor, ORFitClassifier])
+def test_learners_refuse_it_in_the_same_words_and_stay_as_they_were(kind: Any, kept: Any) -> None:
+    X, y = np.eye(4), np.array([0, 1, 0, 1])
+    model = kind(memory=kept, noise=0.5)
+    before = dict(vars(model))
+    with pytest.raises(ParameterError, match="`noise` must be 0 with a memory of projected dir"):
+        model.partial_fit(X, y)
+    assert vars(model) == before
+    model.set_params(noise=0.0).partial_fit(X, y)
+    assert model.rows_seen_ == 4
 
 
 def test_specifications_compare_by_value() -> None:

@@ -12,6 +12,7 @@ __all__ = [
     "kind",
     "like",
     "small",
+    "together",
     "waits",
     "wide",
     "widened",
@@ -42,6 +43,20 @@ def small(array: Any) -> Any:
 def host(array: Any) -> Any:
     """A small matrix as NumPy's, in float64, waited for if need be."""
     return array.detach().double().cpu().numpy() if is_tensor(array) else array.astype(float)
+
+
+def together(*arrays: Any) -> list[Any]:
+    """Small matrices as NumPy's, in float64; those of a device are waited for all at once."""
+    tensors = [each.detach().double() for each in arrays if is_tensor(each)]
+    if len(tensors) < 2:
+        return [host(each) for each in arrays]
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    numbers = host(torch.cat([each.reshape(-1) for each in tensors]))
+    cuts = np.cumsum([each.numel() for each in tensors])[:-1]
+    parts = zip(np.split(numbers, cuts), tensors, strict=True)
+    came = iter([part.reshape(tuple(each.shape)) for part, each in parts])
+    return [next(came) if is_tensor(each) else host(each) for each in arrays]
 
 
 def like(array: Any, other: Any) -> Any:

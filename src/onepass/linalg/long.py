@@ -16,8 +16,10 @@ from onepass.types import Floats
 
 __all__ = [
     "add",
+    "blur",
     "finite",
     "inner",
+    "largest",
     "length",
     "moved",
     "norms",
@@ -106,6 +108,15 @@ def norms(G: Any) -> Any:
     scaled = G / scale  # neither overflows when squared, nor is it lost
     lengths: Floats = scale * np.sqrt(np.einsum("ij,ij->j", scaled, scaled))
     return lengths
+
+
+def largest(rows: Any) -> Any:
+    """The largest absolute value in each row of a long (q, p), (q,); of a device, there."""
+    if not is_tensor(rows):
+        return np.array([np.abs(row).max() for row in rows])
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    return torch.linalg.vector_norm(rows, ord=math.inf, dim=1)
 
 
 def length(W: Any) -> Any:
@@ -226,6 +237,14 @@ def rounding(G: Any) -> float:
 
         return float(torch.finfo(G.dtype).eps)
     return float(np.finfo(G.dtype).eps)
+
+
+def blur(*arrays: Any) -> float:
+    """How much of a vector may be rounding, relative to its length, of the least precise of these.
+
+    Directions are sums of others, each rounded once: what is shorter says nothing.
+    """
+    return max(rounding(array) * (2.0 if array.dtype.itemsize == 2 else 16.0) for array in arrays)
 
 
 def resolution(G: Any) -> float:

@@ -140,7 +140,8 @@ class Directions:
         if W.shape[1] > 1:  # rows that are nearly parallel blow up what is left of the past
             W = self.columns.split(W).outside
         columns = self.columns
-        if linalg.waits(W) and len(columns) + W.shape[1] > min(columns.room, len(G) - 1):
+        crowded = len(columns) + W.shape[1] > min(columns.room, len(G) - 1)
+        if crowded and linalg.waits(W) and not waited:
             columns = columns.without(columns.zeros())
         return replace(self, columns=columns.appended(W))
 
@@ -257,5 +258,5 @@ def refuse_noise(noise: float, where: str) -> None:
     if noise:
         raise ParameterError(
             f"{where}: `noise` must be 0 with a memory of projected directions, got {noise:g}. "
-            "Use op.memory.Principal, which averages noisy rows."
+            "Use op.memory.Principal(m), of raw gradients, which averages noisy rows."
         )

@@ -14,12 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import linalg, validate
-from onepass.columns import Columns, Split
+from onepass import validate
+from onepass.columns import Columns
 from onepass.memory.basis import Directions, refuse_noise
-from onepass.memory.evidence import Evidence
-from onepass.types import Array, Floats
-from onepass.update import Fitted, Step, fit
+from onepass.memory.selected import Selected
 
 __all__ = ["Latest", "Recent"]
 
@@ -57,76 +55,8 @@ class Latest:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Recent:
-    """The state of :class:`Latest`.
+class Recent(Selected):
+    """The state of :class:`Latest`: its directions, the latest last."""
 
-    Parameters
-    ----------
-    directions : Directions
-        At most m, the latest last.
-    m : int
-    """
-
-    exact_in_blocks: ClassVar[bool] = False
-    lost: ClassVar[None] = None
-
-    directions: Directions
-    m: int
-
-    @property
-    def rank(self) -> int:
-        """The directions kept."""
-        return self.directions.rank
-
-    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
-        """The one equation with R = 0; parameters as of :class:`~onepass.memory.basis.Directions`.
-
-        A block is learned as one augmented row, before any direction leaves.
-        """
-        free = self.split(G)
-        fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
-        memory = self.after(G, free, noise, fitted)
-        rank = int(linalg.host(fitted.kept).sum())
-        # the rows of a block are learned as one: each is said by the weights before the block
-        return Step(fitted.w, memory, e, rank, fitted.contradictions)
-
-    def forgets(self, new: Any, old: Any) -> float:
-        """Nothing is known of it."""
-        del new, old
-        return 0.0
-
-    @property
-    def basis(self) -> Any:
-        """The directions as rows, for their precision."""
-        return self.directions.columns.rows
-
-    def split(self, G: Any) -> Split:
-        """P G, as of :class:`~onepass.memory.basis.Directions`."""
-        return self.directions.split(G)
-
-    def after(self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None) -> "Recent":
-        """The memory after the rows of G have come; a device is waited for, to know how many."""
-        wider = self.directions.after(G, free, noise, fitted, waited=True)
-        kept = replace(wider, columns=wider.columns.latest(self.m))
-        return replace(self, directions=kept)
-
-    def settled(self) -> tuple["Recent", Columns]:
-        """The same memory, and the directions that are not free to move as its columns."""
-        return self, self.directions.columns
-
-    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
-        """The directions kept, and what w says of them."""
-        return self.directions.evidence(w, start)
-
-    def merged(self, w: Floats, evidence: Evidence) -> Step:
-        """The step of learning another memory's evidence, then of letting directions go."""
-        return evidence.learned_by(self, w)
-
-    def grown(self, p: int) -> "Recent":
-        """The same with new weights at the end, zero in every row so far."""
-        return replace(self, directions=self.directions.grown(p))
-
-    def with_outputs(self, at: Array, c: int) -> "Recent":
-        """The same: outputs that share their features share the directions."""
-        del at, c
-        return self
+    def _left(self, wider: Directions) -> "Recent":
+        return replace(self, directions=replace(wider, columns=wider.columns.latest(self.m)))

@@ -26,6 +26,7 @@ import numpy as np
 from onepass import linalg, validate
 from onepass.columns import Columns, Split
 from onepass.errors import ParameterError
+from onepass.memory.basis import refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.subspace import Subspace
 from onepass.types import Array, Floats
@@ -69,7 +70,14 @@ class Principal:
         """The memory of no rows, for p weights an output.
 
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
+
+        Raises
+        ------
+        ParameterError
+            If there is noise, of projected gradients: P would be no covariance of any rows.
         """
+        if self.of == "projected":
+            refuse_noise(noise, "memory.Principal(of='projected')")
         return Components(Subspace.start(p, int(self.m), kind, room=c), float(noise), self.of)
 
 
@@ -126,8 +134,7 @@ class Components:
 
     def split(self, G: Any) -> Split:
         """P G, as ``lifted``, by (1); and G in the coordinates of the subspace."""
-        sigma = self.subspace.sigma
-        return self.subspace.split(G, sigma**2 / (sigma**2 + self.noise) if self.noise else None)
+        return self.subspace.split(G, self.noise)
 
     def after(
         self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None

@@ -1,0 +1,120 @@
+"""Noise as small as one likes is least squares still, whatever rows come again.
+
+The rows are sums of a few, of numbers so short that float32 holds them and their sums exactly. So
+they are dependent to the last digit, and their ridge solution is known from their coordinates.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from onepass import ORFitRegressor
+from onepass.memory import Principal, Sketch
+
+Floats = NDArray[Any]
+NOISES = (1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e2)
+NEAR = {np.float64: 1e-12, np.float32: 2e-5}
+
+
+class Rows(NamedTuple):
+    """X = Z B, and answers that contradict each other."""
+
+    X: Floats
+    y: Floats
+    Z: Floats
+    B: Floats
+
+
+def rows(kind: str, p: int, n: int) -> Rows:
+    rng = np.random.default_rng(0)
+    k = {"repeated": 5, "dependent": 6, "all of them": p}[kind]
+    B = np.round(64.0 * rng.normal(size=(k, p))) / 64.0
+    Z = np.eye(k)[rng.integers(0, k, n)]
+    if kind != "repeated":
+        Z = rng.integers(-2, 3, size=(n, k)).astype(float)
+    X = Z @ B
+    return Rows(X, X @ rng.normal(size=p) + rng.normal(size=n), Z, B)
+
+
+def ridge(found: Rows, noise: float) -> Floats:
+    """argmin ‖y − X w‖² + r ‖w‖², in coordinates that are orthonormal in the span of the rows."""
+    L = np.linalg.cholesky(found.B @ found.B.T)
+    A = np.vstack((found.Z @ L, np.sqrt(noise) * np.eye(len(L))))
+    b = np.linalg.lstsq(A, np.append(found.y, np.zeros(len(L))), rcond=None)[0]
+    return np.asarray(found.B.T @ np.linalg.solve(L.T, b))
+
+
+each_kind = pytest.mark.parametrize(
+    ("kind", "p", "n"), [("repeated", 40, 60), ("dependent", 40, 60), ("all of them", 20, 200)]
+)
+
+
+@each_kind
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize("start", [Principal(50).start, Sketch(50).start])
+def test_noise_of_any_size_is_ridge_regression(
+    start: Callable[..., Any], kind: str, p: int, n: int, dtype: Any
+) -> None:
+    found = rows(kind, p, n)
+    assert (found.X.astype(np.float32) == found.X).all()
+    for noise in NOISES:
+        memory, w = start(p, 1, noise, dtype), np.zeros(p, dtype)
+        for x, y in zip(found.X.astype(dtype), found.y, strict=True):
+            e = np.array([y - x.astype(float) @ w.astype(float)])
+            step = memory.learn(w, x[:, None], e, np.full(1, noise))
+            w, memory = step.w, step.memory
+        right = ridge(found, noise)
+        np.testing.assert_allclose(w, right, atol=NEAR[dtype] * np.abs(right).max())
+
+
+@each_kind
+def test_so_is_the_learner_of_arrays(kind: str, p: int, n: int) -> None:
+    found = rows(kind, p, n)
+    for noise in NOISES:
+        model = ORFitRegressor(memory=50, noise=noise).fit(found.X, found.y)
+        right = ridge(found, noise)
+        np.testing.assert_allclose(model.coef_, right, atol=1e-12 * np.abs(right).max())
+
+
+@each_kind
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("by_layer", [False, True])
+def test_so_is_the_learner_of_networks(
+    kind: str,
+    p: int,
+    n: int,
+    dtype: str,
+    by_layer: bool,  # noqa: FBT001
+) -> None:
+    torch = pytest.importorskip("torch")
+    from onepass.nn import ORFit
+
+    found, kind_ = rows(kind, p, min(n, 50)), getattr(torch, dtype)
+    for noise in (1e-12, 1e-6, 1.0):
+        module = torch.nn.Linear(p, 1, bias=False).to(kind_)
+        torch.nn.init.zeros_(module.weight)
+        net = ORFit(module, memory=50, noise=noise, by_layer=by_layer)
+        net.learn(found.X, found.y)
+        right = ridge(found, noise)
+        near = 2e-4 if dtype == "float32" else 1e-12
+        said = module.weight[0].detach().double().numpy()
+        np.testing.assert_allclose(said, right, atol=near * np.abs(right).max())
+
+
+@pytest.mark.parametrize("dtype", NEAR)
+def test_what_is_outside_by_more_than_rounding_is_learned(dtype: Any) -> None:
+    """Of two rows that differ by little, the second moves along that little, as it should."""
+    noise, little = 1e-12, 1e-4
+    g = np.zeros((30, 2), dtype)
+    g[:15, 0] = g[:15, 1] = 1.0
+    g[20, 1] = little
+    memory, w = Principal(5).start(30, 1, noise, dtype), np.zeros(30, dtype)
+    for j, answer in enumerate((1.0, 2.0)):
+        e = np.array([answer]) - g[:, j : j + 1].T.astype(float) @ w
+        step = memory.learn(w, g[:, j : j + 1], e, np.full(1, noise))
+        w, memory = step.w, step.memory
+    assert w[20] == pytest.approx(1.0 / little, rel=1e-2)
+    assert memory.subspace.rank == 2

@@ -1,0 +1,95 @@
+"""A device is waited for as seldom as can be: counted on the path that a device takes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onepass import linalg
+from onepass.columns import Columns
+from onepass.memory import Basis, Latest, Principal, Random, Sketch
+
+torch = pytest.importorskip("torch")
+
+P = 60
+
+
+class Waits:
+    """How often small matrices were asked for."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def host(self, array: Any) -> Any:
+        self.count += linalg.is_tensor(array)
+        return HOST(array)
+
+
+HOST = linalg.host
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
+    counted = Waits()
+    places = ("onepass.linalg", "onepass.linalg.library", "onepass.linalg.long")
+    for place in places:
+        monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
+        monkeypatch.setattr(f"{place}.host", counted.host)
+    return counted
+
+
+def stepped(specification: Any, noise: float, c: int, waits: Waits) -> list[int]:
+    """How often each of 30 steps waited, rows that are known already among them."""
+    rng = np.random.default_rng(0)
+    kind = torch.empty(0, dtype=torch.float64)
+    memory, w = specification.start(P, c, noise, kind), torch.zeros(P, dtype=torch.float64)
+    found, J = [], kind
+    for k in range(30):
+        if k % 7 != 3:
+            J = torch.as_tensor(rng.normal(size=(c, P)))
+        e = torch.ones(c, dtype=torch.float64) - J @ w
+        before = waits.count
+        step = memory.learn(w, J.T, e, np.full(c, noise), group=c)
+        w, memory = step.w, step.memory
+        found.append(waits.count - before)
+    return found
+
+
+@pytest.mark.parametrize("c", [1, 3])
+@pytest.mark.parametrize("kept", [Principal(8), Sketch(8)])
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_a_step_waits_once_and_once_more_where_the_columns_turn(
+    kept: Any, noise: float, c: int, waits: Waits
+) -> None:
+    found = stepped(kept, noise, c, waits)
+    assert set(found) == {1, 2}
+    assert c > 1 or found.count(2) <= 8  # of 30
+
+
+@pytest.mark.parametrize("kept", [Latest(8), Random(8)])
+def test_a_memory_of_some_directions_waits_to_know_how_many_are_new(kept: Any, waits: Any) -> None:
+    assert set(stepped(kept, 0.0, 2, waits)) == {1}
+
+
+def test_a_basis_does_not_wait_while_there_is_room(waits: Waits) -> None:
+    found = stepped(Basis(), 0.0, 1, waits)
+    assert set(found) == {0, 1}
+    assert found.count(1) <= 10  # of 30, as its array grows by half
+    waits.count = 0
+    columns = Columns(torch.eye(9, 20))
+    columns.rows[[2, 5]] = 0.0
+    assert columns.zeros() == [2, 5]
+    assert waits.count == 1
+    assert Columns(np.eye(9, 20)).zeros() == []
+    assert Columns.start(20, np.float64).zeros() == []
+
+
+def test_what_comes_together_is_what_came(waits: Waits) -> None:
+    parts = [np.arange(6.0).reshape(2, 3), torch.tensor([True, False]), torch.ones(0, 4)]
+    parts += [torch.arange(4).reshape(2, 2)]
+    found = linalg.together(*parts)
+    assert [each.shape for each in found] == [(2, 3), (2,), (0, 4), (2, 2)]
+    assert all(isinstance(each, np.ndarray) and each.dtype == np.float64 for each in found)
+    assert found[1].tolist() == [1.0, 0.0]
+    assert found[3].tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert waits.count == 1
