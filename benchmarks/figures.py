@@ -1,15 +1,19 @@
-"""Repeat the papers' figures, and put figures, tables and curves where docs/reproduce.md has them.
+"""Repeat experiments, and put figures and tables where the pages have them.
 
-The tables of the page stand between ``<!-- name: python benchmarks/figures.py -->`` and
-``<!-- end -->``; a test holds them to what this wrote. MNIST is found or fetched as
-``onepass.stream.images("mnist")`` says. It takes a minute or so.
+The tables of a page stand between ``<!-- name: command -->`` and ``<!-- end -->``; tests hold them
+to what this wrote. MNIST is found or fetched as ``onepass.stream.images("mnist")`` says. Without a
+name the papers' figures are repeated, which takes a minute or so; ``orfit-deep`` takes most of an
+hour on two cores.
 
-    python benchmarks/figures.py
+    python benchmarks/figures.py [orfit-fig6] [orfit-fig7] [orfit-deep]
 """
 
+import argparse
 import io
+import os
 import re
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 from PIL import Image  # it comes with matplotlib
@@ -18,8 +22,9 @@ from onepass.reproduce import EXPERIMENTS
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parent / "results"
-PAGE = DOCS / "reproduce.md"
-NAMES = ("orfit-fig6", "orfit-fig7")
+PAPERS = ("orfit-fig6", "orfit-fig7")
+DEEP = "orfit-deep"
+PAGES = {**dict.fromkeys(PAPERS, DOCS / "reproduce.md"), DEEP: DOCS / "deep.md"}
 DOTS = 170  # an inch, of the pictures
 COLOURS = 96  # as many are enough for lines and their bands, and make small files
 
@@ -33,25 +38,49 @@ def picture(figure: Any, path: Path) -> None:
 
 
 def page(text: str, results: Path = RESULTS) -> str:
-    """The page, with each of its tables as it was found."""
+    """A page, with each of its tables as it was found."""
 
     def put(place: re.Match[str]) -> str:
         table = (results / f"{place['name']}.md").read_text(encoding="utf-8").strip()
-        return f"<!-- {place['name']}: python benchmarks/figures.py -->\n\n{table}\n\n<!-- end -->"
+        return f"<!-- {place['name']}: {place['command']} -->\n\n{table}\n\n<!-- end -->"
 
-    marked = rf"<!-- (?P<name>{'|'.join(NAMES)}): [^\n]* -->\n.*?<!-- end -->"
+    marked = rf"<!-- (?P<name>{'|'.join(PAGES)}): (?P<command>[^\n]*) -->\n.*?<!-- end -->"
     return re.sub(marked, put, text, flags=re.DOTALL)
 
 
+def figure(name: str) -> Any:
+    """A figure of the papers: its curves, and a picture."""
+    outcome: Any = EXPERIMENTS[name]()
+    outcome.to_csv(RESULTS / f"{name}.csv")
+    picture(outcome.plot(), DOCS / f"{name}.png")
+    return outcome
+
+
+def deep() -> Any:
+    """The streams of tasks: each draw of each method, and two pictures."""
+    done = os.cpu_count() or 1
+    outcome: Any = EXPERIMENTS[DEEP](processes=done, clock=process_time, progress=told)
+    (RESULTS / f"{DEEP}.csv").write_text(outcome.to_csv(), encoding="utf-8")
+    outcome.to_json(RESULTS / f"{DEEP}.json")
+    picture(outcome.plot(), DOCS / f"{DEEP}.png")
+    picture(outcome.plot_curves(), DOCS / f"{DEEP}-curves.png")
+    return outcome
+
+
+def told(done: int, of: int) -> None:
+    print(f"{done} of {of} runs", flush=True)
+
+
 def main() -> None:
-    """Run both, and write what came of them."""
-    for name in NAMES:
-        outcome: Any = EXPERIMENTS[name]()
-        outcome.to_csv(RESULTS / f"{name}.csv")
+    """Run what is named, and write what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("names", nargs="*", choices=PAGES, default=PAPERS, metavar="name")
+    for name in parser.parse_args().names:
+        outcome = deep() if name == DEEP else figure(name)
         (RESULTS / f"{name}.md").write_text(outcome.to_markdown(), encoding="utf-8")
-        picture(outcome.plot(), DOCS / f"{name}.png")
         print(f"{name}\n\n{outcome.to_markdown()}")
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        path = PAGES[name]
+        path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

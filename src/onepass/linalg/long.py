@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from onepass.linalg.factors import cholesky_in_order, solve_lower
-from onepass.linalg.library import host, is_tensor, like, small, waits
+from onepass.linalg.library import at_hand, host, is_tensor, like, small, waits
 from onepass.types import Floats
 
 __all__ = [
@@ -36,6 +36,7 @@ _LEAST_SQUARE = 1e-280  # a smaller sum of squares may have lost digits to under
 _LEAST_LENGTH = 1e-15  # of a tensor: of shorter ones, squares in float32 may have been lost
 _FEW = 4096  # squares that may be summed in float32
 _BEYOND = 1e300  # a square that no pivot reaches
+_SHORT = 1 << 14  # numbers of a vector that are as soon widened as asked for
 _PIECE = 1 << 16  # weights of a tensor that are widened to float64 at once
 
 
@@ -96,10 +97,12 @@ def solve_lower_right(U: Any, L: Any) -> Any:
 
 def norms(G: Any) -> Any:
     """Euclidean norms of the columns of G, small, in float64, whatever their size."""
+    if is_tensor(G) and G.shape[0] < _SHORT:
+        G = at_hand(G)  # calls cost NumPy less
     if is_tensor(G):
         return _lengths(G)
-    if G.shape[1] == 1 and len(G) and G.dtype == np.float64:
-        return np.array([blas.dnrm2(G[:, 0])])
+    if G.shape[1] == 1 and len(G) and (G.itemsize == 8 or len(G) < _SHORT):
+        return np.array([blas.dnrm2(G[:, 0])])  # in float64
     squares: Floats = np.einsum("ij,ij->j", G, G, dtype=np.float64)
     if squares.size == 0 or (squares.min() > _LEAST_SQUARE and squares.max() < math.inf):
         return np.sqrt(squares)
@@ -254,4 +257,4 @@ def resolution(G: Any) -> float:
     """
     if G.dtype.itemsize == 2:
         return 2.0 * rounding(G)
-    return 1e-7 if str(G.dtype).endswith("float64") else 1e-5
+    return 1e-7 if G.dtype.itemsize == 8 else 1e-5
