@@ -14,7 +14,7 @@ from onepass.extras import need
 __all__ = ["NETWORKS", "network"]
 
 _WHERE = "orfit_deep"
-_PIXELS, _WIDTH = 14 * 14, 100
+_PIXELS, _WIDTH = 14 * 14, 256
 
 
 def network(name: str, c: int, seed: list[int]) -> Any:
@@ -42,7 +42,7 @@ def network(name: str, c: int, seed: list[int]) -> Any:
     Examples
     --------
     >>> sum(w.numel() for w in network("mlp", 10, [0]).parameters())
-    20710
+    53002
     """
     torch = need("torch", extra="torch", where=_WHERE)
     with torch.device("meta"):  # layers of no content: making them draws nothing
@@ -60,7 +60,7 @@ def network(name: str, c: int, seed: list[int]) -> Any:
 
 
 def _mlp(nn: Any, c: int) -> Any:
-    """196–100–c."""
+    """196–256–c."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_PIXELS, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, c))
 
 
