@@ -19,6 +19,7 @@
     UserWarning
     ├── CheckpointWarning                       a checkpoint was not written; learning goes on
     ├── MemoryFullWarning                       a memory holds all directions
+    ├── MergeWarning                            two networks know what hardly goes together
     ├── MixedColumnWarning                      a column is numbers but for a few cells
     ├── ModuleModeWarning                       a network in training mode is asked as in evaluation
     └── RowsRefusedWarning                      rows whose error or gradient is not finite
@@ -36,6 +37,7 @@ __all__ = [
     "LabelError",
     "MemoryFullWarning",
     "MergeError",
+    "MergeWarning",
     "MissingExtraError",
     "MixedColumnWarning",
     "ModuleModeWarning",
@@ -112,6 +114,10 @@ class CheckpointWarning(UserWarning):
 
 class MemoryFullWarning(UserWarning):
     """A memory holds all directions: without noise nothing more can be learned."""
+
+
+class MergeWarning(UserWarning):
+    """What two networks learned hardly goes together: the merged one is between them."""
 
 
 class MixedColumnWarning(UserWarning):

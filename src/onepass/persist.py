@@ -32,7 +32,8 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
 
     It is a safetensors file, written whole or not at all: see :mod:`onepass.checkpoint`.
     Arguments that are functions, such as ``feature_map``, cannot be saved: the file notes their
-    names, and :func:`load` wants them back.
+    names, and :func:`load` wants them back. The learner of a network is saved as by its own
+    ``save``, without the module's code: ``op.nn.load(path, module)`` gives it back.
 
     Parameters
     ----------
@@ -59,7 +60,10 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     >>> float(abs(again.predict(np.eye(3)) - model.predict(np.eye(3))).max())
     0.0
     """
-    checkpoint.write(path, taken(learner, os.fspath(path)), kind=_KIND)
+    if getattr(type(learner), "saves_itself", False) is True:  # torch is not imported to know it
+        learner.save(path)
+    else:
+        checkpoint.write(path, taken(learner, os.fspath(path)), kind=_KIND)
 
 
 def load(path: str | os.PathLike[str], **replacements: Callable[..., Any]) -> Any:

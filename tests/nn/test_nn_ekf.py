@@ -123,7 +123,7 @@ def test_noise_averages_what_without_it_is_learned_by_heart() -> None:
     for noise in (0.0, 1.0):
         net = op.nn.ORFit(mlp(width=100), memory=None, noise=noise).learn(X, Y)
         error[noise] = float(
-            (net.predict(ask) - torch.from_numpy(truth[:, 0])).square().mean().sqrt()
+            (net.predict(ask) - torch.from_numpy(truth)).square().mean().sqrt()
         )
     assert error[1.0] < 0.3  # of answers that have a deviation of 1.1
     assert error[0.0] > 2.0 * error[1.0]
@@ -137,7 +137,7 @@ def test_process_noise_follows_a_truth_that_moves() -> None:
     for q in (0.0, 1e-1):
         net = op.nn.EKF(nn.Linear(3, 1).double(), 0.1, q)
         late[q] = float(
-            (net.test_then_train(X, Y)[-30:] - torch.from_numpy(Y[-30:, 0])).abs().mean()
+            (net.test_then_train(X, Y)[-30:] - torch.from_numpy(Y[-30:])).abs().mean()
         )
     assert late[1e-1] < 0.1 * late[0.0]
 
@@ -163,7 +163,7 @@ def test_contradictions_are_counted_and_the_past_wins() -> None:
     assert net.contradictions_ == 0
     net.learn(X, Y + 1.0)
     assert net.contradictions_ == 1
-    np.testing.assert_allclose(net.predict(X), Y[:, 0])
+    np.testing.assert_allclose(net.predict(X), Y)
 
 
 def test_a_dead_relu_a_repeated_row_and_a_nan_loss_leave_the_weights_alone() -> None:

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.errors import MergeError, NumericalError
+from onepass.errors import (
+    MergeError,
+    MergeWarning,
+    NumericalError,
+    ParameterError,
+    ShapeError,
+)
 
 torch = pytest.importorskip("torch")
 
@@ -89,11 +95,15 @@ def test_of_a_network_it_knows_about_as_much_as_both() -> None:
     assert after < 0.5 * before
 
 
-def test_a_learner_merged_into_itself_stays_as_it_was() -> None:
-    net = op.nn.ORFit(linear(), memory=None).learn(*stream(5, 40))
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_what_is_one_module_is_not_merged_with_itself(noise: float) -> None:
+    net = op.nn.ORFit(linear(), memory=None, noise=noise).learn(*stream(5, 40))
     before = net.network.weights()
-    net.merge(net)
-    np.testing.assert_allclose(net.network.weights(), before, atol=1e-12)
+    for other in (net, op.nn.ORFit(net.module, memory=None, noise=noise)):
+        with pytest.raises(MergeError, match="modules of their own, got one module twice"):
+            net.merge(other)
+    assert torch.equal(net.network.weights(), before)
+    assert net.rows_seen_ == 5
 
 
 def other_buffer() -> Any:
@@ -134,3 +144,169 @@ def test_what_is_not_alike_is_refused_and_changes_nothing() -> None:
     with pytest.raises(NumericalError, match="must be finite"):
         first.merge(broken)
     assert torch.equal(first.network.weights(), before)
+
+
+# -- networks -------------------------------------------------------------------------------------
+
+
+def halves(memory: Any, noise: float = 0.0, *, width: int = 100, **more: Any) -> Any:
+    """Two learners of like streams, whose directions nearly agree, and their rows."""
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(
+        torch.nn.Linear(3, width), torch.nn.Tanh(), torch.nn.Linear(width, 1)
+    ).double()
+    X, _ = stream(200, 3)
+    Y = (torch.sin(X[:, 0]) - X[:, 2])[:, None]
+    made = [op.nn.ORFit(copy.deepcopy(module), memory=memory, noise=noise, **more) for _ in "ab"]
+    for net, part in zip(made, (slice(0, 100), slice(100, 200)), strict=True):
+        net.learn(X[part], Y[part])
+    return (*made, X, Y)
+
+
+def error(net: Any, X: Any, Y: Any) -> float:
+    return float((net.predict(X) - Y).square().mean().sqrt())
+
+
+def literal(one: Any, two: Any) -> Any:
+    """What it would be to take all that both know to the letter."""
+    w, other = one.network.weights(), two.network.weights()
+    A, B = (net.memory_.evidence(net.network.weights()).rows for net in (one, two))
+    C, d = torch.cat((A, B)), (w - other) / 2.0
+    asked = torch.cat((A @ d, -(B @ d)))
+    return (w + other) / 2.0 + torch.linalg.lstsq(C, asked[:, None], driver="gelsd").solution[:, 0]
+
+
+def test_networks_that_know_the_same_twice_stay_between_the_two() -> None:
+    one, two, X, Y = halves(None)
+    parts = [error(net, X, Y) for net in (one, two)]
+    w, other = one.network.weights(), two.network.weights()
+    swapped = copy.deepcopy(two)
+    straight = literal(one, two)
+    middle, radius = (w + other) / 2.0, float((w - other).norm()) / 2.0
+    assert float((straight - middle).norm()) > 2.0 * radius
+    with pytest.warns(MergeWarning, match=r"parts that would meet \d+\.\d times as far"):
+        swapped.merge(copy.deepcopy(one))
+    with pytest.warns(MergeWarning, match="stay between the two"):
+        one.merge(two)
+    merged = one.network.weights()
+    assert float((merged - middle).norm()) <= radius * (1 + 1e-5)
+    torch.testing.assert_close(swapped.network.weights(), merged, atol=1e-6, rtol=0.0)
+    assert error(one, X, Y) < 1.2 * max(parts)
+    one.network.set_weights(straight)
+    assert error(one, X, Y) > 2.0 * max(parts)
+    assert one.contradictions_ == 0
+    assert (one.forgetting_bound_.kind, two.forgetting_bound_.kind) == ("none", "estimate")
+    assert "directions without their lengths" in one.forgetting_bound_.why
+    assert "gradients of a network turn" in two.forgetting_bound_.why
+
+
+@pytest.mark.parametrize("by_layer", [False, True])
+def test_what_goes_together_is_the_least_squares_of_both(*, by_layer: bool) -> None:
+    one, two, X, Y = halves(4, by_layer=by_layer)
+    straight = None if by_layer else literal(one, two)
+    w, parts = one.network.weights(), [error(net, X, Y) for net in (one, two)]
+    one.merge(two)
+    assert error(one, X, Y) < max(parts)
+    if straight is not None:
+        d = one.network.weights() - straight
+        assert float(d.norm()) < 1e-2 * float((straight - w).norm())
+    assert one.forgetting_bound_.kind == "estimate"
+    assert one.rows_seen_ == 200
+
+
+def test_one_that_has_not_begun_becomes_the_other() -> None:
+    one, two, X, Y = halves(None)
+    fresh = op.nn.ORFit(halves(None)[0].module, memory=None)
+    fresh.network.set_weights(start(two))
+    fresh.merge(two)
+    assert torch.equal(fresh.network.weights(), two.network.weights())
+    assert fresh.memory_.rank == two.memory_.rank
+    assert error(fresh, X, Y) == error(two, X, Y) != error(one, X, Y)
+
+
+def start(net: Any) -> Any:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 100), torch.nn.Tanh(), torch.nn.Linear(100, 1))
+    assert net.network.p == 501
+    return torch.nn.utils.parameters_to_vector(module.double().parameters()).detach()
+
+
+def test_rows_to_measure_with_refuse_what_is_worse_than_its_parts() -> None:
+    one, two, X, Y = halves(6)
+    two.learn(X[:100], 5.0 * Y[:100])  # what contradicts the first
+    state, memory = one.network.weights(), one.memory_
+    other = two.network.weights()
+    with pytest.raises(MergeError, match=r"no worse of `rows` than its parts, got errors of"):
+        one.merge(two, rows=(X[:100], Y[:100]))
+    assert torch.equal(one.network.weights(), state)
+    assert torch.equal(two.network.weights(), other)
+    assert one.memory_ is memory
+    assert one.rows_seen_ == 100
+    for rows in ((X,), X, (X[:0], Y[:0])):
+        with pytest.raises(ParameterError, match="`rows` must"):
+            one.merge(two, rows=rows)
+    with pytest.raises(ShapeError, match="one answer for each of 200 rows"):
+        one.merge(two, rows=(X, Y[:3]))
+    fresh = op.nn.ORFit(copy.deepcopy(one.module), memory=6)
+    fresh.network.set_weights(start(one))
+    with pytest.raises(MergeError, match="no worse"):
+        fresh.merge(two, rows=(X[:100], 0.0 * Y[:100] + fresh.predict(X[:100])[:, None]))
+    assert fresh.memory_ is None
+    assert fresh.learn(X[:1], Y[:1]).rows_seen_ == 1
+
+
+@pytest.mark.parametrize("by_layer", [False, True])
+@pytest.mark.parametrize("kept", [6, None])
+def test_merged_weights_that_the_module_cannot_hold_change_nothing(
+    kept: Any,
+    by_layer: bool,  # noqa: FBT001
+) -> None:
+    module = torch.nn.Linear(40, 1, bias=False).half()
+    torch.nn.init.zeros_(module.weight)
+    one, two = (
+        op.nn.ORFit(copy.deepcopy(module), memory=kept, by_layer=by_layer) for _ in range(2)
+    )
+    eye = torch.eye(40).half()
+    one.learn(eye[:1], torch.zeros(1))
+    two.learn(eye[:1] + 1e-3 * eye[1:2], torch.full((1,), 300.0))
+    before, rank = one.network.weights(), one.memory_.rank
+    basis = torch.as_tensor((one.memory_.parts[0] if by_layer else one.memory_).basis).clone()
+    with pytest.raises(NumericalError, match=r"must be finite in torch\.float16"):
+        one.merge(two)
+    assert torch.equal(one.network.weights(), before)
+    assert (one.memory_.rank, one.rows_seen_) == (rank, 1)
+    assert torch.equal((one.memory_.parts[0] if by_layer else one.memory_).basis, basis)
+
+
+def test_with_noise_networks_are_merged_as_one_pass_would_nearly_have_them() -> None:
+    one, two, X, Y = halves(None, 0.1, width=300)
+    before = error(one, X, Y)
+    one.merge(two, rows=(X, Y))
+    assert error(one, X, Y) <= 1.01 * before
+
+
+def test_ten_directions_are_ten_principal_ones() -> None:
+    X, Y = stream(6, 40)
+    one = op.nn.ORFit(linear(), memory=10).learn(X[:3], Y[:3])
+    two = op.nn.ORFit(linear(), memory=op.memory.Principal(10)).learn(X[3:], Y[3:])
+    assert one.merge(two).rows_seen_ == 6
+
+
+def test_whether_a_module_is_linear_in_its_weights_is_tried() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 3)
+    deep = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    for module, learns, linear_in_weights in (
+        (torch.nn.Linear(3, 2), "all", True),
+        (torch.nn.Linear(3, 2).half(), "all", True),
+        (deep, "last", True),
+        (deep, "0.*", False),
+        (deep, "all", False),
+        (torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1)), "all", False),
+        (copy.deepcopy(deep).bfloat16(), "all", False),
+        (torch.nn.Sequential(torch.nn.Linear(3, 1), torch.nn.Sigmoid()), "all", False),
+    ):
+        net = op.nn.ORFit(module, learns=learns)
+        before = net.network.weights()
+        assert net.network.is_linear(x) is linear_in_weights
+        assert torch.equal(net.network.weights(), before)

@@ -36,7 +36,7 @@ def said_of(model: Any, X: Any, y: Array, time: Array | None, weight: Any = None
     given = {} if weight is None else {"sample_weight": weight}
     if time is not None and getattr(model, "uses_time", False):
         given["time"] = time
-    return np.asarray(model.test_then_train(X, y, **given))
+    return _array(model.test_then_train(X, y, **given))
 
 
 def said_of_turns(model: Any, turns: Turns) -> Array:
@@ -115,7 +115,12 @@ def _placing(turns: Turns, run: slice) -> Iterator[None]:
 def _answers(model: Any, X: Any) -> Array:
     """What a model says of rows that it will not learn yet."""
     try:
-        return np.asarray(model.predict(X))
+        return _array(model.predict(X))
     except NotFittedError:
         rows = X.rows() if hasattr(X, "rows") else X
         return np.asarray([model.predict_one(x) for x in rows])
+
+
+def _array(said: Any) -> Array:
+    """Answers as an array, also those that a network gave on a device."""
+    return np.asarray(said.cpu() if hasattr(said, "cpu") else said)

@@ -24,7 +24,7 @@ from onepass import linalg
 from onepass.columns import Split
 from onepass.memory.evidence import Evidence
 from onepass.types import Floats
-from onepass.update import Step, fit
+from onepass.update import Fitted, Step, fit
 
 __all__ = ["Blocks", "Several"]
 
@@ -77,10 +77,15 @@ class Blocks:
             Neighbouring columns of G that belong to one row.
         """
         free = self.split(G)
-        fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.parts[0].basis)
+        fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
         memory = self.after(G, free, noise)
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, memory.rank - self.rank, fitted.contradictions)
+
+    @property
+    def basis(self) -> Any:
+        """What the first part's directions are made of, for their precision."""
+        return self.parts[0].basis
 
     def split(self, G: Any) -> Split:
         """P G, as ``lifted``: (1); ``inside`` is what each part says of its own."""
@@ -91,8 +96,9 @@ class Blocks:
             each.append(said)
         return Split(tuple(each), near.T, near.T)
 
-    def after(self, G: Any, free: Split, noise: Floats) -> "Blocks":
+    def after(self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None) -> "Blocks":
         """The memory after the rows of G have come, of which ``split`` said this."""
+        del fitted  # it is of all parts together
         each = zip(self.parts, self.places, free.inside, strict=True)
         parts = [part.after(_taken(G.T, place).T, said, noise) for part, place, said in each]
         return replace(self, parts=tuple(parts))

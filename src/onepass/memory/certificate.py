@@ -45,7 +45,7 @@ class ForgettingBound:
         Whether it cannot be exceeded, is only as good as the model is linear, or there is none:
         then both are infinite.
     why : str
-        Why there is none; empty if there is one.
+        Why there is none, or what an estimate does not count; empty of a bound.
     """
 
     one_step: float

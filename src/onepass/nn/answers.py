@@ -1,5 +1,6 @@
 """Answers: what a module gives, as a matrix with one row for each row that was asked."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from onepass.nn.inputs import Batch
 
 __all__ = ["as_matrix", "told"]
 
+_CALL = re.compile(r"forward\(\) (got|missing|takes)")
 _SHAPES = ("shape", "size", "dimension", "channel", "index out of range", "elements")
 
 
@@ -46,8 +48,8 @@ def as_matrix(given: Any, n: int, where: str) -> Any:
     if tensor.ndim == 0 or tensor.shape[0] != n:
         raise ShapeError(
             f"{where}: the module must give one row of outputs for each of {n} rows, got the shape "
-            f"{tuple(tensor.shape)}. Let the first axis count rows throughout: batch_first=True, "
-            "flatten(1), squeeze(-1), and no mean over rows."
+            f"{tuple(tensor.shape)}. The first axis counts rows, of one row too: x[None]. Keep "
+            "it throughout: batch_first=True, flatten(1), squeeze(-1), and no mean over rows."
         )
     if 0 in tensor.shape[1:]:
         raise ShapeError(
@@ -84,6 +86,16 @@ def told(batch: Batch, where: str) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError:
         raise
+    except TypeError as wrong:
+        said = str(wrong).strip().partition("\n")[0].rstrip(".")
+        if isinstance(wrong, TypeMismatchError) or not _CALL.search(said):
+            raise
+        names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
+        raise TypeMismatchError(
+            f"{where}: `x` must hold the arguments of the module's forward, got "
+            f"{len(batch.args) + len(batch.kwargs)}{names}, and it raised: {said}. A tuple or "
+            "list holds its positional arguments, a dict its keyword arguments by their names."
+        ) from wrong
     except (RuntimeError, ValueError, IndexError) as wrong:
         if isinstance(wrong, (ShapeError, TypeMismatchError)):
             raise
@@ -98,7 +110,7 @@ def told(batch: Batch, where: str) -> Iterator[None]:
         if any(word in words for word in _SHAPES):
             raise ShapeError(
                 f"{where}: the module must take what it is given, got {came}, and it raised: "
-                f"{said}. The first axis counts rows; check the others."
+                f"{said}. The first axis counts rows, of one row too: x[None]; check the others."
             ) from wrong
         wrong.add_note(f"{where}: the module raised this when it was given {came}.")
         raise

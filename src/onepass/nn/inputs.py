@@ -2,7 +2,8 @@
 
 A tuple or list holds positional arguments of ``forward``, a dict its keyword arguments; both may
 be nested. The first axis of every tensor counts rows. Text, numbers, truth values and None go to
-``forward`` as they are. A list of plain numbers is read as an array.
+``forward`` as they are. A list of plain numbers is read as an array, and so is a table of numbers,
+as blocks of a stream are.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,6 +14,8 @@ import numpy as np
 import torch
 
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
+from onepass.table import Table
+from onepass.validate import matrix
 
 __all__ = ["Batch", "batch", "mapped", "tensors"]
 
@@ -172,6 +175,9 @@ class _Reader:
     def _tensor(self, x: Any, path: str) -> Any:
         if isinstance(x, torch.Tensor):
             tensor = self._placed(x, path)
+        elif isinstance(x, Table):  # a block of a stream
+            columns = matrix(x, self.where)[0]
+            tensor = torch.from_numpy(columns.copy(order="C")).to(self.device)
         else:
             tensor = torch.from_numpy(self._array(x, path)).to(self.device)
         if tensor.is_complex():

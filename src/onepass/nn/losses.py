@@ -28,7 +28,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 
-__all__ = ["LOSSES", "LossName", "Rows", "answers", "as_rows", "check", "targets"]
+__all__ = ["LOSSES", "LossName", "Rows", "answers", "as_rows", "check", "shape_of", "targets"]
 
 LossName: TypeAlias = Literal["squared", "one_hot", "cross_entropy"]
 LOSSES = ("squared", "one_hot", "cross_entropy")
@@ -115,8 +115,8 @@ def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
     if not bool(flat.isfinite().all()):
         row = int((~flat.isfinite()).any(dim=1).nonzero()[0])
         raise NotFiniteError(
-            f"{where}: `y` must be finite, got {tensor[row].tolist()} in row {row}. "
-            "Drop the row before learning."
+            f"{where}: `y` must be finite, got {tensor[row].tolist()} in row {row}. Nothing of "
+            f"the {n} row(s) was learned: drop this one, and give the others again."
         )
     return flat
 
@@ -181,14 +181,22 @@ def as_rows(loss: str, outputs: Any, y: Any, J: Any) -> Rows:
     return Rows((y - shares) / root, turned.reshape(n * c, -1))
 
 
-def answers(loss: str, outputs: Any) -> Any:
+def answers(loss: str, outputs: Any, shape: tuple[int, ...] | None = None) -> Any:
     """What is said with these outputs: numbers (n, c), or (n,) of one output; or classes (n,).
 
     Parameters
     ----------
     loss : str
     outputs : Tensor of shape (n, c)
+    shape : tuple of int, optional
+        That of an answer as it was learned; then (n, …) is given.
     """
-    if loss != "squared":
-        return outputs.argmax(dim=1)
-    return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+    said = outputs if loss == "squared" else outputs.argmax(dim=1, keepdim=True)
+    if shape is None:
+        shape = () if said.shape[1] == 1 else said.shape[1:]
+    return said.reshape(len(said), *shape)
+
+
+def shape_of(y: Any) -> tuple[int, ...]:
+    """The shape of one answer of y, of shape (n, …)."""
+    return tuple(getattr(y, "shape", None) or np.shape(y))[1:]

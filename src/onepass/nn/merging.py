@@ -1,70 +1,149 @@
 """Merging: two copies of a module, each of which learned a stream, become one that knows both.
 
-What the second learned is told by its memory in a few rows (:mod:`onepass.memory.evidence`): each
-direction u that it keeps, answered by uᵀ w_b, its own weights. For a module linear in its weights,
-learning them is learning its rows; what it had let go is not learned. Of other modules the rows
-are those of its linearisation. Kept for this are, with noise, the weights before the first row (p
-numbers); without noise the evidence needs none, and a fingerprint of them tells whether two copies
-began alike.
+What a learner knows is told by its memory in a few rows A (:mod:`onepass.memory.evidence`): each
+direction that it keeps, as long as it is, answered by A w_a, its own weights. For a module linear
+in its weights, learning the second's rows B is learning the stream that they stand for: then that
+is done, exactly, and the step is orthogonal to all that the first knows.
+
+Of other modules both A and B are of linearisations that have turned since, each along a way of its
+own. Where directions of the two nearly agree, as those of like streams do, what little they differ
+in cannot tell the answers of one from those of the other, but a step that takes both to the letter
+is as long as it takes. So without noise neither is taken to the letter:
+
+    min ‖A (w − w_a)‖² + ‖B (w − w_b)‖² + ρ ‖w − m‖²,       m = (w_a + w_b) / 2              (1)
+
+with the least ρ >= 0 for which ‖w − m‖ ≤ ‖w_a − w_b‖ / 2 (a trust region [1]): no further from the
+middle than either of the two, in the ball on whose surface both lie. It is the same whichever of
+the two comes first. With noise r > 0 the prior is such a ρ by itself.
+
+Kept for this are, with noise, the weights before the first row (p numbers); without noise the
+evidence needs none, and a fingerprint of them tells whether two copies began alike.
+
+[1] J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
 """
 
-import hashlib
-from collections.abc import Iterator
-from typing import Any
+import math
+import warnings
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-from onepass.errors import MergeError, NumericalError
+from onepass import linalg
+from onepass.errors import MergeError, MergeWarning, NumericalError
+from onepass.nn.fitting import fitted
+from onepass.nn.likeness import differences
+from onepass.nn.measuring import refuse_worse
 
-__all__ = ["fingerprint", "merge"]
+__all__ = ["merge"]
 
-_ALIKE = ("memory", "noise", "loss", "by_layer")
-
-
-def fingerprint(w: Any) -> str:
-    """What tells weights from others; a device is waited for.
-
-    Parameters
-    ----------
-    w : Tensor of shape (p,)
-    """
-    plain = w.detach().cpu().contiguous().view(torch.uint8).numpy()
-    return hashlib.sha256(plain.tobytes()).hexdigest()
+_FAR = 2.0  # times half the distance of the two: beyond, they hardly go together
 
 
-def merge(one: Any, two: Any) -> None:
+class _Merged(NamedTuple):
+    """Weights (p,), and how far from the middle both demand to go, if ‖w_a − w_b‖ / 2 is 1."""
+
+    w: Any
+    reach: float
+
+
+def merge(one: Any, two: Any, rows: Any = None) -> None:
     """Let one learner learn what another has learned.
 
     Parameters
     ----------
     one, two : ORFit
         The second is not changed.
+    rows : tuple (x, y), optional
+        Rows to measure with.
 
     Raises
     ------
     MergeError
-        If they are not alike, or keep too little of the past.
+        If they are not alike, or keep too little of the past; or if, of these rows, the merged
+        weights say less than the better of the two.
     NumericalError
-        If the second's weights are not finite. In both cases all is as it was.
+        If weights are not finite. In all cases both are as they were.
+
+    Warns
+    -----
+    MergeWarning
+        If what the two know hardly goes together.
     """
     where = f"op.nn.{type(one).__name__}.merge"
-    for wrong in _differences(one, two):
+    for wrong in differences(one, two):
         raise MergeError(f"{where}: {wrong}")
     if two.memory_ is None:
         return
-    if not bool(two._weights.isfinite().all()):  # noqa: SLF001
+    if not bool(two._weights.isfinite().all()):  # noqa: SLF001  a file of two learners' insides
         raise NumericalError(
             f"{where}: the weights of the second must be finite, got some that are not. Load it as "
             "it was before they were changed."
         )
-    w = one._weights.clone()  # noqa: SLF001  a file of two learners' insides
+    begun = one.memory_ is not None
+    try:
+        _join(one, two, rows, where)
+    except BaseException:
+        if not begun:
+            one._memory = one._start = one._started_at = one._linear = None  # noqa: SLF001
+        raise
+
+
+def _join(one: Any, two: Any, rows: Any, where: str) -> None:
+    """Find the weights, try them, and only then change what the first remembers."""
+    begun, w = one.memory_ is not None, one._weights.clone()  # noqa: SLF001
     theirs = two._weights.to(w).clone()  # noqa: SLF001
     said = _said(two).near(w)
-    one._begin(w, two._outputs)  # noqa: SLF001
-    before = one.memory_
+    straight = one._linear if begun else two._linear  # noqa: SLF001
+    one._begin(w, two._outputs, straight)  # noqa: SLF001
+    before, exact = one.memory_, bool(one.noise or straight)
+    mine = None if exact else _said(one).near(w)
+    if not begun:
+        found = _Merged(theirs, 0.0)
+    elif exact:
+        found = _learned(before, w, theirs, said)
+    else:
+        found = _between(w, theirs, mine, said)
+    if not bool(one._sound(found.w)):  # noqa: SLF001
+        raise NumericalError(
+            f"{where}: the merged weights must be finite in {one.network.dtype}, got some that are "
+            "not. Merge modules of float32 or float64, or parts that are nearer to each other."
+        )
+    if rows is not None:
+        refuse_worse(one, two, found.w, rows, where)
+    moves = 0.0, 0.0
+    if not one.noise:
+        own = before.forgets(found.w, w) if mine is None else mine.moved(found.w, w)
+        moves = float(own), float(said.moved(found.w, theirs))
     step = before.merged(w, said)
-    moves = (0.0, 0.0) if one.noise else (before.forgets(step.w, w), said.moved(step.w, theirs))
-    one._joined(step, two, *map(float, moves))  # noqa: SLF001
+    against = step.contradictions if exact else 0  # between the two, none of them wins
+    _take(one, two, step._replace(w=found.w, contradictions=against), moves)
+    if found.reach > _FAR and not straight:
+        warnings.warn(_apart(where, found.reach, exact=exact), MergeWarning, stacklevel=5)
+
+
+def _take(one: Any, two: Any, step: Any, moves: tuple[float, float]) -> None:
+    """Let the first be as after a step that can have moved its past answers, and the other's."""
+    own, came = (each.forgetting_bound_.all_steps for each in (one, two))
+    one._take(step.w)  # noqa: SLF001  as above
+    one._memory = step.memory  # noqa: SLF001
+    one._against = one._against + two.contradictions_ + step.contradictions  # noqa: SLF001
+    one._forgotten = math.hypot(own + moves[0], came + moves[1])  # noqa: SLF001  of other rows each
+    one._refused = one._refused + two.rows_refused_  # noqa: SLF001
+    one.rows_seen_ += two.rows_seen_
+    one._outputs = one._outputs or two._outputs  # noqa: SLF001
+    one._shape = two._shape if one._shape is None else one._shape  # noqa: SLF001
+    one._warn_if_full(6)  # noqa: SLF001
+
+
+def _apart(where: str, reach: float, *, exact: bool) -> str:
+    done = "went so far" if exact else "stay between the two"
+    return (
+        f"{where}: what two networks know should go together near the two, got parts that would "
+        f"meet {reach:.1f} times as far from their middle as they are; the merged weights {done}. "
+        "Measure them: merge(other, rows=(x, y)) refuses what is worse than its parts. Merge "
+        "earlier, or use a memory with a limit, a wider network, or more noise."
+    )
 
 
 def _said(learner: Any) -> Any:
@@ -75,67 +154,63 @@ def _said(learner: Any) -> Any:
     return learner.memory_.evidence(now.to(place), began)
 
 
-def _differences(one: Any, two: Any) -> Iterator[str]:
-    """Why two cannot be merged: each as the rest of a message."""
-    if type(one) is not type(two):
-        yield (
-            f"`other` must be an op.nn.{type(one).__name__} as well, got {type(two).__name__}. "
-            "Learn all parts with one kind of learner."
-        )
-        return
-    if one.merging == "refused":
-        yield (
-            "a learner must keep what its rows said, got one whose memory keeps nothing of them. "
-            "Use op.nn.ORFit with a memory."
-        )
-    for name in _ALIKE:
-        mine, came = getattr(one, name), getattr(two, name)
-        if mine != came:
-            yield (
-                f"`{name}` must be the same in both, {mine!r} as in the first, got {came!r}. "
-                "Learn all parts with the same arguments."
-            )
-    yield from _unlike_modules(one.network, two.network)
-    yield from _unlike_starts(one, two)
+def _learned(memory: Any, w: Any, theirs: Any, said: Any) -> _Merged:
+    """The weights after a memory has learned evidence, part by part; nothing is written."""
+    new = w.clone()
+    for part, at, each in _parts(memory, said, len(w)):
+        now = w[at]
+        error = each.answers - linalg.inner(each.rows.T, now[:, None]).reshape(each.answers.shape)
+        new[at] = fitted(part, now, each.rows.T, error, each.noise, 1).w
+    apart = float(linalg.length(w - theirs)) / 2.0
+    far = float(linalg.length(new - (w + theirs) / 2.0))
+    return _Merged(new, far / apart if apart else 0.0)
 
 
-def _unlike_modules(one: Any, two: Any) -> Iterator[str]:
-    mine, came = (dict(zip(each.names, each.shapes, strict=True)) for each in (one, two))
-    for name in [*mine, *came]:
-        if mine.get(name) != came.get(name):
-            yield (
-                f"both modules must learn the same weights, {name!r} of shape {mine.get(name)} in "
-                f"the first, got {came.get(name)}. Make both as copies of one module "
-                "(copy.deepcopy), with the same `learns`."
-            )
-    learning = set(one.names)
-    fixed, others = (
-        {
-            **{name: each for name, each in net.module.named_parameters() if name not in learning},
-            **dict(net.module.named_buffers()),
-        }
-        for net in (one, two)
-    )
-    for name in [*fixed, *others]:
-        one_has, two_has = fixed.get(name), others.get(name)
-        if one_has is None or two_has is None or not _equal(one_has, two_has):
-            yield (
-                f"what does not learn must be the same in both modules, got another {name!r}. "
-                "Make both as copies of one module (copy.deepcopy)."
-            )
+def _between(w: Any, theirs: Any, mine: Any, said: Any) -> _Merged:
+    """(1), part by part."""
+    new, far, apart = (w + theirs) / 2.0, 0.0, 0.0
+    for one, at, two in _parts(mine, said, len(w)):
+        d = (w[at] - theirs[at])[:, None] / 2.0
+        C = torch.cat((one.rows, two.rows))
+        asked = linalg.host(linalg.inner(C.T, d))[:, 0]
+        asked[len(one.rows) :] *= -1.0
+        radius = float(linalg.length(d))
+        share, length = _shortened(linalg.host(linalg.inner(C.T, C.T)), asked, radius, C)
+        new[at] += linalg.times(C.T, share[:, None])[:, 0]
+        far, apart = np.hypot(far, length), np.hypot(apart, radius)
+    return _Merged(new, far / apart if apart else 0.0)
 
 
-def _equal(one: Any, two: Any) -> bool:
-    return one.shape == two.shape and bool(torch.equal(one.detach(), two.detach().to(one)))
+def _shortened(K: Any, asked: Any, radius: float, C: Any) -> tuple[Any, float]:
+    """The x for which w = m + Cᵀ x is (1), of K = C Cᵀ; and its length with the least ρ."""
+    lam, V = np.linalg.eigh(K)
+    lam = np.maximum(lam, 0.0)
+    known = V.T @ asked
+    low = linalg.rounding(C) * lam.max(initial=0.0)
+    if not low or not radius:
+        return 0.0 * asked, 0.0
+
+    def length(rho: float) -> float:
+        return float(np.linalg.norm(np.sqrt(lam) * known / (lam + rho)))
+
+    most, rho, high = length(low), low, low
+    while length(high) > radius:
+        high *= 2.0
+    while high > low * (1.0 + 1e-9):
+        rho = np.sqrt(low * high)
+        low, high = (rho, high) if length(rho) > radius else (low, rho)
+    return V @ (known / (lam + high)), most
 
 
-def _unlike_starts(one: Any, two: Any) -> Iterator[str]:
-    """Both began at the same weights; one that has not begun is where it begins."""
-    if two._started_at is None:  # noqa: SLF001
-        return
-    began = one._started_at or fingerprint(one._weights)  # noqa: SLF001
-    if began != two._started_at:  # noqa: SLF001
-        yield (
-            "both modules must have begun at the same weights, got others. Copy the module "
-            "(copy.deepcopy) before either learns, and give each learner its own copy."
-        )
+def _parts(memory: Any, said: Any, p: int) -> list[tuple[Any, Any, Any]]:
+    """What is told of all weights, or of those of each layer: a memory's, their places, evidence's.
+
+    The first may be evidence as well.
+    """
+    if not hasattr(said, "parts"):
+        return [(memory, slice(0, p), said)]
+    each = []
+    for part, place, evidence in zip(memory.parts, said.places, said.parts, strict=True):
+        at = torch.cat([torch.arange(*piece, device=evidence.rows.device) for piece in place])
+        each.append((part, at, evidence))
+    return each

@@ -17,7 +17,7 @@ from onepass.nn.derivative import Derivative
 from onepass.nn.function import Function
 from onepass.nn.inputs import Batch, batch
 from onepass.nn.mode import refuse_batch_statistics, warn_of_training
-from onepass.nn.probe import Probe
+from onepass.nn.probe import Probe, straight
 from onepass.nn.selection import select
 from onepass.nn.weights import input_dtype, pieces, room
 from onepass.validate import whole
@@ -217,14 +217,6 @@ class Network:
         self._probe(rows)
         return rows
 
-    def rows(self, x: Any) -> int:
-        """The number of rows of a tensor, tuple, list or dict of tensors."""
-        return self.prepare(x).n
-
-    def row(self, x: Any, i: int) -> Batch:
-        """Row i as a block of one row."""
-        return self.prepare(x)[i]
-
     # -- the function -----------------------------------------------------------------------------
 
     def outputs(self, x: Any) -> Any:
@@ -246,6 +238,10 @@ class Network:
             return self._function.outputs(rows)
         parts = range(0, rows.n, _ROWS)
         return torch.cat([self._function.outputs(rows[i : i + _ROWS]) for i in parts])
+
+    def is_linear(self, x: Any) -> bool:
+        """Whether f is linear in w, as far as it shows for these rows: see ``probe.straight``."""
+        return straight(self._function, self.prepare(x))
 
     def jacobian(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """f(x; w) of shape (n, c), and J of shape (n·c, p), contiguous, at the present w.

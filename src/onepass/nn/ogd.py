@@ -116,9 +116,8 @@ class OGD(Learner):
         "chunk",
     )  # fmt: skip
     kept: ClassVar[tuple[str, ...]] = (
-        "rows_seen_", "_outputs", "_refused", "_wide", "_memory", "_full", "tasks_", "_task_rows",
-        "_drawn",
-    )  # fmt: skip
+        *(*Learner.kept, "_memory", "_full", "tasks_", "_task_rows", "_drawn"),
+    )
     fits: ClassVar[bool] = False
 
     def __init__(

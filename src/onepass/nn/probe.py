@@ -13,7 +13,7 @@ from onepass.nn.function import Function
 from onepass.nn.inputs import Batch
 from onepass.nn.selection import layer_of
 
-__all__ = ["Probe", "tolerance"]
+__all__ = ["Probe", "straight", "tolerance"]
 
 _FEW = 8
 
@@ -32,6 +32,36 @@ def _alike(a: Any, b: Any) -> bool:
     scale = torch.nan_to_num(a).abs().amax().item()
     close = torch.isclose(a, b, rtol=0.0, atol=tolerance(a) * scale, equal_nan=True)
     return bool(close.all())
+
+
+def straight(function: Function, rows: Batch) -> bool:
+    """Whether f is linear in its weights, as far as three points of a line tell.
+
+    f(w + v) + f(w − v) = 2 f(w) for a v, drawn from a seed, about as long as w. A device is waited
+    for.
+
+    Parameters
+    ----------
+    function : Function
+    rows : Batch
+        One is enough.
+    """
+    now, lots = function.weights(), torch.Generator().manual_seed(0)
+    numbers = sum(each.numel() for each in now.values())
+    square = sum(each.double().square().sum() for each in now.values())
+    size = float(square / numbers) ** 0.5 or 1.0
+    drawn = {
+        name: (size * torch.randn(each.shape, generator=lots)).to(each)
+        for name, each in now.items()
+    }
+    with torch.no_grad():
+        up, here, down = (
+            function({name: each + sign * drawn[name] for name, each in now.items()}, rows)
+            for sign in (1.0, 0.0, -1.0)
+        )
+    scale = max(float(each.abs().max()) for each in (up, here, down))
+    bent = float((up.double() + down.double() - 2.0 * here.double()).abs().max())
+    return bent <= tolerance(here) * scale
 
 
 class Probe:

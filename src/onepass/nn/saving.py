@@ -6,26 +6,22 @@ The file is one of :mod:`onepass.checkpoint`, of the kind ``network``::
      "module": {"weights": {name: tensor}, "buffers": {name: tensor}},
      "learned": {…}}
 
-Memories and their specifications stand in it as :mod:`onepass.parts` tells. A tensor is its bytes::
-
-    {"@": "tensor", "dtype": "bfloat16", "of": array}
+Memories and their specifications stand in it as :mod:`onepass.parts` tells, tensors as
+:mod:`onepass.nn.tensors` does.
 
 The module's code is not in the file, and nothing in it is run: a module made alike is handed to
 :func:`load`, which compares names, shapes and dtypes, and writes nothing before all is read.
 """
 
 import os
-from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 import torch
 
 from onepass import checkpoint
-from onepass.catalogue import Entry
 from onepass.errors import CheckpointError, ParameterError
-from onepass.parts import MARK, Builder, Taker
+from onepass.nn.tensors import TensorBuilder, TensorTaker, as_array, as_tensor
 from onepass.tree import damaged
 
 __all__ = ["KIND", "load", "save"]
@@ -33,9 +29,7 @@ __all__ = ["KIND", "load", "save"]
 KIND = "network"
 """The kind of such a file."""
 
-_BITS = {torch.bfloat16: torch.int16}  # NumPy knows no such numbers
-_DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
-           "bool")  # fmt: skip
+_LATER = {"shape", "linear"}  # what files did not hold at first
 _PARTS = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
 
 
@@ -59,7 +53,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
             f"{where}: what is saved must be a learner of op.nn, got {type(learner).__name__}. "
             "Save a class of your own with torch.save(module.state_dict(), ...)."
         )
-    taker = _Taker(where, type(learner).states)
+    taker = TensorTaker(where, type(learner).states)
     module = learner.module
     arguments = {name: getattr(learner, name) for name in learner.arguments}
     learned = {_plain(name): _found(learner, name) for name in learner.kept}
@@ -68,8 +62,8 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
         "arguments": taker.take(arguments, None, ("arguments",), finite=False),
         "names": list(learner.network.names),
         "module": {
-            "weights": {name: _said(each) for name, each in module.named_parameters()},
-            "buffers": {name: _said(each) for name, each in _buffers(module).items()},
+            "weights": {name: as_array(each) for name, each in module.named_parameters()},
+            "buffers": {name: as_array(each) for name, each in _buffers(module).items()},
         },
         "learned": taker.take(learned, None, ("learned",), finite=False),
     }
@@ -118,7 +112,7 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
     cls = _classes().get(tree["learner"])
     if cls is None:
         raise damaged(where, f"it names {tree['learner'][:40]!r} as the learner")
-    builder = _Builder(where, cls.states)
+    builder = TensorBuilder(where, cls.states)
     arguments = {**builder.give(tree["arguments"], None, ("arguments",), finite=False), **replaced}
     learner = _made(cls, module, arguments, where)
     if list(learner.network.names) != tree["names"]:
@@ -126,72 +120,15 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
     keeping = getattr(learner, "memory_device", None)
     builder.device = keeping or learner.network.device
     learned = builder.give(tree["learned"], None, ("learned",), finite=False)
-    if set(learned) != {_plain(name) for name in learner.kept}:
+    known = {_plain(name) for name in learner.kept}
+    learned = dict.fromkeys(_LATER & known) | learned
+    if set(learned) != known:
         raise damaged(where, f"a {cls.__name__} keeps other things than it holds")
     _remember(learner, learned, where)
     with torch.no_grad():
         for each, value in (*weights, *buffers):
             each.copy_(value)
     return learner
-
-
-# -- tensors ---------------------------------------------------------------------------------------
-
-
-class _Taker(Taker):
-    """Takes what holds tensors apart."""
-
-    def __init__(self, where: str, states: tuple[type, ...]) -> None:
-        super().__init__(where)
-        self.known |= dict(_own(states))
-
-    def take(self, value: Any, owner: Entry | None, path: Any, *, finite: bool) -> Any:
-        """Any part; a single number of a device is waited for."""
-        if isinstance(value, torch.Tensor):
-            return value.item() if value.ndim == 0 else _said(value)
-        return super().take(value, owner, path, finite=finite)
-
-
-class _Builder(Builder):
-    """Builds what holds tensors, on a device."""
-
-    def __init__(self, where: str, states: tuple[type, ...]) -> None:
-        super().__init__(where, {})
-        self.known |= {cls.__name__: entry for cls, entry in _own(states)}
-        self.device: Any = "cpu"
-
-    def give(self, value: Any, owner: Entry | None, path: Any, *, finite: bool) -> Any:
-        """Any part; tensors on the device."""
-        if self.mark(value, path) == "tensor":
-            return _heard(value, self.where).to(self.device)
-        return super().give(value, owner, path, finite=finite)
-
-
-def _own(states: tuple[type, ...]) -> list[tuple[type, Entry]]:
-    """States that stand in no list of op.memory, as if they did."""
-    room = "onepass.memory"
-    taken: Any = {cls: tuple(each.name for each in fields(cls) if each.init) for cls in states}
-    return [(cls, Entry(cls, room, arguments, None)) for cls, arguments in taken.items()]
-
-
-def _said(tensor: Any) -> dict[str, Any]:
-    """A tensor as an array."""
-    near = tensor.detach().cpu().contiguous()
-    array = near.view(_BITS[near.dtype]).numpy() if near.dtype in _BITS else near.numpy()
-    return {MARK: "tensor", "dtype": str(near.dtype).removeprefix("torch."), "of": array}
-
-
-def _heard(said: Any, where: str) -> Any:
-    """The tensor that an array stands for."""
-    found = type(said) is dict and set(said) == {MARK, "dtype", "of"} and said["dtype"] in _DTYPES
-    array = said["of"] if found else None
-    dtype = getattr(torch, said["dtype"]) if found else None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
-        raise damaged(where, "a tensor in it is none")
-    tensor = torch.from_numpy(array.copy(order="C"))
-    if tensor.dtype != _BITS.get(dtype, dtype):
-        raise damaged(where, f"a tensor in it is not of {said['dtype']}")
-    return tensor.view(dtype)
 
 
 # -- modules and learners --------------------------------------------------------------------------
@@ -223,7 +160,7 @@ def _alike(said: dict[str, Any], module: Any, where: str) -> tuple[Any, Any]:
     mine = dict(module.named_parameters()), _buffers(module)
     pairs = []
     for kind, there in zip(("weights", "buffers"), mine, strict=True):
-        saved = {name: _heard(each, where) for name, each in said[kind].items()}
+        saved = {name: as_tensor(each, where) for name, each in said[kind].items()}
         for name in [*saved, *there]:
             came, expected = (
                 None if each is None else f"{str(each.dtype)[6:]} of shape {tuple(each.shape)}"

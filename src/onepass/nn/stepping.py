@@ -1,0 +1,154 @@
+"""Stepping: rows that are learned whole, one after the other, in the weights of a module.
+
+A row is one step: its outputs and their Jacobian at the present weights, the errors and gradients
+that the loss makes of them (:mod:`onepass.nn.losses`), and what the learner does with these. The
+weights are the module's own, and a step is taken whole or not at all: an interrupt waits for its
+end. The memory is written in place, so that there is no way back behind a step that was taken.
+Half precision could not take in steps that are small beside the weights, so that w is kept beside
+such a module in float32, and rounded into it.
+
+A row whose errors, gradients or step are not finite is not learned. It is told by a warning after
+the call, and counted; on a device such rows are masked, and counted there: no step waits for that.
+"""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from onepass import linalg
+from onepass.errors import ParameterError, RowsRefusedWarning
+from onepass.interrupt import Interrupt
+from onepass.nn.inputs import Batch
+from onepass.nn.losses import LossName, as_rows, shape_of, targets
+from onepass.nn.mode import plainly
+from onepass.nn.module import Network
+
+__all__ = ["Stepper"]
+
+
+class Stepper(ABC):
+    """What learns rows by steps.
+
+    Parameters
+    ----------
+    network : Network
+    """
+
+    loss: LossName
+    block_update: bool
+    _where: str
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.rows_seen_ = 0
+        self._outputs: int | None = None
+        self._shape: tuple[int, ...] | None = None  # of an answer, as it was learned
+        self._refused: Any = 0
+        self._space: Any = None  # for the Jacobian, used again
+        self._wide: Any = None  # w of a module of half precision
+
+    @abstractmethod
+    def _learn(self, rows: Batch, e: Any, J: Any) -> None:
+        """Take the step of rows with errors e (n, c) in float64 and gradients J (n·c, p)."""
+
+    # -- weights ---------------------------------------------------------------------------------
+
+    @property
+    def _like(self) -> Any:
+        """An empty tensor of the precision that is computed in, on the module's device."""
+        return linalg.widened(torch.empty(0, dtype=self.network.dtype, device=self.network.device))
+
+    @property
+    def _weights(self) -> Any:
+        """W (p,) in the precision that is computed in: half precision could not take in a step.
+
+        Where a weight of the module is not what was written into it, it is what it has become.
+        """
+        said, dtype = self.network.weights(), self._like.dtype
+        if said.dtype == dtype:
+            self._wide = None
+            return said
+        now, known = said.to(dtype), self._wide
+        self._wide = now if known is None else torch.where(known.to(said.dtype) == said, known, now)
+        return self._wide
+
+    def _take(self, w: Any) -> None:
+        """Let the module have these weights (p,)."""
+        if self._wide is not None:
+            self._wide = w
+        self.network.set_weights(w.to(self.network.dtype))
+
+    def _sound(self, w: Any) -> Any:
+        """Whether weights (p,) are finite in the module's precision."""
+        return linalg.sound(w.to(self.network.dtype)[None])[0]
+
+    def _refuse_frozen(self, where: str) -> None:
+        """Refuse to write into what was frozen since the learner was made."""
+        for name, each in zip(self.network.names, self.network.parameters, strict=True):
+            if not each.requires_grad:
+                raise ParameterError(
+                    f"{where}: what learns must require grad, but {name!r} was frozen since. Thaw "
+                    "it with requires_grad_(True), or make a new learner, which leaves it be."
+                )
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _steps(self, x: Any, y: Any, verb: str) -> Iterator[Any]:
+        """Take the steps; yield the outputs (n, c) just before each."""
+        where = f"{self._where}.{verb}"
+        rows = self.network.prepare(x, where)
+        self._refuse_frozen(where)
+        n = len(rows)
+        if self._outputs is None and n:
+            self._outputs = int(self.network.outputs(rows[:1]).shape[1])
+        wanted = targets(y, n, self._outputs or 1, self.loss, self._like, where)
+        width, shape = max(self._rows_a_step(n), 1), shape_of(y)
+        interrupt, before = Interrupt(), self._refused
+        for i in range(0, n, width):
+            with interrupt.held(), plainly(self.network.device, self.network.p):
+                said = self._step(rows[i : i + width], wanted[i : i + width])
+                self._shape = shape
+            interrupt.heard()
+            yield said
+        self._warn(before, where)
+
+    def _rows_a_step(self, n: int) -> int:
+        """How many of n rows given are learned together."""
+        return n if self.block_update else 1
+
+    def _step(self, rows: Batch, y: Any) -> Any:
+        space, net = self._space, self.network
+        if space is not None:  # a module may have been moved since
+            alike = (space.dtype, space.device) == (net.dtype, net.device)
+            space = space if alike and len(space) >= y.numel() else None
+        said, J = net.jacobian(rows, out=space)
+        self._space = J if space is None else space
+        e, G = as_rows(self.loss, said, y, linalg.widened(J))
+        good = e.to(G.dtype).isfinite() & linalg.sound(G).reshape(e.shape)
+        good = good.all(dim=1)
+        if good.device.type != "cpu" or not bool(good.all()):
+            self._refused = self._refused + (~good).sum()
+            e = torch.where(good[:, None], e, 0.0)
+            G = torch.where(good.repeat_interleave(e.shape[1])[:, None], G, 0.0)
+        if good.device.type != "cpu" or bool(good.any()):
+            self._learn(rows, e, G)
+        self.rows_seen_ += len(rows)
+        return said
+
+    def _warn(self, before: Any, where: str) -> None:
+        """Tell of rows that were left out since then; once a call, the only wait for a device."""
+        if self._refused is before:
+            return
+        count = int(self._refused) - int(before)
+        if count:
+            warnings.warn(
+                f"{where}: the module's outputs, their gradients and the steps that fit them must "
+                f"be finite, got {count} row(s) where they are not; these were not learned, all "
+                "others were. Look at their inputs, or at weights that have grown too large "
+                "(noise > 0 tames steps).",
+                RowsRefusedWarning,
+                stacklevel=4,
+            )

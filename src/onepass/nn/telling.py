@@ -1,0 +1,151 @@
+"""Telling: what a learner of networks tells of itself: how sure it is, how far answers have moved.
+
+With P the covariance of the weights that a learner knows, and g the gradient of an output,
+
+    std = √(gᵀ P g)                                                                         (1)
+
+is how far the output is unknown because the weights are: that of the linearised network. The noise
+of an answer is not in it: an answer lies within √(std² + noise) of what is said.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
+
+from onepass import linalg
+from onepass.errors import ParameterError, ShapeError
+from onepass.memory.certificate import ForgettingBound
+from onepass.nn.mode import plainly
+
+__all__ = ["deviations", "drift", "explained", "representation", "tags"]
+
+_AT_ONCE = 1 << 22  # numbers of a Jacobian that are made at once for standard deviations
+
+
+def deviations(learner: Any, x: Any, variances: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """What a learner's module says of rows, and (1).
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    x : rows, as the module takes them
+    variances : callable
+        gᵀ P g of each column of G (p, n·c), (n·c,).
+
+    Returns
+    -------
+    said, std : Tensors of shape (n, c)
+
+    Raises
+    ------
+    ParameterError
+        If it learns classes.
+    """
+    where, net = f"op.nn.{type(learner).__name__}.predict", learner.network
+    if learner.loss != "squared":
+        raise ParameterError(
+            f"{where}: `return_std` must be False for classes, got True with "
+            f"loss={learner.loss!r}. A class has no standard deviation: see `outputs`."
+        )
+    rows = net.prepare(x, where)
+    said = net.outputs(rows)
+    n, c = said.shape
+    width = max(_AT_ONCE // max(net.p * c, 1), 1)
+    std = torch.zeros_like(said)
+    for i in range(0, n, width):
+        with plainly(net.device, net.p):
+            J = linalg.widened(net.jacobian(rows[i : i + width])[1])
+            found = torch.as_tensor(variances(J.T), device=std.device).clamp_min(0.0).sqrt()
+        std[i : i + width] = found.reshape(-1, c).to(std.dtype)
+    return said, std
+
+
+def drift(learner: Any, x: Any, said: Any) -> float:
+    """√(Σ (outputs now − outputs then)²), over all rows.
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    x : rows, as the module takes them
+    said : Tensor or array of shape (n,) or (n, …)
+        The outputs then.
+
+    Raises
+    ------
+    ShapeError
+        If there are not as many of these as outputs.
+    """
+    now = learner.outputs(x).double()
+    then = torch.as_tensor(said, device=now.device).double()
+    if then.numel() != now.numel() or len(then) != len(now):
+        raise ShapeError(
+            f"op.nn.{type(learner).__name__}.drift: `said` must hold {now.shape[1]} number(s) for "
+            f"each of {len(now)} rows, got shape {tuple(then.shape)}. Give what `outputs` said of "
+            "these rows just after each was learned."
+        )
+    return float(torch.linalg.vector_norm(now - then.reshape(now.shape)))
+
+
+def explained(bound: ForgettingBound, *, linear: bool, forgotten: float) -> ForgettingBound:
+    """A certificate of forgetting, with what a network's does not tell.
+
+    Parameters
+    ----------
+    bound : ForgettingBound
+    linear : bool
+        Whether the module is linear in its weights.
+    forgotten : float
+        What it says of all steps; infinite if nobody knows.
+    """
+    if bound.kind == "estimate":
+        turns = (
+            "it counts what the memory let go, and not that the gradients of a network turn while "
+            "it learns: measure both with drift(x, said)"
+        )
+        return bound if linear else replace(bound, why=turns)
+    if math.isinf(forgotten):
+        merged = (
+            "a merge has moved answers of its parts, and their memories know directions without "
+            "their lengths, so that nobody knows by how much; op.memory.Principal(m) and "
+            "op.memory.Sketch(m) keep lengths"
+        )
+        return replace(bound, why=merged)
+    return bound
+
+
+def representation(learner: Any) -> str:
+    """A learner in one line: its arguments that are not the defaults, its module, its size.
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    """
+    known = inspect.signature(type(learner)).parameters
+    given = [type(learner.module).__name__]
+    for name in learner.arguments:
+        value = getattr(learner, name)
+        if value != known[name].default:
+            given.append(f"{name}={value!r}")
+    name, p = type(learner).__name__, learner.network.p
+    return f"<{name}({', '.join(given)}), p={p}, rows_seen_={learner.rows_seen_}>"
+
+
+def tags(learner: Any) -> Tags:
+    """What scikit-learn asks of an estimator: whether it classifies or regresses.
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    """
+    classes = learner.loss != "squared"
+    return Tags(
+        estimator_type="classifier" if classes else "regressor",
+        target_tags=TargetTags(required=True),
+        classifier_tags=ClassifierTags() if classes else None,
+        regressor_tags=None if classes else RegressorTags(),
+    )

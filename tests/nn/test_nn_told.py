@@ -1,0 +1,271 @@
+"""What learners of networks tell: answers in the shape of y, how sure they are, what they are."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.errors import (
+    CheckpointError,
+    ColumnError,
+    NotFiniteError,
+    ParameterError,
+    RowsRefusedWarning,
+    ShapeError,
+    TypeMismatchError,
+)
+
+torch = pytest.importorskip("torch")
+
+KINDS: dict[str, Any] = {
+    "ORFit": lambda module, **more: op.nn.ORFit(module, 8, 1.0, **more),
+    "OneStepSGD": lambda module, **more: op.nn.OneStepSGD(module, 1.0, **more),
+    "OGD": lambda module, **more: op.nn.OGD(module, 8, batch=4, **more),
+    "EKF": op.nn.EKF,
+    "NTKRLS": op.nn.NTKRLS,
+    "LoFi": op.nn.LoFi,
+}
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def network(c: int = 1) -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Linear(3, 20), torch.nn.Tanh(), torch.nn.Linear(20, c)
+    ).double()
+
+
+def stream(n: int = 12, c: int = 1) -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(1)
+    X = torch.randn(n, 3, generator=generator, dtype=torch.float64)
+    return X, torch.sin(X[:, :1] * torch.arange(1.0, c + 1.0, dtype=torch.float64))
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+@each_kind
+def test_answers_have_the_shape_of_what_was_learned(kind: str, tmp_path: Path) -> None:
+    X, Y = stream()
+    net = KINDS[kind](network())
+    assert net.predict(X).shape == (12,)
+    said = net.test_then_train(X[:6], Y[:6])
+    assert said.shape == (6, 1)
+    assert net.predict(X).shape == (12, 1)
+    net.save(tmp_path / "net.onepass")
+    assert op.nn.load(tmp_path / "net.onepass", network()).predict(X).shape == (12, 1)
+    twin = KINDS[kind](network())
+    flat = twin.test_then_train(X[:6], Y[:6, 0])
+    assert torch.equal(flat, said[:, 0])
+    assert torch.equal(twin.predict(X), net.predict(X)[:, 0])
+    assert net.learn(X[6:], Y[6:, 0].tolist()).predict(X).shape == (12,)
+    assert net.learn(X[:0], Y[:0]).predict(X).shape == (12,)  # nothing was learned in that shape
+    if kind in {"EKF", "NTKRLS", "LoFi", "ORFit"}:
+        said, std = net.learn(X[:1], Y[:1]).predict(X, return_std=True)
+        assert said.shape == std.shape == (12, 1)
+
+
+def test_answers_of_many_axes_come_back_so() -> None:
+    X, Y = stream(c=6)
+    net = op.nn.ORFit(network(6), memory=8)
+    assert net.test_then_train(X, Y.reshape(12, 2, 3)).shape == (12, 2, 3)
+    assert net.predict(X[:5]).shape == (5, 2, 3)
+    assert net.outputs(X[:5]).shape == (5, 6)
+    classes = op.nn.ORFit(network(3), loss="one_hot")
+    assert classes.learn(X, torch.arange(12)[:, None] % 3).predict(X).shape == (12, 1)
+
+
+# -- how sure -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", [None, 100, op.memory.Sketch(100)])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_a_memory_that_let_nothing_go_knows_as_the_kalman_filter_does(
+    memory: Any, noise: float
+) -> None:
+    X, Y = stream()
+    filtered = op.nn.EKF(network(), noise=noise)
+    net = op.nn.ORFit(network(), memory=memory, noise=noise)
+    for fresh in (True, False):
+        wanted = filtered.predict(X, return_std=True)[1]
+        np.testing.assert_allclose(net.predict(X, return_std=True)[1], wanted, atol=1e-6)
+        if fresh:
+            filtered.learn(X[:8], Y[:8, 0])
+            net.learn(X[:8], Y[:8, 0])
+    assert net.memory_ is not None
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.2])
+def test_by_layer_a_standard_deviation_is_that_of_the_covariance_it_keeps(noise: float) -> None:
+    X, Y = stream()
+    net = op.nn.ORFit(network(), memory=5, noise=noise, by_layer=True).learn(X[:8], Y[:8])
+    said, std = net.predict(X, return_std=True)
+    P = net.memory_.split(torch.eye(net.network.p, dtype=torch.float64)).lifted
+    J = net.network.jacobian(X)[1]
+    np.testing.assert_allclose(std[:, 0] ** 2, (J @ P @ J.T).diagonal(), atol=1e-9)
+    assert said.shape == std.shape
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (
+            lambda: op.nn.OneStepSGD(network()),
+            r"OneStepSGD\.predict.*Use op\.nn\.EKF, op\.nn\.NTKRLS",
+        ),
+        (lambda: op.nn.OGD(network()), "OGD keeps nothing that tells"),
+        (lambda: op.nn.ORFit(network(), op.memory.Latest(5)), "or op.nn.LoFi"),
+        (lambda: op.nn.ORFit(network(3), loss="one_hot"), "no standard deviation"),
+    ],
+)
+def test_who_does_not_know_says_so(made: Any, words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        made().predict(stream()[0], return_std=True)
+
+
+# -- what it is -----------------------------------------------------------------------------------
+
+
+def test_a_learner_says_what_it_is() -> None:
+    X, Y = stream()
+    net = op.nn.ORFit(network(), memory=op.memory.Sketch(5), noise=0.5).learn(X, Y)
+    assert repr(net) == ("<ORFit(Sequential, memory=Sketch(m=5), noise=0.5), p=101, rows_seen_=12>")
+    assert repr(op.nn.EKF(torch.nn.Linear(2, 1))) == "<EKF(Linear), p=3, rows_seen_=0>"
+
+
+@each_kind
+def test_all_measure_how_far_answers_have_moved(kind: str) -> None:
+    X, Y = stream()
+    net = KINDS[kind](network()).learn(X[:4], Y[:4])
+    then = net.outputs(X[:4])
+    assert net.drift(X[:4], then) == 0.0
+    assert net.learn(X[4:], Y[4:]).drift(X[:4], then) > 0.0
+    with pytest.raises(ShapeError, match=r"drift: `said` must hold 1 number\(s\) for each of 4"):
+        net.drift(X[:4], then[:3])
+
+
+# -- what does not fit ----------------------------------------------------------------------------
+
+
+class Two(torch.nn.Module):
+    """Takes two arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 1).double()
+
+    def forward(self, first: Any, second: Any) -> Any:
+        return self.layer(first) + self.layer(second)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [lambda X: {"first": X, "other": X}, lambda X: {"first": X}, lambda X: (X, X, X), lambda X: X],
+)
+def test_arguments_that_the_module_does_not_take_are_told(x: Any) -> None:
+    X, Y = stream()
+    with pytest.raises(TypeMismatchError, match=r"`x` must hold the arguments.*forward\(\)"):
+        op.nn.ORFit(Two()).learn(x(X), Y)
+
+
+def test_one_row_without_its_axis_is_told() -> None:
+    X, Y = stream()
+    net = op.nn.ORFit(network())
+    for given in (lambda: net.learn(X[0], Y[0]), lambda: net.predict(X[0])):
+        with pytest.raises(ShapeError, match=r"first axis counts rows.*x\[None\]"):
+            given()
+    assert net.learn(X[:1], Y[0]).rows_seen_ == 1
+
+
+def test_one_nan_refuses_its_block_and_is_placed() -> None:
+    X, Y = stream()
+    Y[3] = np.nan
+    net = op.nn.ORFit(network())
+    with pytest.raises(NotFiniteError, match=r"got \[nan\] in row 3. Nothing of the 12 row"):
+        net.learn(X, Y)
+    assert net.rows_seen_ == 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "by_layer"),
+    [
+        (None, False),
+        (2, False),
+        (2, True),
+        (op.memory.Latest(2), False),
+        (op.memory.Random(2), False),
+    ],
+)
+def test_a_step_that_no_weight_can_hold_uses_up_no_direction(
+    memory: Any,
+    by_layer: bool,  # noqa: FBT001
+) -> None:
+    eye = torch.eye(8)
+    net = op.nn.ORFit(torch.nn.Linear(8, 1, bias=False), memory=memory, by_layer=by_layer)
+    twin = copy.deepcopy(net)
+    net.learn(eye[:3], torch.ones(3))
+    twin.learn(eye[:3], torch.ones(3))
+    with pytest.warns(RowsRefusedWarning, match="got 1 row"):
+        net.learn(1e-25 * eye[3:4], torch.tensor([1e20]))
+    for each in (net, twin):
+        each.learn(eye[3:6], torch.tensor([4.0, 5.0, 6.0]))
+    assert torch.equal(net.module.weight, twin.module.weight)
+    assert net.memory_.rank == twin.memory_.rank
+    assert (net.rows_refused_, net.contradictions_) == (1, 0)
+
+
+def test_rows_sharper_than_the_precision_are_left_out_by_the_exact_memory_too() -> None:
+    X, Y = stream()
+    net = op.nn.ORFit(torch.nn.Linear(3, 1).double(), memory=None, noise=1e-320)
+    with pytest.warns(RowsRefusedWarning):
+        net.learn(X, Y)
+    assert torch.isfinite(net.network.weights()).all()
+
+
+# -- streams and files ----------------------------------------------------------------------------
+
+
+def test_networks_are_evaluated_beside_other_learners() -> None:
+    X, Y = (each.numpy() for each in stream(200))
+    models = {"net": op.nn.ORFit(network(), 50, 0.1), "rls": op.RLSRegressor()}
+    report = op.evaluate.prequential(models, (X, Y[:, 0]))
+    assert report.scores["net"].overall["rmse"] < report.scores["rls"].overall["rmse"]
+    assert report.scores["net"].learner.startswith("<ORFit(Sequential, memory=50")
+    assert models["net"].rows_seen_ == 200
+    late = op.evaluate.prequential(op.nn.EKF(network(), 0.1), (X, Y[:, 0]), delay=3)
+    assert late.scores["EKF"].overall["rmse"] < 1.0
+    labels = (X[:, 0] > 0).astype(int)
+    classes = op.nn.ORFit(network(2), 50, 1.0, loss="one_hot")
+    report = op.evaluate.prequential({"net": classes}, (X, labels))
+    assert report.scores["net"].overall["accuracy"] > 0.7
+    with pytest.raises(ParameterError, match="all models must do one task"):
+        op.evaluate.prequential({"net": classes, "rls": op.RLSRegressor()}, (X, labels))
+
+
+def test_blocks_of_a_stream_are_rows_of_numbers() -> None:
+    X, Y = (each.numpy() for each in stream(60))
+    rows = [{"a": x[0], "b": x[1], "c": x[2], "y": y} for x, y in zip(X, Y[:, 0], strict=True)]
+    net, twin = (op.nn.ORFit(network(), 20, 0.1) for _ in range(2))
+    op.evaluate.prequential(net, op.stream.read(rows, target="y", block=16))
+    twin.learn(X, Y)
+    np.testing.assert_allclose(net.network.weights(), twin.network.weights(), atol=1e-12)
+    rows[20]["b"] = None
+    with pytest.raises(NotFiniteError, match="column 'b'"):
+        op.evaluate.prequential(net, op.stream.read(rows, target="y", block=16))
+    text = [{**row, "b": "red"} for row in rows]
+    with pytest.raises((TypeMismatchError, ColumnError), match="'b'"):
+        op.evaluate.prequential(net, op.stream.read(text, target="y", block=16))
+
+
+@each_kind
+def test_op_save_saves_a_network_as_its_own_save_does(kind: str, tmp_path: Path) -> None:
+    X, Y = stream()
+    net = KINDS[kind](network()).learn(X, Y)
+    op.save(net, tmp_path / "net.onepass")
+    again = op.nn.load(tmp_path / "net.onepass", network())
+    assert torch.equal(again.predict(X), net.predict(X))
+    with pytest.raises(CheckpointError, match=r"op\.nn\.load\(path, module\)"):
+        op.load(tmp_path / "net.onepass")
