@@ -203,3 +203,10 @@ def test_rows_whose_squares_are_no_numbers_are_not_sound() -> None:
     torch = pytest.importorskip("torch")
     J = torch.tensor([[1e200, 1.0], [1.0, 2.0], [torch.nan, 1.0]], dtype=torch.float64)
     assert linalg.sound(J).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
+def test_what_is_not_finite_has_no_singular_values(wrong: float) -> None:
+    M = np.array([[wrong, 0.0, 1e159], [0.0, wrong, -1e160], [0.0, 0.0, 5e129]])
+    with pytest.raises(np.linalg.LinAlgError, match="not finite"):
+        linalg.svd(M)

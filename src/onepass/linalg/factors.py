@@ -88,5 +88,7 @@ def _masked_cholesky(S: Any, least: Any) -> tuple[Any, Any]:
 
 def svd(M: Floats) -> tuple[Floats, Floats]:
     """Left singular vectors and singular values of a small matrix, in float64."""
+    if not np.isfinite(M).all():  # LAPACK may search for ever
+        raise np.linalg.LinAlgError("the singular values of what is not finite")
     U, sigma, _ = np.linalg.svd(M.astype(np.float64, copy=False), full_matrices=False)
     return U, sigma
