@@ -14,4 +14,4 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert "n_jobs=8" in page
     page = page.replace("n_jobs=8", "n_jobs=2")  # which take the eight shards in turn
-    assert run_document(page, "docs/merging.md", tmp_path) == 4
+    assert run_document(page, "docs/merging.md", tmp_path) == 5

@@ -186,8 +186,9 @@ def test_networks_that_know_the_same_twice_stay_between_the_two() -> None:
     assert float((straight - middle).norm()) > 2.0 * radius
     with pytest.warns(MergeWarning, match=r"parts that would meet \d+\.\d times as far"):
         swapped.merge(copy.deepcopy(one))
-    with pytest.warns(MergeWarning, match="stay between the two"):
+    with pytest.warns(MergeWarning, match="stay between the two") as told:
         one.merge(two)
+    assert told[0].filename == __file__
     merged = one.network.weights()
     assert float((merged - middle).norm()) <= radius * (1 + 1e-5)
     torch.testing.assert_close(swapped.network.weights(), merged, atol=1e-6, rtol=0.0)

@@ -119,7 +119,7 @@ def _join(one: Any, two: Any, rows: Any, where: str) -> None:
     against = step.contradictions if exact else 0  # between the two, none of them wins
     _take(one, two, step._replace(w=found.w, contradictions=against), moves)
     if found.reach > _FAR and not straight:
-        warnings.warn(_apart(where, found.reach, exact=exact), MergeWarning, stacklevel=5)
+        warnings.warn(_apart(where, found.reach, exact=exact), MergeWarning, stacklevel=4)
 
 
 def _take(one: Any, two: Any, step: Any, moves: tuple[float, float]) -> None:

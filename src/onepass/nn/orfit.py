@@ -69,8 +69,8 @@ class ORFit(Learner):
         How many rows of a Jacobian are computed at once; by default as many as fit 64 MiB.
     memory_dtype : {None, "float64", "float32", "bfloat16", "float16"} or torch.dtype, optional
         In what precision the memory is kept; by default in that of the weights. In bfloat16 it is
-        half as large as in float32, and of each direction kept about 1 % drifts free; what of a
-        gradient is less than 1.6 % new is then not told from what is known.
+        half as large as in float32, and what of a gradient is less than 1.6 % new is not told from
+        what is known.
     memory_device : str, int or torch.device, optional
         Where the memory is kept; by default beside the weights. Elsewhere, each step sends its
         gradients there, and what is free of them back.
@@ -177,9 +177,13 @@ class ORFit(Learner):
 
     @property
     def merging(self) -> str:  # type: ignore[override]  # by memory
-        """``exact`` of linear modules, ``approximate`` with a limit or by layer, or ``refused``."""
+        """``exact``, ``approximate`` with a limit, by layer or of a network, or ``refused``.
+
+        A module that is linear in its weights is known by its first row.
+        """
         said: str = self._specification.merging
-        return "approximate" if said == "exact" and self.by_layer else said
+        bent = self.by_layer or self._linear is False
+        return "approximate" if said == "exact" and bent else said
 
     @property
     def forgetting_bound_(self) -> ForgettingBound:
