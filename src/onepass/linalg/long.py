@@ -37,7 +37,8 @@ _LEAST_LENGTH = 1e-15  # of a tensor: of shorter ones, squares in float32 may ha
 _FEW = 4096  # squares that may be summed in float32
 _BEYOND = 1e300  # a square that no pivot reaches
 _SHORT = 1 << 14  # numbers of a vector that are as soon widened as asked for
-_PIECE = 1 << 16  # weights of a tensor that are widened to float64 at once
+_PIECE = 1 << 16  # numbers of a tensor, and of another, that are widened to float64 at once
+_WIDE = 1 << 12  # weights of which each, however many columns there are
 
 
 def inner(A: Any, B: Any) -> Any:
@@ -49,7 +50,8 @@ def inner(A: Any, B: Any) -> Any:
     if A.dtype == torch.float64:
         return small(A.T @ B)
     total = torch.zeros(A.shape[1], B.shape[1], dtype=torch.float64, device=A.device)
-    piece = _PIECE if A.device.type == "cpu" else max(len(A), 1)
+    many = max((A.shape[1] + B.shape[1]) // 2, 1)
+    piece = max(_PIECE // many, _WIDE) if A.device.type == "cpu" else max(len(A), 1)
     for i in range(0, len(A), piece):
         total += A[i : i + piece].T.double() @ B[i : i + piece].double()
     return small(total)

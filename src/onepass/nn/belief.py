@@ -37,7 +37,7 @@ from onepass.memory.evidence import Evidence
 from onepass.types import Array, Floats
 from onepass.update import Step, row_by_row
 
-__all__ = ["Belief", "Covariance", "refuse_overflow"]
+__all__ = ["Belief", "Covariance", "refuse_overflow", "triangle"]
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,11 @@ class Belief:
         with np.errstate(over="ignore", invalid="ignore"):
             lengths = linalg.norms(G)
             wide, coordinates = self._widened(G, lengths, exact=exact)
-            lengths = linalg.host(lengths)
+            lengths, said = linalg.together(lengths, e)
             refuse_overflow(lengths**2)
             F = wide.root.T @ coordinates
             refuse_overflow((F if exact else F / np.sqrt(noise)) ** 2)
-        flat = linalg.host(e).reshape(len(F.T), 1)
+        flat = said.reshape(len(F.T), 1)
         if exact:
             gain = _exact(wide.root, F, flat, tau * np.sqrt(self.beyond) * lengths)
         else:
@@ -173,8 +173,9 @@ class Belief:
             return self, linalg.host(split.inside)
         small = linalg.resolution(G) if exact else 4.0 * linalg.rounding(G) * np.sqrt(p)
         W, L, kept = linalg.orthonormal(split.outside, small * lengths)
-        new = np.flatnonzero(linalg.host(kept))[: p - q]
-        inside, height = linalg.host(split.inside), linalg.host(L)[:, new].T
+        inside, height, kept = linalg.together(split.inside, L, kept)
+        new = np.flatnonzero(kept)[: p - q]
+        height = height[:, new].T
         if not len(new):
             return self, inside
         W = W if len(new) == W.shape[1] else W[:, new]
@@ -199,7 +200,7 @@ class Belief:
         if self.beyond <= factor * limit:
             return replace(self, root=self.root / np.sqrt(factor), beyond=self.beyond / factor)
         floor = np.sqrt(factor) * np.eye(len(self.root))
-        R = _triangle(self.root / np.sqrt(limit), floor)
+        R = triangle(self.root / np.sqrt(limit), floor)
         s = self.beyond / (factor + self.beyond / limit)
         return replace(self, root=linalg.whitened(self.root, R), beyond=s)
 
@@ -211,7 +212,7 @@ class Belief:
         if not added:
             return replace(self, root=root, beyond=s)
         noise = np.sqrt(added) * np.eye(len(root))
-        root = _triangle(root.T, noise).T
+        root = triangle(root.T, noise).T
         return replace(self, root=root, beyond=s + added, used=0)
 
     # -- what it says ----------------------------------------------------------------------------
@@ -219,8 +220,8 @@ class Belief:
     def variances(self, G: Any) -> Floats:
         """gᵀ P g of each column of G (p, n), (n,)."""
         split = self.columns.split(G)
-        F = self.root.T @ linalg.host(split.inside)
-        outside = linalg.host(linalg.norms(split.outside))
+        inside, outside = linalg.together(split.inside, linalg.norms(split.outside))
+        F = self.root.T @ inside
         variances: Floats = np.einsum("ij,ij->j", F, F) + self.beyond * outside**2
         return variances
 
@@ -291,7 +292,7 @@ def _noisy(root: Floats, F: Floats, e: Floats, deviations: Floats) -> _Gain:
     return _Gain(root - along @ turned, along @ nu, L, nu, np.ones(len(e), dtype=bool))
 
 
-def _triangle(A: Floats, B: Floats) -> Floats:
+def triangle(A: Floats, B: Floats) -> Floats:
     """R with RᵀR = AᵀA + BᵀB, without squaring either."""
     R: Any = np.linalg.qr(np.vstack((A, B)), mode="r")
     return np.asarray(R)

@@ -32,14 +32,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import validate
-from onepass.nn.filtering import Dynamics, Filter
+from onepass.nn.filtering import Taken
 from onepass.nn.losses import LossName
+from onepass.nn.wandering import Wandering
 
 __all__ = ["EKF"]
 
 
-class EKF(Filter):
+class EKF(Wandering):
     """Extended Kalman filter: rows weighed by what is known already, and how sure it is.
 
     Parameters
@@ -106,7 +106,6 @@ class EKF(Filter):
         *("noise", "process_noise", "prior", "decay"),
         *("loss", "learns", "block_update", "chunk"),
     )
-    kept: ClassVar[tuple[str, ...]] = (*Filter.kept, "_dynamics._start")
 
     def __init__(
         self,
@@ -121,29 +120,19 @@ class EKF(Filter):
         block_update: bool = False,
         chunk: int | None = None,
     ) -> None:
-        where = f"op.nn.{type(self).__name__}"
-        self.prior = validate.in_range(prior, "prior", where, above=0.0)
-        self._dynamics = Dynamics(decay, process_noise, where)
-        self.process_noise, self.decay = self._dynamics.process_noise, self._dynamics.decay
         super().__init__(
             module,
-            prior=self.prior,
+            prior=prior,
             noise=noise,
+            process_noise=process_noise,
+            decay=decay,
             loss=loss,
             learns=learns,
             block_update=block_update,
             chunk=chunk,
         )
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of what is kept beside the weights."""
-        return super().nbytes + self._dynamics.nbytes
-
-    def _taken(self, belief: Any, w: Any, e: Any, J: Any) -> tuple[Any, Any]:
-        self._dynamics.begun(w)
+    def _measured(self, belief: Any, w: Any, e: Any, J: Any) -> Taken:
         noise = np.full(e.numel(), self.noise)
         step = belief.learn(w, J.T, e.reshape(-1), noise, group=e.shape[1])  # (2)
-        self._against += step.contradictions
-        decay, added = self._dynamics.passed(len(e))
-        return step.memory.drifted(decay, added), self._dynamics.shrunk(step.w, decay)  # (3)
+        return Taken(step.memory, step.w, step.contradictions)

@@ -7,21 +7,25 @@ said by the weights for the next row, w_{k+1|k}.
 
 import warnings
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 
-from onepass import linalg, validate
-from onepass.errors import MemoryFullWarning, MergeError, NumericalError, ParameterError
+from onepass.errors import MemoryFullWarning, MergeError, NumericalError
 from onepass.nn.belief import Belief, Covariance
 from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
-from onepass.nn.losses import LossName, answers
-from onepass.nn.mode import plainly
+from onepass.nn.losses import LossName
 
-__all__ = ["Dynamics", "Filter"]
+__all__ = ["Filter", "Taken"]
 
-_AT_ONCE = 1 << 22  # numbers of a Jacobian that are made at once for standard deviations
+
+class Taken(NamedTuple):
+    """What a step will do; nothing of the learner has changed yet."""
+
+    belief: Any
+    w: Any
+    contradictions: int = 0
 
 
 class Filter(Learner):
@@ -59,6 +63,7 @@ class Filter(Learner):
         self._belief: Any = None
         self._against = 0
         self._full = False
+        self._masked: Any = 0  # rows refused before those of the step
 
     # -- hooks -----------------------------------------------------------------------------------
 
@@ -67,59 +72,10 @@ class Filter(Learner):
         return Covariance(self._prior).start(self.network.p, c, self.noise, self._like)
 
     @abstractmethod
-    def _taken(self, belief: Any, w: Any, e: Any, J: Any) -> tuple[Any, Any]:
-        """The belief and the weights after rows with errors e (n, c), and after their time."""
+    def _taken(self, belief: Any, w: Any, e: Any, J: Any) -> Taken:
+        """What rows with errors e (n, c) and gradients J (n·c, p) do, and their time."""
 
     # -- verbs -----------------------------------------------------------------------------------
-
-    @overload
-    def predict(self, x: Any, *, return_std: Literal[False] = False) -> Any: ...
-
-    @overload
-    def predict(self, x: Any, *, return_std: Literal[True]) -> tuple[Any, Any]: ...
-
-    def predict(self, x: Any, *, return_std: bool = False) -> Any:
-        """Numbers (n, c), or (n,) if the module has one output; or classes (n,).
-
-        Parameters
-        ----------
-        x : rows, as the module takes them
-        return_std : bool, default=False
-            Whether to give √(g P gᵀ) of each output as well, g its gradient: how far the output is
-            unknown because the weights are. The noise of an answer is not in it: an answer lies
-            within √(std² + noise) of what is said. It is the linearised network's, and as good as
-            ``noise`` and the prior are.
-
-        Returns
-        -------
-        said : Tensor of shape (n,) or (n, c)
-        std : Tensor of the shape of said
-            If ``return_std``.
-
-        Raises
-        ------
-        ParameterError
-            If a standard deviation is asked of classes.
-        """
-        if not return_std:
-            return answers(self.loss, self.outputs(x))
-        if self.loss != "squared":
-            raise ParameterError(
-                f"{self._where}.predict: `return_std` must be False for classes, got True with "
-                f"loss={self.loss!r}. A class has no standard deviation: see `outputs`."
-            )
-        rows = self.network.prepare(x, f"{self._where}.predict")
-        said = self.network.outputs(rows)
-        n, c = said.shape
-        belief = self._begin(c) if self._belief is None else self._belief
-        width = max(_AT_ONCE // max(self.network.p * c, 1), 1)
-        std = torch.zeros_like(said)
-        for i in range(0, n, width):
-            with plainly(self.network.device, self.network.p):
-                J = linalg.widened(self.network.jacobian(rows[i : i + width])[1])
-                found = torch.as_tensor(belief.variances(J.T), device=std.device).sqrt()
-            std[i : i + width] = found.reshape(-1, c).to(std.dtype)
-        return answers(self.loss, said), answers(self.loss, std)
 
     def merge(self, other: Any) -> Self:
         """Refused: ORFit is the filter that merges.
@@ -131,8 +87,10 @@ class Filter(Learner):
         del other
         raise MergeError(
             f"{self._where}.merge: a learner that tells its rows from time and prior must be "
-            f"given, got {type(self).__name__}. Without forgetting or process noise, "
-            "op.nn.ORFit(memory=None, noise=noise / prior) is the same filter, and merges."
+            f"given, got {type(self).__name__}. Let one learner see all rows. Without forgetting "
+            "or process noise op.nn.ORFit(memory=None, noise=noise / prior) is the same filter, "
+            "and merges: exactly for modules linear in their weights, of others as far as their "
+            "linearisations agree, so measure it with merge(other, rows=(x, y))."
         )
 
     # -- what is told ----------------------------------------------------------------------------
@@ -154,28 +112,59 @@ class Filter(Learner):
 
     # -- what stands behind them -----------------------------------------------------------------
 
+    def _variances(self, where: str) -> Any:
+        del where
+        belief = self._begin(self._outputs or 1) if self._belief is None else self._belief
+        return belief.variances
+
     def _tried(self) -> None:
         super()._tried()
         float(self._against)
-        started = getattr(getattr(self, "_dynamics", None), "_start", None)
-        if started is not None:
-            started.reshape(self.network.p)
         if self._belief is not None:
             self._belief.variances(self._like.new_zeros(1, self.network.p).T)
 
+    def _step(self, rows: Batch, y: Any) -> Any:
+        self._masked = self._refused
+        return super()._step(rows, y)
+
     def _learn(self, rows: Batch, e: Any, J: Any) -> None:
         del rows
+        e, J = self._learnable(e, J)
+        if not len(e):  # a row that is not learned lets no time pass
+            return
         belief = self._begin(e.shape[1]) if self._belief is None else self._belief
+        w = self._weights
         try:
-            belief, w = self._taken(belief, self._weights, e, J)
-            sound = bool(self._sound(w))
+            found = self._taken(belief, w, e, J)
+            sound = bool(self._sound(found.w))
         except NumericalError:  # told with the rows whose gradients are not finite themselves
             sound = False
-        if not sound:
+        if sound:
+            self._told(found, w)
+        else:
             self._refused = self._refused + len(e)
-            return
-        self._belief = belief
-        self._take(w)
+
+    def _learnable(self, e: Any, J: Any) -> tuple[Any, Any]:
+        """The rows that were not refused and masked, whose errors and gradients are zero now.
+
+        Of a device how many they are is waited for, as what is believed of the weights is anyway:
+        they must leave no trace in what time does, nor in the size of what is kept.
+        """
+        n = len(e)
+        count = n - (int(self._refused) - int(self._masked))
+        if count == n:
+            return e, J
+        said = e.any(dim=1) | J.reshape(n, -1).any(dim=1)
+        # without looking at numbers: those that say something first, of the others the first
+        chosen = said.to(torch.int8).argsort(descending=True, stable=True)[:count].sort().values
+        return e[chosen], J.reshape(n, e.shape[1], -1)[chosen].reshape(-1, J.shape[1])
+
+    def _told(self, found: Taken, before: Any) -> None:
+        """Be as after a step that was sound, from the weights before."""
+        del before
+        self._belief = found.belief
+        self._against += found.contradictions
+        self._take(found.w)
         if self._belief.rank >= self.network.p and not self._full:
             self._full = True
             warnings.warn(
@@ -183,54 +172,5 @@ class Filter(Learner):
                 f"settle all {self.network.p}: nothing more can be learned. Use noise > 0, or "
                 "a wider network.",
                 MemoryFullWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
-
-
-class Dynamics:
-    """How weights wander from row to row: w ← w₀ + γ (w − w₀) + N(0, q I).
-
-    Parameters
-    ----------
-    decay : float
-        γ in (0, 1].
-    process_noise : float
-        q >= 0.
-    where : str
-        What the user called, for messages.
-
-    Raises
-    ------
-    ParameterError
-        If a number is out of its range.
-    """
-
-    def __init__(self, decay: float, process_noise: float, where: str) -> None:
-        self.decay = validate.in_range(decay, "decay", where, low=0.0, high=1.0)
-        self.process_noise = validate.in_range(process_noise, "process_noise", where, low=0.0)
-        if not self.decay:
-            raise ParameterError(
-                f"{where}: `decay` must be above 0, got 0: then nothing of a row would be left for "
-                "the next. Use 1 for weights that stay, or a number just below."
-            )
-        self._start: Any = None
-
-    def begun(self, w: Any) -> None:
-        """Note the weights w₀ before the first row, if they are needed."""
-        if self.decay < 1.0 and self._start is None:
-            self._start = w.clone()
-
-    def passed(self, n: int) -> tuple[float, float]:
-        """γⁿ, and the variance that n rows' time adds: q (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
-        square = self.decay**2
-        times = float(n) if square == 1.0 else (1.0 - square**n) / (1.0 - square)
-        return self.decay**n, self.process_noise * times
-
-    def shrunk(self, w: Any, decay: float) -> Any:
-        """w₀ + decay · (w − w₀)."""
-        return w if self._start is None else torch.lerp(self._start.to(w), w, decay)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of w₀, if it is kept."""
-        return 0 if self._start is None else int(self._start.nbytes)

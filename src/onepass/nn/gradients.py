@@ -14,26 +14,29 @@ do best for the memory that it takes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 
 from onepass import linalg
-from onepass.errors import ParameterError
+from onepass.errors import NumericalError, ParameterError
 from onepass.nn.inputs import Batch
 from onepass.nn.module import Network
 
 __all__ = [
     "GRADIENTS",
     "GradientsName",
+    "Sound",
     "begun",
     "check_gradients",
     "count",
     "entered",
     "gathered",
+    "left_out",
     "of_rows",
     "slots",
+    "sound_of_rows",
 ]
 
 GradientsName: TypeAlias = Literal["logit", "outputs", "average"]
@@ -66,12 +69,26 @@ def count(gradients: str, c: int) -> int:
     return c if gradients == "outputs" else 1
 
 
+class Sound(NamedTuple):
+    """Gradients, of which those that are not finite are zero, which no memory keeps."""
+
+    gradients: Any
+    """(n·k, p), neighbours being of one row."""
+    good: Any
+    """Which are as they were, (n·k,); of a device, there."""
+
+
 def of_rows(
     network: Network, rows: Batch, y: Any, gradients: str, at: Sequence[int] | None = None
 ) -> Any:
-    """The gradients of rows at the present weights, (n·k, p), neighbours being of one row.
+    """The gradients of rows as of :func:`sound_of_rows`, (n·k, p)."""
+    return sound_of_rows(network, rows, y, gradients, at).gradients
 
-    One that is not finite is given as zero, which no memory keeps.
+
+def sound_of_rows(
+    network: Network, rows: Batch, y: Any, gradients: str, at: Sequence[int] | None = None
+) -> Sound:
+    """The gradients of rows at the present weights.
 
     Parameters
     ----------
@@ -92,8 +109,8 @@ def of_rows(
         seeds = y if gradients == "logit" else None
         found = torch.stack([_gradient(network, rows[i], seeds, i) for i in chosen])
     found = linalg.widened(found)
-    good = found.isfinite().all(dim=1, keepdim=True)
-    return torch.where(good, found, 0.0)
+    good = found.isfinite().all(dim=1)
+    return Sound(torch.where(good[:, None], found, 0.0), good)
 
 
 def _gradient(network: Network, row: Batch, y: Any, i: int) -> Any:
@@ -103,6 +120,31 @@ def _gradient(network: Network, row: Batch, y: Any, i: int) -> Any:
         return torch.full_like(out, 1.0 / out.shape[1]) if y is None else y[i : i + 1]
 
     return network.gradient(row, seed)[1]
+
+
+def left_out(good: Sequence[Any], where: str) -> int:
+    """How many gradients of a task were not finite; a device is waited for, once a task.
+
+    Parameters
+    ----------
+    good : sequence of Tensors of shape (k,)
+        Of all its gradients, part by part.
+    where : str
+
+    Raises
+    ------
+    NumericalError
+        If none was finite.
+    """
+    which = torch.cat(list(good))
+    lost = int((~which).sum())
+    if lost == len(which):
+        raise NumericalError(
+            f"{where}: the gradients of the task's rows must be finite, got {lost} of which none "
+            "is. Nothing was kept, and the task is not over: look at the rows, or at weights "
+            "that have grown too large."
+        )
+    return lost
 
 
 def begun(specification: Any, p: int, like: Any, where: str, at_once: int = _AT_ONCE) -> Any:

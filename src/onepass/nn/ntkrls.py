@@ -32,7 +32,7 @@ import numpy as np
 
 from onepass import linalg, validate
 from onepass.errors import ParameterError
-from onepass.nn.filtering import Filter
+from onepass.nn.filtering import Filter, Taken
 from onepass.nn.losses import LossName
 
 __all__ = ["NTKRLS"]
@@ -127,8 +127,8 @@ class NTKRLS(Filter):
             chunk=chunk,
         )
 
-    def _taken(self, belief: Any, w: Any, e: Any, J: Any) -> tuple[Any, Any]:
-        n, c = e.shape
+    def _taken(self, belief: Any, w: Any, e: Any, J: Any) -> Taken:
+        (n, c), against = e.shape, 0
         limit = max(1e12, 1e3 / self.ridge)
         lam, now = self.forgetting, w
         width = max(int(math.log(_FADED) / math.log(lam)), 1) if 0.0 < lam < 1.0 else n
@@ -140,7 +140,7 @@ class NTKRLS(Filter):
                 error = error - linalg.like(moved, e).reshape(error.shape)
             noise = np.repeat(lam ** np.arange(1.0, len(error) + 1.0), c)
             step = belief.learn(now, few.T, error.reshape(-1), noise, group=c)  # (3)
-            self._against += step.contradictions
+            against += step.contradictions
             now, belief = step.w, step.memory
             belief = belief.faded(lam ** len(error), limit) if lam else belief
-        return belief, now
+        return Taken(belief, now, against)

@@ -15,14 +15,18 @@ Cost of a step: two or three reads of the m p numbers of S, and room for 4 p num
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import torch
 
 from onepass import linalg, validate
 from onepass.columns import Columns
-from onepass.errors import CheckpointError, MemoryFullWarning
+from onepass.errors import (
+    CheckpointError,
+    MemoryFullWarning,
+    RowsRefusedWarning,
+)
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.memory.choice import specification
@@ -32,11 +36,12 @@ from onepass.nn.gradients import (
     check_gradients,
     entered,
     gathered,
-    of_rows,
+    left_out,
+    sound_of_rows,
 )
 from onepass.nn.mode import evaluating
 from onepass.nn.module import Network
-from onepass.nn.optim.drawn import drawn
+from onepass.nn.optim.drawn import Labelled, drawn
 from onepass.nn.optim.projected import Projected
 from onepass.nn.optim.written import read, written
 
@@ -159,9 +164,13 @@ class OrthogonalGradient(Projected):
         ------
         ParameterError, ShapeError, TypeMismatchError, NotFiniteError, LabelError
             If there are no rows, or they do not fit: then nothing has changed.
+        NumericalError
+            If no gradient is finite: then nothing has changed, and the task is not over.
 
         Warns
         -----
+        RowsRefusedWarning
+            If some gradients are not finite: those are left out.
         MemoryFullWarning
             When no direction is free any more.
         """
@@ -177,13 +186,20 @@ class OrthogonalGradient(Projected):
             rows = drawn(loader, self.per_task, seed, self._network, where, labels=labels)
             rows = rows if self.per_task is None else iter(list(rows))
             with interrupt.held():
-                for J in gathered(
-                    of_rows(self._network, each.rows, each.classes, self.gradients) for each in rows
-                ):
+                good: list[Any] = []
+                for J in gathered(self._sound(rows, good)):
                     memory = entered(memory, w, J)
+                lost = left_out(good, where)
                 self._take_memory(memory)
                 self.tasks_ += 1
         interrupt.heard()
+        if lost:
+            warnings.warn(
+                f"{where}: the gradients of the task's rows must be finite, got {lost} that are "
+                "not; those were left out. Look at these rows, or at the module's weights.",
+                RowsRefusedWarning,
+                stacklevel=2,
+            )
         if memory.rank >= p:
             warnings.warn(
                 f"{where}: the memory should hold fewer directions than there are weights, got all "
@@ -205,6 +221,13 @@ class OrthogonalGradient(Projected):
         return nbytes(self._memory)
 
     # -- what stands behind it -------------------------------------------------------------------
+
+    def _sound(self, rows: Iterable[Labelled], good: list[Any]) -> Iterator[Any]:
+        """The gradients of rows, (k, p) each time; ``good`` learns which of them are finite."""
+        for each in rows:
+            found = sound_of_rows(self._network, each.rows, each.classes, self.gradients)
+            good.append(found.good)
+            yield found.gradients
 
     @property
     def _like(self) -> Any:

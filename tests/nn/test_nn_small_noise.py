@@ -1,0 +1,114 @@
+"""Filters of networks with noise as small as one likes, and rows that come again.
+
+The rows are sums of a few, of numbers so short that float32 holds them exactly, and the module is
+linear: what a Kalman filter makes of them is the ridge solution, known from their coordinates.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from kalman_dense import mlp, stream  # noqa: E402
+
+import onepass as op  # noqa: E402
+
+NOISES = (1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e2)
+NEAR = {"float64": 1e-12, "float32": 2e-5}
+
+
+class Rows(NamedTuple):
+    """X = Z B, and answers that contradict each other."""
+
+    X: Any
+    y: Any
+    Z: Any
+    B: Any
+
+
+def rows(kind: str, p: int, n: int) -> Rows:
+    rng = np.random.default_rng(0)
+    k = {"repeated": 5, "dependent": 6, "all of them": p}[kind]
+    B = np.round(64.0 * rng.normal(size=(k, p))) / 64.0
+    Z = np.eye(k)[rng.integers(0, k, n)]
+    if kind != "repeated":
+        Z = rng.integers(-2, 3, size=(n, k)).astype(float)
+    X = Z @ B
+    return Rows(X, X @ rng.normal(size=p) + rng.normal(size=n), Z, B)
+
+
+def known(found: Rows, noise: float) -> tuple[Any, Any]:
+    """The ridge solution, and √(xᵀ P x) of each row."""
+    L = np.linalg.cholesky(found.B @ found.B.T)
+    A = np.vstack((found.Z @ L, np.sqrt(noise) * np.eye(len(L))))
+    Q, R = np.linalg.qr(A)
+    b = np.linalg.solve(R, Q.T @ np.append(found.y, np.zeros(len(L))))
+    deviations = np.sqrt(noise) * np.linalg.norm(np.linalg.solve(R.T, (found.Z @ L).T), axis=0)
+    return found.B.T @ np.linalg.solve(L.T, b), deviations
+
+
+@pytest.mark.parametrize("block_update", [False, True])
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize(("kind", "p"), [("repeated", 40), ("dependent", 40), ("all of them", 20)])
+def test_lofi_is_the_kalman_filter_whatever_its_noise(
+    kind: str,
+    p: int,
+    dtype: str,
+    block_update: bool,  # noqa: FBT001
+) -> None:
+    found = rows(kind, p, 36)
+    for noise in NOISES:
+        module = torch.nn.Linear(p, 1, bias=False).to(getattr(torch, dtype))
+        torch.nn.init.zeros_(module.weight)
+        net = op.nn.LoFi(module, 22, noise=noise, block_update=block_update)
+        for part in (slice(0, 12), slice(12, 36)):  # more than there are columns
+            net.learn(found.X[part], found.y[part])
+        right, deviations = known(found, noise)
+        w = module.weight[0].detach().double().numpy()
+        np.testing.assert_allclose(w, right, atol=NEAR[dtype] * np.abs(right).max())
+        assert net.rows_refused_ == 0
+        std = net.predict(found.X, return_std=True)[1].double().numpy().ravel()
+        np.testing.assert_allclose(std, deviations, rtol=1e2 * NEAR[dtype])
+
+
+@pytest.mark.parametrize("dtype", NEAR)
+@pytest.mark.parametrize(("kind", "p"), [("repeated", 40), ("dependent", 40)])
+def test_so_is_the_ekf(kind: str, p: int, dtype: str) -> None:
+    found = rows(kind, p, 36)
+    for noise in NOISES:
+        module = torch.nn.Linear(p, 1, bias=False).to(getattr(torch, dtype))
+        torch.nn.init.zeros_(module.weight)
+        op.nn.EKF(module, noise=noise).learn(found.X, found.y)
+        right, _ = known(found, noise)
+        w = module.weight[0].detach().double().numpy()
+        near = max(NEAR[dtype], 1e-21 / noise)
+        np.testing.assert_allclose(w, right, atol=near * np.abs(right).max())
+
+
+@pytest.mark.parametrize("time", [{}, {"process_noise": 1e-3, "decay": 0.95}])
+def test_a_network_that_sees_rows_again_is_held_by_both_filters_alike(time: Any) -> None:
+    X, Y = stream(4, noise=0.1)
+    X, Y = np.tile(X, (5, 1)), np.tile(Y, (5, 1)) + 0.01 * stream(20, seed=1)[1]
+    for noise, near in ((1e-4, 1e-6), (1e-8, 1e-3)):
+        ekf = op.nn.EKF(mlp(), noise, **time).learn(X, Y)
+        lofi = op.nn.LoFi(mlp(), 31, noise, **time).learn(X, Y)
+        torch.testing.assert_close(
+            lofi.network.weights(), ekf.network.weights(), rtol=0.0, atol=near
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_that_come_for_ever_add_no_knowledge_of_other_directions(dtype: str) -> None:
+    """Rounding, divided by the root of a small noise, would look like knowledge."""
+    module = torch.nn.Linear(30, 1, bias=False).to(getattr(torch, dtype))
+    x = np.zeros((1, 30))
+    x[0, :10] = np.arange(1.0, 11.0) / 3.0
+    net = op.nn.LoFi(module, 3, noise=1e-10)
+    for k in range(150):
+        net.learn((1.0 + 0.1 * (k % 7)) * x, [float(k % 2)])
+    other = np.zeros((2, 30))
+    other[0, :2], other[1, 20] = (2.0, -1.0), 1.0  # orthogonal to the row
+    std = net.predict(other, return_std=True)[1].double().numpy().ravel()
+    np.testing.assert_allclose(std, [np.sqrt(5.0), 1.0], rtol=1e-3)
