@@ -24,7 +24,9 @@ from onepass.errors import (
 from onepass.stream import delimited, read
 from onepass.stream import parquet as parquet_source
 
-PACKED = gzip.compress(b"a,y\n" + b"1,2\n3,4\n" * 5000 + bytes(np.arange(97, 123)) + b",1\n")
+PACKED = gzip.compress(
+    b"a,y\n" + b"1,2\n3,4\n" * 5000 + bytes(np.arange(97, 123)) + b",1\n", mtime=0
+)
 
 
 def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -> None:
