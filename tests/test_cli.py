@@ -617,6 +617,7 @@ def test_an_interrupt_before_anything_began_is_told(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGINT to another process there")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_saves_what_was_learned(trips: Path) -> None:
     padding = "x" * 2000
     text = "".join(f"{padding},{i % 7},{2 * (i % 7)}\n" for i in range(3500))  # 7 MB: the first

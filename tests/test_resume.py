@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -75,7 +76,7 @@ def test_thirty_kills_change_nothing(tmp_path: Path) -> None:
     assert not found.wrong, killing.told(found, 500, 0.0)
 
 
-@pytest.mark.usefixtures("stream")
+@pytest.mark.usefixtures("stream", "interruptible")
 @pytest.mark.parametrize(
     ("number", "code", "more"),
     [
@@ -103,6 +104,25 @@ def test_who_asks_it_to_end_finds_all_saved(number: int, code: int, more: str) -
         calm(words.replace("--block 32", "--block 1")),
     )
     assert again == unbroken
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+@pytest.mark.usefixtures("stream", "interruptible")
+def test_who_was_started_to_ignore_interrupts_can_be_asked_to_end() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does with &
+    try:
+        process = begun(f"{RUN} {SLOW}", 5)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    told = process.communicate()[1]
+    assert process.returncode == 143
+    assert "Go on with --resume." in told
+    stood = standing("m.onepass.run")
+    assert stood is not None
+    assert not stood.finished
+    assert op.load("m-rls.onepass").rows_seen_ == stood.rows
 
 
 @pytest.mark.usefixtures("stream")

@@ -240,6 +240,7 @@ class _Interrupted2(_Interrupted):
     times = 2
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_waits_for_the_block() -> None:
     X, y = _regression(500)
     models = {"before": RLSRegressor(), "in": _Interrupted(), "after": RLSRegressor()}
@@ -267,6 +268,7 @@ def test_an_interrupt_between_blocks_ends_the_pass() -> None:
     assert not prequential(RLSRegressor(), (X, y)).interrupted
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_interrupt_is_raised_at_once() -> None:
     X, y = _regression(500)
     model = _Interrupted2()

@@ -288,12 +288,10 @@ def test_a_module_of_half_precision_takes_in_small_steps(dtype: Any) -> None:
     )  # each step is far smaller
 
 
-def test_an_interrupt_waits_for_the_end_of_a_step(request: pytest.FixtureRequest) -> None:
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_waits_for_the_end_of_a_step() -> None:
     import signal
 
-    # a program that was started in the background may ignore interrupts
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     module = network()
     other = copy.deepcopy(module)
     x, y = rows(5), torch.ones(5)

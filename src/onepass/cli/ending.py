@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from onepass.interrupt import Background
+
 __all__ = ["INTERRUPTED", "TERMINATED", "terminable"]
 
 INTERRUPTED = 130
@@ -17,7 +19,7 @@ TERMINATED = 143
 
 @contextmanager
 def terminable() -> Iterator[Callable[[], int]]:
-    """Within this context SIGTERM does what Ctrl-C does.
+    """Within this context SIGTERM does what Ctrl-C does, also where SIGINT is ignored.
 
     Where the program has a handler of its own, and in other threads, nothing is changed.
 
@@ -27,10 +29,12 @@ def terminable() -> Iterator[Callable[[], int]]:
         The exit code of who was interrupted, by whichever of the two.
     """
     ended: list[int] = []
+    background = Background()
 
     def note(number: int, frame: FrameType | None) -> None:
         del number, frame
         ended.append(TERMINATED)
+        background.asked = True
         signal.raise_signal(signal.SIGINT)
 
     def code() -> int:
@@ -43,8 +47,13 @@ def terminable() -> Iterator[Callable[[], int]]:
     if not ours:
         yield code
         return
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGINT, background)
     signal.signal(signal.SIGTERM, note)
     try:
         yield code
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
