@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # What the tests install as PyTorch; users of the extra "torch" have whatever they like.
 TORCH ?= torch==2.13.0
+# In how many processes the tests run; each keeps to one thread. Bytecode is kept, whatever the
+# environment says: the many processes that tests begin would compile the library anew.
+JOBS ?= 2
 
 .PHONY: help run test check format bench peers clean
 
@@ -30,7 +33,7 @@ run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
 		--save runs/flights/model.onepass --restart --report runs/flights
 
 test: $(VENV)/.ready-to-test check  ## everything that CI runs
-	$(BIN)/python -m pytest -q
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses $(JOBS) --dist worksteal
 
 check: $(VENV)/.ready-to-test  ## style, types, spelling, and the order of imports
 	$(BIN)/ruff check .
