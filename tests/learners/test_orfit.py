@@ -36,6 +36,13 @@ def rows(n: int, p: int, seed: int = 0, c: int | None = None) -> tuple[Floats, F
     return rng.normal(size=(n, p)), rng.normal(size=n if c is None else (n, c))
 
 
+def settings(m: int, noise: float) -> list[tuple[Any, float]]:
+    """Memories without noise, and those that take it with it."""
+    kept = [None, m, memory.Nothing()]
+    calm = [(each, 0.0) for each in [*kept, memory.Principal(m, of="projected")]]
+    return [*calm, *((each, noise) for each in kept)]
+
+
 def own_gradients(p: int, c: int, d: int, seed: int = 0) -> Any:
     """Φ with a gradient of its own for each output: X (n, d) -> (n, p, c)."""
     A = np.random.default_rng(seed).normal(size=(d, p, c))
@@ -119,8 +126,7 @@ def test_for_one_output_the_vector_model_is_the_scalar_model() -> None:
         assert_allclose(vector.predict(X), scalar.predict(X), atol=1e-12)
 
 
-@pytest.mark.parametrize("kept", [None, 4, memory.Principal(4, of="projected"), memory.Nothing()])
-@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize(("kept", "noise"), settings(4, 0.3))
 def test_remark_3_separate_weights_are_separate_scalar_models(kept: Any, noise: float) -> None:
     X, Y = rows(9, 20, c=3)
     start = np.random.default_rng(3).normal(size=(3, 20))
@@ -633,8 +639,7 @@ def test_a_memory_that_is_none_is_refused(wrong: Any) -> None:
 # -- classes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [None, 6, memory.Principal(6, of="projected"), memory.Nothing()])
-@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize(("kept", "noise"), settings(6, 0.5))
 def test_a_late_class_is_learned_as_if_it_had_been_known(kept: Any, noise: float) -> None:
     X, _ = rows(24, 30, seed=4)
     labels = np.repeat([5, 2, 9, 1], 6)
@@ -652,8 +657,7 @@ def test_a_late_class_is_learned_as_if_it_had_been_known(kept: Any, noise: float
 # -- what is said of each row before it is learned ------------------------------------------------
 
 
-@pytest.mark.parametrize("kept", [None, 4, memory.Principal(4, of="projected"), memory.Nothing()])
-@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize(("kept", "noise"), settings(4, 0.3))
 def test_what_is_said_of_a_row_is_said_before_it_is_learned(kept: Any, noise: float) -> None:
     X, Y = rows(20, 30, c=2)
     s = np.where(np.arange(20) % 7 == 3, 0.0, 1.5)
