@@ -122,9 +122,7 @@ def test_noise_averages_what_without_it_is_learned_by_heart() -> None:
     error = {}
     for noise in (0.0, 1.0):
         net = op.nn.ORFit(mlp(width=100), memory=None, noise=noise).learn(X, Y)
-        error[noise] = float(
-            (net.predict(ask) - torch.from_numpy(truth)).square().mean().sqrt()
-        )
+        error[noise] = float((net.predict(ask) - torch.from_numpy(truth)).square().mean().sqrt())
     assert error[1.0] < 0.3  # of answers that have a deviation of 1.1
     assert error[0.0] > 2.0 * error[1.0]
 
@@ -136,9 +134,7 @@ def test_process_noise_follows_a_truth_that_moves() -> None:
     late = {}
     for q in (0.0, 1e-1):
         net = op.nn.EKF(nn.Linear(3, 1).double(), 0.1, q)
-        late[q] = float(
-            (net.test_then_train(X, Y)[-30:] - torch.from_numpy(Y[-30:])).abs().mean()
-        )
+        late[q] = float((net.test_then_train(X, Y)[-30:] - torch.from_numpy(Y[-30:])).abs().mean())
     assert late[1e-1] < 0.1 * late[0.0]
 
 
