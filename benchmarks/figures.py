@@ -61,7 +61,6 @@ def deep() -> Any:
     done = os.cpu_count() or 1
     outcome: Any = EXPERIMENTS[DEEP](processes=done, clock=process_time, progress=told)
     (RESULTS / f"{DEEP}.csv").write_text(outcome.to_csv(), encoding="utf-8")
-    outcome.to_json(RESULTS / f"{DEEP}.json")
     picture(outcome.plot(), DOCS / f"{DEEP}.png")
     picture(outcome.plot_curves(), DOCS / f"{DEEP}-curves.png")
     return outcome

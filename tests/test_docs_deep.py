@@ -1,6 +1,9 @@
-"""What docs/deep.md shows runs, and names every stream, baseline and method."""
+"""What docs/deep.md shows runs, names all streams, baselines and methods; it says what was found."""
 
+import csv
+import importlib.util
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -8,7 +11,37 @@ from onepass import baselines
 from onepass.reproduce.orfit_deep_methods import METHODS
 from test_readme import run_document
 
-PAGE = (Path(__file__).parents[1] / "docs" / "deep.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8")
+ONE_PASS = ("SGD", "One-step SGD", "ORFit-10", "ORFit-100", "ORFit-100 noisy", "LO-FI-10")
+"""Those that see each row once, keep none and are not told where a task ends."""
+
+Place = tuple[str, str]
+
+
+def load() -> ModuleType:
+    """benchmarks/figures.py, which is a script beside the package."""
+    spec = importlib.util.spec_from_file_location("figures", ROOT / "benchmarks" / "figures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def means() -> dict[Place, dict[str, float]]:
+    """Stream and network to each method's mean at the end over the draws, more being better."""
+    found: dict[Place, dict[str, list[float]]] = {}
+    path = ROOT / "benchmarks" / "results" / "orfit-deep.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            sign = 1.0 if row["measure"] == "accuracy" else -1.0
+            place = found.setdefault((row["stream"], row["network"]), {})
+            place.setdefault(row["method"], []).append(sign * float(row["last"]))
+    return {
+        place: {name: sum(each) / len(each) for name, each in methods.items()}
+        for place, methods in found.items()
+    }
 
 
 def test_the_page_runs(
@@ -25,3 +58,32 @@ def test_the_page_runs(
 def test_all_is_named() -> None:
     assert not [name for name in baselines.__all__ if f"`{name}`" not in PAGE]
     assert not [name for name in METHODS if name not in PAGE and "ORFit-" not in name]
+
+
+def test_every_table_is_what_the_command_found() -> None:
+    pytest.importorskip("PIL")
+    assert load().page(PAGE) == PAGE, "run: python benchmarks/figures.py orfit-deep"
+    assert "<!-- orfit-deep: python benchmarks/figures.py orfit-deep -->" in PAGE
+    for name in ("orfit-deep", "orfit-deep-curves"):
+        assert f"]({name}.png)" in PAGE
+        assert 10_000 < (ROOT / "docs" / f"{name}.png").stat().st_size < 150_000
+
+
+def test_what_the_page_says_of_orfit_is_what_was_found() -> None:
+    found = means()
+    assert len(found) == 10
+    assert all(place["ORFit-100 noisy"] > place["ORFit-100"] for place in found.values())
+    best = {place: max(ONE_PASS, key=methods.__getitem__) for place, methods in found.items()}
+    ahead = [place for place, name in best.items() if name == "ORFit-100 noisy"]
+    assert len(ahead) == 7
+    assert [place for place in best if place[1] == "mlp" and place not in ahead] == [
+        ("Rotation angles", "mlp")
+    ]
+    rotated = found["Rotated MNIST", "mlp"]
+    order = sorted(rotated, key=rotated.__getitem__, reverse=True)
+    assert order[:4] == ["Joint", "ORFit-100 noisy", "OGD", "Replay-500"]
+    known = found["Split MNIST, task known", "mlp"]
+    behind = {"One-step SGD", "EWC", "ORFit-10", "ORFit-100", "Joint"}
+    assert {round(value) for name, value in known.items() if name not in behind} == {95, 96}
+    angles = found["Rotation angles", "mlp"]
+    assert angles["ORFit-100"] < angles["SGD"]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["bars", "curves"]
 
 _WIDE, _HIGH = 1.95, 0.145  # inches: a panel, and a bar
+_SHORT = 15.0  # percent, up to which a bar is too short for its number
 _DASHES = ("-", (0, (4, 1.4)), (0, (1.2, 1.2)))
 
 
@@ -64,6 +65,10 @@ def _bars(axes: Any, found: "dict[str, Result]", methods: list[str]) -> None:
         colour = _colour(method)
         axes.barh(place, mean, height=0.72, color=colour, alpha=0.85)
         axes.errorbar(mean, place, xerr=spread, color=DARK, lw=0.8, capsize=1.5)
+        short = found[method].measure == "accuracy" and mean - spread < _SHORT
+        if short:  # no room within the bar
+            axes.text(mean + spread + 2.0, place, f"{mean:.1f}", va="center", fontsize=5.6)
+            continue
         axes.text(
             0.03, place, f"{mean:.1f}", va="center", fontsize=5.6, color="white",
             transform=axes.get_yaxis_transform(),
