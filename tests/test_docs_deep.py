@@ -1,4 +1,4 @@
-"""What docs/deep.md shows runs, names all streams, baselines and methods; it says what was found."""
+"""What docs/deep.md shows runs; it names all streams and methods, and says what was found."""
 
 import csv
 import importlib.util
