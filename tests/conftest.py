@@ -13,8 +13,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 # Nothing asserts a time: on a busy machine an example may take long, and be long in the making.
+# The examples are the same in each run.
 hypothesis.settings.register_profile(
-    "onepass", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "onepass",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("onepass")
 
