@@ -17,7 +17,7 @@ from onepass.errors import ParameterError
 from onepass.nn.filtering import Filter, Taken
 from onepass.nn.losses import LossName
 
-__all__ = ["Wandering"]
+__all__ = ["Dynamics", "Wandering"]
 
 
 class Wandering(Filter):
