@@ -20,6 +20,7 @@ The error that row i would have shown, had the rows before it been learned one b
 [1] A. H. Sayed, "Fundamentals of Adaptive Filtering", 2003, on array algorithms.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,7 +181,7 @@ def fit(
         W = linalg.solve_lower_right(U, L)
     else:
         W, L, kept = linalg.orthonormal(U, tau * lengths)
-    flat = linalg.small(e).reshape(e.shape[0], -1)
+    flat = linalg.small(e).reshape(e.shape[0], math.prod(e.shape[1:]))
     nu = linalg.solve_lower(L, flat) * kept[:, None]
     errors = flat - L * linalg.like(_earlier(len(L), group), L) @ nu
     against: Any = 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onepass import linalg
 from onepass.errors import NotFittedError, OnepassError
 from onepass.evaluate.refusal import placed
 from onepass.evaluate.waiting import Turns
@@ -123,4 +124,4 @@ def _answers(model: Any, X: Any) -> Array:
 
 def _array(said: Any) -> Array:
     """Answers as an array, also those that a network gave on a device."""
-    return np.asarray(said.cpu() if hasattr(said, "cpu") else said)
+    return np.asarray(linalg.widened(said).cpu() if hasattr(said, "cpu") else said)

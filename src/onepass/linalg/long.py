@@ -134,7 +134,7 @@ def _lengths(G: Any) -> Any:
     import torch  # noqa: PLC0415  only where there is a tensor
 
     norm, whole = torch.linalg.vector_norm, len(G) // _FEW * _FEW
-    if not waits(G) and len(G):
+    if not waits(G) and G.numel():
         parts = norm(G.T[:, :whole].reshape(G.shape[1], -1, _FEW), dim=2).double()
         rest = norm(G[whole:], dim=0).double()
         lengths = torch.hypot(norm(parts, dim=1), rest)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from functools import cache
 from itertools import pairwise
 from threading import Lock
@@ -112,11 +113,13 @@ def summed(work: Callable[[Sequence[slice]], Sums], pieces: Sequence[slice], man
 
     Each takes a run of pieces, with a BLAS of one thread: threads that share a piece would wait
     for each other a thousand times in one read. The order of summing is the same at each call.
+    What NumPy is told to do of overflow holds in them as well.
     """
     many = max(min(many, len(pieces)), 1)
     if many == 1:
         return work(pieces)
     edges = [len(pieces) * i // many for i in range(many + 1)]
     with _HOLD, ThreadPoolExecutor(many) as pool:
-        parts = list(pool.map(work, (pieces[i:j] for i, j in pairwise(edges))))
+        runs = [pool.submit(copy_context().run, work, pieces[i:j]) for i, j in pairwise(edges)]
+        parts = [run.result() for run in runs]
     return tuple(sum(each[1:], each[0]) for each in zip(*parts, strict=True))

@@ -63,7 +63,6 @@ class Filter(Learner):
         self._belief: Any = None
         self._against = 0
         self._full = False
-        self._masked: Any = 0  # rows refused before those of the step
 
     # -- hooks -----------------------------------------------------------------------------------
 
@@ -122,10 +121,6 @@ class Filter(Learner):
         float(self._against)
         if self._belief is not None:
             self._belief.variances(self._like.new_zeros(1, self.network.p).T)
-
-    def _step(self, rows: Batch, y: Any) -> Any:
-        self._masked = self._refused
-        return super()._step(rows, y)
 
     def _learn(self, rows: Batch, e: Any, J: Any) -> None:
         del rows

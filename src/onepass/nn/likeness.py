@@ -19,7 +19,7 @@ def fingerprint(w: Any) -> str:
     w : Tensor of shape (p,)
     """
     plain = w.detach().cpu().contiguous().view(torch.uint8).numpy()
-    return hashlib.sha256(plain.tobytes()).hexdigest()
+    return hashlib.sha256(plain).hexdigest()
 
 
 def differences(one: Any, two: Any) -> Iterator[str]:

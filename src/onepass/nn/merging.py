@@ -94,7 +94,7 @@ def _join(one: Any, two: Any, rows: Any, where: str) -> None:
     begun, w = one.memory_ is not None, one._weights.clone()  # noqa: SLF001
     theirs = two._weights.to(w).clone()  # noqa: SLF001
     said = _said(two).near(w)
-    straight = one._linear if begun else two._linear  # noqa: SLF001
+    straight = two._linear if one._linear is None else one._linear  # noqa: SLF001
     one._begin(w, two._outputs, straight)  # noqa: SLF001
     before, exact = one.memory_, bool(one.noise or straight)
     mine = None if exact else _said(one).near(w)
@@ -128,7 +128,8 @@ def _take(one: Any, two: Any, step: Any, moves: tuple[float, float]) -> None:
     one._take(step.w)  # noqa: SLF001  as above
     one._memory = step.memory  # noqa: SLF001
     one._against = one._against + two.contradictions_ + step.contradictions  # noqa: SLF001
-    one._forgotten = math.hypot(own + moves[0], came + moves[1])  # noqa: SLF001  of other rows each
+    if not one.noise:  # else there is no count of it
+        one._forgotten = math.hypot(own + moves[0], came + moves[1])  # noqa: SLF001  of other rows
     one._refused = one._refused + two.rows_refused_  # noqa: SLF001
     one.rows_seen_ += two.rows_seen_
     one._outputs = one._outputs or two._outputs  # noqa: SLF001

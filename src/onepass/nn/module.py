@@ -19,6 +19,7 @@ from onepass.nn.inputs import Batch, batch
 from onepass.nn.mode import refuse_batch_statistics, warn_of_training
 from onepass.nn.probe import Probe, straight
 from onepass.nn.selection import select
+from onepass.nn.turn import Turn, in_turn
 from onepass.nn.weights import input_dtype, pieces, room
 from onepass.validate import whole
 
@@ -114,6 +115,7 @@ class Network:
         self._derivative = Derivative(self._function, chunk)
         self._probe = Probe(self._function, last=learns == "last")
         self._warned = False
+        self.turn = Turn()
 
     @property
     def slices(self) -> Mapping[str, slice]:
@@ -146,6 +148,7 @@ class Network:
         """A copy of w, of shape (p,), detached."""
         return torch.cat([each.detach().reshape(-1) for each in self._selection.parameters])
 
+    @in_turn
     def set_weights(self, w: Any) -> None:
         """Write w into the module's own parameters, in place.
 
@@ -163,6 +166,7 @@ class Network:
             for each, part in zip(self._selection.parameters, parts, strict=True):
                 each.copy_(part)
 
+    @in_turn
     def move(self, step: Any) -> None:
         """Add a step to w, in place.
 
@@ -181,6 +185,7 @@ class Network:
 
     # -- rows -------------------------------------------------------------------------------------
 
+    @in_turn
     def prepare(self, x: Any, where: str | None = None) -> Batch:
         """Rows as the module takes them, looked over once; every method takes these as well.
 
@@ -219,6 +224,7 @@ class Network:
 
     # -- the function -----------------------------------------------------------------------------
 
+    @in_turn
     def outputs(self, x: Any) -> Any:
         """f(x; w) of shape (n, c), without a derivative.
 
@@ -239,10 +245,15 @@ class Network:
         parts = range(0, rows.n, _ROWS)
         return torch.cat([self._function.outputs(rows[i : i + _ROWS]) for i in parts])
 
-    def is_linear(self, x: Any) -> bool:
-        """Whether f is linear in w, as far as it shows for these rows: see ``probe.straight``."""
+    @in_turn
+    def is_linear(self, x: Any) -> bool | None:
+        """Whether f is linear in w, as far as it shows for these rows: see ``probe.straight``.
+
+        None where f is the same for all w that were tried, as for rows of zeros.
+        """
         return straight(self._function, self.prepare(x))
 
+    @in_turn
     def jacobian(self, x: Any, out: Any = None) -> tuple[Any, Any]:
         """f(x; w) of shape (n, c), and J of shape (n·c, p), contiguous, at the present w.
 
@@ -264,6 +275,7 @@ class Network:
                 rows, lambda height: room(height, out, self._selection, self._where)
             )
 
+    @in_turn
     def gradient(self, x: Any, v: Any) -> tuple[Any, Any]:
         """f(x; w) of shape (n, c), and Jᵀ vec(v) of shape (p,), by one backward pass.
 

@@ -206,12 +206,13 @@ class OGD(Learner):
         try:
             said, good = self._descended(rows, y, before)
             fresh = self._fresh(rows, y)
+            # zeros, which no memory keeps
+            self._keep((torch.where(good, fresh[0], 0.0), fresh[1]))
         except BaseException:
             self._wide = wide
             self.network.set_weights(before.to(self.network.dtype))
             raise
         self._refused = self._refused + (~good).sum() * len(rows)
-        self._keep((torch.where(good, fresh[0], 0.0), fresh[1]))  # zeros, which no memory keeps
         self._task_rows += len(rows)
         self.rows_seen_ += len(rows)
         return said

@@ -179,7 +179,7 @@ class ORFit(Learner):
     def merging(self) -> str:  # type: ignore[override]  # by memory
         """``exact``, ``approximate`` with a limit, by layer or of a network, or ``refused``.
 
-        A module that is linear in its weights is known by its first row.
+        A module linear in its weights is known by the first row for which any of them matters.
         """
         said: str = self._specification.merging
         bent = self.by_layer or self._linear is False
@@ -236,36 +236,37 @@ class ORFit(Learner):
 
     def _learn(self, rows: Batch, e: Any, J: Any) -> None:
         c, w, G = e.shape[1], self._weights, J.T
-        if self._memory is None:
+        if self._memory is None or self._linear is None:
             straight = self.merging != "refused" and self.network.is_linear(rows[:1])
             self._begin(w, c, straight)
-        before = self._memory
         try:
-            found = fitted(before, w, G, e.reshape(-1), np.full(e.numel(), self.noise), c)
+            found = fitted(self._memory, w, G, e.reshape(-1), np.full(e.numel(), self.noise), c)
         except NumericalError:  # told with the rows whose gradients are not finite themselves
-            self._refused = self._refused + len(e)
+            self._refused = self._masked + len(e)
             return
         fine = found.w.to(self.network.dtype).isfinite().all()
         waits = linalg.waits(fine)
         if waits or not bool(fine):  # a device is not waited for: there the memory learns the row
-            self._refused = self._refused + (~fine) * len(e)
+            self._refused = self._refused + (~fine) * (self._masked + len(e) - self._refused)
         if not waits and not bool(fine):
             return
         new = torch.where(fine, found.w, w) if waits else found.w
+        memory = found.memory()  # it may raise, for want of room; then no weight has moved
         self._take(new)
-        self._memory, self._against = found.memory(), self._against + found.contradictions
         if not self.noise:
-            self._forgotten = self._forgotten + before.forgets(new, w)
+            self._forgotten = self._forgotten + self._memory.forgets(new, w)
+        self._memory, self._against = memory, self._against + found.contradictions
         self._warn_if_full(6)
 
     def _begin(self, w: Any, c: int, linear: Any) -> None:
         """Begin to remember, at the weights w; a device is waited for, this once."""
+        self._linear = linear
         if self._memory is not None:
             return
-        self._started_at, self._linear = fingerprint(w), linear
+        given = self._specification, self.network, self.noise, c, self._like
+        self._memory = self._keeping.begun(*given)
+        self._started_at = fingerprint(w)
         self._start = w.clone() if self.noise and self.merging != "refused" else None
-        start = self._keeping.begun
-        self._memory = start(self._specification, self.network, self.noise, c, self._like)
 
     def _variances(self, where: str) -> Any:
         memory = self._memory

@@ -44,7 +44,7 @@ class Precision:
     """What is known of the weights: P⁻¹ = diag(Υ) + W Wᵀ.
 
     The small matrices are NumPy's, on whatever device the long ones are: their eigenvectors are
-    waited for anyway, once a step.
+    waited for anyway, once a step, and once more where process noise is added.
 
     Parameters
     ----------
@@ -99,16 +99,24 @@ class Precision:
     def drifted(self, decay: float, added: float) -> "Precision":
         """After P ← decay² P + added · I, by Woodbury's identity twice.
 
-        D = 1 / (γ² + q Υ),   Υ ← D Υ,   W ← γ D W K⁻ᵀ,   K Kᵀ = I + q Wᵀ D W, exactly.
+        D = 1 / (γ² + q Υ),   Υ ← D Υ,   W ← γ D W U⁻¹,   Uᵀ U = I + q Wᵀ D W, exactly. With
+        D^½ W = Q T nothing is squared, as in (3): W ← γ D^½ Q (T U⁻¹), UᵀU = I + q TᵀT.
+
+        Raises
+        ------
+        NumericalError
+            If it is no number.
         """
         if decay == 1.0 and not added:
             return self
         D = 1.0 / (decay**2 + added * self.diagonal)
-        rows = decay * D.to(self.rows.dtype) * self.rows
+        root = D.sqrt().to(self.rows.dtype)
+        rows = root * self.rows
         if added and len(rows):
-            inner = linalg.host(linalg.inner(self.rows.T, rows.T)) / decay
-            rows = _whitened(rows, np.eye(len(rows)) + added * (inner + inner.T) / 2.0)
-        return replace(self, diagonal=D * self.diagonal, rows=rows)
+            Q, T = _spanned(rows.T)
+            U = triangle(added**0.5 * T, np.eye(len(T)))
+            rows = linalg.times(Q, linalg.solve_upper_transposed(U, T.T).T).T
+        return replace(self, diagonal=D * self.diagonal, rows=decay * root * rows)
 
     def variances(self, G: Any) -> Any:
         """gᵀ P g of each column of G (p, n), (n,), in float64.
@@ -172,9 +180,3 @@ def _spanned(A: Any, *small: Any) -> list[Any]:
         L, kept = linalg.together(L, kept)
         T[np.ix_(doubtful, doubtful)] = (L * kept).T
     return [Q, np.where(np.abs(T) > blur * lengths, T, 0.0), *others]
-
-
-def _whitened(rows: Any, S: Floats) -> Any:
-    """K⁻¹ rows, K Kᵀ = S."""
-    K = np.linalg.cholesky(S)
-    return linalg.like(linalg.solve_lower(K, np.eye(len(K))), rows) @ rows

@@ -34,11 +34,11 @@ def _alike(a: Any, b: Any) -> bool:
     return bool(close.all())
 
 
-def straight(function: Function, rows: Batch) -> bool:
-    """Whether f is linear in its weights, as far as three points of a line tell.
+def straight(function: Function, rows: Batch) -> bool | None:
+    """Whether f is linear in its weights, as far as three points of a line tell; None if nothing.
 
-    f(w + v) + f(w − v) = 2 f(w) for a v, drawn from a seed, about as long as w. A device is waited
-    for.
+    f(w + v) + f(w − v) = 2 f(w) for a v, drawn from a seed, about as long as w. Where f is the same
+    at all three, as for a row of zeros without biases, they tell nothing. A device is waited for.
 
     Parameters
     ----------
@@ -59,6 +59,8 @@ def straight(function: Function, rows: Batch) -> bool:
             function({name: each + sign * drawn[name] for name, each in now.items()}, rows)
             for sign in (1.0, 0.0, -1.0)
         )
+    if torch.equal(up, here) and torch.equal(down, here):
+        return None
     scale = max(float(each.abs().max()) for each in (up, here, down))
     bent = float((up.double() + down.double() - 2.0 * here.double()).abs().max())
     return bent <= tolerance(here) * scale

@@ -47,6 +47,7 @@ class Stepper(ABC):
         self._outputs: int | None = None
         self._shape: tuple[int, ...] | None = None  # of an answer, as it was learned
         self._refused: Any = 0
+        self._masked: Any = 0  # rows refused before those of the step
         self._space: Any = None  # for the Jacobian, used again
         self._wide: Any = None  # w of a module of half precision
 
@@ -108,7 +109,8 @@ class Stepper(ABC):
         width, shape = max(self._rows_a_step(n), 1), shape_of(y)
         interrupt, before = Interrupt(), self._refused
         for i in range(0, n, width):
-            with interrupt.held(), plainly(self.network.device, self.network.p):
+            net = self.network
+            with interrupt.held(), net.turn, plainly(net.device, net.p):
                 said = self._step(rows[i : i + width], wanted[i : i + width])
                 self._shape = shape
             interrupt.heard()
@@ -120,7 +122,7 @@ class Stepper(ABC):
         return n if self.block_update else 1
 
     def _step(self, rows: Batch, y: Any) -> Any:
-        space, net = self._space, self.network
+        space, net, self._masked = self._space, self.network, self._refused
         if space is not None:  # a module may have been moved since
             alike = (space.dtype, space.device) == (net.dtype, net.device)
             space = space if alike and len(space) >= y.numel() else None

@@ -81,8 +81,8 @@ def drift(learner: Any, x: Any, said: Any) -> float:
         If there are not as many of these as outputs.
     """
     now = learner.outputs(x).double()
-    then = torch.as_tensor(said, device=now.device).double()
-    if then.numel() != now.numel() or len(then) != len(now):
+    then = torch.as_tensor(said, device=now.device).detach().double()
+    if then.ndim < 1 or then.numel() != now.numel() or len(then) != len(now):
         raise ShapeError(
             f"op.nn.{type(learner).__name__}.drift: `said` must hold {now.shape[1]} number(s) for "
             f"each of {len(now)} rows, got shape {tuple(then.shape)}. Give what `outputs` said of "
