@@ -127,7 +127,7 @@ def batch(x: Any, dtype: Any, device: Any, where: str) -> Batch:
         If a number is nan or infinite.
     """
     if isinstance(x, list) and _numeric(x):
-        x = np.asarray(x)
+        x = _rectangular(x, where)
     tree, found = _Reader(dtype, device, where).read(x)
     n = _agreed(found, where)
     _refuse_nonfinite(found, dtype, where)
@@ -141,6 +141,16 @@ def _numeric(values: Any) -> bool:
     if isinstance(values, list):
         return bool(values) and all(_numeric(each) for each in values)
     return isinstance(values, (int, float, np.number)) and not isinstance(values, bool)
+
+
+def _rectangular(values: list[Any], where: str) -> Any:
+    try:
+        return np.asarray(values)
+    except ValueError as wrong:
+        raise ShapeError(
+            f"{where}: `x` must have as many numbers in each row, got rows of several lengths. "
+            "Give an array of shape (n, …), padded if need be."
+        ) from wrong
 
 
 class _Reader:

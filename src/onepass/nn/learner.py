@@ -159,7 +159,8 @@ class Learner(Stepper):
         """
         if not return_std:
             return self._said(self.outputs(x))
-        said, std = telling.deviations(self, x, self._variances(f"{self._where}.predict"))
+        with self.network.turn:
+            said, std = telling.deviations(self, x, self._variances(f"{self._where}.predict"))
         return self._said(said), self._said(std)
 
     def outputs(self, x: Any) -> Any:
@@ -196,7 +197,8 @@ class Learner(Stepper):
         CheckpointError
             If the file cannot be written.
         """
-        save(self, path)
+        with self.network.turn:
+            save(self, path)
 
     # -- what is told ----------------------------------------------------------------------------
 
