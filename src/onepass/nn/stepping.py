@@ -110,7 +110,7 @@ class Stepper(ABC):
         interrupt, before = Interrupt(), self._refused
         for i in range(0, n, width):
             net = self.network
-            with interrupt.held(), net.turn, plainly(net.device, net.p):
+            with net.turn, interrupt.held(), plainly(net.device, net.p):
                 said = self._step(rows[i : i + width], wanted[i : i + width])
                 self._shape = shape
             interrupt.heard()
