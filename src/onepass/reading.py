@@ -217,9 +217,10 @@ def _squares(vectors: Any) -> Any:
     """The sums of squares of a piece of rows (n, k), or of one (k,); 0 where none is asked for."""
     if linalg.is_tensor(vectors):
         return 0.0 if linalg.waits(vectors) else linalg.small((vectors * vectors).sum(-1))
-    if vectors.ndim == 1:
-        return float(vectors @ vectors)
-    return np.einsum("ij,ij->i", vectors, vectors).astype(np.float64)
+    with np.errstate(over="ignore"):  # then it is infinite, and :func:`_orthogonal` says no
+        if vectors.ndim == 1:
+            return float(vectors @ vectors)
+        return np.einsum("ij,ij->i", vectors, vectors).astype(np.float64)
 
 
 def _orthogonal(again: Any, squares: Any, rounding: float) -> bool:

@@ -193,9 +193,9 @@ class Subspace:
         """The same subspace with B = U, orthogonal anew."""
         L, _ = linalg.cholesky_in_order(self.B.gram(), np.zeros(len(self.B)))
         inner, sigma = linalg.svd(L.T @ (self.K * self.sigma))
+        k, lost = len(sigma), self.lost  # whatever may raise comes before B is written in
         B = self.B.turned(linalg.solve_lower_transposed(L, inner))
-        k = len(sigma)
-        return replace(self, B=B, K=np.eye(k), sigma=sigma, closed=self.lost, open=np.zeros((k, k)))
+        return replace(self, B=B, K=np.eye(k), sigma=sigma, closed=lost, open=np.zeros((k, k)))
 
     def grown(self, p: int) -> "Subspace":
         """The same with new numbers at the end of every vector, zero in all so far."""

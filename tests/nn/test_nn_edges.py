@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import onepass as op  # noqa: E402
 from onepass import linalg  # noqa: E402
 from onepass.columns import Columns  # noqa: E402
-from onepass.errors import RowsRefusedWarning, ShapeError  # noqa: E402
+from onepass.errors import MergeError, RowsRefusedWarning, ShapeError  # noqa: E402
 
 nn = torch.nn
 
@@ -182,3 +182,18 @@ def test_threads_are_as_lenient_with_overflow_as_what_called_them() -> None:
 
     with np.errstate(over="ignore"):
         assert linalg.summed(work, [slice(0, 1)] * 5, 3) == (5.0,)
+
+
+@pytest.mark.parametrize("name", ["EKF", "NTKRLS", "LoFi", "OneStepSGD"])
+def test_a_merge_that_is_refused_is_so_with_rows_to_measure_as_well(name: str) -> None:
+    one, two = (getattr(op.nn, name)(torch.nn.Linear(2, 1)) for _ in range(2))
+    with pytest.raises(MergeError, match="ORFit"):
+        one.merge(two, rows=(torch.ones(1, 2), torch.ones(1)))
+
+
+def test_squares_that_overflow_ask_for_another_read_without_a_warning() -> None:
+    rows = torch.linalg.qr(torch.randn(60_000, 5, generator=torch.Generator().manual_seed(0))).Q.T
+    g = torch.full((60_000, 1), 1e30)
+    split = Columns(rows.contiguous()).split(g)
+    off = (rows.double() @ split.outside.double()).abs().max() / split.outside.double().norm()
+    assert float(off) < 1e-6

@@ -76,14 +76,14 @@ class Filter(Learner):
 
     # -- verbs -----------------------------------------------------------------------------------
 
-    def merge(self, other: Any) -> Self:
+    def merge(self, other: Any, rows: Any = None) -> Self:
         """Refused: ORFit is the filter that merges.
 
         Raises
         ------
         MergeError
         """
-        del other
+        del other, rows
         raise MergeError(
             f"{self._where}.merge: a learner that tells its rows from time and prior must be "
             f"given, got {type(self).__name__}. Let one learner see all rows. Without forgetting "

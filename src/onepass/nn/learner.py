@@ -167,7 +167,7 @@ class Learner(Stepper):
         """The module's outputs (n, c), without a derivative, in evaluation mode."""
         return self.network.outputs(self.network.prepare(x, f"{self._where}.outputs"))
 
-    def merge(self, other: Any) -> Self:
+    def merge(self, other: Any, rows: Any = None) -> Self:
         """Learn what another learner of the same kind has learned, from the same beginning.
 
         Raises
@@ -175,7 +175,7 @@ class Learner(Stepper):
         MergeError
             If this learner cannot be merged, or not with the other.
         """
-        del other
+        del other, rows
         raise MergeError(
             f"{self._where}.merge: a learner that keeps the past must be given, got one that keeps "
             "nothing of it, or not enough. Use op.nn.ORFit with a memory."
