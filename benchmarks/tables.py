@@ -15,7 +15,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "docs" / "comparison.md", ROOT / "README.md")
+PAGES = (ROOT / "docs" / "comparison.md", ROOT / "docs" / "cost.md", ROOT / "README.md")
 
 Found = Mapping[str, Any]
 Tables = dict[str, tuple[str, Callable[[Found], str]]]
@@ -150,7 +150,90 @@ def summary(found: Found) -> str:
     return table(["", *(f"{name}, {one['metric']}" for name, one in sets.items())], rows)
 
 
+def cost(found: Found) -> str:
+    """What a step of ORFit costs, beside three reads and rotating each time."""
+    head = ["", "m", "p", "ms a row", "between turns", "three reads, ms", "step / reads", "slower"]
+    head += ["peak / m p"]
+    rows = [
+        [
+            worded(one),
+            f"{one['m']}",
+            f"{one['p']:,}",
+            f"{one['step, ms']:.3g}",
+            f"{one['median step, ms']:.3g}",
+            f"{one['three reads, ms']:.3g}",
+            f"{one['step / three reads']:.2f}",
+            times(one["rotating / step"]),
+            f"{one['peak, in m p numbers']:.2f}",
+        ]
+        for one in found["settings"]
+        if "step, ms" in one
+    ]
+    return table(head, rows)
+
+
+def worded(one: Found) -> str:
+    """What sets a measurement apart."""
+    threads = "1 thread" if one["threads"] == 1 else f"{one['threads']} threads"
+    common = f", {one['common']:g} in common" if one["common"] else ""
+    return f"{one['dtype']}, {threads}{common}"
+
+
+def resnet(found: Found) -> str:
+    """Rows learned by a ResNet-18."""
+    head = ["", "p", "m", "forward and backward, ms a row", "ORFit, ms a row", "peak / m p"]
+    rows = [
+        [
+            f"ResNet-18, {one['norm']} normalisation",
+            f"{one['p']:,}",
+            f"{one['m']}",
+            f"{one['forward and backward, ms a row']:,.0f}",
+            f"{one['ORFit, ms a row']:,.0f}",
+            f"{one['peak of learning, in m p numbers']:.2f}",
+        ]
+        for one in found["settings"]
+        if "norm" in one
+    ]
+    return table(head, rows)
+
+
+def orfits(found: Found) -> str:
+    """How near the papers' recursions other code is, on their linear stream."""
+    head = ["", "off raw gradients", "off projected ones", "test RMSE"]
+    rows = [
+        [
+            name,
+            f"{one['off raw']:.0e}",
+            f"{one['off projected']:.0e}",
+            f"{one['test RMSE, degrees']:.1f}°",
+        ]
+        for name, one in found["digits"].items()
+    ]
+    return table(head, rows)
+
+
+def orfit_speed(found: Found) -> str:
+    """Milliseconds a row of ORFit by two libraries."""
+    head = ["p", "m", "op.nn.ORFit, ms a row", "ORFitRegressor", "rebayes", "rebayes / op.nn.ORFit"]
+    rows = [
+        [
+            f"{one['p']:,}",
+            f"{one['m']}",
+            f"{one['onepass']:.3g}",
+            f"{one['ORFitRegressor']:.3g}" if "ORFitRegressor" in one else "",
+            f"{one['rebayes']:.3g}",
+            times(one["rebayes"] / one["onepass"]),
+        ]
+        for one in found["speed"]
+    ]
+    return table(head, rows, 0)
+
+
 TABLES: Tables = {
+    "cost": ("network.json", cost),
+    "resnet": ("network.json", resnet),
+    "orfits": ("network_peers.json", orfits),
+    "orfit_speed": ("network_peers.json", orfit_speed),
     "peers": ("peers.json", peers),
     "ratios": ("peers.json", ratios),
     "stability": ("stability.json", stability),
