@@ -73,8 +73,11 @@ def told(done: int, of: int) -> None:
 def main() -> None:
     """Run what is named, and write what came of it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("names", nargs="*", choices=PAGES, default=PAPERS, metavar="name")
-    for name in parser.parse_args().names:
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(PAGES))
+    names = parser.parse_args().names or PAPERS
+    if unknown := set(names) - set(PAGES):
+        parser.error(f"names must be among {', '.join(PAGES)}, got {', '.join(sorted(unknown))}")
+    for name in names:
         outcome = deep() if name == DEEP else figure(name)
         (RESULTS / f"{name}.md").write_text(outcome.to_markdown(), encoding="utf-8")
         print(f"{name}\n\n{outcome.to_markdown()}")
