@@ -269,3 +269,15 @@ def test_op_save_saves_a_network_as_its_own_save_does(kind: str, tmp_path: Path)
     assert torch.equal(again.predict(X), net.predict(X))
     with pytest.raises(CheckpointError, match=r"op\.nn\.load\(path, module\)"):
         op.load(tmp_path / "net.onepass")
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f8", ">i4", "f2", "u2", np.longdouble, bool])
+def test_answers_may_be_numbers_of_any_type(kind: Any) -> None:
+    x, y = torch.eye(3), np.array([1, 0, 1])
+    nets = [op.nn.ORFit(torch.nn.Linear(3, 1, bias=False), memory=2) for _ in range(2)]
+    with torch.no_grad():
+        nets[1].module.weight.copy_(nets[0].module.weight)
+    said = [
+        net.learn(x, each).predict(x) for net, each in zip(nets, (y, y.astype(kind)), strict=True)
+    ]
+    assert torch.equal(*said)

@@ -17,7 +17,7 @@ from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
 from onepass.table import Table
 from onepass.validate import matrix
 
-__all__ = ["Batch", "batch", "mapped", "tensors"]
+__all__ = ["Batch", "batch", "mapped", "native", "tensors"]
 
 _CONSTANTS = (str, bool, int, float, type(None))
 _COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
@@ -216,18 +216,25 @@ class _Reader:
             raise self._no_numbers(path, str(wrong)) from wrong
         if array.dtype.kind == "O" or array.dtype.kind not in "biufc":
             raise self._no_numbers(path, f"{type(x).__name__} of {array.dtype}")
-        if array.dtype.kind == "u" and array.itemsize > 1:
-            return array.astype(np.int64)
-        if array.dtype.kind == "f" and array.itemsize > 8:
-            return array.astype(np.float64)
-        # a copy, as torch takes neither negative strides nor memory that it may not write
-        return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+        return native(array)
 
     def _no_numbers(self, path: str, came: str) -> TypeMismatchError:
         return TypeMismatchError(
             f"{self.where}: `{path}` must hold numbers, got {came}. Give tensors or arrays of "
             "numbers, or tuples, lists or dicts of them."
         )
+
+
+def native(array: Any) -> Any:
+    """A copy of numbers that torch can take: of its own types and byte order, in one piece.
+
+    It takes neither negative strides nor memory that it may not write.
+    """
+    if array.dtype.kind == "u" and array.itemsize > 1:
+        return array.astype(np.int64, order="C")
+    if array.dtype.kind == "f" and array.itemsize > 8:
+        return array.astype(np.float64, order="C")
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def _agreed(found: list[tuple[str, Any]], where: str) -> int:

@@ -27,6 +27,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
+from onepass.nn.inputs import native
 
 __all__ = ["LOSSES", "LossName", "Rows", "answers", "as_rows", "check", "shape_of", "targets"]
 
@@ -136,8 +137,7 @@ def _tensor(y: Any, where: str) -> Any:
             raise TypeMismatchError(
                 f"{where}: `y` must hold numbers, got {array.dtype}. Number classes from 0 on."
             )
-        wide = array.astype(np.int64) if array.dtype.kind == "u" else array.astype(array.dtype)
-        tensor = torch.from_numpy(np.ascontiguousarray(wide))
+        tensor = torch.from_numpy(native(array))
     if tensor.is_meta:
         raise TypeMismatchError(
             f"{where}: `y` must hold numbers, got a tensor on the device 'meta', where there are "
