@@ -1,29 +1,18 @@
 """The comparison with other libraries shows what its commands found, and nothing else."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from scripts import script
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "comparison.md"
 
-
-def load() -> ModuleType:
-    """benchmarks/tables.py, which is no package and needs none of the libraries compared."""
-    spec = importlib.util.spec_from_file_location("tables", ROOT / "benchmarks" / "tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-tables = load()
+tables = script("tables")
 
 
 def result(name: str) -> Any:

@@ -1,14 +1,13 @@
 """What docs/deep.md shows runs; it names all streams and methods, and says what was found."""
 
 import csv
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from onepass import baselines
 from onepass.reproduce.orfit_deep_methods import METHODS
+from scripts import script
 from test_readme import run_document
 
 ROOT = Path(__file__).parents[1]
@@ -17,16 +16,6 @@ ONE_PASS = ("SGD", "One-step SGD", "ORFit-10", "ORFit-100", "ORFit-100 noisy", "
 """Those that see each row once, keep none and are not told where a task ends."""
 
 Place = tuple[str, str]
-
-
-def load() -> ModuleType:
-    """benchmarks/figures.py, which is a script beside the package."""
-    spec = importlib.util.spec_from_file_location("figures", ROOT / "benchmarks" / "figures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def means() -> dict[Place, dict[str, float]]:
@@ -62,7 +51,7 @@ def test_all_is_named() -> None:
 
 def test_every_table_is_what_the_command_found() -> None:
     pytest.importorskip("PIL")
-    assert load().page(PAGE) == PAGE, "run: python benchmarks/figures.py orfit-deep"
+    assert script("figures").page(PAGE) == PAGE, "run: python benchmarks/figures.py orfit-deep"
     assert "<!-- orfit-deep: python benchmarks/figures.py orfit-deep -->" in PAGE
     for name in ("orfit-deep", "orfit-deep-curves"):
         assert f"]({name}.png)" in PAGE

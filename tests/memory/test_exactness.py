@@ -5,38 +5,16 @@ they are dependent to the last digit, and their ridge solution is known from the
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from onepass import ORFitRegressor
 from onepass.memory import Principal, Sketch
+from small_noise import NOISES, Floats, Rows, rows
 
-Floats = NDArray[Any]
-NOISES = (1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e2)
 NEAR = {np.float64: 1e-12, np.float32: 2e-5}
-
-
-class Rows(NamedTuple):
-    """X = Z B, and answers that contradict each other."""
-
-    X: Floats
-    y: Floats
-    Z: Floats
-    B: Floats
-
-
-def rows(kind: str, p: int, n: int) -> Rows:
-    rng = np.random.default_rng(0)
-    k = {"repeated": 5, "dependent": 6, "all of them": p}[kind]
-    B = np.round(64.0 * rng.normal(size=(k, p))) / 64.0
-    Z = np.eye(k)[rng.integers(0, k, n)]
-    if kind != "repeated":
-        Z = rng.integers(-2, 3, size=(n, k)).astype(float)
-    X = Z @ B
-    return Rows(X, X @ rng.normal(size=p) + rng.normal(size=n), Z, B)
 
 
 def ridge(found: Rows, noise: float) -> Floats:

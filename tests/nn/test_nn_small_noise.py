@@ -4,7 +4,7 @@ The rows are sums of a few, of numbers so short that float32 holds them exactly,
 linear: what a Kalman filter makes of them is the ridge solution, known from their coordinates.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,29 +14,9 @@ torch = pytest.importorskip("torch")
 from kalman_dense import mlp, stream  # noqa: E402
 
 import onepass as op  # noqa: E402
+from small_noise import NOISES, Rows, rows  # noqa: E402
 
-NOISES = (1e-12, 1e-9, 1e-6, 1e-3, 1.0, 1e2)
 NEAR = {"float64": 1e-12, "float32": 2e-5}
-
-
-class Rows(NamedTuple):
-    """X = Z B, and answers that contradict each other."""
-
-    X: Any
-    y: Any
-    Z: Any
-    B: Any
-
-
-def rows(kind: str, p: int, n: int) -> Rows:
-    rng = np.random.default_rng(0)
-    k = {"repeated": 5, "dependent": 6, "all of them": p}[kind]
-    B = np.round(64.0 * rng.normal(size=(k, p))) / 64.0
-    Z = np.eye(k)[rng.integers(0, k, n)]
-    if kind != "repeated":
-        Z = rng.integers(-2, 3, size=(n, k)).astype(float)
-    X = Z @ B
-    return Rows(X, X @ rng.normal(size=p) + rng.normal(size=n), Z, B)
 
 
 def known(found: Rows, noise: float) -> tuple[Any, Any]:

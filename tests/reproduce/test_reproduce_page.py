@@ -1,29 +1,18 @@
 """docs/reproduce.md says what a command found, and what it says of that is so."""
 
 import csv
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 pytest.importorskip("PIL")
 
+from scripts import script
+
 ROOT = Path(__file__).parents[2]
 
-
-def load() -> ModuleType:
-    """benchmarks/figures.py, which is a script beside the package."""
-    spec = importlib.util.spec_from_file_location("figures", ROOT / "benchmarks" / "figures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-figures = load()
+figures = script("figures")
 PAGE = figures.PAGES["orfit-fig6"].read_text(encoding="utf-8")
 
 
