@@ -5,13 +5,12 @@ filter would that knew the linear model to be true; then time passes, so that wh
 said by the weights for the next row, w_{k+1|k}.
 """
 
-import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 
-from onepass.errors import MemoryFullWarning, MergeError, NumericalError
+from onepass.errors import MergeError, NumericalError
 from onepass.nn.belief import Belief, Covariance
 from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
@@ -62,7 +61,6 @@ class Filter(Learner):
         self._prior = prior
         self._belief: Any = None
         self._against = 0
-        self._full = False
 
     # -- hooks -----------------------------------------------------------------------------------
 
@@ -160,12 +158,11 @@ class Filter(Learner):
         self._belief = found.belief
         self._against += found.contradictions
         self._take(found.w)
-        if self._belief.rank >= self.network.p and not self._full:
-            self._full = True
-            warnings.warn(
-                f"{self._where}: rows without noise should be fewer than weights, got enough to "
-                f"settle all {self.network.p}: nothing more can be learned. Use noise > 0, or "
-                "a wider network.",
-                MemoryFullWarning,
-                stacklevel=7,
-            )
+
+    def _filled(self) -> str | None:
+        if self._belief is None or self._belief.rank < self.network.p:
+            return None
+        return (
+            "rows without noise should be fewer than weights, got enough to settle all "
+            f"{self.network.p}: nothing more can be learned. Use noise > 0, or a wider network."
+        )

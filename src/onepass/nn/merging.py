@@ -22,6 +22,7 @@ evidence needs none, and a fingerprint of them tells whether two copies began al
 [1] J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
 """
 
+import copy
 import math
 import warnings
 from typing import Any, NamedTuple
@@ -63,12 +64,13 @@ def merge(one: Any, two: Any, rows: Any = None) -> None:
         If they are not alike, or keep too little of the past; or if, of these rows, the merged
         weights say less than the better of the two.
     NumericalError
-        If weights are not finite. In all cases both are as they were.
+        If weights are not finite. Whatever is raised, for want of room as well, both are as they
+        were: memories turn in place, so that a copy of the first's learns.
 
     Warns
     -----
     MergeWarning
-        If what the two know hardly goes together.
+        If what the two know hardly goes together, when they are merged.
     """
     where = f"op.nn.{type(one).__name__}.merge"
     for wrong in differences(one, two):
@@ -80,17 +82,24 @@ def merge(one: Any, two: Any, rows: Any = None) -> None:
             f"{where}: the weights of the second must be finite, got some that are not. Load it as "
             "it was before they were changed."
         )
-    begun = one.memory_ is not None
+    before = {name: getattr(one, name) for name in one.kept}
+    weights = one.network.weights()
     try:
-        _join(one, two, rows, where)
+        apart = _join(one, two, rows, where)
     except BaseException:
-        if not begun:
-            one._memory = one._start = one._started_at = one._linear = None  # noqa: SLF001
+        one.network.set_weights(weights)
+        for name, value in before.items():
+            setattr(one, name, value)
         raise
+    if apart is not None:
+        warnings.warn(f"{where}: {apart}", MergeWarning, stacklevel=3)
 
 
-def _join(one: Any, two: Any, rows: Any, where: str) -> None:
-    """Find the weights, try them, and only then change what the first remembers."""
+def _join(one: Any, two: Any, rows: Any, where: str) -> str | None:
+    """Find the weights, try them, and only then change what the first remembers.
+
+    Returns what is to be said of parts that hardly go together.
+    """
     begun, w = one.memory_ is not None, one._weights.clone()  # noqa: SLF001
     theirs = two._weights.to(w).clone()  # noqa: SLF001
     said = _said(two).near(w)
@@ -115,11 +124,16 @@ def _join(one: Any, two: Any, rows: Any, where: str) -> None:
     if not one.noise:
         own = before.forgets(found.w, w) if mine is None else mine.moved(found.w, w)
         moves = float(own), float(said.moved(found.w, theirs))
-    step = before.merged(w, said)
+    mine = None  # as long as the copy that takes its place
+    step = (_apart(before) if begun else before).merged(w, said)
     against = step.contradictions if exact else 0  # between the two, none of them wins
     _take(one, two, step._replace(w=found.w, contradictions=against), moves)
-    if found.reach > _FAR and not straight:
-        warnings.warn(_apart(where, found.reach, exact=exact), MergeWarning, stacklevel=4)
+    return _warned(found.reach, exact=exact) if found.reach > _FAR and not straight else None
+
+
+def _apart(memory: Any) -> Any:
+    """The same memory in columns of its own, where it may write in them; it is as long again."""
+    return copy.deepcopy(memory) if hasattr(memory, "split") else memory
 
 
 def _take(one: Any, two: Any, step: Any, moves: tuple[float, float]) -> None:
@@ -134,13 +148,12 @@ def _take(one: Any, two: Any, step: Any, moves: tuple[float, float]) -> None:
     one.rows_seen_ += two.rows_seen_
     one._outputs = one._outputs or two._outputs  # noqa: SLF001
     one._shape = two._shape if one._shape is None else one._shape  # noqa: SLF001
-    one._warn_if_full(6)  # noqa: SLF001
 
 
-def _apart(where: str, reach: float, *, exact: bool) -> str:
+def _warned(reach: float, *, exact: bool) -> str:
     done = "went so far" if exact else "stay between the two"
     return (
-        f"{where}: what two networks know should go together near the two, got parts that would "
+        "what two networks know should go together near the two, got parts that would "
         f"meet {reach:.1f} times as far from their middle as they are; the merged weights {done}. "
         "Measure them: merge(other, rows=(x, y)) refuses what is worse than its parts. Merge "
         "earlier, or use a memory with a limit, a wider network, or more noise."

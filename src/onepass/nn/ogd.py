@@ -22,13 +22,11 @@ reads of the m p numbers of S for each step and each gradient kept.
     Recursive Least-Squares", extended version; section 2.3.
 """
 
-import warnings
 from typing import Any, ClassVar, Self
 
 import torch
 
 from onepass import linalg, validate
-from onepass.errors import MemoryFullWarning
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.memory.choice import specification
@@ -152,7 +150,6 @@ class OGD(Learner):
         self._specification = specification(memory, where)
         begun(self._specification, 1, self._like, where)  # refuses what cannot be used
         self._memory: Any = None
-        self._full = False
         self._task_rows = 0  # rows of the task so far
         self._drawn: Any = None  # (per_task, k, p), their gradients; zero where there is none yet
 
@@ -174,7 +171,7 @@ class OGD(Learner):
             self._learn(None, None, self._drawn[: self._task_rows].flatten(0, 1))
             self._drawn, self._task_rows, self.tasks_ = None, 0, self.tasks_ + 1
         interrupt.heard()
-        self._warn_if_full(3)
+        self._tell_if_full(3)
         return self
 
     @property
@@ -260,7 +257,6 @@ class OGD(Learner):
         G, places = fresh
         if self.per_task is None:
             self._learn(None, None, G.flatten(0, 1))
-            self._warn_if_full(6)
             return
         if self._drawn is None:
             self._drawn = G.new_zeros((self.per_task, *G.shape[1:]))
@@ -277,14 +273,11 @@ class OGD(Learner):
             self._memory = begun(self._specification, p, like, self._where, at_once)
         self._memory = entered(self._memory, self._weights, J)
 
-    def _warn_if_full(self, stacklevel: int) -> None:
-        if self._memory.rank < self.network.p or self._full:
-            return
-        self._full = True
-        warnings.warn(
-            f"{self._where}: the memory should hold fewer directions than there are weights, got "
-            f"all {self.network.p}: nothing more can be learned. Use a smaller memory, fewer rows "
-            "a task, or a wider network.",
-            MemoryFullWarning,
-            stacklevel=stacklevel,
+    def _filled(self) -> str | None:
+        if self._memory is None or self._memory.rank < self.network.p:
+            return None
+        return (
+            "the memory should hold fewer directions than there are weights, got all "
+            f"{self.network.p}: nothing more can be learned. Use a smaller memory, fewer rows a "
+            "task, or a wider network."
         )

@@ -16,14 +16,13 @@ Cost of a step: c backward passes, and two or three reads of the m p numbers tha
     Recursive Least-Squares", extended version; section 6.
 """
 
-import warnings
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
 from onepass import linalg
-from onepass.errors import MemoryFullWarning, NumericalError
+from onepass.errors import NumericalError
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.memory import Basis
@@ -150,7 +149,6 @@ class ORFit(Learner):
         self._start: Any = None  # w before the first row, where merging needs it
         self._started_at: str | None = None  # its fingerprint
         self._linear: bool | None = None  # whether the module is, in its weights
-        self._full = False
         self._specification = specification(memory, self._where)
         if self.noise and self._specification == Basis():
             self._specification = Covariance()  # of tensors; P₀ = I
@@ -232,6 +230,7 @@ class ORFit(Learner):
         with interrupt.held(), plainly(self.network.device, self.network.p):
             merge(self, other, rows)
         interrupt.heard()
+        self._tell_if_full(3)
         return self
 
     def _learn(self, rows: Batch, e: Any, J: Any) -> None:
@@ -288,12 +287,13 @@ class ORFit(Learner):
             ask(self._like.new_zeros(1, self.network.p).T)
 
     def _warn_if_full(self, stacklevel: int) -> None:
-        if self._memory.rank >= self.network.p and not self._full:
-            self._full = True
-            warnings.warn(
-                f"{self._where}: the memory should hold fewer directions than there are weights, "
-                f"got all {self.network.p}: nothing more can be learned. Use noise > 0, a smaller "
-                "memory, or a wider network.",
-                MemoryFullWarning,
-                stacklevel=stacklevel,
-            )
+        """Nothing yet: it is told when the step is whole."""
+
+    def _filled(self) -> str | None:
+        if self._memory is None or self._memory.rank < self.network.p:
+            return None
+        return (
+            "the memory should hold fewer directions than there are weights, got all "
+            f"{self.network.p}: nothing more can be learned. Use noise > 0, a smaller memory, or a "
+            "wider network."
+        )

@@ -9,6 +9,7 @@ such a module in float32, and rounded into it.
 
 A row whose errors, gradients or step are not finite is not learned. It is told by a warning after
 the call, and counted; on a device such rows are masked, and counted there: no step waits for that.
+A warning is told between steps, so that one that is raised as an error leaves no step half taken.
 """
 
 import warnings
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 
 from onepass import linalg
-from onepass.errors import ParameterError, RowsRefusedWarning
+from onepass.errors import MemoryFullWarning, ParameterError, RowsRefusedWarning
 from onepass.interrupt import Interrupt
 from onepass.nn.inputs import Batch
 from onepass.nn.losses import LossName, as_rows, shape_of, targets
@@ -50,10 +51,15 @@ class Stepper(ABC):
         self._masked: Any = 0  # rows refused before those of the step
         self._space: Any = None  # for the Jacobian, used again
         self._wide: Any = None  # w of a module of half precision
+        self._full = False  # whether it was told that no direction is free
 
     @abstractmethod
     def _learn(self, rows: Batch, e: Any, J: Any) -> None:
         """Take the step of rows with errors e (n, c) in float64 and gradients J (n·c, p)."""
+
+    def _filled(self) -> str | None:
+        """What is wrong if no direction is free any more, None while one is."""
+        return None
 
     # -- weights ---------------------------------------------------------------------------------
 
@@ -78,9 +84,9 @@ class Stepper(ABC):
 
     def _take(self, w: Any) -> None:
         """Let the module have these weights (p,)."""
+        self.network.set_weights(w.to(self.network.dtype))
         if self._wide is not None:
             self._wide = w
-        self.network.set_weights(w.to(self.network.dtype))
 
     def _sound(self, w: Any) -> Any:
         """Whether weights (p,) are finite in the module's precision."""
@@ -114,6 +120,7 @@ class Stepper(ABC):
                 said = self._step(rows[i : i + width], wanted[i : i + width])
                 self._shape = shape
             interrupt.heard()
+            self._tell_if_full(4)
             yield said
         self._warn(before, where)
 
@@ -131,14 +138,26 @@ class Stepper(ABC):
         e, G = as_rows(self.loss, said, y, linalg.widened(J))
         good = e.to(G.dtype).isfinite() & linalg.sound(G).reshape(e.shape)
         good = good.all(dim=1)
-        if good.device.type != "cpu" or not bool(good.all()):
+        waits = linalg.waits(good)
+        if waits or not bool(good.all()):
             self._refused = self._refused + (~good).sum()
             e = torch.where(good[:, None], e, 0.0)
             G = torch.where(good.repeat_interleave(e.shape[1])[:, None], G, 0.0)
-        if good.device.type != "cpu" or bool(good.any()):
-            self._learn(rows, e, G)
+        try:
+            if waits or bool(good.any()):
+                self._learn(rows, e, G)
+        except BaseException:
+            self._refused = self._masked
+            raise
         self.rows_seen_ += len(rows)
         return said
+
+    def _tell_if_full(self, stacklevel: int) -> None:
+        """Warn once, between steps, when no direction is free any more."""
+        said = None if self._full else self._filled()
+        if said is not None:
+            self._full = True
+            warnings.warn(f"{self._where}: {said}", MemoryFullWarning, stacklevel=stacklevel)
 
     def _warn(self, before: Any, where: str) -> None:
         """Tell of rows that were left out since then; once a call, the only wait for a device."""
