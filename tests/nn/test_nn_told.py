@@ -145,6 +145,29 @@ def test_all_measure_how_far_answers_have_moved(kind: str) -> None:
     assert net.learn(X[4:], Y[4:]).drift(X[:4], then) > 0.0
     with pytest.raises(ShapeError, match=r"drift: `said` must hold 1 number\(s\) for each of 4"):
         net.drift(X[:4], then[:3])
+    assert net.drift(X[:4], list(then)) == net.drift(X[:4], then.tolist()) > 0.0
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "words"),
+    [
+        (None, TypeMismatchError, "must hold numbers, got NoneType"),
+        ("text", TypeMismatchError, "must hold numbers, got <U4"),
+        ([None] * 4, TypeMismatchError, "must hold numbers, got object"),
+        ({1: 2.0}, TypeMismatchError, "must hold numbers, got dict"),
+        ([[1.0], [1.0, 2.0], [1.0], [1.0]], ShapeError, "rows of several lengths"),
+        ([torch.ones(1), torch.ones(2)], ShapeError, "rows of several lengths"),
+        (np.full((4, 1), 1j), TypeMismatchError, "must hold real numbers"),
+        (torch.ones(4, 1, device="meta"), TypeMismatchError, "device 'meta'"),
+        (np.array([[1.0], [np.nan], [1.0], [np.inf]]), NotFiniteError, "must be finite"),
+        (3.0, ShapeError, r"for each of 4 rows, got shape \(\)"),
+    ],
+)
+def test_drift_from_what_was_never_said_is_refused(said: Any, error: Any, words: str) -> None:
+    X, Y = stream()
+    net = op.nn.ORFit(network(), memory=8).learn(X[:4], Y[:4])
+    with pytest.raises(error, match=rf"^op\.nn\.ORFit\.drift: `said` .*{words}"):
+        net.drift(X[:4], said)
 
 
 # -- what does not fit ----------------------------------------------------------------------------

@@ -14,10 +14,11 @@ import numpy as np
 import torch
 
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
+from onepass.nn.numbers import native
 from onepass.table import Table
 from onepass.validate import matrix
 
-__all__ = ["Batch", "batch", "mapped", "native", "tensors"]
+__all__ = ["Batch", "batch", "mapped", "tensors"]
 
 _CONSTANTS = (str, bool, int, float, type(None))
 _COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
@@ -223,18 +224,6 @@ class _Reader:
             f"{self.where}: `{path}` must hold numbers, got {came}. Give tensors or arrays of "
             "numbers, or tuples, lists or dicts of them."
         )
-
-
-def native(array: Any) -> Any:
-    """A copy of numbers that torch can take: of its own types and byte order, in one piece.
-
-    It takes neither negative strides nor memory that it may not write.
-    """
-    if array.dtype.kind == "u" and array.itemsize > 1:
-        return array.astype(np.int64, order="C")
-    if array.dtype.kind == "f" and array.itemsize > 8:
-        return array.astype(np.float64, order="C")
-    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def _agreed(found: list[tuple[str, Any]], where: str) -> int:

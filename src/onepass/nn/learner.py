@@ -226,8 +226,8 @@ class Learner(Stepper):
 
         Raises
         ------
-        ShapeError
-            If there are not as many of these as outputs.
+        ShapeError, TypeMismatchError, NotFiniteError
+            If these are not as many finite numbers as there are outputs.
         """
         return telling.drift(self, x, said)
 

@@ -27,7 +27,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
-from onepass.nn.inputs import native
+from onepass.nn.numbers import numbers
 
 __all__ = ["LOSSES", "LossName", "Rows", "answers", "as_rows", "check", "shape_of", "targets"]
 
@@ -96,7 +96,7 @@ def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
     ShapeError, TypeMismatchError, NotFiniteError, LabelError
         If they are no n answers of c numbers, or no classes below c.
     """
-    tensor = _tensor(y, where).detach().to(like.device)
+    tensor = numbers(y, "y", where, "Number classes from 0 on.").to(like.device)
     if tensor.ndim < 1 or tensor.shape[0] != n:
         came = tensor.shape[0] if tensor.ndim else "a single number"
         raise ShapeError(
@@ -120,35 +120,6 @@ def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
             f"the {n} row(s) was learned: drop this one, and give the others again."
         )
     return flat
-
-
-def _tensor(y: Any, where: str) -> Any:
-    if isinstance(y, torch.Tensor):
-        tensor = y
-    else:
-        try:
-            array = np.asarray(y)
-        except ValueError as wrong:
-            raise ShapeError(
-                f"{where}: `y` must have as many numbers in each row, got rows of several lengths. "
-                "Give an array of shape (n,) or (n, c)."
-            ) from wrong
-        if array.dtype.kind not in "biuf":
-            raise TypeMismatchError(
-                f"{where}: `y` must hold numbers, got {array.dtype}. Number classes from 0 on."
-            )
-        tensor = torch.from_numpy(native(array))
-    if tensor.is_meta:
-        raise TypeMismatchError(
-            f"{where}: `y` must hold numbers, got a tensor on the device 'meta', where there are "
-            "none. Make it on the module's device."
-        )
-    if tensor.is_complex():
-        raise TypeMismatchError(
-            f"{where}: `y` must hold real numbers, got complex ones. Give real and imaginary parts "
-            "as two outputs."
-        )
-    return tensor
 
 
 def _indicators(tensor: Any, n: int, c: int, where: str) -> Any:
@@ -199,4 +170,6 @@ def answers(loss: str, outputs: Any, shape: tuple[int, ...] | None = None) -> An
 
 def shape_of(y: Any) -> tuple[int, ...]:
     """The shape of one answer of y, of shape (n, …)."""
+    if isinstance(y, (list, tuple)):
+        y = numbers(y, "y", "op.nn", "Give an array.")
     return tuple(getattr(y, "shape", None) or np.shape(y))[1:]

@@ -18,9 +18,10 @@ import torch
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
 
 from onepass import linalg
-from onepass.errors import ParameterError, ShapeError
+from onepass.errors import NotFiniteError, ParameterError, ShapeError
 from onepass.memory.certificate import ForgettingBound
 from onepass.nn.mode import plainly
+from onepass.nn.numbers import numbers
 
 __all__ = ["deviations", "drift", "explained", "representation", "tags"]
 
@@ -77,16 +78,22 @@ def drift(learner: Any, x: Any, said: Any) -> float:
 
     Raises
     ------
-    ShapeError
-        If there are not as many of these as outputs.
+    ShapeError, TypeMismatchError, NotFiniteError
+        If these are not as many finite numbers as there are outputs.
     """
+    where = f"op.nn.{type(learner).__name__}.drift"
     now = learner.outputs(x).double()
-    then = torch.as_tensor(said, device=now.device).detach().double()
+    remedy = "Give what `outputs` said of these rows just after each was learned."
+    then = numbers(said, "said", where, remedy).to(now.device).double()
     if then.ndim < 1 or then.numel() != now.numel() or len(then) != len(now):
         raise ShapeError(
-            f"op.nn.{type(learner).__name__}.drift: `said` must hold {now.shape[1]} number(s) for "
-            f"each of {len(now)} rows, got shape {tuple(then.shape)}. Give what `outputs` said of "
-            "these rows just after each was learned."
+            f"{where}: `said` must hold {now.shape[1]} number(s) for each of {len(now)} rows, got "
+            f"shape {tuple(then.shape)}. {remedy}"
+        )
+    if not bool(then.isfinite().all()):
+        raise NotFiniteError(
+            f"{where}: `said` must be finite, got nan or infinity. From what was no number nothing "
+            "has moved by so much: leave these rows out."
         )
     return float(torch.linalg.vector_norm(now - then.reshape(now.shape)))
 
