@@ -140,23 +140,21 @@ def digits(m: int = 10) -> dict[str, Any]:
 
 
 def speed(p: int, m: int) -> dict[str, Any]:
-    """Milliseconds a row with a full memory, over one cycle of turns."""
+    """Milliseconds a row with a full memory, over cycles of turns, that learners take in turn."""
     cycle, some = (m + 1) // 2, np.random.default_rng(0)
     start, draw = np.zeros(p), lambda n: (some.normal(size=(n, p)), some.normal(size=n))
     ours, theirs = Ours(start, m), Rebayes(start, m) if RebayesORFit else None
     linear = OursLinear(m) if p <= LINEAR else None
     spans: dict[str, list[float]] = {"onepass": [], "ORFitRegressor": [], "rebayes": []}
-    for k in range(-m - cycle, ROUNDS * cycle if linear else cycle):
-        X, y = draw(1)
-        if k < 0:
-            seconds(ours, ours.rows(X, y))
-            _ = linear and seconds(linear, linear.rows(X, y))
-            continue
-        if linear:
-            spans["ORFitRegressor"] += seconds(linear, linear.rows(X, y))
-        spans["onepass"] += seconds(ours, ours.rows(X, y))
-        if theirs and (linear or k < AT_MOST):
-            spans["rebayes"] += seconds(theirs, theirs.rows(X, y))
+    learners = {"onepass": ours, "ORFitRegressor": linear, "rebayes": theirs}
+    for k in range(-3, ROUNDS if linear else 1):
+        X, y = draw(cycle)
+        for name, learner in learners.items():
+            if learner is None or (learner is theirs and k < 0):
+                continue  # each of its rows costs the same
+            first = slice(None if linear or learner is not theirs else AT_MOST)
+            found = seconds(learner, learner.rows(X[first], y[first]))
+            spans[name] += found if k >= 0 else []
     each = {name: 1e3 * float(np.mean(some)) for name, some in spans.items() if some}
     return {"p": p, "m": m, **each}
 

@@ -210,3 +210,11 @@ def test_what_is_not_finite_has_no_singular_values(wrong: float) -> None:
     M = np.array([[wrong, 0.0, 1e159], [0.0, wrong, -1e160], [0.0, 0.0, 5e129]])
     with pytest.raises(np.linalg.LinAlgError, match="not finite"):
         linalg.svd(M)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_largest_number_has_any_sign_and_layout(dtype: Any) -> None:
+    A = random(0, 7, 5).astype(dtype)
+    A[3, 2] = -9.0
+    for array in (A, A.T, A[::2, ::-1], A[:, :0]):
+        assert linalg.magnitude(array) == np.abs(array).max(initial=0.0)

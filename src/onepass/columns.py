@@ -70,14 +70,16 @@ class Columns:
     def within(cls, holder: Room, first: int, end: int) -> "Columns":
         """Those columns of an array; what is behind them is free."""
         holder.end = end
-        columns = cls(holder.array[first:end])
-        columns._set(columns.rows, holder, first)
+        columns = object.__new__(cls)  # it is made for each row that is learned
+        columns._set(holder.array[first:end], holder, first)
         return columns
 
     def _set(self, rows: Any, holder: Room, first: int) -> None:
-        given = {"rows": rows, "room": len(holder.array), "holder": holder, "first": first}
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
+        put = object.__setattr__
+        put(self, "rows", rows)
+        put(self, "room", int(holder.array.shape[0]))
+        put(self, "holder", holder)
+        put(self, "first", first)
 
     @property
     def matrix(self) -> Any:
@@ -126,7 +128,7 @@ class Columns:
         end = self.first + len(self)
         taken = self.holder.end != end and not linalg.is_tensor(self.rows)
         columns = self
-        if taken or end + new.shape[1] > len(self.holder.array):
+        if taken or end + new.shape[1] > self.room:
             columns = self.moved(len(self) + new.shape[1])
             end = len(self)
         near = linalg.like(new, columns.rows)

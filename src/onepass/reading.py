@@ -67,6 +67,13 @@ class Reading:
         self.rows = rows
         self.near = linalg.at_hand(rows)
 
+    @property
+    def few(self) -> bool:
+        """Whether the columns are NumPy's to read, and lie in the cache: calls cost more then."""
+        p = self.rows.shape[1]
+        short = p <= _WIDE and p * self.rows.shape[0] * self.rows.itemsize <= _AT_HAND
+        return short and not linalg.is_tensor(self.near)
+
     def split(self, G: Any, lift: Callable[[Any], Any] | None = None) -> Split:
         """Vectors (p, n) as what lies in the span and what does not: (1) to (3)."""
         J = near = self._near(G.T)
@@ -76,12 +83,12 @@ class Reading:
         J = linalg.at_hand(J)
         if len(J) == 1:
             J = J[0]  # products of a matrix and a vector are quicker as such
-        C, squares = self._into(J)
-        once = self._once(C, squares)
-        rest, lifted, again, left = self._without(J, C, self._made(lift, C) if once else None)
-        if not (once and _orthogonal(again, left, linalg.rounding(rest))):
-            C = C + again
-            lifted = self._finished(rest, again, self._made(lift, C))
+        if J.ndim == 1 and self.few:
+            C, rest = self.at_once(J)
+            D = self._made(lift, C)
+            lifted = rest if D is None else rest + linalg.like(D, rest) @ self.near
+        else:
+            C, rest, lifted = self._by_pieces(J, lift)
         outside, lifted = (linalg.like(_standing(each), near) for each in (rest, lifted))
         return Split(C.reshape(len(self.rows), -1), outside, lifted)
 
@@ -94,6 +101,8 @@ class Reading:
     def gram(self) -> Any:
         """BᵀB, NumPy's."""
         q, end = len(self.rows), self.rows.shape[1]
+        if end <= _SHORT and q <= _BLOCK and not linalg.is_tensor(self.near):
+            return linalg.small(self.near @ self.near.T)
         total: Any
 
         def products(pieces: Pieces) -> linalg.Sums:
@@ -141,6 +150,25 @@ class Reading:
         """What is summed over the pieces; threads share the pieces of large tensors."""
         large = linalg.is_tensor(self.rows) and self.rows[:1].nbytes * len(self.rows) >= _SHARED
         return linalg.summed(work, pieces, linalg.hands(self.rows) if large else 1)
+
+    def at_once(self, g: Any) -> tuple[Any, Any]:
+        """C (q,) and O (p,) of one vector g (p,), of columns that are :attr:`few`."""
+        rows = self.near
+        C = rows @ g
+        rest = g - C @ rows
+        again = rows @ rest
+        rest -= again @ rows
+        return linalg.small(C) + linalg.small(again), rest
+
+    def _by_pieces(self, J: Any, lift: Callable[[Any], Any] | None) -> tuple[Any, Any, Any]:
+        """C, O and F of vectors (n, p) or of one (p,), by (1) to (3)."""
+        C, squares = self._into(J)
+        once = self._once(C, squares)
+        rest, lifted, again, left = self._without(J, C, self._made(lift, C) if once else None)
+        if not (once and _orthogonal(again, left, linalg.rounding(rest))):
+            C = C + again
+            lifted = self._finished(rest, again, self._made(lift, C))
+        return C, rest, lifted
 
     def _into(self, J: Any) -> linalg.Sums:
         """(1), for vectors (n, p) or one (p,), and their lengths squared."""

@@ -35,6 +35,7 @@ different directions does not add up, and D is a fraction of Σ λmax(Δ_t). Two
     Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,6 +44,7 @@ import numpy as np
 
 from onepass import linalg
 from onepass.columns import Columns, Split
+from onepass.reading import Reading
 from onepass.types import Floats
 
 __all__ = ["Subspace"]
@@ -107,7 +109,7 @@ class Subspace:
     @property
     def most_lost(self) -> float:
         """D of (4) or a little more, for less: ‖·‖_F in place of λmax since the last turn."""
-        return self.closed + float(np.linalg.norm(self.open))
+        return self.closed + float(linalg.length(self.open))
 
     def coordinates(self, G: Any) -> Floats:
         """UᵀG, (k, n), without forming U."""
@@ -121,7 +123,7 @@ class Subspace:
         itself, and what lies outside of U by no more than rounding is left out: beside a variance
         of r / (σ² + r) it would be large.
         """
-        blur = linalg.blur(G, self.B.rows)
+        blur = linalg.blur(G, self.B.rows) if noise else 0.0
 
         def lift(C: Any) -> Any:
             K = linalg.like(self.K, C)
@@ -155,16 +157,42 @@ class Subspace:
 
         ``split`` is that of G, where it is known.
         """
-        wide, C = self._widened(G, split or self.B.split(G))
-        a, outside, height = _outside(wide.K, C)
-        k = wide.rank
-        small = np.zeros((k + len(height), k + C.shape[1]))
-        small[:k, :k].flat[:: k + 1] = wide.sigma
-        small[:k, k:], small[k:, k:] = a, height
-        inner, sigma = linalg.svd(small)
-        K = np.hstack((wide.K, outside)) @ inner
-        least = linalg.rounding(G) * np.sqrt(len(G)) * sigma.max(initial=0.0)
-        return _truncated(wide, K, sigma, int((sigma > least).sum()), C.shape[1])
+        B, K, C = self._widened(G, split or self.B.split(G))
+        a, outside, height = _outside(K, C)
+        d = np.concatenate((self.sigma, np.zeros(len(height))))
+        inner, sigma = linalg.svd_beside(d, np.concatenate((a, height)))
+        K = np.concatenate((K, outside), axis=1) @ inner
+        least = linalg.rounding(G) * math.sqrt(len(G)) * sigma.max(initial=0.0)
+        return self._truncated(B, K, sigma, int((sigma > least).sum()), C.shape[1])
+
+    def with_one(self, g: Any, new: float) -> "tuple[Any, float, Subspace] | None":
+        """What of a vector g (p,) lies outside U, its length, and the subspace after g.
+
+        The same as :meth:`split` and :meth:`added` in half the calls, of NumPy's columns so few
+        that calls cost most; None of others, and if g has no more than ``new`` of its length there.
+        """
+        reading, K, k = Reading(self.B.rows), self.K, self.rank
+        if linalg.is_tensor(g) or linalg.is_tensor(reading.rows) or not reading.few:
+            return None
+        C, rest = reading.at_once(g)
+        a = C @ K
+        along = C - K @ a
+        again = along @ K
+        along -= K @ again
+        inside, beside, h = (float(linalg.length(each)) for each in (C, along, rest))
+        whole, length = math.hypot(inside, h), math.hypot(beside, h)
+        if not length > new * whole:
+            return None
+        free = rest + linalg.like(along, rest) @ reading.near
+        B = self.B
+        if h > 4.0 * linalg.rounding(g) * math.sqrt(len(g)) * whole and len(B) < len(g):
+            B, along = B.appended((rest / h)[:, None]), np.append(along, h)
+        wide = np.zeros((len(B), k + 1))
+        wide[: len(K), :k], wide[:, k] = K, along / length
+        z = np.append(a + again, length)[:, None]
+        inner, sigma = linalg.svd_beside(np.append(self.sigma, 0.0), z)
+        rank = np.count_nonzero(sigma > linalg.rounding(g) * math.sqrt(len(g)) * sigma[0])
+        return free, length, self._truncated(B, wide @ inner, sigma, int(rank), 1)
 
     def merged(self, other: "Subspace") -> "Subspace":
         """The subspace of the vectors of both, to the rank of this one: (1) to (4)."""
@@ -177,17 +205,15 @@ class Subspace:
         Then UᵀG = 0 in (2): the matrix is diagonal, and its SVD only sorts it. v joins with its
         length as singular value, and the smallest beyond m leaves. A v inside is left out.
         """
-        wide, C = self._widened(v, self.B.split(v))
-        _, outside, height = _outside(wide.K, C)
-        largest = max(wide.sigma.max(initial=0.0), float(linalg.norms(C)[0]))
-        if (
-            not np.abs(height).max(initial=0.0)
-            > 4.0 * linalg.rounding(v) * np.sqrt(len(v)) * largest
-        ):
+        B, K, C = self._widened(v, self.B.split(v))
+        _, outside, height = _outside(K, C)
+        largest = max(self.sigma.max(initial=0.0), float(linalg.norms(C)[0]))
+        least = 4.0 * linalg.rounding(v) * math.sqrt(len(v)) * largest
+        if not np.abs(height).max(initial=0.0) > least:
             return self
-        sigma = np.append(wide.sigma, np.abs(height))
+        sigma = np.append(self.sigma, np.abs(height))
         order = np.argsort(-sigma, kind="stable")
-        return _truncated(wide, np.hstack((wide.K, outside))[:, order], sigma[order], len(order), 1)
+        return self._truncated(B, np.hstack((K, outside))[:, order], sigma[order], len(order), 1)
 
     def turned(self) -> "Subspace":
         """The same subspace with B = U, orthogonal anew."""
@@ -201,38 +227,38 @@ class Subspace:
         """The same with new numbers at the end of every vector, zero in all so far."""
         return replace(self, B=self.B.grown(p))
 
-    def _widened(self, G: Any, split: Split) -> tuple["Subspace", Floats]:
-        """B with the directions that G brings, and G in its coordinates."""
+    def _widened(self, G: Any, split: Split) -> tuple[Columns, Floats, Floats]:
+        """B with the directions that G brings; K and G in its coordinates."""
         lengths = linalg.norms(split.outside)
         whole = (split.inside * split.inside).sum(axis=0) + lengths * lengths
         least = 4.0 * linalg.rounding(G) * (len(G) * whole) ** 0.5
         W, L, kept = linalg.orthonormal(split.outside, least, lengths)
         inside, height, new = linalg.together(split.inside, L, kept)  # a device's only wait
         kept = np.flatnonzero(new)[: len(G) - len(self.B)]
-        B = self.B.appended(W if len(kept) == W.shape[1] else W[:, kept]) if len(kept) else self.B
-        C = np.vstack((inside, height[:, kept].T))
-        K, q = np.zeros((len(C), self.rank)), len(self.B)
-        K[:q] = self.K
-        summed = np.zeros((len(C), len(C)))
-        summed[:q, :q] = self.open
-        return replace(self, B=B, K=K, open=summed), C
+        if not len(kept):
+            return self.B, self.K, inside
+        B = self.B.appended(W if len(kept) == W.shape[1] else W[:, kept])
+        K = np.zeros((len(B), self.rank))
+        K[: len(self.K)] = self.K
+        return B, K, np.concatenate((inside, height[:, kept].T))
 
-
-def _truncated(space: Subspace, K: Floats, sigma: Floats, rank: int, n: int) -> Subspace:
-    """The first m of these directions; B turned if it has no room for n more."""
-    k = min(space.m, rank)
-    left = np.zeros(len(sigma))
-    if space.shrinks and k < len(sigma):
-        left[:k] = np.sqrt(np.maximum(sigma[:k] ** 2 - sigma[k] ** 2, 0.0))
-    else:
-        left[:k] = sigma[:k]
-    gone = K * np.sqrt(np.maximum(sigma**2 - left**2, 0.0))
-    summed = space.open + gone @ gone.T
-    k = int((left > 0.0).sum())
-    kept = np.ascontiguousarray(K[:, :k])
-    new = replace(space, K=kept, sigma=left[:k].copy(), open=summed)
-    full = len(space.B) + n > min(space.m + max(_spare(space.m), n), space.B.matrix.shape[0])
-    return new.turned() if full and len(space.B) > k else new
+    def _truncated(self, B: Columns, K: Floats, sigma: Floats, rank: int, n: int) -> "Subspace":
+        """The first m of these directions; B turned if it has no room for n more."""
+        k, q = min(self.m, rank), len(self.open)
+        left: Floats = sigma[:k]
+        gone = K[:, k:] * sigma[k:]
+        if self.shrinks and k < len(sigma):
+            left = np.maximum(left**2 - sigma[k] ** 2, 0.0) ** 0.5
+            squares = sigma**2
+            squares[:k] -= left**2
+            gone = K * np.sqrt(np.maximum(squares, 0.0))
+            k = int((left > 0.0).sum())
+        summed = gone @ gone.T
+        summed[:q, :q] += self.open
+        kept = np.ascontiguousarray(K[:, :k])
+        new = Subspace(B, kept, left[:k].copy(), self.m, self.shrinks, self.closed, summed)
+        full = len(B) + n > min(self.m + max(_spare(self.m), n), B.matrix.shape[0])
+        return new.turned() if full and len(B) > k else new
 
 
 def _spare(m: int) -> int:

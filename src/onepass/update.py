@@ -182,6 +182,9 @@ def fit(
     else:
         W, L, kept = linalg.orthonormal(U, tau * lengths)
     flat = linalg.small(e).reshape(e.shape[0], math.prod(e.shape[1:]))
+    if len(noise) == 1 and not linalg.is_tensor(L) and kept[0]:  # nothing to solve, nor to count
+        nu = flat / L[0, 0]
+        return Fitted(linalg.moved(w, W, nu), W, flat.reshape(e.shape), kept, 0)
     nu = linalg.solve_lower(L, flat) * kept[:, None]
     errors = flat - L * linalg.like(_earlier(len(L), group), L) @ nu
     against: Any = 0

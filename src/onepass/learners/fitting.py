@@ -100,7 +100,7 @@ class Fitting(Linear):
         del known  # an output whose class is not known yet has seen zeros
         noise = self._noise_now()
         features = self._mapped(X, Y.shape[1])
-        largest = max(np.abs(features).max(initial=0.0), np.abs(Y).max(initial=0.0))
+        largest = max(linalg.magnitude(features), linalg.magnitude(Y))
         if s is not None:  # a row of weight s is as good as s rows: it is √s times as long
             root = np.sqrt(s)
             features = features * root.reshape(-1, *[1] * (features.ndim - 1))
@@ -112,7 +112,8 @@ class Fitting(Linear):
         errors = np.empty(Y.shape)
         good = False
         try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+            with quiet, linalg.alone():  # threads that share one row wait longer than they work
                 for i in range(0, n, max(width, 1)):
                     rows = slice(i, i + width)
                     step = row_step(w, memory, features[rows], Y[rows], noise)

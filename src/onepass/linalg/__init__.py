@@ -27,6 +27,7 @@ from onepass.linalg.long import (
     inner,
     largest,
     length,
+    magnitude,
     moved,
     norms,
     orthonormal,
@@ -37,6 +38,7 @@ from onepass.linalg.long import (
     sound,
     times,
 )
+from onepass.linalg.secular import svd_beside
 from onepass.linalg.threads import Sums, alone, hands, one_thread, summed, tensors_alone
 from onepass.linalg.triangles import (
     lower_from_rows,
@@ -65,6 +67,7 @@ __all__ = [
     "length",
     "like",
     "lower_from_rows",
+    "magnitude",
     "moved",
     "norms",
     "one_thread",
@@ -81,6 +84,7 @@ __all__ = [
     "sound",
     "summed",
     "svd",
+    "svd_beside",
     "take_in",
     "take_in_calm",
     "tensors_alone",

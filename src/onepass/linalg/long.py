@@ -5,6 +5,7 @@ a million squares lose the last three digits.
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = [
     "inner",
     "largest",
     "length",
+    "magnitude",
     "moved",
     "norms",
     "orthonormal",
@@ -124,6 +126,14 @@ def largest(rows: Any) -> Any:
     return torch.linalg.vector_norm(rows, ord=math.inf, dim=1)
 
 
+def magnitude(A: Floats) -> float:
+    """The largest absolute value of all, 0 if there is none; finite numbers of NumPy's."""
+    if A.size == 0:
+        return 0.0
+    flat = A.ravel(order="K")
+    return abs(float(flat[blas.idamax(flat)])) if A.itemsize == 8 else float(np.abs(flat).max())
+
+
 def length(W: Any) -> Any:
     """Euclidean length of all numbers together, in float64; of a device, a tensor there."""
     return norms(W.reshape(-1, 1))[0]
@@ -181,6 +191,8 @@ def orthonormal(U: Any, least: Any, lengths: Any = None) -> tuple[Any, Any, Any]
     if U.shape[1] == 1:
         length = norms(U) if lengths is None else lengths
         kept = length > least
+        if not is_tensor(U) and kept[0]:
+            return U / like(length, U), length[:, None], kept
         height = length + ~kept  # 1, or so, where nothing is divided
         return U * like(kept / height, U), (height * kept + ~kept)[:, None], kept
     squares = least**2
@@ -237,11 +249,16 @@ def _smallest(U: Any) -> float:
 
 def rounding(G: Any) -> float:
     """The distance from 1 to the next number in G's precision."""
-    if is_tensor(G):
-        import torch  # noqa: PLC0415  only where there is a tensor
+    return _rounding(G.dtype)
 
-        return float(torch.finfo(G.dtype).eps)
-    return float(np.finfo(G.dtype).eps)
+
+@cache
+def _rounding(dtype: Any) -> float:
+    if isinstance(dtype, np.dtype):
+        return float(np.finfo(dtype).eps)
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    return float(torch.finfo(dtype).eps)
 
 
 def blur(*arrays: Any) -> float:

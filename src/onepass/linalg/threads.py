@@ -76,8 +76,17 @@ class _Hold:
 
 
 def _limit_blas() -> Callable[[], object]:
-    limit: Callable[[], object] = _blas().limit(limits=1, user_api="blas").restore_original_limits
-    return limit
+    shared = [(each, each.get_num_threads()) for each in _blas()]
+    for each, before in shared:
+        if before != 1:
+            each.set_num_threads(1)
+
+    def restore() -> None:
+        for each, before in shared:
+            if before != 1:
+                each.set_num_threads(before)
+
+    return restore
 
 
 def _limit_torch() -> Callable[[], object]:
@@ -95,8 +104,10 @@ _TORCH = _Hold(_limit_torch)
 
 
 @cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
+def _blas() -> list[Any]:
+    """The BLAS libraries that were loaded with NumPy and SciPy, to be told how many threads."""
+    controllers = ThreadpoolController().lib_controllers
+    return [each for each in controllers if each.user_api == "blas"]
 
 
 def hands(array: Any) -> int:

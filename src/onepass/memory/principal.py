@@ -120,12 +120,28 @@ class Components:
         group : int
             Neighbouring columns of G that belong to one row.
         """
+        alone = self._learn_one(w, G[:, 0], e) if len(noise) == 1 and not noise[0] else None
+        if alone is not None:
+            return alone
         free = self.split(G)
         fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
         memory = self.after(G, free, noise, fitted)
         rank = memory.subspace.rank - self.subspace.rank
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, rank, fitted.contradictions)
+
+    def _learn_one(self, w: Any, g: Any, e: Any) -> Step | None:
+        """The same for one gradient without noise, where calls cost most; None where it must not.
+
+        As long as it is new: what of it is free is all that (2) of the learner asks for.
+        """
+        new = max(linalg.resolution(each) for each in (g, self.basis))
+        found = None if self.of == "projected" else self.subspace.with_one(g, new)
+        if found is None:
+            return None
+        free, length, space = found
+        step = linalg.moved(w, (free / length)[:, None], e.reshape(1, -1) / length)
+        return Step(step, replace(self, subspace=space), e, space.rank - self.subspace.rank, 0)
 
     @property
     def basis(self) -> Any:
@@ -176,9 +192,10 @@ class Components:
         √D ‖new − old‖, the D a little larger than ``lost`` where that is dear; of a device, a
         tensor there. 0 where nothing is known.
         """
-        if self.noise or self.of == "projected" or not self.subspace.most_lost:
+        if self.noise or self.of == "projected":
             return 0.0
-        return math.sqrt(self.subspace.most_lost) * linalg.length(new - old)
+        most = self.subspace.most_lost
+        return math.sqrt(most) * linalg.length(new - old) if most else 0.0
 
     def settled(self) -> tuple["Components", Columns]:
         """The same memory turned, and the directions that are not free to move as its columns."""

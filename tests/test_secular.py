@@ -1,0 +1,79 @@
+"""The decomposition of a diagonal with a column beside it is held against a dense one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from onepass import linalg
+
+Floats = NDArray[Any]
+SPECTRA = {
+    "plain": lambda rng, n: 10.0 * rng.random(n),
+    "far apart": lambda _, n: np.logspace(5, -8, n),
+    "equal": lambda _, n: np.full(n, 3.0),
+    "in pairs": lambda rng, n: np.repeat(rng.random((n + 1) // 2), 2)[:n],
+    "huge": lambda rng, n: 1e200 * rng.random(n),
+    "tiny": lambda rng, n: 1e-200 * rng.random(n),
+    "nearly equal": lambda rng, n: 1.0 + 1e-14 * rng.random(n),
+}
+
+
+def check(d: Floats, Z: Floats) -> None:
+    U, sigma = linalg.svd_beside(d, Z)
+    size = max(d.max(initial=0.0), np.abs(Z).max(initial=0.0)) or 1.0
+    M = np.hstack((np.diag(d), Z)) / size
+    n = len(d)
+    assert U.shape == (n, n)
+    assert (np.diff(sigma) <= 0.0).all()
+    np.testing.assert_allclose(sigma / size, np.linalg.svd(M)[1], atol=1e-14 * n)
+    np.testing.assert_allclose(U.T @ U, np.eye(n), atol=1e-14 * n)
+    np.testing.assert_allclose((U * (sigma / size) ** 2) @ U.T, M @ M.T, atol=1e-14 * n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 11, 23, 24, 25, 60, 101])
+@pytest.mark.parametrize("spectrum", SPECTRA)
+def test_one_column_beside_a_diagonal_is_decomposed_as_a_dense_matrix(
+    spectrum: str, n: int
+) -> None:
+    rng = np.random.default_rng(n)
+    d = np.sort(SPECTRA[spectrum](rng, n))[::-1].copy()
+    z = rng.normal(size=n) * d[0]
+    sparse = np.where(np.arange(n) % 3 == 0, z, 0.0)
+    for column in (z, 1e-9 * z, sparse, 0.0 * z):
+        check(d, column[:, None])
+        check(np.append(d[:-1], 0.0), column[:, None])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(24, 40), st.floats(-20, 3), st.integers(0, 30))
+def test_any_spectrum_is_decomposed(seed: int, n: int, least: float, zeros: int) -> None:
+    rng = np.random.default_rng(seed)
+    d = np.sort(10.0 ** rng.uniform(least, 3, n))[::-1].copy()
+    z = rng.normal(size=n) * 10.0 ** rng.uniform(least, 3, n)
+    z[rng.integers(0, n, zeros)] = 0.0
+    check(d, z[:, None])
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 7])
+@pytest.mark.parametrize("n", [0, 1, 5, 30])
+def test_several_columns_and_directions_of_length_zero_go_too(n: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    for zeros in range(min(n, k) + 1):
+        d = np.sort(rng.random(n))[::-1].copy()
+        d[n - zeros :] = 0.0
+        check(d, rng.normal(size=(n, k)))
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf])
+@pytest.mark.parametrize("n", [5, 60])
+def test_what_is_not_finite_is_refused(n: int, wrong: float) -> None:
+    d, Z = np.linspace(2.0, 1.0, n), np.ones((n, 1))
+    for place in range(2):
+        bad = (d.copy(), Z.copy())
+        bad[place][0] = wrong
+        with pytest.raises(np.linalg.LinAlgError):
+            linalg.svd_beside(*bad)
