@@ -19,6 +19,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
+from onepass.nn.function import Function
 
 torch = pytest.importorskip("torch")
 
@@ -217,6 +218,89 @@ def test_gpm_refuses_what_has_no_directions() -> None:
         optimizer.after_task([stream()])
     assert optimizer.tasks_ == 0
     assert optimizer.nbytes == 0
+
+
+# -- places that there are not --------------------------------------------------------------------
+
+
+def tables(kind: str) -> Any:
+    torch.manual_seed(0)
+    if kind == "gathered":
+        return Gathered()
+    if kind == "bag":
+        return torch.nn.Sequential(torch.nn.EmbeddingBag(9, 4), torch.nn.Linear(4, 1))
+    return torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Flatten(), torch.nn.Linear(8, 1))
+
+
+class Gathered(torch.nn.Module):
+    """A table of its own, of which torch says in other words what it has not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = torch.nn.Parameter(torch.randn(9, 2))
+        self.last = torch.nn.Linear(2, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.rows[x[:, 0]] + self.rows[x[:, 1]])
+
+
+def places(n: int = 20) -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(0, 9, (n, 2), generator=generator), torch.arange(float(n))
+
+
+TOLD = {
+    "embedding": r"Embedding '0' .* 0 to 8, got {} in row {}\. Number them",
+    "bag": r"EmbeddingBag '0' .* 0 to 8, got {} in row {}\. Number them",
+    "gathered": "must be places that the module has, got .* and it raised",
+}
+
+
+@pytest.mark.parametrize("table", TOLD)
+@pytest.mark.parametrize("wrong", [9, -10])
+@each_kind
+def test_a_place_that_no_table_has_is_told_before_any_row_is_learned(
+    kind: str, wrong: int, table: str
+) -> None:
+    ids, y = places()
+    net = KINDS[kind](tables(table)).learn(ids[:10], y[:10])
+    before, counted = weights(net), (net.rows_seen_, net.nbytes)
+    for row in (3, 17):  # among those that a module is tried with, and behind them
+        bad = ids.clone()
+        bad[row, 1] = wrong
+        told = TOLD[table].format(wrong, row)
+        for ask in (lambda: net.learn(bad, y), lambda: net.predict(bad)):  # noqa: B023
+            with pytest.raises(ShapeError, match=rf"^op\.nn\..*{told}"):
+                ask()
+        with pytest.raises(ShapeError, match=r"Number them from 0 on"):
+            net.learn(bad[row : row + 1], y[:1])
+    np.testing.assert_array_equal(weights(net), before)
+    assert (net.rows_seen_, net.nbytes) == counted
+    assert net.learn(ids[10:], y[10:]).rows_seen_ == 20
+
+
+def test_of_many_rows_the_one_with_no_place_is_named() -> None:
+    ids, y = places(3000)
+    ids[2500, 0] = 9
+    net = op.nn.OneStepSGD(tables("embedding"))
+    for ask in (lambda: net.learn(ids, y), lambda: net.predict(ids)):
+        with pytest.raises(ShapeError, match="got 9 in row 2500"):
+            ask()
+    assert net.rows_seen_ == 0
+
+
+def test_on_a_device_places_are_looked_at_before_they_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Function, "on_device", True)
+    ids, y = places()
+    ids[17, 1] = 9
+    net = op.nn.ORFit(tables("embedding"), memory=10)
+    for ask in (lambda: net.learn(ids, y), lambda: net.predict(ids[10:])):
+        with pytest.raises(ShapeError, match="got 9 in row") as told:
+            ask()
+        assert told.value.__cause__ is told.value.__context__ is None
+    assert net.learn(ids[:17], y[:17]).rows_seen_ == 17
 
 
 @pytest.mark.parametrize("place", ["meta", "cuda:99", "nowhere", 1.5])

@@ -1,7 +1,7 @@
 """Answers: what a module gives, as a matrix with one row for each row that was asked."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,11 +9,13 @@ import torch
 
 from onepass.errors import ShapeError, TypeMismatchError
 from onepass.nn.inputs import Batch
+from onepass.nn.tables import holds_places
 
 __all__ = ["as_matrix", "told"]
 
 _CALL = re.compile(r"forward\(\) (got|missing|takes)")
-_SHAPES = ("shape", "size", "dimension", "channel", "index out of range", "elements")
+_PLACES = re.compile(r"out of (range|bounds)|valid range")
+_SHAPES = ("shape", "size", "dimension", "channel", "elements")
 
 
 def as_matrix(given: Any, n: int, where: str) -> Any:
@@ -80,15 +82,24 @@ def _chosen(given: Any, where: str) -> Any:
 
 
 @contextmanager
-def told(batch: Batch, where: str) -> Iterator[None]:
-    """Say what came where a module fails on it; what is no fault of shapes or dtypes passes."""
+def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
+    """Say what came where a module fails on it; what is no fault of shapes or dtypes passes.
+
+    Parameters
+    ----------
+    batch : Batch
+    where : str
+        The public call, for messages.
+    look : callable
+        Raises what says more of a place that there is not, if it can.
+    """
     try:
         yield
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, ShapeError, TypeMismatchError):
         raise
     except TypeError as wrong:
-        said = str(wrong).strip().partition("\n")[0].rstrip(".")
-        if isinstance(wrong, TypeMismatchError) or not _CALL.search(said):
+        said = _line(wrong)
+        if not _CALL.search(said):
             raise
         names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
         raise TypeMismatchError(
@@ -97,20 +108,46 @@ def told(batch: Batch, where: str) -> Iterator[None]:
             "list holds its positional arguments, a dict its keyword arguments by their names."
         ) from wrong
     except (RuntimeError, ValueError, IndexError) as wrong:
-        if isinstance(wrong, (ShapeError, TypeMismatchError)):
-            raise
-        said = str(wrong).strip().partition("\n")[0].rstrip(".")
+        if holds_places(batch):
+            _looked(look)
         came = ", ".join(f"{str(x.dtype)[6:]} {tuple(x.shape)}" for x in batch.tensors)
-        words = said.lower()
-        if "dtype" in words or "scalar type" in words:
-            raise TypeMismatchError(
-                f"{where}: the module must take what it is given, got {came}, and it raised: "
-                f"{said}. Whole numbers stay whole, for embeddings: give real numbers as floats."
-            ) from wrong
-        if any(word in words for word in _SHAPES):
-            raise ShapeError(
-                f"{where}: the module must take what it is given, got {came}, and it raised: "
-                f"{said}. The first axis counts rows, of one row too: x[None]; check the others."
-            ) from wrong
+        refused = _refused(_line(wrong), came, where)
+        if refused is not None:
+            raise refused from wrong
         wrong.add_note(f"{where}: the module raised this when it was given {came}.")
         raise
+
+
+def _looked(look: Callable[[], None]) -> None:
+    try:
+        look()
+    except ShapeError:
+        raise
+    except Exception:  # noqa: BLE001, S110  it is told as it was raised at first
+        pass
+
+
+def _line(wrong: Exception) -> str:
+    """What was said, in a line."""
+    return str(wrong).strip().partition("\n")[0].rstrip(".")
+
+
+def _refused(said: str, came: str, where: str) -> Exception | None:
+    """What a module says of dtypes, places or shapes that it cannot take; None of other things."""
+    words = said.lower()
+    if "dtype" in words or "scalar type" in words:
+        return TypeMismatchError(
+            f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
+            "Whole numbers stay whole, for embeddings: give real numbers as floats."
+        )
+    if _PLACES.search(words):
+        return ShapeError(
+            f"{where}: whole numbers in `x` must be places that the module has, got {came}, and it "
+            f"raised: {said}. Number them from 0 on, below the size of what they choose from."
+        )
+    if any(word in words for word in _SHAPES):
+        return ShapeError(
+            f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
+            "The first axis counts rows, of one row too: x[None]; check the others."
+        )
+    return None

@@ -21,7 +21,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.func import vjp, vmap
 
 from onepass.errors import ShapeError
-from onepass.nn.answers import told
 from onepass.nn.function import Function
 from onepass.nn.inputs import Batch
 from onepass.nn.mode import derivable
@@ -278,7 +277,7 @@ class Derivative:
         """Derivatives on, whatever the caller has switched off."""
         held = derivable(self._function.module)
         held.enter_context(torch.enable_grad())
-        held.enter_context(told(rows, self._function.where))
+        held.enter_context(self._function.told(rows))
         return held
 
     def _held_to_batches(self) -> ExitStack:

@@ -6,6 +6,7 @@ attributes while it answers is undone.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -16,8 +17,12 @@ from onepass.nn.answers import as_matrix, told
 from onepass.nn.inputs import Batch
 from onepass.nn.mode import evaluating
 from onepass.nn.selection import Selection
+from onepass.nn.tables import holds_places, refuse_places
 
 __all__ = ["Function"]
+
+_ROWS = 1024
+"""So many rows are asked at once where no derivative is needed."""
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _REGISTERED = {"_parameters", "_buffers", "_modules", "training"}
@@ -66,6 +71,11 @@ class Function:
                     "to change values alone, write them with copy_()."
                 )
 
+    @property
+    def on_device(self) -> bool:
+        """Whether the module is where a place that there is not would end the program."""
+        return bool(self.selection.parameters[0].device.type != "cpu")
+
     def weights(self, *, derive: bool = False) -> dict[str, Any]:
         """The weights that learn, by name: they share the parameters' memory, not their graph.
 
@@ -98,12 +108,43 @@ class Function:
 
     def outputs(self, rows: Batch) -> Any:
         """Outputs of shape (n, c) at the present weights, without a derivative."""
-        with torch.no_grad(), told(rows, self.where):
-            return self(self.weights(), rows)
+        with torch.no_grad(), self.told(rows):
+            weights = self.weights()
+            if rows.n <= _ROWS:
+                return self(weights, rows)
+            parts = range(0, rows.n, _ROWS)
+            return torch.cat([self(weights, rows[i : i + _ROWS]) for i in parts])
+
+    def told(self, rows: Batch) -> AbstractContextManager[None]:
+        """A context in which the module is asked, and what it raises is told.
+
+        Parameters
+        ----------
+        rows : Batch
+        """
+        return told(rows, self.where, lambda: self._refuse_places(rows))
+
+    def look_up(self, rows: Batch) -> None:
+        """Ask rows that hold places, so that one there is not shows before any row is learned.
+
+        Parameters
+        ----------
+        rows : Batch
+
+        Raises
+        ------
+        ShapeError
+        """
+        if holds_places(rows):
+            (self._refuse_places if self.on_device else self.outputs)(rows)
+
+    def _refuse_places(self, rows: Batch) -> None:
+        with torch.no_grad():
+            refuse_places(self.module, rows, lambda part: self(self.weights(), part), self.where)
 
     def _outputs(self, rows: Batch) -> Any:
         """The same, and what the module writes is not undone."""
-        with torch.no_grad(), told(rows, self.where):
+        with torch.no_grad(), self.told(rows):
             return as_matrix(self._given(self.weights(), rows), rows.n, self.where)
 
     def look(self, rows: Batch) -> tuple[Any, Any]:
@@ -116,6 +157,8 @@ class Function:
         before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
         try:
+            if self.on_device:
+                self.look_up(rows)
             once = self._outputs(rows)
             twice = self._outputs(rows)
             self.keeps = self.keeps or any(

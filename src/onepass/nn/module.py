@@ -25,9 +25,6 @@ from onepass.validate import whole
 
 __all__ = ["Network"]
 
-_ROWS = 1024
-"""So many rows are asked at once where no derivative is needed."""
-
 
 class Network:
     """A torch module as a function f(x; w) of one flat vector w of those weights that learn.
@@ -239,11 +236,12 @@ class Network:
             If the rows are refused, or the module fails on their shapes or dtypes, or gives no
             one tensor with n rows.
         """
-        rows = self.prepare(x)
-        if rows.n <= _ROWS:
-            return self._function.outputs(rows)
-        parts = range(0, rows.n, _ROWS)
-        return torch.cat([self._function.outputs(rows[i : i + _ROWS]) for i in parts])
+        return self._function.outputs(self.prepare(x))
+
+    @in_turn
+    def look_up(self, x: Any) -> None:
+        """Refuse rows that ask for a place that a table of the module has not: ``ShapeError``."""
+        self._function.look_up(self.prepare(x))
 
     @in_turn
     def is_linear(self, x: Any) -> bool | None:

@@ -94,10 +94,14 @@ class Probe:
         ParameterError
             If the module draws lots, keeps a state, mixes rows, or answers with another last
             layer than the one chosen.
+        ShapeError
+            If rows ask for a place that a table of embeddings has not.
         """
         if rows.n and not self._asked_twice:
             self._ask_twice(rows[:_FEW])
             self._asked_twice = True
+        if self._function.on_device:
+            self._function.look_up(rows)
         if rows.n > 1 and not self._asked_alone:
             self._asked_alone = self._ask_alone(rows[:_FEW])
 

@@ -109,11 +109,13 @@ class Stepper(ABC):
         rows = self.network.prepare(x, where)
         self._refuse_frozen(where)
         n = len(rows)
+        width = max(self._rows_a_step(n), 1)
+        if n > width:
+            self.network.look_up(rows)
         if self._outputs is None and n:
             self._outputs = int(self.network.outputs(rows[:1]).shape[1])
         wanted = targets(y, n, self._outputs or 1, self.loss, self._like, where)
-        width, shape = max(self._rows_a_step(n), 1), shape_of(y)
-        interrupt, before = Interrupt(), self._refused
+        interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
         for i in range(0, n, width):
             net = self.network
             with net.turn, interrupt.held(), plainly(net.device, net.p):
