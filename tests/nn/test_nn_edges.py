@@ -40,7 +40,9 @@ def test_a_row_of_zeros_does_not_tell_whether_a_module_is_linear(layers: Any) ->
     two = copy.deepcopy(one)
     zeros = 0.0 * X[:1]
     assert one.network.is_linear(zeros) is None
+    assert one.merging == "approximate"  # as nobody has asked it yet
     one.learn(zeros, y[:1])
+    assert one.merging == "approximate"
     said = "exact" if linear else "approximate"
     for net, rows in ((one, slice(0, 2)), (two, slice(3, 5))):
         net.learn(X[rows], y[rows])

@@ -220,6 +220,24 @@ def test_gpm_refuses_what_has_no_directions() -> None:
     assert optimizer.nbytes == 0
 
 
+@each_kind
+def test_a_module_without_a_derivative_is_refused_before_it_learns(kind: str) -> None:
+    class Answering(torch.nn.Sequential):
+        @torch.no_grad()
+        def forward(self, x: Any) -> Any:
+            return super().forward(x)
+
+    net = KINDS[kind](Answering(*network()))
+    before = weights(net)
+    for rows in (slice(0, 1), slice(0, 16)):
+        X, y = stream()
+        with pytest.raises(ParameterError, match=r"must have a derivative .* Take that out"):
+            net.learn(X[rows], y[rows])
+    np.testing.assert_array_equal(weights(net), before)
+    assert (net.rows_seen_, net.nbytes) == (0, 0)
+    assert net.predict(X).shape == (16,)
+
+
 # -- places that there are not --------------------------------------------------------------------
 
 

@@ -454,6 +454,78 @@ def test_a_layer_made_last_must_answer_last() -> None:
     assert not module.head._forward_hooks
 
 
+# -- what has no derivative -----------------------------------------------------------------------
+
+
+class Underived(nn.Module):
+    """Two layers, one of which, or both, are asked without a derivative."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.first, self.last, self.way = nn.Linear(4, 5), nn.Linear(5, 2), way
+
+    def forward(self, x: Any) -> Any:
+        if self.way == "evaluation":
+            with torch.set_grad_enabled(self.training):
+                return self.last(torch.tanh(self.first(x)))
+        with torch.inference_mode(self.way == "inference"), torch.set_grad_enabled(False):
+            inner = torch.tanh(self.first(x))
+        if self.way == "detach":
+            return self.last(inner).detach()
+        if self.way == "backbone":
+            return self.last(inner)
+        with torch.no_grad():
+            return self.last(inner)
+
+
+@pytest.mark.parametrize("way", ["no_grad", "inference", "evaluation", "detach"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_module_without_a_derivative_is_refused_when_it_is_asked_for(way: str, n: int) -> None:
+    network = Network(Underived(way))
+    assert network.outputs(torch.randn(n, 4)).shape == (n, 2)
+    for ask in (network.jacobian, lambda x: network.gradient(x, torch.ones_like)):
+        for _ in range(2):
+            with pytest.raises(ParameterError, match=r"derivative .*no_grad\(\)") as told:
+                ask(torch.randn(n, 4))
+            assert not getattr(told.value, "__notes__", ())
+
+
+def test_layers_before_those_that_learn_need_no_derivative() -> None:
+    torch.manual_seed(0)
+    module, x = Underived("backbone"), torch.randn(3, 4)
+    assert Network(module).jacobian(x)[1].any(dim=1).all()
+    assert Network(module, "last").jacobian(x)[1].any(dim=1).all()
+
+
+class OnlySome(nn.Module):
+    """The weights take part in the answers for some rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x: Any) -> Any:
+        parts = [self.layer(row) if row.sum() > 0 else row[:, :1] for row in x[:, None]]
+        return torch.cat(parts)
+
+
+@pytest.mark.parametrize("first", [-1.0, 1.0])
+def test_rows_that_no_weight_matters_for_have_a_derivative_of_zero(first: float) -> None:
+    network, x = Network(OnlySome()), first * torch.ones(4, 4)
+    x[1::2] *= -1.0
+    for rows in (x[:1], x[1:2], x):
+        J = network.jacobian(rows)[1]
+        assert J.any(dim=1).tolist() == (rows.sum(dim=1) > 0).tolist()
+
+
+def test_a_unit_that_is_dead_for_a_row_has_a_derivative_of_zero() -> None:
+    network = Network(nn.Sequential(nn.Linear(4, 1, bias=False), nn.ReLU()))
+    network.set_weights(torch.ones(4))
+    x = torch.ones(2, 4)
+    assert not network.jacobian(-x)[1].any()
+    assert network.jacobian(x)[1].any()
+
+
 # -- mode -----------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import onepass as op  # noqa: E402
-from onepass.errors import RowsRefusedWarning  # noqa: E402
+from onepass import linalg  # noqa: E402
+from onepass.errors import NumericalError, RowsRefusedWarning  # noqa: E402
 
 nn = torch.nn
+pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
 
 
 class Fragile(nn.Module):
@@ -38,28 +40,41 @@ KINDS = {
     "NTKRLS": {"forgetting": 0.8},
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
-each_way = pytest.mark.parametrize("masked", [False, True])
+ALL = KINDS | {
+    "ORFit": {"memory": 4},
+    "ORFit-all": {"memory": None},
+    "ORFit-noisy": {"memory": None, "noise": 0.1},
+    "ORFit-layers": {"memory": 2, "by_layer": True},
+    "OneStepSGD": {},
+    "OGD": {"memory": 4, "step_size": 0.1, "batch": 3},
+}
+each_learner = pytest.mark.parametrize("kind", ALL)
 
 
 def made(kind: str) -> Any:
-    return getattr(op.nn, kind.partition("-")[0])(Fragile(), block_update=True, **KINDS[kind])
+    block = {} if kind == "OGD" else {"block_update": True}
+    return getattr(op.nn, kind.partition("-")[0])(Fragile(), **block, **ALL[kind])
 
 
-def masked_block(net: Any, n: int) -> None:
-    """What a device hands on of a block of which no row is good: zeros, and their number."""
-    net._masked, net._refused = net._refused, net._refused + torch.tensor(n)
-    zeros = torch.zeros(2 * n, net.network.p, dtype=torch.float64)
-    net._learn(None, zeros[:, :2][:n], zeros)
+@pytest.fixture(params=["on the processor", "as on a device"])
+def masked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether rows are masked, as where the program would have to wait to see which are good."""
+    if request.param == "on the processor":
+        return False
+    for place in ("onepass.linalg", "onepass.linalg.library", "onepass.linalg.long"):
+        monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
+    return True
 
 
 def state(net: Any) -> list[Any]:
-    belief = net.belief_
+    belief = getattr(net, "belief_", None)
     parts = [] if belief is None else [getattr(belief, name) for name in belief.__slots__]
     arrays = [getattr(part, "rows", part) for part in parts]
     return [net.network.weights().numpy(), *(np.asarray(each) for each in arrays)]
 
 
 @each_kind
+@pytest.mark.usefixtures("masked")
 def test_of_a_block_those_that_are_refused_leave_no_trace(kind: str) -> None:
     X, Y = stream(6)
     bad = X.copy()
@@ -73,26 +88,32 @@ def test_of_a_block_those_that_are_refused_leave_no_trace(kind: str) -> None:
     assert (net.rows_refused_, net.rows_seen_) == (2, 6)
 
 
-@each_way
-@each_kind
-def test_a_block_of_which_none_is_good_changes_nothing(kind: str, masked: bool) -> None:  # noqa: FBT001
-    X, Y = stream(6)
-    net = made(kind).learn(X[:3], Y[:3])
-    before, nbytes = state(net), net.nbytes
-    bad = X[3:].copy()
+@each_learner
+@pytest.mark.usefixtures("masked")
+def test_a_block_of_which_none_is_good_changes_nothing(kind: str) -> None:
+    X, Y = stream(9)
+    net, right = (made(kind).learn(X[:3], Y[:3]) for _ in range(2))
+    bad = X[3:6].copy()
     bad[:, 0] = 9.0
-    if masked:
-        masked_block(net, 3)
-    else:
-        with pytest.warns(RowsRefusedWarning, match=r"got 3 row\(s\)"):
-            net.learn(bad, Y[3:])
-    for found, expected in zip(state(net), before, strict=True):
-        np.testing.assert_array_equal(found, expected)
-    assert (net.rows_refused_, net.nbytes) == (3, nbytes)
-    fresh = made(kind)
-    masked_block(fresh, 3)
-    assert fresh.belief_ is None
-    assert fresh.nbytes == 0
+    with pytest.warns(RowsRefusedWarning, match=r"got 3 row\(s\)"):
+        net.learn(bad, Y[3:6])
+    for _ in range(2):
+        for found, expected in zip(state(net), state(right), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        for each in (net, right):
+            each.learn(X[6:], Y[6:])
+    assert (net.rows_refused_, net.rows_seen_, net.nbytes) == (3, 12, right.nbytes)
+
+
+@each_kind
+@pytest.mark.usefixtures("masked")
+def test_a_first_block_of_which_none_is_good_begins_nothing(kind: str) -> None:
+    X, Y = stream(3)
+    X[:, 0] = 9.0
+    net = made(kind)
+    with pytest.warns(RowsRefusedWarning, match=r"got 3 row\(s\)"):
+        net.learn(X, Y)
+    assert (net.belief_, net.nbytes, net.rows_refused_) == (None, 0, 3)
 
 
 @each_kind
@@ -128,3 +149,77 @@ def test_a_row_that_says_nothing_is_not_taken_for_a_refused_one() -> None:
     two._learnable = lambda e, J: (e, J)
     two.learn(X, Y)
     np.testing.assert_array_equal(one.network.weights(), two.network.weights())
+
+
+# -- weights that are no numbers ------------------------------------------------------------------
+
+
+@each_learner
+@pytest.mark.parametrize("many", [False, True])
+def test_weights_that_are_no_numbers_are_named(kind: str, masked: bool, many: bool) -> None:  # noqa: FBT001
+    X, Y = stream(8)
+    net, right = (made(kind).learn(X[:4], Y[:4]) for _ in range(2))
+    weight = net.module.inner.weight
+    kept = weight.detach().clone()
+    weight.data[1, 2] = np.nan
+    rows = slice(4, 8 if many else 5)
+    words = r"^op\.nn\..*'inner\.weight' holds nan or infinity, 1 of its 6 numbers\. No row"
+    with pytest.raises(NumericalError, match=words):
+        net.learn(X[rows], Y[rows])
+    if not masked:  # where no device had to be waited for, nothing was counted either
+        assert (net.rows_seen_, net.rows_refused_) == (4, 0)
+    assert int(weight.isnan().sum()) == 1
+    weight.data.copy_(kept)
+    for each in (net, right):
+        each.learn(X[4:], Y[4:])
+    for found, expected in zip(state(net), state(right), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+class Looked(nn.Module):
+    """A table, of which rows ask for some places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.table = nn.Embedding(9, 2).double()
+
+    def forward(self, x: Any) -> Any:
+        return self.table(x[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["ORFit", "EKF", "LoFi", "NTKRLS", "OGD"])
+def test_weights_that_are_no_numbers_are_named_where_no_row_asks_for_them(kind: str) -> None:
+    net = getattr(op.nn, kind)(Looked())
+    net.module.table.weight.data[7, 0] = np.inf
+    with pytest.raises(NumericalError, match=r"'table\.weight' holds .* 1 of its 18 numbers"):
+        net.learn(torch.tensor([[1], [2]]), torch.ones(2, 2))
+    assert (net.rows_seen_, net.rows_refused_) == (0, 0)
+
+
+def test_weights_that_do_not_learn_are_told_with_the_rows_they_refuse() -> None:
+    module = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1)).double()
+    module[0].bias.data[0] = np.nan
+    X, Y = stream(3)
+    with pytest.warns(RowsRefusedWarning, match=r"that do not learn: '0\.bias' holds nan"):
+        net = op.nn.ORFit(module, learns="last").learn(X, Y[:, 0])
+    assert net.rows_refused_ == 3
+    assert bool(net.predict(X).isnan().all())
+
+
+class Rooted(Fragile):
+    """Nan where an input is negative."""
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x.sqrt())
+
+
+def test_an_output_that_is_no_number_names_no_class() -> None:
+    X = np.abs(stream(4)[0])
+    net = op.nn.ORFit(Rooted(), loss="one_hot").learn(X, np.array([0, 1, 0, 1]))
+    X[2, 0] = -1.0
+    with pytest.raises(NumericalError, match=r"ORFit\.predict: .* got nan in row 2\. Look"):
+        net.predict(X)
+    assert net.outputs(X).isnan().any(dim=1).tolist() == [False, False, True, False]
+    assert op.nn.ORFit(Rooted()).predict(X).isnan().any(dim=1).tolist()[2]

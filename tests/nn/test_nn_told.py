@@ -198,8 +198,14 @@ def test_one_row_without_its_axis_is_told() -> None:
     X, Y = stream()
     net = op.nn.ORFit(network())
     for given in (lambda: net.learn(X[0], Y[0]), lambda: net.predict(X[0])):
-        with pytest.raises(ShapeError, match=r"first axis counts rows.*x\[None\]"):
+        with pytest.raises(ShapeError, match=r"first axis counts rows.*X\[0:1\] in place of"):
             given()
+    with pytest.raises(ShapeError, match=r"a single number.* y\[0:1\] in place of y\[0\]"):
+        net.learn(X[:1], Y[0, 0])
+    with pytest.raises(ShapeError, match=r"a single number.* X\[0:1\] in place of X\[0\]"):
+        net.predict(1.0)
+    with pytest.raises(ShapeError, match=r"must take what it is given.* X\[0:1\] in place of"):
+        op.nn.ORFit(torch.nn.Linear(3, 3).double()).predict(X[0])
     assert net.learn(X[:1], Y[0]).rows_seen_ == 1
 
 

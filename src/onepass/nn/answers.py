@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from onepass.errors import ShapeError, TypeMismatchError
+from onepass.errors import OnepassError, ShapeError, TypeMismatchError
 from onepass.nn.inputs import Batch
 from onepass.nn.tables import holds_places
 
@@ -50,8 +50,9 @@ def as_matrix(given: Any, n: int, where: str) -> Any:
     if tensor.ndim == 0 or tensor.shape[0] != n:
         raise ShapeError(
             f"{where}: the module must give one row of outputs for each of {n} rows, got the shape "
-            f"{tuple(tensor.shape)}. The first axis counts rows, of one row too: x[None]. Keep "
-            "it throughout: batch_first=True, flatten(1), squeeze(-1), and no mean over rows."
+            f"{tuple(tensor.shape)}. The first axis counts rows, of one row too: give X[0:1] in "
+            "place of X[0]. Keep it throughout: batch_first=True, flatten(1), squeeze(-1), and no "
+            "mean over rows."
         )
     if 0 in tensor.shape[1:]:
         raise ShapeError(
@@ -95,7 +96,7 @@ def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
     """
     try:
         yield
-    except (torch.OutOfMemoryError, ShapeError, TypeMismatchError):
+    except (torch.OutOfMemoryError, OnepassError):
         raise
     except TypeError as wrong:
         said = _line(wrong)
@@ -148,6 +149,7 @@ def _refused(said: str, came: str, where: str) -> Exception | None:
     if any(word in words for word in _SHAPES):
         return ShapeError(
             f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
-            "The first axis counts rows, of one row too: x[None]; check the others."
+            "The first axis counts rows, of one row too: give X[0:1] in place of X[0]; check the "
+            "others."
         )
     return None

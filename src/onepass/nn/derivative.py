@@ -24,7 +24,7 @@ from onepass.errors import ShapeError
 from onepass.nn.function import Function
 from onepass.nn.inputs import Batch
 from onepass.nn.mode import derivable
-from onepass.nn.probe import tolerance
+from onepass.nn.probe import refuse_underived, tolerance
 
 __all__ = ["Derivative"]
 
@@ -59,6 +59,7 @@ class Derivative:
         self._trusted: dict[str, bool] = {}
         self._c: int | None = None
         self._held: int | None = None
+        self._derived = False  # whether outputs have had a graph
 
     def jacobian(self, rows: Batch, room: Callable[[int], Any]) -> tuple[Any, Any]:
         """Outputs (n, c), and J (n·c, p).
@@ -106,7 +107,7 @@ class Derivative:
                     f"{self._function.where}: `v` must have the shape of the outputs, "
                     f"{tuple(out.shape)}, got {tuple(v.shape)}. Give one number for each output."
                 )
-            if out.requires_grad:
+            if self._has_graph(out, rows):
                 leaves = list(weights.values())
                 found = torch.autograd.grad(out, leaves, v.to(out.dtype), allow_unused=True)
                 self._write(gradient, [None if g is None else g[None] for g in found])
@@ -152,7 +153,7 @@ class Derivative:
         with self._deriving(row), self._held_to_batches() if batched else ExitStack():
             weights = self._function.weights(derive=True)
             out = self._width(self._function(weights, row), c)
-            if not out.requires_grad:
+            if not self._has_graph(out, row):
                 J.zero_()
                 return out
             leaves = list(weights.values())
@@ -212,12 +213,19 @@ class Derivative:
             out, leaves = self._function(weights, row), list(weights.values())
             for k in {0, len(J) // 2, len(J) - 1}:
                 plain = torch.zeros_like(J[:1])
-                if out.requires_grad:
+                if self._has_graph(out, row):
                     found = torch.autograd.grad(out[0, k], leaves, None, True, allow_unused=True)  # noqa: FBT003  retain_graph
                     self._write(plain, [None if g is None else g[None] for g in found])
                 if not self._agree(plain[0], J[k]):
                     return False
         return True
+
+    def _has_graph(self, out: Any, rows: Batch) -> bool:
+        """Whether outputs have a derivative; until some had, those without must have none."""
+        self._derived = self._derived or out.requires_grad
+        if not self._derived:
+            refuse_underived(self._function, rows)
+        return bool(out.requires_grad)
 
     def _agree(self, plain: Any, other: Any) -> bool:
         """Alike in each parameter, to half the digits; what is rounding in all of them aside."""

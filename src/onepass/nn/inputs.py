@@ -237,7 +237,7 @@ def _agreed(found: list[tuple[str, Any]], where: str) -> int:
         if each.ndim == 0:
             raise ShapeError(
                 f"{where}: `{path}` must have an axis of rows, its first, got a single number. "
-                "Give an array of shape (n, …)."
+                "Give an array of shape (n, …), of one row too: X[0:1] in place of X[0]."
             )
     n = int(found[0][1].shape[0])
     for path, each in found[1:]:

@@ -105,6 +105,8 @@ class Learner(Stepper):
         ShapeError, TypeMismatchError, NotFiniteError, LabelError, ParameterError
             If the rows or answers do not fit: then nothing was learned. One nan among them refuses
             them all, and the message says in which row it stands.
+        NumericalError
+            If somebody has written nan or infinity into the weights that learn.
 
         Warns
         -----
@@ -156,9 +158,14 @@ class Learner(Stepper):
         ------
         ParameterError
             If a standard deviation is asked of classes, or of a learner that knows none.
+        NumericalError
+            If an output is nan that is to name a class. Numbers are said as the module says them.
         """
         if not return_std:
-            return self._said(self.outputs(x))
+            said = self.outputs(x)
+            if self.loss != "squared":
+                telling.refuse_nameless(said, f"{self._where}.predict")
+            return self._said(said)
         with self.network.turn:
             said, std = telling.deviations(self, x, self._variances(f"{self._where}.predict"))
         return self._said(said), self._said(std)

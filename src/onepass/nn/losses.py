@@ -101,7 +101,7 @@ def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
         came = tensor.shape[0] if tensor.ndim else "a single number"
         raise ShapeError(
             f"{where}: `y` must hold one answer for each of {n} rows, got {came}. "
-            "Give as many answers as rows."
+            "Give as many answers as rows, of one row too: y[0:1] in place of y[0]."
         )
     if loss != "squared":
         return _indicators(tensor, n, c, where)

@@ -43,6 +43,7 @@ from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
 from onepass.nn.mode import plainly
+from onepass.nn.telling import filled
 
 __all__ = ["OGD"]
 
@@ -202,6 +203,8 @@ class OGD(Learner):
         before, wide = self._weights, self._wide
         try:
             said, good = self._descended(rows, y, before)
+            if not linalg.waits(good) and not bool(good):
+                self._refuse_broken()
             fresh = self._fresh(rows, y)
             # zeros, which no memory keeps
             self._keep((torch.where(good, fresh[0], 0.0), fresh[1]))
@@ -274,10 +277,5 @@ class OGD(Learner):
         self._memory = entered(self._memory, self._weights, J)
 
     def _filled(self) -> str | None:
-        if self._memory is None or self._memory.rank < self.network.p:
-            return None
-        return (
-            "the memory should hold fewer directions than there are weights, got all "
-            f"{self.network.p}: nothing more can be learned. Use a smaller memory, fewer rows a "
-            "task, or a wider network."
-        )
+        remedy = "Use a smaller memory, fewer rows a task, or a wider network."
+        return filled(self._memory, self.network.p, remedy)

@@ -37,7 +37,7 @@ from onepass.nn.likeness import fingerprint
 from onepass.nn.losses import LossName
 from onepass.nn.merging import merge
 from onepass.nn.mode import plainly
-from onepass.nn.telling import explained
+from onepass.nn.telling import explained, filled
 
 __all__ = ["ORFit"]
 
@@ -177,10 +177,11 @@ class ORFit(Learner):
     def merging(self) -> str:  # type: ignore[override]  # by memory
         """``exact``, ``approximate`` with a limit, by layer or of a network, or ``refused``.
 
-        A module linear in its weights is known by the first row for which any of them matters.
+        A module linear in its weights is known by the first row for which any of them matters:
+        before it ``approximate`` is all that can be said.
         """
         said: str = self._specification.merging
-        bent = self.by_layer or self._linear is False
+        bent = self.by_layer or not self._linear
         return "approximate" if said == "exact" and bent else said
 
     @property
@@ -243,13 +244,14 @@ class ORFit(Learner):
         except NumericalError:  # told with the rows whose gradients are not finite themselves
             self._refused = self._masked + len(e)
             return
-        fine = found.w.to(self.network.dtype).isfinite().all()
-        waits = linalg.waits(fine)
-        if waits or not bool(fine):  # a device is not waited for: there the memory learns the row
+        new, said = found.w, found.w.to(self.network.dtype)
+        if linalg.waits(said):  # a device is not waited for: there the memory learns the row
+            fine = said.isfinite().all()
             self._refused = self._refused + (~fine) * (self._masked + len(e) - self._refused)
-        if not waits and not bool(fine):
+            new = torch.where(fine, new, w)
+        elif not linalg.finite(said):
+            self._refused = self._masked + len(e)
             return
-        new = torch.where(fine, found.w, w) if waits else found.w
         memory = found.memory()  # it may raise, for want of room; then no weight has moved
         self._take(new)
         if not self.noise:
@@ -290,10 +292,5 @@ class ORFit(Learner):
         """Nothing yet: it is told when the step is whole."""
 
     def _filled(self) -> str | None:
-        if self._memory is None or self._memory.rank < self.network.p:
-            return None
-        return (
-            "the memory should hold fewer directions than there are weights, got all "
-            f"{self.network.p}: nothing more can be learned. Use noise > 0, a smaller memory, or a "
-            "wider network."
-        )
+        remedy = "Use noise > 0, a smaller memory, or a wider network."
+        return filled(self._memory, self.network.p, remedy)

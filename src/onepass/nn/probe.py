@@ -13,7 +13,7 @@ from onepass.nn.function import Function
 from onepass.nn.inputs import Batch
 from onepass.nn.selection import layer_of
 
-__all__ = ["Probe", "straight", "tolerance"]
+__all__ = ["Probe", "refuse_underived", "straight", "tolerance"]
 
 _FEW = 8
 
@@ -64,6 +64,33 @@ def straight(function: Function, rows: Batch) -> bool | None:
     scale = max(float(each.abs().max()) for each in (up, here, down))
     bent = float((up.double() + down.double() - 2.0 * here.double()).abs().max())
     return bent <= tolerance(here) * scale
+
+
+def refuse_underived(function: Function, rows: Batch) -> None:
+    """Refuse outputs that have no graph, unless they do not depend on the weights at all.
+
+    A derivative of zero would be learned as if it were one. Where an output has a graph, as behind
+    a unit that is dead for a row, zero is what it says.
+
+    Parameters
+    ----------
+    function : Function
+    rows : Batch
+        Rows whose outputs have no graph.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if straight(function, rows) is None:
+        return
+    raise ParameterError(
+        f"{function.where}: the module's outputs must have a derivative in the weights that learn, "
+        "got outputs that depend on them without one: its forward, in evaluation mode, computes "
+        "under torch.no_grad() or torch.inference_mode(), or cuts them off with detach(), item() "
+        "or numpy(). Take that out of it, or let it end before the layers that learn, and name "
+        "these: learns='last'."
+    )
 
 
 class Probe:

@@ -20,12 +20,18 @@ from typing import Any
 import torch
 
 from onepass import linalg
-from onepass.errors import MemoryFullWarning, ParameterError, RowsRefusedWarning
+from onepass.errors import (
+    MemoryFullWarning,
+    NumericalError,
+    ParameterError,
+    RowsRefusedWarning,
+)
 from onepass.interrupt import Interrupt
 from onepass.nn.inputs import Batch
 from onepass.nn.losses import LossName, as_rows, shape_of, targets
 from onepass.nn.mode import plainly
 from onepass.nn.module import Network
+from onepass.nn.weights import broken
 
 __all__ = ["Stepper"]
 
@@ -101,6 +107,19 @@ class Stepper(ABC):
                     "it with requires_grad_(True), or make a new learner, which leaves it be."
                 )
 
+    def _refuse_broken(self) -> None:
+        """Refuse to learn what refused rows show: weights that are no numbers, written by others.
+
+        Where a device would have to be waited for, it is looked for after the call.
+        """
+        named = zip(self.network.names, self.network.parameters, strict=True)
+        lost = broken(named)
+        if lost is not None:
+            raise NumericalError(
+                f"{self._where}: the weights that learn must be finite, but {lost}. No row can be "
+                "learned from there: load them as they were before, or write numbers into them."
+            )
+
     # -- steps -----------------------------------------------------------------------------------
 
     def _steps(self, x: Any, y: Any, verb: str) -> Iterator[Any]:
@@ -148,6 +167,8 @@ class Stepper(ABC):
         try:
             if waits or bool(good.any()):
                 self._learn(rows, e, G)
+            if not waits and self._refused is not self._masked:
+                self._refuse_broken()
         except BaseException:
             self._refused = self._masked
             raise
@@ -167,11 +188,14 @@ class Stepper(ABC):
             return
         count = int(self._refused) - int(before)
         if count:
+            self._refuse_broken()
+            frozen = broken(self.network.module.named_parameters())
+            grown = "have grown too large (noise > 0 tames steps)"
+            said = grown if frozen is None else f"do not learn: {frozen}"
             warnings.warn(
                 f"{where}: the module's outputs, their gradients and the steps that fit them must "
                 f"be finite, got {count} row(s) where they are not; these were not learned, all "
-                "others were. Look at their inputs, or at weights that have grown too large "
-                "(noise > 0 tames steps).",
+                f"others were. Look at their inputs, or at weights that {said}.",
                 RowsRefusedWarning,
                 stacklevel=4,
             )

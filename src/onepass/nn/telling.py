@@ -18,12 +18,20 @@ import torch
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
 
 from onepass import linalg
-from onepass.errors import NotFiniteError, ParameterError, ShapeError
+from onepass.errors import NotFiniteError, NumericalError, ParameterError, ShapeError
 from onepass.memory.certificate import ForgettingBound
 from onepass.nn.mode import plainly
 from onepass.nn.numbers import numbers
 
-__all__ = ["deviations", "drift", "explained", "representation", "tags"]
+__all__ = [
+    "deviations",
+    "drift",
+    "explained",
+    "filled",
+    "refuse_nameless",
+    "representation",
+    "tags",
+]
 
 _AT_ONCE = 1 << 22  # numbers of a Jacobian that are made at once for standard deviations
 
@@ -64,6 +72,29 @@ def deviations(learner: Any, x: Any, variances: Callable[[Any], Any]) -> tuple[A
             found = torch.as_tensor(variances(J.T), device=std.device).clamp_min(0.0).sqrt()
         std[i : i + width] = found.reshape(-1, c).to(std.dtype)
     return said, std
+
+
+def refuse_nameless(said: Any, where: str) -> None:
+    """Refuse outputs (n, c) that name no class; a device is waited for.
+
+    Parameters
+    ----------
+    said : Tensor of shape (n, c)
+    where : str
+        What the user called, for messages.
+
+    Raises
+    ------
+    NumericalError
+        If one is nan, of which there is no largest.
+    """
+    bad = said.isnan().any(dim=1)
+    if bool(bad.any()):
+        raise NumericalError(
+            f"{where}: outputs must be numbers to name a class, got nan in row "
+            f"{int(bad.nonzero()[0])}. Look at that row, and at the module's weights; `outputs` "
+            "gives all of them as they are."
+        )
 
 
 def drift(learner: Any, x: Any, said: Any) -> float:
@@ -123,6 +154,25 @@ def explained(bound: ForgettingBound, *, linear: bool, forgotten: float) -> Forg
         )
         return replace(bound, why=merged)
     return bound
+
+
+def filled(memory: Any, p: int, remedy: str) -> str | None:
+    """What is wrong with a memory that holds all directions, None with another.
+
+    Parameters
+    ----------
+    memory : state of a memory, or None
+    p : int
+        Weights.
+    remedy : str
+        What to do, as a sentence.
+    """
+    if memory is None or memory.rank < p:
+        return None
+    return (
+        f"the memory should hold fewer directions than there are weights, got all {p}: nothing "
+        f"more can be learned. {remedy}"
+    )
 
 
 def representation(learner: Any) -> str:

@@ -1,14 +1,16 @@
 """Weights: the flat vector w and the Jacobian's memory, beside the module's own parameters."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 
+from onepass import linalg
 from onepass.errors import ShapeError, TypeMismatchError
 from onepass.nn.selection import Selection
 
-__all__ = ["input_dtype", "pieces", "room"]
+__all__ = ["broken", "input_dtype", "pieces", "room"]
 
 
 def pieces(w: Any, name: str, selection: Selection, where: str) -> list[Any]:
@@ -72,6 +74,20 @@ def room(height: int, out: Any, selection: Selection, where: str) -> Any:
             f"{tuple(out.shape)}. Leave it out to have J made."
         )
     return out[:height]
+
+
+def broken(named: Iterable[tuple[str, Any]]) -> str | None:
+    """The first of some weights that holds what is no number, and how much of it; None if none.
+
+    Parameters
+    ----------
+    named : iterable of (str, Tensor)
+    """
+    for name, each in named:
+        if not linalg.finite(each.detach()):
+            lost = int((~each.detach().isfinite()).sum())
+            return f"{name!r} holds nan or infinity, {lost} of its {each.numel()} numbers"
+    return None
 
 
 def input_dtype(module: Any) -> Any:
