@@ -166,39 +166,3 @@ def test_what_truncation_lost_is_bounded_also_through_merges(
             U, sigma = full_svd_basis(G)
             np.testing.assert_allclose(merged.sigma, sigma, rtol=1e-9)
             np.testing.assert_allclose(projector(merged.U), projector(U), atol=1e-8)
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("shrinks", [False, True])
-@pytest.mark.parametrize(("p", "m"), [(24, 4), (5, 8), (300, 30), (3, 1)])
-def test_a_vector_by_itself_is_a_block_of_one(p: int, m: int, shrinks: bool, dtype: Any) -> None:  # noqa: FBT001
-    rng = np.random.default_rng(p)
-    plain = Subspace.start(p, m, dtype, shrinks=shrinks)
-    quick, digits = plain, 1e-9 if dtype == np.float64 else 1e-3
-    for i in range(150):
-        g = rng.normal(size=p).astype(dtype)
-        split = plain.split(g[:, None])
-        found = quick.with_one(g, 0.0)
-        if found is None:
-            assert plain.rank == p  # nothing is outside
-            break
-        free, length, quick = found
-        plain = plain.added(g[:, None], split)
-        near = digits * np.linalg.norm(g)
-        np.testing.assert_allclose(free, split.lifted[:, 0], atol=near)
-        assert abs(length - np.linalg.norm(free)) < near, i
-        np.testing.assert_allclose(quick.sigma, plain.sigma, rtol=digits)
-        np.testing.assert_allclose(quick.lost, plain.lost, rtol=digits, atol=near**2)
-        np.testing.assert_allclose(projector(quick.U), projector(plain.U), atol=digits)
-        assert len(quick.B) == len(plain.B)
-
-
-@pytest.mark.parametrize("share", [1e-3, 1e-9])
-def test_a_vector_nearly_inside_is_left_to_the_careful_way(share: float) -> None:
-    space = Subspace.start(6, 3).added(np.eye(6)[:, :2])
-    g = np.eye(6)[0] + share * np.eye(6)[4]
-    found = space.with_one(g, 1e-7)
-    assert (found is None) == (share < 1e-7)
-    assert space.with_one(np.zeros(6), 1e-7) is None
-    assert space.with_one(np.full(6, np.nan), 1e-7) is None
-    assert len(space.B) == 2  # and nothing was written

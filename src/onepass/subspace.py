@@ -44,7 +44,6 @@ import numpy as np
 
 from onepass import linalg
 from onepass.columns import Columns, Split
-from onepass.reading import Reading
 from onepass.types import Floats
 
 __all__ = ["Subspace"]
@@ -163,36 +162,7 @@ class Subspace:
         inner, sigma = linalg.svd_beside(d, np.concatenate((a, height)))
         K = np.concatenate((K, outside), axis=1) @ inner
         least = linalg.rounding(G) * math.sqrt(len(G)) * sigma.max(initial=0.0)
-        return self._truncated(B, K, sigma, int((sigma > least).sum()), C.shape[1])
-
-    def with_one(self, g: Any, new: float) -> "tuple[Any, float, Subspace] | None":
-        """What of a vector g (p,) lies outside U, its length, and the subspace after g.
-
-        The same as :meth:`split` and :meth:`added` in half the calls, of NumPy's columns so few
-        that calls cost most; None of others, and if g has no more than ``new`` of its length there.
-        """
-        reading, K, k = Reading(self.B.rows), self.K, self.rank
-        if linalg.is_tensor(g) or linalg.is_tensor(reading.rows) or not reading.few:
-            return None
-        C, rest = reading.at_once(g)
-        a = C @ K
-        along = C - K @ a
-        again = along @ K
-        along -= K @ again
-        inside, beside, h = (float(linalg.length(each)) for each in (C, along, rest))
-        whole, length = math.hypot(inside, h), math.hypot(beside, h)
-        if not length > new * whole:
-            return None
-        free = rest + linalg.like(along, rest) @ reading.near
-        B = self.B
-        if h > 4.0 * linalg.rounding(g) * math.sqrt(len(g)) * whole and len(B) < len(g):
-            B, along = B.appended((rest / h)[:, None]), np.append(along, h)
-        wide = np.zeros((len(B), k + 1))
-        wide[: len(K), :k], wide[:, k] = K, along / length
-        z = np.append(a + again, length)[:, None]
-        inner, sigma = linalg.svd_beside(np.append(self.sigma, 0.0), z)
-        rank = np.count_nonzero(sigma > linalg.rounding(g) * math.sqrt(len(g)) * sigma[0])
-        return free, length, self._truncated(B, wide @ inner, sigma, int(rank), 1)
+        return self.truncated(B, K, sigma, int((sigma > least).sum()), C.shape[1])
 
     def merged(self, other: "Subspace") -> "Subspace":
         """The subspace of the vectors of both, to the rank of this one: (1) to (4)."""
@@ -213,7 +183,39 @@ class Subspace:
             return self
         sigma = np.append(self.sigma, np.abs(height))
         order = np.argsort(-sigma, kind="stable")
-        return self._truncated(B, np.hstack((K, outside))[:, order], sigma[order], len(order), 1)
+        return self.truncated(B, np.hstack((K, outside))[:, order], sigma[order], len(order), 1)
+
+    def truncated(self, B: Columns, K: Floats, sigma: Floats, rank: int, n: int) -> "Subspace":
+        """The first m of some directions of B; B turned if it has no room for n more.
+
+        Parameters
+        ----------
+        B : Columns
+            Those of this subspace, and what was added.
+        K : ndarray of shape (q, k)
+            The directions, in the coordinates of B.
+        sigma : ndarray of shape (k,)
+            Largest first.
+        rank : int
+            How many of them are more than rounding.
+        n : int
+            How many vectors may come next.
+        """
+        k, q = min(self.m, rank), len(self.open)
+        left: Any = sigma[:k]
+        gone: Any = K[:, k:] * sigma[k:]
+        if self.shrinks and k < len(sigma):
+            left = np.sqrt(np.maximum(left**2 - sigma[k] ** 2, 0.0))
+            squares = sigma**2
+            squares[:k] -= left**2
+            gone = K * np.sqrt(np.maximum(squares, 0.0))
+            k = int((left > 0.0).sum())
+        summed = gone @ gone.T
+        summed[:q, :q] += self.open
+        kept = np.ascontiguousarray(K[:, :k])
+        new = Subspace(B, kept, left[:k].copy(), self.m, self.shrinks, self.closed, summed)
+        full = len(B) + n > min(self.m + max(_spare(self.m), n), B.matrix.shape[0])
+        return new.turned() if full and len(B) > k else new
 
     def turned(self) -> "Subspace":
         """The same subspace with B = U, orthogonal anew."""
@@ -241,24 +243,6 @@ class Subspace:
         K = np.zeros((len(B), self.rank))
         K[: len(self.K)] = self.K
         return B, K, np.concatenate((inside, height[:, kept].T))
-
-    def _truncated(self, B: Columns, K: Floats, sigma: Floats, rank: int, n: int) -> "Subspace":
-        """The first m of these directions; B turned if it has no room for n more."""
-        k, q = min(self.m, rank), len(self.open)
-        left: Floats = sigma[:k]
-        gone = K[:, k:] * sigma[k:]
-        if self.shrinks and k < len(sigma):
-            left = np.maximum(left**2 - sigma[k] ** 2, 0.0) ** 0.5
-            squares = sigma**2
-            squares[:k] -= left**2
-            gone = K * np.sqrt(np.maximum(squares, 0.0))
-            k = int((left > 0.0).sum())
-        summed = gone @ gone.T
-        summed[:q, :q] += self.open
-        kept = np.ascontiguousarray(K[:, :k])
-        new = Subspace(B, kept, left[:k].copy(), self.m, self.shrinks, self.closed, summed)
-        full = len(B) + n > min(self.m + max(_spare(self.m), n), B.matrix.shape[0])
-        return new.turned() if full and len(B) > k else new
 
 
 def _spare(m: int) -> int:

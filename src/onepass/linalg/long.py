@@ -157,11 +157,14 @@ def _lengths(G: Any) -> Any:
 
 def finite(*arrays: Any) -> bool:
     """Whether all numbers are finite: nan and infinity survive a sum, which is quickly taken."""
-    for array in arrays:
+    for array in map(at_hand, arrays):
         if is_tensor(array):
             if not bool(array.isfinite().all()):
                 return False
-        elif not (math.isfinite(np.add.reduce(array, axis=None)) or np.isfinite(array).all()):
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = np.add.reduce(array, axis=None)
+        if not (math.isfinite(total) or np.isfinite(array).all()):
             return False
     return True
 

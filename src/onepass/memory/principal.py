@@ -18,12 +18,14 @@ Cost: O(mp) time a row, O(mp) memory, by the late-turning :class:`~onepass.subsp
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from onepass import linalg, validate
+from onepass.alone import alone
 from onepass.columns import Columns, Split
 from onepass.errors import ParameterError
 from onepass.memory.basis import refuse_noise
@@ -32,7 +34,9 @@ from onepass.subspace import Subspace
 from onepass.types import Array, Floats
 from onepass.update import Fitted, Step, fit
 
-__all__ = ["Components", "Principal"]
+__all__ = ["Alone", "Components", "Principal"]
+
+_LEAST = 1e-37  # of a shorter length nothing is made
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,14 @@ class Principal:
         return Components(Subspace.start(p, int(self.m), kind, room=c), float(noise), self.of)
 
 
+class Alone(NamedTuple):
+    """The step of one gradient; nothing has been written yet."""
+
+    w: Any
+    after: "Callable[[], Components]"
+    """Learn it; give the memory after it."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Components:
     """The state of :class:`Principal`.
@@ -120,9 +132,10 @@ class Components:
         group : int
             Neighbouring columns of G that belong to one row.
         """
-        alone = self._learn_one(w, G[:, 0], e) if len(noise) == 1 and not noise[0] else None
-        if alone is not None:
-            return alone
+        found = self.alone(w, G, e, noise)
+        if found is not None:
+            new, memory = found.w, found.after()
+            return Step(new, memory, e, memory.subspace.rank - self.subspace.rank, 0)
         free = self.split(G)
         fitted = fit(w, G, free.lifted, e, noise, group=group, basis=self.basis)
         memory = self.after(G, free, noise, fitted)
@@ -130,18 +143,32 @@ class Components:
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, rank, fitted.contradictions)
 
-    def _learn_one(self, w: Any, g: Any, e: Any) -> Step | None:
-        """The same for one gradient without noise, where calls cost most; None where it must not.
+    def alone(self, w: Any, G: Any, e: Any, noise: Floats) -> "Alone | None":
+        """The step of one gradient, NumPy's, that is new, where calls cost most; None of others.
 
-        As long as it is new: what of it is free is all that (2) of the learner asks for.
+        Parameters
+        ----------
+        w : ndarray of shape (p, c) or (p,)
+        G : ndarray of shape (p, n)
+        e : ndarray of shape (n, c) or (n,)
+        noise : ndarray of shape (n,)
         """
-        new = max(linalg.resolution(each) for each in (g, self.basis))
-        found = None if self.of == "projected" else self.subspace.with_one(g, new)
+        r = self.noise
+        if len(noise) != 1 or noise[0] != r or self.of == "projected" or linalg.is_tensor(G):
+            return None
+        found = alone(self.subspace, G[:, 0], r)
         if found is None:
             return None
-        free, length, space = found
-        step = linalg.moved(w, (free / length)[:, None], e.reshape(1, -1) / length)
-        return Step(step, replace(self, subspace=space), e, space.rank - self.subspace.rank, 0)
+        height = found.length
+        if r:
+            pivot = r + float(linalg.inner(G, found.free[:, None])[0, 0])
+            height = math.sqrt(pivot) if pivot > 0.0 else math.nan
+        elif not height > max(linalg.resolution(G), linalg.resolution(self.basis)) * found.whole:
+            return None
+        if not height > _LEAST:
+            return None
+        step = linalg.moved(w, (found.free / height)[:, None], e.reshape(1, -1) / height)
+        return Alone(step, lambda: replace(self, subspace=found.after()))
 
     @property
     def basis(self) -> Any:

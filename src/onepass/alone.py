@@ -1,0 +1,83 @@
+"""Alone: a subspace and one vector, where a step costs calls rather than numbers.
+
+The same as :meth:`Subspace.split <onepass.subspace.Subspace.split>` and ``added`` make of a matrix
+of one column, in a third of the calls: what lies in B and not in U is found once for both, and
+nothing need be factorised to know a single length.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onepass import linalg
+from onepass.reading import Reading
+from onepass.subspace import Subspace
+from onepass.types import Floats
+
+__all__ = ["Alone", "alone"]
+
+
+class Alone(NamedTuple):
+    """What a subspace makes of one vector."""
+
+    free: Any
+    """G − U diag(σ² / (σ² + r)) Uᵀg, (p,)."""
+    length: float
+    """‖g − U Uᵀg‖."""
+    whole: float
+    """‖g‖."""
+    after: Callable[[], Subspace]
+    """The subspace after it has come; then the one before may be written over."""
+
+
+def alone(space: Subspace, g: Any, noise: float = 0.0) -> Alone | None:
+    """What a subspace makes of a vector; None where its columns are too many for this to be best.
+
+    Parameters
+    ----------
+    space : Subspace
+    g : ndarray of shape (p,)
+        In the precision of the columns.
+    noise : float
+        R >= 0.
+    """
+    reading, K = Reading(space.B.rows), space.K
+    if not reading.few or g.dtype != reading.near.dtype:
+        return None
+    C, rest = reading.at_once(g)
+    a = C @ K
+    along = C - K @ a
+    again = along @ K
+    along -= K @ again
+    a += again
+    b, h, inside = (float(linalg.length(each)) for each in (along, rest, C))
+    whole, left = math.hypot(inside, h), along
+    if noise:  # what is no more than rounding is left out, as in Subspace.split
+        blur = linalg.blur(g)
+        if not h >= blur * whole:
+            rest, h = 0.0 * rest, 0.0
+        known = K @ (noise / (space.sigma**2 + noise) * a)
+        left = known + along if b >= blur * inside else known
+    free = rest + linalg.like(left, rest) @ reading.near
+    after = partial(_after, space, a, along, rest, h, whole)
+    return Alone(free, math.hypot(b, h), whole, after)
+
+
+def _after(
+    space: Subspace, a: Floats, along: Floats, rest: Any, h: float, whole: float
+) -> Subspace:
+    """The subspace after U a + B along + rest has come, h being the length of the rest."""
+    B, k, p = space.B, space.rank, len(rest)
+    least = linalg.rounding(rest) * math.sqrt(p)
+    if h > 4.0 * least * whole and len(B) < p:
+        B, along = B.appended((rest / h)[:, None]), np.append(along, h)
+    length = float(linalg.length(along))
+    K = np.zeros((len(B), k + 1))
+    K[: len(space.K), :k], K[:, k] = space.K, along / (length or 1.0)
+    z = np.append(a, length)[:, None]
+    inner, sigma = linalg.svd_beside(np.append(space.sigma, 0.0), z)
+    rank = np.count_nonzero(sigma > least * sigma[0])
+    return space.truncated(B, K @ inner, sigma, int(rank), 1)

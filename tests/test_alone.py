@@ -1,0 +1,93 @@
+"""What is made of one vector in few calls is held against what is made of a block of one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import onepass as op
+from onepass.alone import alone
+from onepass.memory.principal import Components
+from onepass.subspace import Subspace
+
+Floats = NDArray[Any]
+
+
+def projector(U: Floats) -> Floats:
+    U = U.astype(np.float64)
+    return U @ U.T
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("shrinks", [False, True])
+@pytest.mark.parametrize(("p", "m"), [(24, 4), (5, 8), (300, 30), (3, 1)])
+def test_a_vector_alone_is_a_block_of_one(
+    p: int,
+    m: int,
+    shrinks: bool,  # noqa: FBT001
+    noise: float,
+    dtype: Any,
+) -> None:
+    rng = np.random.default_rng(p)
+    plain = quick = Subspace.start(p, m, dtype, shrinks=shrinks)
+    digits = 1e-9 if dtype == np.float64 else 2e-3
+    for _ in range(150):
+        g = rng.normal(size=p).astype(dtype)
+        split, found = plain.split(g[:, None], noise), alone(quick, g, noise)
+        assert found is not None
+        near = digits * np.linalg.norm(g)
+        left = g - plain.U @ (plain.U.T @ g)
+        np.testing.assert_allclose(found.free, split.lifted[:, 0], atol=near)
+        np.testing.assert_allclose(found.length, np.linalg.norm(left), atol=near)
+        np.testing.assert_allclose(found.whole, np.linalg.norm(g), atol=near)
+        plain, quick = plain.added(g[:, None], split), found.after()
+        np.testing.assert_allclose(quick.sigma, plain.sigma, rtol=digits)
+        np.testing.assert_allclose(quick.lost, plain.lost, rtol=digits, atol=near**2)
+        np.testing.assert_allclose(projector(quick.U), projector(plain.U), atol=digits)
+        if plain.rank == p and not noise:
+            break  # what is left outside is rounding, and differs
+
+
+def test_columns_that_do_not_lie_in_the_cache_are_left_to_blocks() -> None:
+    assert alone(Subspace.start(20_000, 3), np.ones(20_000)) is None
+    wide = Subspace.start(10_000, 30).added(np.random.default_rng(0).normal(size=(10_000, 12)))
+    assert alone(wide, np.ones(10_000)) is None
+    assert alone(Subspace.start(9, 3), np.ones(9, np.float32)) is None  # of another precision
+
+
+@pytest.mark.parametrize("noise", [0.0, 2.0])
+@pytest.mark.parametrize("memory", [op.memory.Principal(3), op.memory.Sketch(3)])
+def test_a_memory_takes_the_step_of_a_block(
+    memory: Any, noise: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(2)
+    X, Y = rng.normal(size=(40, 12)), rng.normal(size=(40, 2))
+    X[20] = X[3]  # lies in the span, or nearly
+    quick = op.ORFitRegressor(memory, noise).fit(X, Y)
+    monkeypatch.setattr(Components, "alone", lambda *_: None)
+    plain = op.ORFitRegressor(memory, noise).fit(X, Y)
+    np.testing.assert_allclose(quick.coef_, plain.coef_, atol=1e-11)
+    assert quick.contradictions_ == plain.contradictions_
+    bounds = [each.forgetting_bound_.all_steps for each in (quick, plain)]
+    np.testing.assert_allclose(*bounds, rtol=1e-9)
+
+
+@pytest.mark.parametrize("share", [1e-3, 1e-9])
+def test_a_gradient_nearly_in_the_span_is_left_to_the_careful_way(share: float) -> None:
+    memory = op.memory.Principal(3).start(6, 1)
+    for i in range(2):
+        memory = memory.learn(np.zeros(6), np.eye(6)[:, [i]], np.ones(1), np.zeros(1)).memory
+    g = np.eye(6)[0] + share * np.eye(6)[4]
+    for row, good in ((g, share > 1e-7), (np.zeros(6), False), (np.full(6, np.nan), False)):
+        found = memory.alone(np.zeros(6), row[:, None], np.ones(1), np.zeros(1))
+        assert (found is not None) == good
+    assert len(memory.subspace.B) == 2  # and nothing was written
+
+
+def test_a_weight_of_a_row_is_left_to_the_careful_way() -> None:
+    memory = op.memory.Principal(3).start(6, 1, 0.5)
+    given = np.zeros(6), np.ones((6, 1)), np.ones(1)
+    assert memory.alone(*given, np.array([0.5])) is not None
+    assert memory.alone(*given, np.array([0.1])) is None
