@@ -193,7 +193,7 @@ def orthonormal(U: Any, least: Any, lengths: Any = None) -> tuple[Any, Any, Any]
     least = least + _smallest(U)
     if U.shape[1] == 1:
         length = norms(U) if lengths is None else lengths
-        kept = length > least
+        kept = (length > least) & (length < math.inf)
         if not is_tensor(U) and kept[0]:
             return U / like(length, U), length[:, None], kept
         height = length + ~kept  # 1, or so, where nothing is divided
