@@ -1,5 +1,7 @@
 """Factorisations are held against NumPy's, on the matrices that streams make."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from onepass import linalg
 
+SRC = Path(linalg.__file__).parents[1]
 Floats = NDArray[Any]
 SIZES = [(1, 1), (1, 5), (5, 1), (3, 40), (40, 3), (70, 70), (0, 4), (4, 0)]
 
@@ -208,8 +211,47 @@ def test_rows_whose_squares_are_no_numbers_are_not_sound() -> None:
 @pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
 def test_what_is_not_finite_has_no_singular_values(wrong: float) -> None:
     M = np.array([[wrong, 0.0, 1e159], [0.0, wrong, -1e160], [0.0, 0.0, 5e129]])
-    with pytest.raises(np.linalg.LinAlgError, match="not finite"):
-        linalg.svd(M)
+    for decomposed in (linalg.svd, linalg.svd_both, linalg.eigh):
+        with pytest.raises(np.linalg.LinAlgError, match="not finite"):
+            decomposed(M)
+
+
+def test_nobody_asks_lapack_for_singular_values_past_that_check() -> None:
+    places = {
+        str(path.relative_to(SRC))
+        for path in SRC.rglob("*.py")
+        if re.search(r"np\.linalg\.svd|scipy\.linalg import.*svd", path.read_text("utf-8"))
+    }
+    assert places == {"linalg/factors.py"}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (0, 3)])
+def test_singular_vectors_of_both_sides(shape: tuple[int, int], whole: bool) -> None:  # noqa: FBT001
+    M = np.random.default_rng(0).normal(size=shape)
+    U, sigma, Vt = linalg.svd_both(M, whole=whole)
+    k = min(shape)
+    np.testing.assert_allclose(U[:, :k] * sigma @ Vt[:k], M, atol=1e-14)
+    assert (U.shape[1], Vt.shape[0]) == (shape if whole else (k, k))
+    values, vectors = linalg.eigh(M @ M.T)
+    np.testing.assert_allclose(vectors * values @ vectors.T, M @ M.T, atol=1e-13)
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+@pytest.mark.parametrize("wrong", [np.inf, np.nan, 1e200])
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_column_that_is_no_number_is_no_direction(n: int, wrong: float, tensors: bool) -> None:  # noqa: FBT001
+    U: Any = np.random.default_rng(0).normal(size=(20, n))
+    U[3, n - 1] = wrong
+    if tensors:
+        U = pytest.importorskip("torch").as_tensor(U)
+    with np.errstate(all="ignore"):
+        W, _, kept = linalg.orthonormal(U, np.full(n, 1e-7))
+    finite = np.isfinite(np.asarray(W)).all(axis=0)
+    assert np.isfinite(wrong) or not kept[n - 1]
+    assert finite[kept].all()  # what is not kept is zero, or nan for all to see
+    W = np.asarray(W)[:, kept]
+    np.testing.assert_allclose(W.T @ W, np.eye(W.shape[1]), atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

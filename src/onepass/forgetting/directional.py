@@ -205,7 +205,7 @@ class Sifted:
         start, n = self.before, len(self.A)
         unit = np.sqrt(self.seen.sizes) if scaled else np.ones(len(start.features))
         unit = np.concatenate((np.ones(int(start.free)), np.where(unit > 0.0, unit, 1.0)))
-        U, sigma, Vt = np.linalg.svd(self.A / unit, full_matrices=False)
+        U, sigma, Vt = linalg.svd_both(self.A / unit)
         excited = sigma > max(np.sqrt(threshold * n), _DEPENDENT * sigma.max(initial=0.0))  # (1)
         F = Vt[excited].T / unit[:, None]
         fade = max(self.fade, _FAINTEST)

@@ -211,7 +211,7 @@ class Joint:
         there = size > rounding
         unit = np.where(there, size, 1.0)
         scaled = np.where(there, R / unit, 0.0)
-        _, sigma, Vt = np.linalg.svd(scaled)
+        _, sigma, Vt = linalg.svd_both(scaled, whole=True)
         least = 64.0 * _EPS * len(R) + 4.0 * float((rounding / unit)[there].max(initial=0.0))
         empty = Vt[sigma <= least].T / unit[:, None]
         if not empty.shape[1]:

@@ -6,7 +6,14 @@ An array is *small* where its sides are rows, outputs or directions. Small ones 
 NumPy's, but for those of tensors on a device that would have to be waited for: they stay there.
 """
 
-from onepass.linalg.factors import cholesky_in_order, solve_lower, solve_lower_transposed, svd
+from onepass.linalg.factors import (
+    cholesky_in_order,
+    eigh,
+    solve_lower,
+    solve_lower_transposed,
+    svd,
+    svd_both,
+)
 from onepass.linalg.library import (
     at_hand,
     blank,
@@ -57,6 +64,7 @@ __all__ = [
     "blank",
     "blur",
     "cholesky_in_order",
+    "eigh",
     "finite",
     "hands",
     "host",
@@ -85,6 +93,7 @@ __all__ = [
     "summed",
     "svd",
     "svd_beside",
+    "svd_both",
     "take_in",
     "take_in_calm",
     "tensors_alone",

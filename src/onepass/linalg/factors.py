@@ -13,7 +13,7 @@ from onepass.linalg.library import is_tensor
 from onepass.linalg.triangles import solved
 from onepass.types import Array, Floats
 
-__all__ = ["cholesky_in_order", "solve_lower", "solve_lower_transposed", "svd"]
+__all__ = ["cholesky_in_order", "eigh", "solve_lower", "solve_lower_transposed", "svd", "svd_both"]
 
 
 def solve_lower(L: Any, b: Any) -> Any:
@@ -96,3 +96,41 @@ def svd(M: Floats) -> tuple[Floats, Floats]:
     if missed:
         raise np.linalg.LinAlgError("the singular values were not found")
     return U, sigma
+
+
+def svd_both(M: Floats, *, whole: bool = False) -> tuple[Floats, Floats, Floats]:
+    """Singular vectors of both sides and singular values of a small matrix, U Σ Vᵀ.
+
+    Parameters
+    ----------
+    M : ndarray of shape (n, p)
+    whole : bool
+        Whether U and V are square, and not as narrow as there are singular values.
+
+    Returns
+    -------
+    U, sigma, Vt : ndarrays
+
+    Raises
+    ------
+    LinAlgError
+        If a number is not finite: LAPACK may search for ever.
+    """
+    if not np.isfinite(M).all():
+        raise np.linalg.LinAlgError("the singular vectors of what is not finite")
+    U, sigma, Vt = np.linalg.svd(M, full_matrices=whole)
+    return U, sigma, Vt
+
+
+def eigh(S: Floats) -> tuple[Floats, Floats]:
+    """Eigenvalues, smallest first, and eigenvectors of a small symmetric matrix.
+
+    Raises
+    ------
+    LinAlgError
+        If a number is not finite: LAPACK may give numbers that mean nothing.
+    """
+    if not np.isfinite(S).all():
+        raise np.linalg.LinAlgError("the eigenvectors of what is not finite")
+    values, vectors = np.linalg.eigh(S)
+    return values, vectors

@@ -104,7 +104,7 @@ def without_prior(T: Floats, z: Floats, squares: Floats, L: Floats) -> Evidence:
     q = len(T)
     if not len(L) or not q:
         return Evidence(np.triu(T), z, np.ones(q), squares)
-    _, gamma, Vt = np.linalg.svd(linalg.whitened(L, T), full_matrices=True)
+    _, gamma, Vt = linalg.svd_both(linalg.whitened(L, T), whole=True)
     gap = np.ones(q)
     gap[: len(gamma)] = (1.0 - gamma) * (1.0 + gamma)
     turned, least = Vt @ z, _NOTHING * np.sqrt(q)

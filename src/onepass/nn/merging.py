@@ -197,7 +197,7 @@ def _between(w: Any, theirs: Any, mine: Any, said: Any) -> _Merged:
 
 def _shortened(K: Any, asked: Any, radius: float, C: Any) -> tuple[Any, float]:
     """The x for which w = m + Cᵀ x is (1), of K = C Cᵀ; and its length with the least ρ."""
-    lam, V = np.linalg.eigh(K)
+    lam, V = linalg.eigh(K)
     lam = np.maximum(lam, 0.0)
     known = V.T @ asked
     low = linalg.rounding(C) * lam.max(initial=0.0)

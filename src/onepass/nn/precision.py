@@ -89,6 +89,7 @@ class Precision:
         with np.errstate(over="ignore", invalid="ignore"):
             gram = linalg.inner(wide.T, wide.T)
             Q, T, gram, known = _spanned((wide / root).T, gram, e)
+        refuse_overflow(gram)
         asked = np.append(np.zeros(k), known / noise**0.5)
         prior = np.eye(len(T), len(T) + 1)
         U = triangle(np.column_stack((T.T, asked)), prior)
@@ -138,7 +139,7 @@ class Precision:
         """(2), if there is need of it."""
         if len(wide) <= self.m:
             return replace(self, rows=wide)
-        values, vectors = np.linalg.eigh(gram)
+        values, vectors = linalg.eigh(gram)
         left = int((values > linalg.blur(wide) ** 2 * values[-1]).sum())
         V = vectors.T[::-1][:left].copy()  # largest first
         rest = (linalg.like(V[self.m :], wide) @ wide).double()
