@@ -122,10 +122,11 @@ class Reading:
     def turn(self, T: Any, onto: Any) -> None:
         """B T of a small T (q, k), written as rows onto an array, B's own if k <= q."""
 
+        turning = linalg.like(T, self._wide(slice(0, 0))).T
+
         def turn(pieces: Pieces) -> linalg.Sums:
             for piece in pieces:
-                rows = self._wide(piece)
-                onto[:, piece] = linalg.like(linalg.like(T, rows).T @ rows, onto)
+                onto[:, piece] = linalg.like(turning @ self._wide(piece), onto)
             return ()
 
         self._summed(turn, self._pieces())
