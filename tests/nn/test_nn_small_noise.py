@@ -53,18 +53,36 @@ def test_lofi_is_the_kalman_filter_whatever_its_noise(
         np.testing.assert_allclose(std, deviations, rtol=1e2 * NEAR[dtype])
 
 
+WHOLE: dict[str, Any] = {
+    "EKF": op.nn.EKF,
+    "ORFit": lambda module, noise, **more: op.nn.ORFit(module, None, noise, **more),
+    "NTKRLS": op.nn.NTKRLS,
+}
+
+
+@pytest.mark.parametrize("kind", ["repeated", "dependent", "all of them"])
 @pytest.mark.parametrize("dtype", NEAR)
-@pytest.mark.parametrize(("kind", "p"), [("repeated", 40), ("dependent", 40)])
-def test_so_is_the_ekf(kind: str, p: int, dtype: str) -> None:
-    found = rows(kind, p, 36)
+@pytest.mark.parametrize(
+    ("learner", "width"), [("EKF", 1), ("EKF", 10), ("EKF", 36), ("ORFit", 10), ("NTKRLS", 10)]
+)
+def test_so_is_a_filter_of_the_whole_covariance(
+    learner: str, width: int, dtype: str, kind: str
+) -> None:
+    found = rows(kind, 20, 36)
     for noise in NOISES:
-        module = torch.nn.Linear(p, 1, bias=False).to(getattr(torch, dtype))
+        module = torch.nn.Linear(20, 1, bias=False).to(getattr(torch, dtype))
         torch.nn.init.zeros_(module.weight)
-        op.nn.EKF(module, noise=noise).learn(found.X, found.y)
-        right, _ = known(found, noise)
+        net = WHOLE[learner](module, noise, block_update=width > 1)
+        for i in range(0, 36, width):
+            net.learn(found.X[i : i + width], found.y[i : i + width])
+        right, deviations = known(found, noise)
         w = module.weight[0].detach().double().numpy()
-        near = max(NEAR[dtype], 1e-21 / noise)
+        near = max(4.0 * NEAR[dtype], 1e-14 / np.sqrt(noise))  # C is known to its rounding
         np.testing.assert_allclose(w, right, atol=near * np.abs(right).max())
+        std = net.predict(found.X, return_std=True)[1].double().numpy().ravel()
+        if learner == "NTKRLS":
+            std = std * np.sqrt(noise)
+        np.testing.assert_allclose(std, deviations, rtol=near)
 
 
 @pytest.mark.parametrize("time", [{}, {"process_noise": 1e-3, "decay": 0.95}])

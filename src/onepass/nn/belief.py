@@ -6,38 +6,33 @@ with Q (p × q) an orthonormal basis of the gradients so far, and Σ = C Cᵀ sm
     P = Q Σ Qᵀ + s (I − Q Qᵀ)                                                               (1)
 
 exactly, and still so after P ← P / λ, P ← γ² P or P ← P + ρ I, which act on Σ and s alike. For rows
-with gradients G and noise R = diag(r) >= 0, in the coordinates of [Q u], u what of G is new,
+with gradients G and noise R = diag(r) >= 0, in the coordinates of [Q u], u what of G is new, are
+taken in as :mod:`onepass.nn.gain` says: with
 
-    F = Cᵀ [QᵀG; uᵀG],      S = Fᵀ F + R = L Lᵀ                                             (2)
-    w ← w + [Q u] C F S⁻¹ e                                                                 (3)
-    C ← C (I − F L⁻ᵀ (L + R^½)⁻¹ Fᵀ)                                                        (4)
+    F = Cᵀ [QᵀG; uᵀG],      S = Fᵀ F + R                                                    (2)
+    w ← w + [Q u] C F S⁻¹ e,      C Cᵀ ← C (I − F S⁻¹ Fᵀ) Cᵀ                                (3)
 
-(4) is the square-root update of Potter for one number, and of Andrews [1] for several. It holds
-whatever the square roots: with X = (L + V)⁻¹ L and Y = (L + V)⁻¹ V, V Vᵀ = R, X + Y = I, and so
-X + Xᵀ − X Xᵀ + Y Yᵀ = I, which is (I − F L⁻ᵀ (L + V)⁻¹ Fᵀ) (…)ᵀ = I − F S⁻¹ Fᵀ between L⁻ᵀ and L⁻¹.
-P cannot become indefinite, and R = 0 is no special case of it: then F L⁻ᵀ is orthonormal, and what
-it spans is used up. A row of which nothing is left to move is then skipped: the past wins.
+but without a square, and a root of P stays, so that P cannot become indefinite. Of rows without
+noise those of which nothing is left to move are skipped: the past wins.
 
-Cost: four reads of the p q numbers of Q and O(q² n) a step, O(q³) with process noise; memory
-p q + q² numbers. q grows with the rows until it is p.
-
-[1] A. Andrews, "A square root formulation of the Kalman covariance equations", AIAA Journal 6(6),
-    1968; J. E. Potter's form for one number is in R. H. Battin, "Astronautical Guidance", 1964.
+Cost: three reads of the p q numbers of Q, four where little of G is new, and O(q² n) a step, O(q³)
+with process noise; memory p q + q² numbers. q grows with the rows until it is p.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from onepass import linalg
 from onepass.columns import Columns
-from onepass.errors import NumericalError
 from onepass.memory.evidence import Evidence
+from onepass.nn import gain as gaining
+from onepass.nn.gain import refuse_overflow, triangle
 from onepass.types import Array, Floats
 from onepass.update import Step, row_by_row
 
-__all__ = ["Belief", "Covariance", "refuse_overflow", "triangle"]
+__all__ = ["Belief", "Covariance"]
 
 
 @dataclass(frozen=True)
@@ -61,20 +56,6 @@ class Covariance:
         """
         del c, noise
         return Belief(Columns.start(p, kind), np.zeros((0, 0)), float(self.prior), 0)
-
-
-class _Gain(NamedTuple):
-    """What rows do in coordinates."""
-
-    root: Floats
-    """C after them."""
-    moved: Floats
-    """By what the weights move, (q, 1)."""
-    L: Floats
-    nu: Floats
-    """L⁻¹ e."""
-    kept: Array
-    """The rows that were not skipped."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -121,7 +102,7 @@ class Belief:
     # -- learning --------------------------------------------------------------------------------
 
     def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
-        """The Kalman step of a block of rows: (2), (3), (4).
+        """The Kalman step of a block of rows: (2), (3).
 
         Parameters
         ----------
@@ -151,9 +132,10 @@ class Belief:
             refuse_overflow((F if exact else F / np.sqrt(noise)) ** 2)
         flat = said.reshape(len(F.T), 1)
         if exact:
-            gain = _exact(wide.root, F, flat, tau * np.sqrt(self.beyond) * lengths)
+            gain = gaining.exact(wide.root, F, flat, tau * np.sqrt(self.beyond) * lengths)
         else:
-            gain = _noisy(wide.root, F, flat, np.sqrt(noise))
+            spread = np.sqrt(self.beyond) * lengths
+            gain = gaining.noisy(wide.root, F, flat, np.sqrt(noise), spread)
         first = np.arange(len(flat)) // group
         errors = flat - np.where(first[None, :] < first[:, None], gain.L, 0.0) @ gain.nu  # of rows
         against = 0
@@ -222,6 +204,8 @@ class Belief:
         split = self.columns.split(G)
         inside, outside = linalg.together(split.inside, linalg.norms(split.outside))
         F = self.root.T @ inside
+        whole = np.einsum("ij,ij->j", inside, inside) + outside**2
+        outside = np.where(outside > linalg.blur(G) * np.sqrt(whole), outside, 0.0)
         variances: Floats = np.einsum("ij,ij->j", F, F) + self.beyond * outside**2
         return variances
 
@@ -258,41 +242,3 @@ class Belief:
         """The same: what is believed is of the weights."""
         del at, c
         return self
-
-
-def refuse_overflow(squares: Floats) -> None:
-    """Refuse gradients, in units of what is known of the weights, whose squares are no numbers.
-
-    Raises
-    ------
-    NumericalError
-    """
-    if not np.isfinite(squares).all():
-        raise NumericalError(
-            "Kalman step: the variance of an answer must be finite, got gradients so large that "
-            "their squares are not. Scale the inputs, or give a smaller prior."
-        )
-
-
-def _exact(root: Floats, F: Floats, e: Floats, least: Floats) -> _Gain:
-    """(2) to (4) with R = 0; rows of which no more than ``least`` is free are skipped."""
-    W, L, kept = linalg.orthonormal(F, least)
-    nu = linalg.solve_lower(L, e) * kept[:, None]
-    along = root @ W
-    return _Gain(root - along @ W.T, along @ nu, L, nu, kept)
-
-
-def _noisy(root: Floats, F: Floats, e: Floats, deviations: Floats) -> _Gain:
-    """(2) to (4) with R > 0, its roots given."""
-    column = deviations[:, None]
-    L = column * linalg.lower_from_rows(F.T / column)
-    nu = linalg.solve_lower(L, e)
-    along = linalg.solve_lower(L, (root @ F).T).T
-    turned = linalg.solve_lower(L + np.diag(deviations), F.T)
-    return _Gain(root - along @ turned, along @ nu, L, nu, np.ones(len(e), dtype=bool))
-
-
-def triangle(A: Floats, B: Floats) -> Floats:
-    """R with RᵀR = AᵀA + BᵀB, without squaring either."""
-    R: Any = np.linalg.qr(np.vstack((A, B)), mode="r")
-    return np.asarray(R)

@@ -33,7 +33,7 @@ import torch
 
 from onepass import linalg
 from onepass.columns import Columns
-from onepass.nn.belief import refuse_overflow, triangle
+from onepass.nn.gain import refuse_overflow, triangle
 from onepass.types import Floats
 
 __all__ = ["Precision"]
