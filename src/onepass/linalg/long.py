@@ -55,7 +55,8 @@ def inner(A: Any, B: Any) -> Any:
     many = max((A.shape[1] + B.shape[1]) // 2, 1)
     piece = max(_PIECE // many, _WIDE) if A.device.type == "cpu" else max(len(A), 1)
     for i in range(0, len(A), piece):
-        total += A[i : i + piece].T.double() @ B[i : i + piece].double()
+        left = A[i : i + piece].double()
+        total += left.T @ (left if B is A else B[i : i + piece].double())
     return small(total)
 
 
