@@ -126,7 +126,6 @@ class Reading:
 
     def turn(self, T: Any, onto: Any) -> None:
         """B T of a small T (q, k), written as rows onto an array, B's own if k <= q."""
-
         turning = linalg.like(T, self._wide(slice(0, 0))).T
 
         def turn(pieces: Pieces) -> linalg.Sums:
