@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from onepass import linalg
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
 from onepass.nn.numbers import native
 from onepass.table import Table
@@ -252,11 +253,15 @@ def _agreed(found: list[tuple[str, Any]], where: str) -> int:
 
 def _refuse_nonfinite(found: list[tuple[str, Any]], dtype: Any, where: str) -> None:
     """Refuse nan and infinity, saying the first place where one stands."""
-    loose = [each for _, each in found if each.is_floating_point() or each.is_complex()]
+    plain = [torch.view_as_real(each) if each.is_complex() else each for _, each in found]
+    loose = [each for each in plain if each.is_floating_point()]
     if not loose:
         return
-    # The one time that a device is waited for: a row that is refused must not have been learned.
-    if bool(torch.stack([torch.isfinite(each).all() for each in loose]).all()):
+    if linalg.waits(loose[0]):  # the one time: a row that is refused must not have been learned
+        fine = bool(torch.stack([torch.isfinite(each).all() for each in loose]).all())
+    else:
+        fine = linalg.finite(*loose)
+    if fine:
         return
     for path, each in found:
         bad = (~torch.isfinite(each)).nonzero()
