@@ -31,9 +31,10 @@ except ImportError:
     RebayesORFit = None
 
 Floats = NDArray[np.float64]
-SIZES = [(784, 10), (100_000, 50), (500_000, 50)]
+SIZES = [(784, 10), (10_000, 50), (100_000, 50), (500_000, 50)]
 LINEAR = 10_000  # weights, up to which a linear learner is measured too
-ROUNDS = 20  # cycles that are measured there
+ROUNDS = 20  # stretches that are measured there
+STRETCH = 50  # rows that a learner learns before the next one's turn, or nearly
 AT_MOST = 10  # rows of rebayes that are timed, each of the same cost
 
 
@@ -140,15 +141,16 @@ def digits(m: int = 10) -> dict[str, Any]:
 
 
 def speed(p: int, m: int) -> dict[str, Any]:
-    """Milliseconds a row with a full memory, over cycles of turns, that learners take in turn."""
+    """Milliseconds a row with a full memory, over cycles of its turns; learners alternate."""
     cycle, some = (m + 1) // 2, np.random.default_rng(0)
+    stretch = cycle * max(STRETCH // cycle, 1)
     start, draw = np.zeros(p), lambda n: (some.normal(size=(n, p)), some.normal(size=n))
     ours, theirs = Ours(start, m), Rebayes(start, m) if RebayesORFit else None
     linear = OursLinear(m) if p <= LINEAR else None
     spans: dict[str, list[float]] = {"onepass": [], "ORFitRegressor": [], "rebayes": []}
     learners = {"onepass": ours, "ORFitRegressor": linear, "rebayes": theirs}
     for k in range(-3, ROUNDS if linear else 1):
-        X, y = draw(cycle)
+        X, y = draw(stretch)
         for name, learner in learners.items():
             if learner is None or (learner is theirs and k < 0):
                 continue  # each of its rows costs the same
