@@ -17,6 +17,8 @@ from onepass.errors import (
 
 torch = pytest.importorskip("torch")
 
+from onepass.nn.between import learned  # noqa: E402
+
 
 def linear(p: int = 40, c: int = 2, seed: int = 0) -> Any:
     torch.manual_seed(seed)
@@ -201,18 +203,62 @@ def test_networks_that_know_the_same_twice_stay_between_the_two() -> None:
     assert "gradients of a network turn" in two.forgetting_bound_.why
 
 
-@pytest.mark.parametrize("by_layer", [False, True])
-def test_what_goes_together_is_the_least_squares_of_both(*, by_layer: bool) -> None:
-    one, two, X, Y = halves(4, by_layer=by_layer)
-    straight = None if by_layer else literal(one, two)
-    w, parts = one.network.weights(), [error(net, X, Y) for net in (one, two)]
+def least_moved(one: Any, two: Any, noise: float) -> Any:
+    """(1) of the module, by p × p matrices."""
+    w, other, eye = one.network.weights(), two.network.weights(), torch.eye(one.network.p).double()
+    M, v = torch.zeros_like(eye), torch.zeros_like(w)
+    for net, at in ((one, w), (two, other)):
+        said = net.memory_.evidence(at)
+        weight = said.rows.T @ said.rows + (said.lost + noise) * eye
+        M, v = M + weight, v + weight @ at
+    return torch.linalg.solve(M - noise * eye, v - noise * start(two))
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 1.0])
+@pytest.mark.parametrize("memory", [4, 30, op.memory.Sketch(30)])
+@pytest.mark.filterwarnings("ignore::onepass.errors.MergeWarning")
+def test_what_was_known_of_both_moves_least(memory: Any, noise: float) -> None:
+    one, two, X, Y = halves(memory, noise)
+    right, parts = least_moved(one, two, noise), [error(net, X, Y) for net in (one, two)]
+    swapped, mine = copy.deepcopy(two), copy.deepcopy(one)
+    w, other = one.network.weights(), two.network.weights()
+    apart = float((w - other).norm())
+    one.merge(two)
+    d = one.network.weights() - right
+    assert float(d.norm()) < 1e-6 * apart
+    assert error(one, X, Y) < 1.3 * max(parts)
+    assert one.rows_seen_ == 200
+    assert one.contradictions_ == 0
+    assert one.forgetting_bound_.kind == ("none" if noise else "estimate")
+    torch.testing.assert_close(
+        swapped.merge(mine).network.weights(), one.network.weights(), atol=1e-9 * apart, rtol=0.0
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.filterwarnings("ignore::onepass.errors.MergeWarning")
+def test_by_layer_too_what_goes_together_is_between_both(noise: float) -> None:
+    one, two, X, Y = halves(4, noise, by_layer=True)
+    parts = [error(net, X, Y) for net in (one, two)]
     one.merge(two)
     assert error(one, X, Y) < max(parts)
-    if straight is not None:
-        d = one.network.weights() - straight
-        assert float(d.norm()) < 1e-2 * float((straight - w).norm())
-    assert one.forgetting_bound_.kind == "estimate"
     assert one.rows_seen_ == 200
+
+
+def test_with_little_noise_too_it_is_between_its_parts_and_told_unless_measured() -> None:
+    one, two, X, Y = halves(30, 0.01, width=30)
+    parts, measured = [error(net, X, Y) for net in (one, two)], copy.deepcopy(one)
+    other, w = two.network.weights(), one.network.weights()
+    literally = learned(one.memory_, w, other, two.memory_.evidence(other, two._start)).w
+    with pytest.warns(MergeWarning, match=r"moved by up to \d+ % of their size") as told:
+        one.merge(two)
+    assert told[0].filename == __file__
+    merged = error(one, X, Y)
+    assert min(parts) < merged < max(parts)
+    with pytest.raises(MergeError, match="no worse of `rows`"):  # and nothing else is said
+        measured.merge(two, rows=(X, Y))
+    measured.network.set_weights(literally)
+    assert error(measured, X, Y) > 1.5 * max(parts)
 
 
 def test_one_that_has_not_begun_becomes_the_other() -> None:
