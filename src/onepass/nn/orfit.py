@@ -257,7 +257,6 @@ class ORFit(Learner):
         if not self.noise:
             self._forgotten = self._forgotten + self._memory.forgets(new, w)
         self._memory, self._against = memory, self._against + found.contradictions
-        self._warn_if_full(6)
 
     def _begin(self, w: Any, c: int, linear: Any) -> None:
         """Begin to remember, at the weights w; a device is waited for, this once."""
@@ -287,9 +286,6 @@ class ORFit(Learner):
         if self._memory is not None:
             ask = getattr(self._memory, "split", None) or self._memory.variances
             ask(self._like.new_zeros(1, self.network.p).T)
-
-    def _warn_if_full(self, stacklevel: int) -> None:
-        """Nothing yet: it is told when the step is whole."""
 
     def _filled(self) -> str | None:
         remedy = "Use noise > 0, a smaller memory, or a wider network."
