@@ -66,7 +66,7 @@ def test_a_memory_takes_the_step_of_a_block(
     X, Y = rng.normal(size=(40, 12)), rng.normal(size=(40, 2))
     X[20] = X[3]  # lies in the span, or nearly
     quick = op.ORFitRegressor(memory, noise).fit(X, Y)
-    monkeypatch.setattr(Components, "alone", lambda *_: None)
+    monkeypatch.setattr(Components, "pending", lambda *_: None)
     plain = op.ORFitRegressor(memory, noise).fit(X, Y)
     np.testing.assert_allclose(quick.coef_, plain.coef_, atol=1e-11)
     assert quick.contradictions_ == plain.contradictions_
@@ -81,7 +81,7 @@ def test_a_gradient_nearly_in_the_span_is_left_to_the_careful_way(share: float) 
         memory = memory.learn(np.zeros(6), np.eye(6)[:, [i]], np.ones(1), np.zeros(1)).memory
     g = np.eye(6)[0] + share * np.eye(6)[4]
     for row, good in ((g, share > 1e-7), (np.zeros(6), False), (np.full(6, np.nan), False)):
-        found = memory.alone(np.zeros(6), row[:, None], np.ones(1), np.zeros(1))
+        found = memory.pending(np.zeros(6), row[:, None], np.ones(1), np.zeros(1))
         assert (found is not None) == good
     assert len(memory.subspace.B) == 2  # and nothing was written
 
@@ -89,5 +89,22 @@ def test_a_gradient_nearly_in_the_span_is_left_to_the_careful_way(share: float) 
 def test_a_weight_of_a_row_is_left_to_the_careful_way() -> None:
     memory = op.memory.Principal(3).start(6, 1, 0.5)
     given = np.zeros(6), np.ones((6, 1)), np.ones(1)
-    assert memory.alone(*given, np.array([0.5])) is not None
-    assert memory.alone(*given, np.array([0.1])) is None
+    assert memory.pending(*given, np.array([0.5])) is not None
+    assert memory.pending(*given, np.array([0.1])) is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [(np.float64, 1e-310), (np.float64, 1e160), (np.float32, 1e-43), (np.float32, 2e38)],
+)
+def test_a_vector_whose_squares_are_no_numbers_is_left_to_the_careful_way(
+    dtype: Any, size: float
+) -> None:
+    g = (size * np.ones(6)).astype(dtype)
+    assert alone(Subspace.start(6, 3, dtype), g, 0.5) is None
+
+
+def test_gradients_that_vanish_leave_nothing_in_the_memory() -> None:
+    X = 1e-310 * np.random.default_rng(0).normal(size=(20, 2))
+    model = op.ORFitRegressor(5, 0.5).fit(X, np.ones(20))
+    assert model.memory_.subspace.rank == 0

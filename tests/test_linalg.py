@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from onepass import linalg
+from onepass.linalg import factors, threads
 
 SRC = Path(linalg.__file__).parents[1]
 Floats = NDArray[Any]
@@ -260,3 +261,57 @@ def test_the_largest_number_has_any_sign_and_layout(dtype: Any) -> None:
     A[3, 2] = -9.0
     for array in (A, A.T, A[::2, ::-1], A[:, :0]):
         assert linalg.magnitude(array) == np.abs(array).max(initial=0.0)
+
+
+@pytest.mark.parametrize("place", ["read", "set", "put back", "before leaving"])
+def test_an_interrupt_at_any_place_leaves_the_threads_as_they_were(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold, sets, due = threads._BLAS, [], [True]
+    counts, put = hold._counts, hold._put
+
+    def interrupt(at: str) -> None:
+        if due[0] and at == place:
+            due[0] = False
+            raise KeyboardInterrupt
+
+    def read() -> list[int]:
+        interrupt("read")
+        return counts()
+
+    def write(given: list[int]) -> None:
+        sets.append(given)
+        put(given)
+        interrupt("set" if len(sets) == 1 else "put back")
+
+    monkeypatch.setattr(hold, "_counts", read)
+    monkeypatch.setattr(hold, "_put", write)
+    with threadpool_limits(2, "blas"):
+        before = [each["num_threads"] for each in threadpool_info()]
+        if place == "before leaving":  # whoever was within is forgotten, and never left
+            hold.held().__enter__()
+        else:
+            with pytest.raises(KeyboardInterrupt), linalg.single_threaded(1 << 20):
+                pass
+        assert [each["num_threads"] for each in threadpool_info()] == before
+        with linalg.single_threaded(1 << 20):
+            now = [each for each in threadpool_info() if each["user_api"] == "blas"]
+            assert all(each["num_threads"] == 1 for each in now)
+        assert [each["num_threads"] for each in threadpool_info()] == before
+
+
+def test_what_is_tiny_is_not_held() -> None:
+    with threadpool_limits(2, "blas"), linalg.single_threaded(100):
+        now = [each for each in threadpool_info() if each["user_api"] == "blas"]
+        assert all(each["num_threads"] == 2 for each in now)
+
+
+def test_singular_values_that_dividing_misses_are_found_by_rotations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    M = random(0, 9, 6)
+    missed = (np.zeros((9, 6)), np.zeros(6), np.zeros((6, 6)), 1)
+    monkeypatch.setattr(factors.lapack, "dgesdd", lambda *_, **__: missed)
+    U, sigma = linalg.svd(M)
+    np.testing.assert_allclose(sigma, np.linalg.svd(M)[1])
+    np.testing.assert_allclose((U * sigma**2) @ U.T, M @ M.T, atol=1e-12)

@@ -16,6 +16,7 @@ SPECTRA = {
     "far apart": lambda _, n: np.logspace(5, -8, n),
     "equal": lambda _, n: np.full(n, 3.0),
     "in pairs": lambda rng, n: np.repeat(rng.random((n + 1) // 2), 2)[:n],
+    "one far above": lambda rng, n: np.append(1e8, rng.random(n - 1)),
     "huge": lambda rng, n: 1e200 * rng.random(n),
     "tiny": lambda rng, n: 1e-200 * rng.random(n),
     "nearly equal": lambda rng, n: 1.0 + 1e-14 * rng.random(n),

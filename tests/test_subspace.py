@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from onepass.columns import Columns
 from onepass.subspace import Subspace
 from oracles import full_svd_basis
 
@@ -166,3 +167,30 @@ def test_what_truncation_lost_is_bounded_also_through_merges(
             U, sigma = full_svd_basis(G)
             np.testing.assert_allclose(merged.sigma, sigma, rtol=1e-9)
             np.testing.assert_allclose(projector(merged.U), projector(U), atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("common", [0.0, 30.0])
+def test_columns_are_mended_only_where_they_have_drifted(dtype: Any, common: float) -> None:
+    rng = np.random.default_rng(1)
+    base, least = rng.normal(size=(20, 300)), 1e-13 if dtype == np.float64 else 1e-6
+    space, mended = Subspace.start(300, 10, dtype), 0
+    for _ in range(1500):
+        g = rng.normal(size=300) + common * rng.normal(size=20) @ base
+        space = space.added(g[:, None].astype(dtype))
+        B = space.B.rows.astype(np.float64)
+        assert np.abs(B @ B.T - np.eye(len(B))).max() < least
+        mended += space.B.drifted()
+    assert mended < 1500
+    wrong = Subspace(
+        Columns((1.0 + 1e-5) * space.B.rows),
+        space.K,
+        space.sigma,
+        10,
+        False,
+        0.0,
+        space.open,
+    )
+    assert wrong.B.drifted()
+    assert not wrong.turned().B.drifted()
+    np.testing.assert_allclose(wrong.turned().sigma, (1.0 + 1e-5) * space.sigma, rtol=1e-6)

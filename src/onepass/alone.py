@@ -20,6 +20,9 @@ from onepass.types import Floats
 __all__ = ["Alone", "alone"]
 
 
+_SQUARED = {4: 1e18, 8: 1e140}  # bytes of a number: lengths whose squares are numbers too
+
+
 class Alone(NamedTuple):
     """What a subspace makes of one vector."""
 
@@ -43,6 +46,11 @@ def alone(space: Subspace, g: Any, noise: float = 0.0) -> Alone | None:
         In the precision of the columns.
     noise : float
         R >= 0.
+
+    Returns
+    -------
+    found : Alone or None
+        Nothing is written before its ``after`` is called.
     """
     reading, K = Reading(space.B.rows), space.K
     if not reading.few or g.dtype != reading.near.dtype:
@@ -55,6 +63,8 @@ def alone(space: Subspace, g: Any, noise: float = 0.0) -> Alone | None:
     a += again
     b, h, inside = (float(linalg.length(each)) for each in (along, rest, C))
     whole, left = math.hypot(inside, h), along
+    if not 1.0 / _SQUARED[g.itemsize] < whole < _SQUARED[g.itemsize]:
+        return None
     if noise:  # what is no more than rounding is left out, as in Subspace.split
         blur = linalg.blur(g)
         if not h >= blur * whole:

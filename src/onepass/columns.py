@@ -20,6 +20,8 @@ from onepass.reading import Reading, Split
 
 __all__ = ["Columns", "Room", "Split"]
 
+_ROUNDINGS = {4: 4.0, 8: 32.0}  # bytes of a number: by how many a square of length 1 may be off
+
 
 class Room:
     """The array that columns lie in, and the first row of it that is free."""
@@ -116,6 +118,17 @@ class Columns:
         """B M of a small M (q, k), long, (p, k)."""
         wide = linalg.widened(self.rows)
         return (linalg.like(M, wide).T @ wide).T
+
+    def drifted(self) -> bool:
+        """Whether their lengths say that they are orthonormal no more, but for a few roundings.
+
+        On a device, and of half precision, they are said to be: to look costs no less than to mend.
+        """
+        few = _ROUNDINGS.get(self.rows.itemsize)
+        if few is None or linalg.waits(self.rows):
+            return True
+        off = np.abs(Reading(self.rows).squares() - 1.0).max(initial=0.0)
+        return not off < few * linalg.rounding(self.rows)
 
     def gram(self) -> Any:
         """BᵀB, NumPy's."""

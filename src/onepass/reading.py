@@ -124,6 +124,19 @@ class Reading:
         below = np.tril(linalg.host(total))
         return below + np.tril(below, -1).T
 
+    def squares(self) -> Any:
+        """The columns' lengths, squared, NumPy's."""
+
+        def summed(pieces: Pieces) -> linalg.Sums:
+            total = np.zeros(len(self.rows))
+            for piece in pieces:
+                total += linalg.host(_squares(self._read(piece)))
+            return (total,)
+
+        p = self.rows.shape[1]
+        (total,) = self._summed(summed, [slice(i, i + _SHORT) for i in range(0, max(p, 1), _SHORT)])
+        return total
+
     def turn(self, T: Any, onto: Any) -> None:
         """B T of a small T (q, k), written as rows onto an array, B's own if k <= q."""
         turning = linalg.like(T, self._wide(slice(0, 0))).T

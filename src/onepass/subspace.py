@@ -15,8 +15,9 @@ first direction left out has, so that none that stays is overestimated:
 Rotating U (p × m) at every step costs O(m² p). Kept instead are an orthonormal B (p × q),
 m <= q <= 3m/2, and a small K (q × m) with U = B K: a step appends u to B and turns K alone, and
 only when B is full is it turned itself, by one matrix product. It is the same subspace to rounding,
-at O(m p) a step. When B turns, its Gram matrix restores its orthogonality: over 10⁴ steps in
-float32 two projections alone drift to 1e-6, with it they stay at 1e-7.
+at O(m p) a step. Two projections alone let B drift: over 10⁴ steps of a few directions in float32
+to 1e-5. So when B turns and its columns are not of length 1 to a few roundings, as turning makes
+them when they are not orthogonal, its Gram matrix restores them: then they stay within 1e-6.
 
 What a step takes out of Σ g gᵀ is a matrix Δ_t >= 0, of rank n in (2): σ̃² ũ ũᵀ of each direction
 left out. What is kept and what was taken out add up at every step, so that over all vectors g
@@ -200,6 +201,16 @@ class Subspace:
             How many of them are more than rounding.
         n : int
             How many vectors may come next.
+
+        Returns
+        -------
+        after : Subspace
+            Once B is torch's and was turned, this one is no longer of use.
+
+        Raises
+        ------
+        LinAlgError
+            If numbers overflowed; nothing is written then.
         """
         k, q = min(self.m, rank), len(self.open)
         left: Any = sigma[:k]
@@ -218,12 +229,15 @@ class Subspace:
         return new.turned() if full and len(B) > k else new
 
     def turned(self) -> "Subspace":
-        """The same subspace with B = U, orthogonal anew."""
-        L, _ = linalg.cholesky_in_order(self.B.gram(), np.zeros(len(self.B)))
-        inner, sigma = linalg.svd(L.T @ (self.K * self.sigma))
-        k, lost = len(sigma), self.lost  # whatever may raise comes before B is written in
-        B = self.B.turned(linalg.solve_lower_transposed(L, inner))
-        return replace(self, B=B, K=np.eye(k), sigma=sigma, closed=lost, open=np.zeros((k, k)))
+        """The same subspace with B = U, orthogonal anew where it has drifted."""
+        T, sigma = self.K, self.sigma
+        if self.B.drifted():
+            L, _ = linalg.cholesky_in_order(self.B.gram(), np.zeros(len(self.B)))
+            inner, sigma = linalg.svd(L.T @ (self.K * self.sigma))
+            T = linalg.solve_lower_transposed(L, inner)
+        k, lost = len(sigma), self.lost
+        K, none = np.eye(k), np.zeros((k, k))  # whatever may raise comes before B is written in
+        return replace(self, B=self.B.turned(T), K=K, sigma=sigma, closed=lost, open=none)
 
     def grown(self, p: int) -> "Subspace":
         """The same with new numbers at the end of every vector, zero in all so far."""

@@ -113,7 +113,8 @@ class Fitting(Linear):
         good = False
         try:
             quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
-            with quiet, linalg.alone():  # threads that share one row wait longer than they work
+            one_by_one = linalg.single_threaded(len(w) ** 2 if width == 1 else 0)
+            with quiet, one_by_one:  # threads that share a row wait longer than they work
                 for i in range(0, n, max(width, 1)):
                     rows = slice(i, i + width)
                     step = row_step(w, memory, features[rows], Y[rows], noise)

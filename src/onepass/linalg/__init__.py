@@ -46,7 +46,7 @@ from onepass.linalg.long import (
     times,
 )
 from onepass.linalg.secular import svd_beside
-from onepass.linalg.threads import Sums, alone, hands, one_thread, summed, tensors_alone
+from onepass.linalg.threads import Sums, hands, one_thread, single_threaded, summed, tensors_alone
 from onepass.linalg.triangles import (
     lower_from_rows,
     solve_upper,
@@ -59,7 +59,6 @@ from onepass.linalg.triangles import (
 __all__ = [
     "Sums",
     "add",
-    "alone",
     "at_hand",
     "blank",
     "blur",
@@ -83,6 +82,7 @@ __all__ = [
     "present",
     "resolution",
     "rounding",
+    "single_threaded",
     "small",
     "solve_lower",
     "solve_lower_right",

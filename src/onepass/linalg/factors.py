@@ -87,12 +87,20 @@ def _masked_cholesky(S: Any, least: Any) -> tuple[Any, Any]:
 
 
 def svd(M: Floats) -> tuple[Floats, Floats]:
-    """Left singular vectors and singular values of a small matrix, in float64."""
-    if not np.isfinite(M).all():  # LAPACK may search for ever
+    """Left singular vectors and singular values of a small matrix, in float64.
+
+    Raises
+    ------
+    LinAlgError
+        If a number is not finite: LAPACK may search for ever; or if it finds none.
+    """
+    if not np.isfinite(M).all():
         raise np.linalg.LinAlgError("the singular values of what is not finite")
     if M.size == 0:
         return np.zeros((len(M), 0)), np.zeros(0)
     U, sigma, _, missed = lapack.dgesdd(M, full_matrices=0)  # of small ones quicker than NumPy's
+    if missed:  # it divides and conquers; by rotations, slower, all are found but for the oddest
+        U, sigma, _, missed = lapack.dgesvd(M, full_matrices=0)
     if missed:
         raise np.linalg.LinAlgError("the singular values were not found")
     return U, sigma

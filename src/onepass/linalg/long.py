@@ -195,8 +195,6 @@ def orthonormal(U: Any, least: Any, lengths: Any = None) -> tuple[Any, Any, Any]
     if U.shape[1] == 1:
         length = norms(U) if lengths is None else lengths
         kept = (length > least) & (length < math.inf)
-        if not is_tensor(U) and kept[0]:
-            return U / like(length, U), length[:, None], kept
         height = length + ~kept  # 1, or so, where nothing is divided
         return U * like(kept / height, U), (height * kept + ~kept)[:, None], kept
     squares = least**2

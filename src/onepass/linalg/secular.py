@@ -85,8 +85,10 @@ def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
         below[i], roots[i], above[i], info = lapack.dlasd4(i, d, z_one, length_squared)
         if info:
             return None
-    gaps = -below * above  # s_i² − d_j²
     apart = np.subtract.outer(d, d) * np.add.outer(d, d)  # d_i² − d_j²
+    gaps = -below * above  # s_i² − d_j², of the nearest pole to all digits
+    rows, nearest = np.arange(n), np.abs(gaps).argmin(axis=1)
+    gaps = apart[nearest] + gaps[rows, nearest][:, None]
     ratios = gaps[:-1] / np.where(np.tri(n - 1, n, 0, dtype=bool), apart[1:], apart[:-1])
     agreed = np.copysign(np.sqrt(np.abs(ratios.prod(axis=0) * gaps[-1])), z)
     vectors = (agreed / gaps).T

@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import cache
 from itertools import pairwise
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Sums", "alone", "hands", "one_thread", "summed", "tensors_alone"]
+__all__ = ["Sums", "hands", "one_thread", "single_threaded", "summed", "tensors_alone"]
 
 Sums = tuple[Any, ...]
 
+_TINY = 1 << 13  # numbers of a matrix whose product with a vector BLAS does not share
 _SHARED = 1 << 15  # weights; of fewer, work is done before a second thread is awake
 
 
@@ -24,29 +25,28 @@ def one_thread(p: int, n: int) -> Iterator[None]:
     """Hold BLAS to one thread where a block of n rows and p weights is too small to share.
 
     Threads that wait for each other on a busy machine make small updates many times slower.
-    Tiny ones, which BLAS does not share anyway, are left alone: the hold itself costs 15 µs.
+    Tiny ones, which BLAS does not share anyway, are left alone: the hold itself costs 10 µs.
     """
     if p * n < 1024 or p >= 1024:
         yield
         return
-    with _HOLD:
+    with _BLAS.held():
         yield
 
 
-def alone() -> AbstractContextManager[None]:
-    """Hold NumPy's BLAS to one thread, where all that it is given is small."""
-    return _HOLD
+def single_threaded(size: int) -> AbstractContextManager[Any]:
+    """Hold BLAS to one thread for products of vectors with matrices of so many numbers.
+
+    Those of the tiny ones it does not share anyway.
+    """
+    return nullcontext() if size < _TINY else _BLAS.held()
 
 
 @contextmanager
 def tensors_alone(p: int) -> Iterator[None]:
     """Hold NumPy's BLAS to one thread, and torch as well where p weights are too few to share."""
-    with _HOLD:
-        if p >= _SHARED:
-            yield
-            return
-        with _TORCH:
-            yield
+    with _BLAS.held(), nullcontext() if p >= _SHARED else _TORCH.held():
+        yield
 
 
 class _Hold:
@@ -54,53 +54,51 @@ class _Hold:
 
     The limit is the process's own. If each thread put back what it had found, one that enters
     while another is within would find the limit, and put it back for good.
+
+    An interrupt may come at any place. So what to go back to is noted before anything is changed,
+    to leave twice is to leave once, and who was not let out in order leaves when it is forgotten.
     """
 
-    def __init__(self, limit: Callable[[], Callable[[], object]]) -> None:
-        self._lock = Lock()
-        self._within = 0
-        self._limit = limit
-        self._restore: Callable[[], object] = lambda: None
+    def __init__(self, counts: Callable[[], list[int]], put: Callable[[list[int]], None]) -> None:
+        self._lock = RLock()
+        self._within: set[int] = set()
+        self._counts, self._put = counts, put
+        self._before: list[int] | None = None
+
+    def held(self) -> "_Held":
+        return _Held(self)
+
+    def enter(self, who: int) -> None:
+        with self._lock:
+            self._within.add(who)
+            if self._before is None:
+                self._before = self._counts()
+                self._put([1] * len(self._before))
+
+    def leave(self, who: int) -> None:
+        with self._lock:
+            self._within.discard(who)
+            if not self._within and self._before is not None:
+                self._put(self._before)
+                self._before = None
+
+
+class _Held:
+    """One who is within."""
+
+    __slots__ = ("_hold",)
+
+    def __init__(self, hold: _Hold) -> None:
+        self._hold = hold
 
     def __enter__(self) -> None:
-        with self._lock:
-            if self._within == 0:
-                self._restore = self._limit()
-            self._within += 1
+        self._hold.enter(id(self))
 
     def __exit__(self, *raised: object) -> None:
-        with self._lock:
-            self._within -= 1
-            if self._within == 0:
-                self._restore()
+        self._hold.leave(id(self))
 
-
-def _limit_blas() -> Callable[[], object]:
-    shared = [(each, each.get_num_threads()) for each in _blas()]
-    for each, before in shared:
-        if before != 1:
-            each.set_num_threads(1)
-
-    def restore() -> None:
-        for each, before in shared:
-            if before != 1:
-                each.set_num_threads(before)
-
-    return restore
-
-
-def _limit_torch() -> Callable[[], object]:
-    import torch  # noqa: PLC0415  only where there is a tensor
-
-    before = torch.get_num_threads()
-    if before == 1:
-        return lambda: None
-    torch.set_num_threads(1)
-    return lambda: torch.set_num_threads(before)
-
-
-_HOLD = _Hold(_limit_blas)
-_TORCH = _Hold(_limit_torch)
+    def __del__(self) -> None:
+        self._hold.leave(id(self))
 
 
 @cache
@@ -108,6 +106,33 @@ def _blas() -> list[Any]:
     """The BLAS libraries that were loaded with NumPy and SciPy, to be told how many threads."""
     controllers = ThreadpoolController().lib_controllers
     return [each for each in controllers if each.user_api == "blas"]
+
+
+def _blas_counts() -> list[int]:
+    return [each.get_num_threads() for each in _blas()]
+
+
+def _put_blas(counts: list[int]) -> None:
+    for each, count in zip(_blas(), counts, strict=True):
+        if each.get_num_threads() != count:
+            each.set_num_threads(count)
+
+
+def _torch_counts() -> list[int]:
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    return [torch.get_num_threads()]
+
+
+def _put_torch(counts: list[int]) -> None:
+    import torch  # noqa: PLC0415  only where there is a tensor
+
+    if [torch.get_num_threads()] != counts:
+        torch.set_num_threads(*counts)
+
+
+_BLAS = _Hold(_blas_counts, _put_blas)
+_TORCH = _Hold(_torch_counts, _put_torch)
 
 
 def hands(array: Any) -> int:
@@ -130,7 +155,7 @@ def summed(work: Callable[[Sequence[slice]], Sums], pieces: Sequence[slice], man
     if many == 1:
         return work(pieces)
     edges = [len(pieces) * i // many for i in range(many + 1)]
-    with _HOLD, ThreadPoolExecutor(many) as pool:
+    with _BLAS.held(), ThreadPoolExecutor(many) as pool:
         runs = [pool.submit(copy_context().run, work, pieces[i:j]) for i, j in pairwise(edges)]
         parts = [run.result() for run in runs]
     return tuple(sum(each[1:], each[0]) for each in zip(*parts, strict=True))

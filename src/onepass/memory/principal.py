@@ -34,7 +34,7 @@ from onepass.subspace import Subspace
 from onepass.types import Array, Floats
 from onepass.update import Fitted, Step, fit
 
-__all__ = ["Alone", "Components", "Principal"]
+__all__ = ["Components", "Pending", "Principal"]
 
 _LEAST = 1e-37  # of a shorter length nothing is made
 
@@ -85,7 +85,7 @@ class Principal:
         return Components(Subspace.start(p, int(self.m), kind, room=c), float(noise), self.of)
 
 
-class Alone(NamedTuple):
+class Pending(NamedTuple):
     """The step of one gradient; nothing has been written yet."""
 
     w: Any
@@ -132,7 +132,7 @@ class Components:
         group : int
             Neighbouring columns of G that belong to one row.
         """
-        found = self.alone(w, G, e, noise)
+        found = self.pending(w, G, e, noise)
         if found is not None:
             new, memory = found.w, found.after()
             return Step(new, memory, e, memory.subspace.rank - self.subspace.rank, 0)
@@ -143,7 +143,7 @@ class Components:
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, rank, fitted.contradictions)
 
-    def alone(self, w: Any, G: Any, e: Any, noise: Floats) -> "Alone | None":
+    def pending(self, w: Any, G: Any, e: Any, noise: Floats) -> Pending | None:
         """The step of one gradient, NumPy's, that is new, where calls cost most; None of others.
 
         Parameters
@@ -168,7 +168,7 @@ class Components:
         if not height > _LEAST:
             return None
         step = linalg.moved(w, (found.free / height)[:, None], e.reshape(1, -1) / height)
-        return Alone(step, lambda: replace(self, subspace=found.after()))
+        return Pending(step, lambda: replace(self, subspace=found.after()))
 
     @property
     def basis(self) -> Any:

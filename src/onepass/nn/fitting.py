@@ -43,9 +43,9 @@ def fitted(memory: Any, w: Any, G: Any, e: Any, noise: Floats, c: int) -> Fitted
     NumericalError
         If the variance of an answer is no number.
     """
-    alone = None if linalg.waits(w) else getattr(memory, "alone", None)
+    pending = None if linalg.waits(w) else getattr(memory, "pending", None)
     with np.errstate(over="ignore", invalid="ignore"):  # the learner looks what came of it
-        found = alone and alone(*map(linalg.at_hand, (w, G, e)), noise)
+        found = pending and pending(*map(linalg.at_hand, (w, G, e)), noise)
     if found:  # of few weights, where calls cost most
         return Fitted(linalg.like(found.w, w), 0, found.after)
     if not hasattr(memory, "split"):  # a covariance writes nothing in place

@@ -252,10 +252,10 @@ class ORFit(Learner):
         elif not linalg.finite(said):
             self._refused = self._masked + len(e)
             return
+        forgotten = 0.0 if self.noise else self._memory.forgets(new, w)
         memory = found.memory()  # it may raise, for want of room; then no weight has moved
         self._take(new)
-        if not self.noise:
-            self._forgotten = self._forgotten + self._memory.forgets(new, w)
+        self._forgotten = self._forgotten + forgotten
         self._memory, self._against = memory, self._against + found.contradictions
 
     def _begin(self, w: Any, c: int, linear: Any) -> None:
