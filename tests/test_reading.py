@@ -102,6 +102,12 @@ def test_gram_and_turning_are_plain_products() -> None:
     np.testing.assert_allclose(rows[:90], expected, rtol=1e-11, atol=1e-11)
 
 
+def test_the_gram_matrix_of_float32_is_summed_in_float64() -> None:
+    rows = np.random.default_rng(4).normal(size=(15, 784)).astype(np.float32)
+    exact = rows.astype(np.float64) @ rows.T.astype(np.float64)
+    np.testing.assert_allclose(Reading(rows).gram(), exact, atol=1e-10)
+
+
 def test_threads_that_share_the_pieces_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     monkeypatch.setattr("onepass.reading._SHARED", 0)

@@ -107,7 +107,8 @@ class Reading:
         """BᵀB, NumPy's."""
         q, end = len(self.rows), self.rows.shape[1]
         if end <= _SHORT and q <= _BLOCK and not linalg.is_tensor(self.near):
-            return linalg.small(self.near @ self.near.T)
+            rows = linalg.small(self.near)
+            return rows @ rows.T
         total: Any
 
         def products(pieces: Pieces) -> linalg.Sums:
