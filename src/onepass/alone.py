@@ -1,7 +1,7 @@
 """Alone: a subspace and one vector, where a step costs calls rather than numbers.
 
 The same as :meth:`Subspace.split <onepass.subspace.Subspace.split>` and ``added`` make of a matrix
-of one column, in a third of the calls: what lies in B and not in U is found once for both, and
+of one column, in far fewer calls: what lies in B and not in U is found once for both, and
 nothing need be factorised to know a single length.
 """
 
