@@ -87,7 +87,4 @@ def _after(
     length = float(linalg.length(along))
     K = np.zeros((len(B), k + 1))
     K[: len(space.K), :k], K[:, k] = space.K, along / (length or 1.0)
-    z = np.append(a, length)[:, None]
-    inner, sigma = linalg.svd_beside(np.append(space.sigma, 0.0), z)
-    rank = np.count_nonzero(sigma > least * sigma[0])
-    return space.truncated(B, K @ inner, sigma, int(rank), 1)
+    return space.rotated(B, K, np.append(a, length)[:, None], least)

@@ -159,11 +159,9 @@ class Subspace:
         """
         B, K, C = self._widened(G, split or self.B.split(G))
         a, outside, height = _outside(K, C)
-        d = np.concatenate((self.sigma, np.zeros(len(height))))
-        inner, sigma = linalg.svd_beside(d, np.concatenate((a, height)))
-        K = np.concatenate((K, outside), axis=1) @ inner
-        least = linalg.rounding(G) * math.sqrt(len(G)) * sigma.max(initial=0.0)
-        return self.truncated(B, K, sigma, int((sigma > least).sum()), C.shape[1])
+        least = linalg.rounding(G) * math.sqrt(len(G))
+        K = np.concatenate((K, outside), axis=1)
+        return self.rotated(B, K, np.concatenate((a, height)), least)
 
     def merged(self, other: "Subspace") -> "Subspace":
         """The subspace of the vectors of both, to the rank of this one: (1) to (4)."""
@@ -184,23 +182,21 @@ class Subspace:
             return self
         sigma = np.append(self.sigma, np.abs(height))
         order = np.argsort(-sigma, kind="stable")
-        return self.truncated(B, np.hstack((K, outside))[:, order], sigma[order], len(order), 1)
+        return self._truncated(B, np.hstack((K, outside))[:, order], sigma[order], len(order), 1)
 
-    def truncated(self, B: Columns, K: Floats, sigma: Floats, rank: int, n: int) -> "Subspace":
-        """The first m of some directions of B; B turned if it has no room for n more.
+    def rotated(self, B: Columns, K: Floats, Z: Floats, least: float) -> "Subspace":
+        """The subspace after vectors have come, in coordinates: (2), (3).
 
         Parameters
         ----------
         B : Columns
             Those of this subspace, and what was added.
-        K : ndarray of shape (q, k)
-            The directions, in the coordinates of B.
-        sigma : ndarray of shape (k,)
-            Largest first.
-        rank : int
-            How many of them are more than rounding.
-        n : int
-            How many vectors may come next.
+        K : ndarray of shape (q, k + j)
+            U and the directions that came, in the coordinates of B.
+        Z : ndarray of shape (k + j, n)
+            The vectors, in the coordinates of K.
+        least : float
+            What share of the largest singular value is rounding.
 
         Returns
         -------
@@ -212,6 +208,13 @@ class Subspace:
         LinAlgError
             If numbers overflowed; nothing is written then.
         """
+        d = np.concatenate((self.sigma, np.zeros(len(Z) - self.rank)))
+        inner, sigma = linalg.svd_beside(d, Z)
+        rank = np.count_nonzero(sigma > least * sigma.max(initial=0.0))
+        return self._truncated(B, K @ inner, sigma, int(rank), Z.shape[1])
+
+    def _truncated(self, B: Columns, K: Floats, sigma: Floats, rank: int, n: int) -> "Subspace":
+        """The first m of these directions, the rest rounding; B turned without room for n more."""
         k, q = min(self.m, rank), len(self.open)
         left: Any = sigma[:k]
         gone: Any = K[:, k:] * sigma[k:]

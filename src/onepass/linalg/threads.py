@@ -66,9 +66,11 @@ class _Hold:
         self._before: list[int] | None = None
 
     def held(self) -> "_Held":
+        """A context within which it is held."""
         return _Held(self)
 
     def enter(self, who: int) -> None:
+        """Hold it, if nobody does; ``who`` is an id of one that lives until it has left."""
         with self._lock:
             self._within.add(who)
             if self._before is None:
@@ -76,6 +78,7 @@ class _Hold:
                 self._put([1] * len(self._before))
 
     def leave(self, who: int) -> None:
+        """Put back what was there before, if nobody else is within."""
         with self._lock:
             self._within.discard(who)
             if not self._within and self._before is not None:
