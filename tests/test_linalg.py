@@ -279,9 +279,9 @@ def test_an_interrupt_at_any_place_leaves_the_threads_as_they_were(
         interrupt("read")
         return counts()
 
-    def write(given: list[int]) -> None:
+    def write(given: list[int], now: list[int]) -> None:
         sets.append(given)
-        put(given)
+        put(given, now)
         interrupt("set" if len(sets) == 1 else "put back")
 
     monkeypatch.setattr(hold, "_counts", read)

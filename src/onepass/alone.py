@@ -61,7 +61,7 @@ def alone(space: Subspace, g: Any, noise: float = 0.0) -> Alone | None:
     again = along @ K
     along -= K @ again
     a += again
-    b, h, inside = (float(linalg.length(each)) for each in (along, rest, C))
+    b, h, inside = linalg.length(along), linalg.length(rest), linalg.length(C)
     whole, left = math.hypot(inside, h), along
     if not 1.0 / _SQUARED[g.itemsize] < whole < _SQUARED[g.itemsize]:
         return None
@@ -82,9 +82,14 @@ def _after(
     """The subspace after U a + B along + rest has come, h being the length of the rest."""
     B, k, p = space.B, space.rank, len(rest)
     least = linalg.rounding(rest) * math.sqrt(p)
-    if h > 4.0 * least * whole and len(B) < p:
-        B, along = B.appended((rest / h)[:, None]), np.append(along, h)
-    length = float(linalg.length(along))
-    K = np.zeros((len(B), k + 1))
-    K[: len(space.K), :k], K[:, k] = space.K, along / (length or 1.0)
-    return space.rotated(B, K, np.append(a, length)[:, None], least)
+    q = len(along)
+    if h > 4.0 * least * whole and q < p:
+        B = B.appended((rest / h)[:, None])
+    else:
+        h = 0.0
+    length = math.hypot(linalg.length(along), h)
+    K, z = np.zeros((len(B), k + 1)), np.empty((k + 1, 1))
+    K[:q, :k], K[:q, k], K[q:, k] = space.K, along, h
+    K[:, k] /= length or 1.0
+    z[:k, 0], z[k, 0] = a, length
+    return space.rotated(B, K, z, least)

@@ -208,10 +208,11 @@ class Subspace:
         LinAlgError
             If numbers overflowed; nothing is written then.
         """
-        d = np.concatenate((self.sigma, np.zeros(len(Z) - self.rank)))
+        d = np.zeros(len(Z))
+        d[: self.rank] = self.sigma
         inner, sigma = linalg.svd_beside(d, Z)
-        rank = np.count_nonzero(sigma > least * sigma.max(initial=0.0))
-        return self._truncated(B, K @ inner, sigma, int(rank), Z.shape[1])
+        rank = int(np.count_nonzero(sigma > least * sigma[0])) if len(sigma) else 0
+        return self._truncated(B, K @ inner, sigma, rank, Z.shape[1])
 
     def _truncated(self, B: Columns, K: Floats, sigma: Floats, rank: int, n: int) -> "Subspace":
         """The first m of these directions, the rest rounding; B turned without room for n more."""
@@ -240,7 +241,7 @@ class Subspace:
             T = linalg.solve_lower_transposed(L, inner)
         k, lost = len(sigma), self.lost
         K, none = np.eye(k), np.zeros((k, k))  # whatever may raise comes before B is written in
-        return replace(self, B=self.B.turned(T), K=K, sigma=sigma, closed=lost, open=none)
+        return Subspace(self.B.turned(T), K, sigma, self.m, self.shrinks, lost, none)
 
     def grown(self, p: int) -> "Subspace":
         """The same with new numbers at the end of every vector, zero in all so far."""

@@ -17,6 +17,7 @@ from onepass.linalg.factors import (
 from onepass.linalg.library import (
     at_hand,
     blank,
+    finite,
     host,
     is_tensor,
     kind,
@@ -30,7 +31,6 @@ from onepass.linalg.library import (
 from onepass.linalg.long import (
     add,
     blur,
-    finite,
     inner,
     largest,
     length,

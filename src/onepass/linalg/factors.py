@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
-from onepass.linalg.library import is_tensor
+from onepass.linalg.library import finite, is_tensor
 from onepass.linalg.triangles import solved
 from onepass.types import Array, Floats
 
@@ -94,7 +94,7 @@ def svd(M: Floats) -> tuple[Floats, Floats]:
     LinAlgError
         If a number is not finite: LAPACK may search for ever; or if it finds none.
     """
-    if not np.isfinite(M).all():
+    if not finite(M):
         raise np.linalg.LinAlgError("the singular values of what is not finite")
     if M.size == 0:
         return np.zeros((len(M), 0)), np.zeros(0)
@@ -124,7 +124,7 @@ def svd_both(M: Floats, *, whole: bool = False) -> tuple[Floats, Floats, Floats]
     LinAlgError
         If a number is not finite: LAPACK may search for ever.
     """
-    if not np.isfinite(M).all():
+    if not finite(M):
         raise np.linalg.LinAlgError("the singular vectors of what is not finite")
     U, sigma, Vt = np.linalg.svd(M, full_matrices=whole)
     return U, sigma, Vt
@@ -138,7 +138,7 @@ def eigh(S: Floats) -> tuple[Floats, Floats]:
     LinAlgError
         If a number is not finite: LAPACK may give numbers that mean nothing.
     """
-    if not np.isfinite(S).all():
+    if not finite(S):
         raise np.linalg.LinAlgError("the eigenvectors of what is not finite")
     values, vectors = np.linalg.eigh(S)
     return values, vectors

@@ -1,12 +1,15 @@
 """Library: whose an array is, NumPy's or torch's, and small matrices on their way between."""
 
+import math
 from typing import Any
 
 import numpy as np
+from scipy.linalg import blas
 
 __all__ = [
     "at_hand",
     "blank",
+    "finite",
     "host",
     "is_tensor",
     "kind",
@@ -17,6 +20,8 @@ __all__ = [
     "wide",
     "widened",
 ]
+
+_FEW = 4096  # numbers that are sooner summed by BLAS than NumPy is told to keep quiet
 
 
 def is_tensor(array: Any) -> bool:
@@ -96,6 +101,26 @@ def at_hand(array: Any) -> Any:
     if not is_tensor(array) or waits(array) or array.itemsize < 4:
         return array
     return array.detach().numpy()
+
+
+def finite(*arrays: Any) -> bool:
+    """Whether all numbers are finite: nan and infinity survive a sum, which is quickly taken."""
+    for array in arrays:
+        near = at_hand(array)
+        if is_tensor(near):
+            if not bool(near.isfinite().all()):
+                return False
+        elif not (math.isfinite(_summed(near)) or np.isfinite(near).all()):
+            return False
+    return True
+
+
+def _summed(array: Any) -> float:
+    """A sum of all numbers, or of their magnitudes: whichever is sooner taken."""
+    if 0 < array.size < _FEW and array.dtype == np.float64:
+        return float(blas.dasum(array.ravel(order="K")))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.add.reduce(array, axis=None))
 
 
 def widened(array: Any) -> Any:

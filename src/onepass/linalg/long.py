@@ -18,7 +18,6 @@ from onepass.types import Floats
 __all__ = [
     "add",
     "blur",
-    "finite",
     "inner",
     "largest",
     "length",
@@ -137,6 +136,8 @@ def magnitude(A: Floats) -> float:
 
 def length(W: Any) -> Any:
     """Euclidean length of all numbers together, in float64; of a device, a tensor there."""
+    if not is_tensor(W) and W.itemsize == 8 and W.size:
+        return blas.dnrm2(W.ravel(order="K"))
     return norms(W.reshape(-1, 1))[0]
 
 
@@ -154,20 +155,6 @@ def _lengths(G: Any) -> Any:
     largest = G.abs().amax(dim=0).double() if len(G) else G.new_zeros(G.shape[1]).double()
     scale = torch.where((largest > 0.0) & largest.isfinite(), largest, 1.0)
     return small(scale * norm(G / scale.to(G.dtype), dim=0).double())
-
-
-def finite(*arrays: Any) -> bool:
-    """Whether all numbers are finite: nan and infinity survive a sum, which is quickly taken."""
-    for array in map(at_hand, arrays):
-        if is_tensor(array):
-            if not bool(array.isfinite().all()):
-                return False
-            continue
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = np.add.reduce(array, axis=None)
-        if not (math.isfinite(total) or np.isfinite(array).all()):
-            return False
-    return True
 
 
 def orthonormal(U: Any, least: Any, lengths: Any = None) -> tuple[Any, Any, Any]:

@@ -59,7 +59,9 @@ class _Hold:
     to leave twice is to leave once, and who was not let out in order leaves when it is forgotten.
     """
 
-    def __init__(self, counts: Callable[[], list[int]], put: Callable[[list[int]], None]) -> None:
+    def __init__(
+        self, counts: Callable[[], list[int]], put: Callable[[list[int], list[int]], None]
+    ) -> None:
         self._lock = RLock()
         self._within: set[int] = set()
         self._counts, self._put = counts, put
@@ -75,14 +77,14 @@ class _Hold:
             self._within.add(who)
             if self._before is None:
                 self._before = self._counts()
-                self._put([1] * len(self._before))
+                self._put([1] * len(self._before), self._before)
 
     def leave(self, who: int) -> None:
         """Put back what was there before, if nobody else is within."""
         with self._lock:
             self._within.discard(who)
             if not self._within and self._before is not None:
-                self._put(self._before)
+                self._put(self._before, [1] * len(self._before))
                 self._before = None
 
 
@@ -115,9 +117,9 @@ def _blas_counts() -> list[int]:
     return [each.get_num_threads() for each in _blas()]
 
 
-def _put_blas(counts: list[int]) -> None:
-    for each, count in zip(_blas(), counts, strict=True):
-        if each.get_num_threads() != count:
+def _put_blas(counts: list[int], now: list[int]) -> None:
+    for each, count, is_now in zip(_blas(), counts, now, strict=True):
+        if is_now != count:
             each.set_num_threads(count)
 
 
@@ -127,10 +129,10 @@ def _torch_counts() -> list[int]:
     return [torch.get_num_threads()]
 
 
-def _put_torch(counts: list[int]) -> None:
+def _put_torch(counts: list[int], now: list[int]) -> None:
     import torch  # noqa: PLC0415  only where there is a tensor
 
-    if [torch.get_num_threads()] != counts:
+    if now != counts:
         torch.set_num_threads(*counts)
 
 

@@ -168,7 +168,7 @@ class Components:
         if not height > _LEAST:
             return None
         step = linalg.moved(w, (found.free / height)[:, None], e.reshape(1, -1) / height)
-        return Pending(step, lambda: replace(self, subspace=found.after()))
+        return Pending(step, lambda: Components(found.after(), r, self.of))
 
     @property
     def basis(self) -> Any:
