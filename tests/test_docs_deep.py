@@ -64,7 +64,7 @@ def test_what_the_page_says_of_orfit_is_what_was_found() -> None:
     assert all(place["ORFit-100 noisy"] > place["ORFit-100"] for place in found.values())
     best = {place: max(ONE_PASS, key=methods.__getitem__) for place, methods in found.items()}
     ahead = [place for place, name in best.items() if name == "ORFit-100 noisy"]
-    assert len(ahead) == 7
+    assert len(ahead) == 8
     assert [place for place in best if place[1] == "mlp" and place not in ahead] == [
         ("Rotation angles", "mlp")
     ]
