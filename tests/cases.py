@@ -129,6 +129,10 @@ def _memories() -> Iterable[Any]:
 
 
 VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
+    "ARTIPCAClassifier": [
+        {"n_components": 2, "block": 8, "max_prototypes": 5},
+        {"pca": "none", "similarity": "euclidean", "step": 0.3},
+    ],
     "RLSRegressor": [
         {"ridge": 0.0},
         {"forgetting": 0.95},

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onepass import nn as nn
     from onepass import reproduce as reproduce
     from onepass import stream as stream
+    from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
     from onepass.learners import Perceptron as Perceptron
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # A name and the room it comes from: loaded when first asked for, so that `import onepass` and
 # the command line's help take milliseconds.
 _PUBLIC = {
+    "ARTIPCAClassifier": "learners",
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",
     "Perceptron": "learners",

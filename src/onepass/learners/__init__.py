@@ -1,11 +1,14 @@
 """Learners: the names that a user imports, one file each."""
 
+from onepass.learners.art_ipca import ARTIPCAClassifier
 from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
+from onepass.learners.prototypes import Page, Prototypes
 from onepass.learners.rls import RLSClassifier, RLSRegressor
 from onepass.learners.sgd import SGDClassifier, SGDRegressor
 
 __all__ = [
+    "ARTIPCAClassifier",
     "ORFitClassifier",
     "ORFitRegressor",
     "Perceptron",
@@ -14,3 +17,6 @@ __all__ = [
     "SGDClassifier",
     "SGDRegressor",
 ]
+
+STATES = (Page, Prototypes)
+"""What is learned but not public."""

@@ -1,0 +1,286 @@
+"""Axes: the principal axes of all rows so far, about their mean, in bounded memory.
+
+Of rows x_1, x_2, … with weights s, mass M_n = Σ s and mean m_n, the vectors
+
+    v_n = √(s_n M_{n−1} / M_n) · (x_n − m_{n−1}),    m_n = m_{n−1} + s_n / M_n (x_n − m_{n−1})  (1)
+
+have Σ v vᵀ = Σ s (x − m_n)(x − m_n)ᵀ, exactly and at every n: no vector of the past has to be
+corrected when the mean moves, as it has to be in [1] for whole batches. Without centring v is
+√s x. Kept are the top k principal axes V of all v up to some row, their lengths σ, and the vectors
+since then, ``room`` of them at most; then
+
+    [σ V; v …] = Ũ Σ̃ Ṽᵀ,    V ← Ṽ[:k],    σ ← Σ̃[:k]                                     (2)
+
+which is the sequential Karhunen-Loève algorithm [2], done after so many rows, wherever the stream
+was cut. A batch of its own, such as a task, can be taken as a whole (:meth:`Axes.joined`): that is
+incremental PCA as scikit-learn has it.
+
+Rows are *seen* through a :class:`View`, axes and mean that stay as they are between two looks:
+after rows 1, 2, 4, … and then whenever (2) is done.
+
+Cost: O(d (k + room)) memory; a row's share of (2) is O(d (k + room)² / room).
+
+[1] D. Ross, J. Lim, R.-S. Lin, M.-H. Yang, "Incremental learning for robust visual tracking",
+    International Journal of Computer Vision 77, 2008.
+[2] A. Levey, M. Lindenbaum, "Sequential Karhunen-Loeve basis extraction and its application to
+    images", IEEE Transactions on Image Processing 9(8), 2000.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onepass import linalg
+from onepass.columns import Columns
+from onepass.types import Array, Floats
+
+__all__ = ["Axes", "View"]
+
+_PIECE = 4096  # rows whose products are summed at once
+_SHARP = 1e-3  # share of the largest length; of shorter axes, squares lose too many digits
+_LEAST = 1e-12  # share of the largest length, or of a column, that is rounding
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class View:
+    """Axes that rows are seen along.
+
+    Parameters
+    ----------
+    center : ndarray of shape (d,)
+        What is taken from each row; zeros without centring.
+    directions : ndarray of shape (k, d)
+        Orthonormal rows, those of the greatest lengths first.
+    lengths : ndarray of shape (k,)
+        σ: the root of the weighted sum of squares along each.
+    mass : float
+        The rows' weights together, when they were looked at.
+    trace : float
+        The whole variance, times the mass.
+    """
+
+    center: Floats
+    directions: Floats
+    lengths: Floats
+    mass: float
+    trace: float
+
+    def of(self, X: Floats) -> Floats:
+        """Coordinates (n, k) of rows X (n, d)."""
+        seen: Floats = (X - self.center) @ self.directions.T
+        return seen
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Axes:
+    """Mean and principal axes of the rows so far.
+
+    Parameters
+    ----------
+    n_components : int or float
+        k: a number of axes, or the share of the variance that they must have.
+    room : int
+        Rows between two truncations.
+    centred : bool
+        Whether the rows' mean is taken from them.
+    mean : ndarray of shape (d,)
+        m_n, also without centring.
+    mass : float
+        M_n.
+    rows : int
+        n.
+    trace : float
+        Σ ‖v‖²: the whole variance, times M_n.
+    kept : View
+        V and σ of the last truncation.
+    since : Columns
+        The vectors since then, as rows.
+    view : View
+        What rows are seen through.
+    """
+
+    n_components: float
+    room: int
+    centred: bool
+    mean: Floats
+    mass: float
+    rows: int
+    trace: float
+    kept: View
+    since: Columns
+    view: View
+
+    @classmethod
+    def start(cls, d: int, n_components: float, room: int, *, centred: bool = True) -> "Axes":
+        """No rows yet, of d numbers each."""
+        nothing = View(np.zeros(d), np.zeros((0, d)), np.zeros(0), 0.0, 0.0)
+        since = Columns.start(d, np.float64, room)
+        return cls(n_components, room, centred, np.zeros(d), 0.0, 0, 0.0, nothing, since, nothing)
+
+    def looks(self, n: int) -> Iterator[int]:
+        """Where, within the next n rows, the axes are looked at: counts from here on, n at last."""
+        now, end = self.rows, self.rows + n
+        while now < end:
+            due = (now // self.room + 1) * self.room
+            if now < self.room:
+                due = min(due, 1 << now.bit_length())
+            now = min(due, end)
+            yield now - self.rows
+
+    def taken(self, X: Floats, s: Floats | None = None) -> "Axes":
+        """The axes after rows X (n, d), no more than up to the next look, of weights s (n,)."""
+        mean, mass, vectors = self._apart(X, s)
+        rows = self.rows + len(X)
+        trace = self.trace + float(np.einsum("ij,ij->", vectors, vectors))
+        new = replace(
+            self,
+            mean=mean,
+            mass=mass,
+            rows=rows,
+            trace=trace,
+            since=self.since.appended(vectors.T),
+        )
+        if rows % self.room == 0:
+            return new.truncated()
+        if rows < self.room and rows & (rows - 1) == 0:
+            return replace(new, view=new.looked())
+        return new
+
+    def joined(self, X: Floats, s: Floats | None = None) -> "Axes":
+        """The axes after rows X (n, d) as one batch, truncated after it, of weights s (n,)."""
+        new, parts = self, [self.kept.directions * self.kept.lengths[:, None], self.since.rows]
+        for i in range(0, len(X), _PIECE):
+            piece = slice(i, i + _PIECE)
+            mean, mass, vectors = new._apart(X[piece], None if s is None else s[piece])
+            trace = new.trace + float(np.einsum("ij,ij->", vectors, vectors))
+            new = replace(new, mean=mean, mass=mass, rows=new.rows + len(vectors), trace=trace)
+            last = i + _PIECE >= len(X)
+            F = np.vstack((*parts, vectors))
+            parts = [F if last else np.linalg.qr(F, mode="r")]  # of the same FᵀF
+        return new.along(np.vstack(parts))
+
+    def looked(self) -> View:
+        """The axes as they are now."""
+        kept = self.kept.directions * self.kept.lengths[:, None]
+        return self._top(np.vstack((kept, self.since.rows)))
+
+    def truncated(self) -> "Axes":
+        """The same, truncated now (2)."""
+        kept = self.kept.directions * self.kept.lengths[:, None]
+        return self.along(np.vstack((kept, self.since.rows)))
+
+    def merged(self, other: "Axes") -> "Axes":
+        """The axes of the rows of both, truncated now."""
+        if not other.mass:
+            return self
+        mass = self.mass + other.mass
+        apart = other.mean - self.mean
+        mean = self.mean + other.mass / mass * apart
+        between = np.sqrt(self.mass * other.mass / mass) * apart * self.centred
+        parts = [
+            part
+            for one in (self, other)
+            for part in (one.kept.directions * one.kept.lengths[:, None], one.since.rows)
+        ]
+        trace = self.trace + other.trace + float(between @ between)
+        rows = self.rows + other.rows
+        new = replace(self, mean=mean, mass=mass, rows=rows, trace=trace)
+        return new.along(np.vstack((*parts, between[None, :])))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that is kept."""
+        views = [self.kept] if self.kept is self.view else [self.kept, self.view]
+        arrays = [a for view in views for a in (view.center, view.directions, view.lengths)]
+        return self.mean.nbytes + self.since.nbytes + sum(a.nbytes for a in arrays)
+
+    def fixed(self) -> "Axes":
+        """The same without what further rows would need: what rows are seen through."""
+        none = Columns.start(len(self.mean), np.float64)
+        return replace(self, kept=self.view, since=none)
+
+    def placed(self, at: Array, d: int) -> "Axes":
+        """With its columns at these places among d, the others zero in every row so far."""
+
+        def wide(view: View) -> View:
+            center, directions = np.zeros(d), np.zeros((len(view.directions), d))
+            center[at], directions[:, at] = view.center, view.directions
+            return replace(view, center=center, directions=directions)
+
+        mean, since = np.zeros(d), np.zeros((len(self.since), d))
+        mean[at], since[:, at] = self.mean, self.since.rows
+        return replace(
+            self,
+            mean=mean,
+            kept=wide(self.kept),
+            since=Columns(since, self.room),
+            view=wide(self.view),
+        )
+
+    def grown(self, d: int) -> "Axes":
+        """With new columns at the end, zero in every row so far."""
+        return self.placed(np.arange(len(self.mean)), d)
+
+    def _apart(self, X: Floats, s: Floats | None) -> tuple[Floats, float, Floats]:
+        """Mean and mass after rows, and their vectors (1)."""
+        weights = np.ones(len(X)) if s is None else s
+        masses = self.mass + np.cumsum(weights)
+        before = masses - weights
+        origin = self.mean if self.mass else X[0]  # digits that all rows share cancel, exactly
+        off = X - origin
+        moved = np.cumsum(weights[:, None] * off, axis=0) / masses[:, None]  # m_n − origin
+        mean = origin + moved[-1]
+        if not self.centred:
+            return mean, float(masses[-1]), np.sqrt(weights)[:, None] * X
+        off[1:] -= moved[:-1]
+        off *= np.sqrt(weights * before / masses)[:, None]
+        return mean, float(masses[-1]), off
+
+    def along(self, F: Floats) -> "Axes":
+        """The same with nothing kept but the principal axes of these vectors (q, d)."""
+        view = self._top(F)
+        return replace(
+            self, kept=view, since=Columns.start(F.shape[1], np.float64, self.room), view=view
+        )
+
+    def _top(self, F: Floats) -> View:
+        """The k principal axes of the rows of F."""
+        share = self.n_components if isinstance(self.n_components, float) else None
+        most = min(F.shape) if share is not None else int(self.n_components)
+        directions, lengths = _principal(F, most)
+        if share is not None:
+            had = np.cumsum(lengths**2) / (self.trace or 1.0)
+            k = int(np.searchsorted(had, share * (1.0 - _LEAST))) + 1
+            k = min(max(k, len(self.view.lengths)), len(lengths))  # never fewer than before
+            directions, lengths = directions[:k], lengths[:k]
+        center = self.mean if self.centred else np.zeros_like(self.mean)
+        return View(center, directions, lengths, self.mass, self.trace)
+
+
+def _principal(F: Floats, k: int) -> tuple[Floats, Floats]:
+    """The top k right singular vectors of F (q, d), as rows, and its singular values.
+
+    From the smaller of FFᵀ and FᵀF where squares keep enough digits, else from F itself. Of each
+    vector the largest number is positive, so that the answer is one.
+    """
+    q, d = F.shape
+    found = _by_squares(F, min(k, q, d)) if min(q, d) else (F[:0], np.zeros(0))
+    if found is None:
+        _, lengths, directions = linalg.svd_both(F)
+        there = lengths > _LEAST * lengths.max(initial=0.0)
+        found = directions[there][:k], lengths[there][:k]
+    directions, lengths = found
+    largest = np.abs(directions).argmax(axis=1) if directions.size else np.zeros(0, dtype=int)
+    signs = np.sign(directions[np.arange(len(directions)), largest])
+    return directions * signs[:, None], lengths
+
+
+def _by_squares(F: Floats, k: int) -> tuple[Floats, Floats] | None:
+    q, d = F.shape
+    values, vectors = linalg.eigh(F @ F.T if q < d else F.T @ F)
+    squares = values[::-1][:k]
+    if not squares[-1] > _SHARP**2 * squares[0]:
+        return None
+    lengths, top = np.sqrt(squares), vectors[:, ::-1][:, :k].T
+    return (top @ F / lengths[:, None] if q < d else np.ascontiguousarray(top)), lengths

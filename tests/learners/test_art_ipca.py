@@ -1,0 +1,189 @@
+"""ART-IPCA: Algorithm 1 of the paper, in all ways of learning axes, and what is kept of it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_digits
+
+import onepass as op
+from onepass.errors import (
+    LabelError,
+    MergeError,
+    NotFittedError,
+    NumericalError,
+    ParameterError,
+)
+
+PCA = ("incremental", "task", "static", "none")
+
+
+def digits(seed: int = 0) -> tuple[Any, Any]:
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(seed).permutation(len(y))
+    return X[order] / 16.0, y[order]
+
+
+def tasks(y: Any) -> list[Any]:
+    return [np.flatnonzero(y // 2 == task) for task in range(5)]
+
+
+def learned(pca: str, **params: Any) -> tuple[Any, Any, Any]:
+    X, y = digits()
+    model = op.ARTIPCAClassifier(15, 0.6, pca=pca, **params)
+    for rows in tasks(y[:1000]):
+        model.partial_fit(X[:1000][rows], y[:1000][rows])
+    return model, X[1000:], y[1000:]
+
+
+def published(X: Any, y: Any, k: int, vigilance: float) -> Any:
+    """Algorithm 1 with tasks, as it is written: every prototype is projected for every row."""
+    from sklearn.decomposition import IncrementalPCA
+
+    pca, W, C, n = IncrementalPCA(k), np.zeros((0, X.shape[1])), [], []
+    for rows in tasks(y):
+        pca.partial_fit(X[rows])
+        for x, label in zip(X[rows], y[rows], strict=True):
+            if len(W):
+                a, B = pca.transform(x[None])[0], pca.transform(W)
+                near = B @ a / (np.linalg.norm(B, axis=1) * np.linalg.norm(a))
+                best = int(near.argmax())
+                if near[best] >= vigilance and C[best] == label:
+                    n[best] += 1
+                    W[best] += (x - W[best]) / n[best]
+                    continue
+            W, C, n = np.vstack((W, x)), [*C, label], [*n, 1]
+    return W, np.array(C), np.array(n)
+
+
+def test_with_tasks_it_is_the_published_algorithm() -> None:
+    X, y = digits()
+    model, _, _ = learned("task")
+    W, C, n = published(X[:1000], y[:1000], 15, 0.6)
+    assert_allclose(model.prototypes_, W, atol=1e-10)
+    assert_array_equal(model.prototype_labels_, C)
+    assert_array_equal(model.prototype_weights_, n)
+
+
+@pytest.mark.parametrize("pca", PCA)
+def test_new_classes_do_not_make_old_ones_forgotten(pca: str) -> None:
+    model, X, y = learned(pca)
+    right = [(model.predict(X[rows]) == y[rows]).mean() for rows in tasks(y)]
+    assert min(right) > 0.7, right
+    assert model.score(X, y) > 0.85
+    known = [
+        (model.predict(X[rows], task=[2 * t, 2 * t + 1]) == y[rows]).mean()
+        for t, rows in enumerate(tasks(y))
+    ]
+    assert min(known) > 0.95, known
+    assert np.mean(known) >= np.mean(right)
+
+
+def test_static_axes_are_learned_beforehand_and_then_no_more() -> None:
+    X, y = digits()
+    model = op.ARTIPCAClassifier(5, pca="static").learn_axes(X)
+    axes = model.learn_axes(X[:0]).axes_.view
+    model.partial_fit(X[:100], y[:100])
+    assert_array_equal(model.components_, axes.directions)
+    assert model.rows_seen_ == 100
+    first = op.ARTIPCAClassifier(5, pca="static").partial_fit(X[:100], y[:100])
+    again = first.components_
+    assert_array_equal(first.partial_fit(X[100:200], y[100:200]).components_, again)
+
+
+def test_prototypes_are_seen_along_the_axes_as_they_are_now() -> None:
+    X, y = digits()
+    model = op.ARTIPCAClassifier(8, 0.8, block=100)
+    for i in range(0, 700, 70):
+        model.partial_fit(X[i : i + 70], y[i : i + 70])
+        expected = model.prototypes_ - model.axes_.view.center
+        if model.rows_seen_ >= 100:
+            expected = expected @ model.components_.T
+        assert_allclose(model.stock_.all("seen"), expected, atol=1e-10)
+
+
+def test_the_answer_is_the_class_of_the_most_similar_prototype() -> None:
+    model, X, _ = learned("task")
+    P, c = model.components_, model.axes_.view.center
+    A, B = (X - c) @ P.T, (model.prototypes_ - c) @ P.T
+    near = (A @ B.T) / np.outer(np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1))
+    assert_array_equal(model.predict(X), model.prototype_labels_[near.argmax(axis=1)])
+    assert_allclose(model.decision_function(X).max(axis=1), near.max(axis=1), atol=1e-12)
+
+
+@pytest.mark.parametrize("pca", PCA)
+def test_compact_it_answers_the_same_and_learns_no_more(pca: str, tmp_path: Any) -> None:
+    model, X, y = learned(pca)
+    small = model.compact()
+    assert_array_equal(small.predict(X), model.predict(X))
+    assert_allclose(small.decision_function(X), model.decision_function(X))
+    assert small.nbytes <= model.nbytes - 64 * 8 * len(model.prototypes_) * (pca != "none")
+    op.save(small, tmp_path / "small.onepass")
+    again = op.load(tmp_path / "small.onepass")
+    assert_array_equal(again.predict(X), model.predict(X))
+    for verb in (
+        lambda: again.partial_fit(X[:2], y[:2]),
+        lambda: again.learn_one(X[0], y[0]),
+        lambda: again.grow(70),
+    ):
+        with pytest.raises(ParameterError, match="a compact learner cannot"):
+            verb()
+    with pytest.raises(MergeError, match="compact"):
+        model.merge(small)
+    model.partial_fit(X[:5], y[:5])
+    assert_array_equal(again.predict(X[:50]), small.predict(X[:50]))
+
+
+@pytest.mark.parametrize("pca", ["incremental", "task", "none"])
+def test_merged_it_knows_what_both_have_seen(pca: str) -> None:
+    X, y = digits()
+    halves = []
+    for classes in (range(5), range(5, 10)):
+        rows = np.flatnonzero(np.isin(y[:1000], list(classes)))
+        model = op.ARTIPCAClassifier(15, 0.6, pca=pca)
+        halves.append(model.partial_fit(X[rows], y[rows]))
+    one, two = halves
+    weights = one.prototype_weights_.sum() + two.prototype_weights_.sum()
+    one.merge(two)
+    assert one.rows_seen_ == 1000
+    assert one.classes_.tolist() == list(range(10))
+    assert_allclose(one.prototype_weights_.sum(), weights)
+    whole, X_test, y_test = learned(pca)
+    assert one.score(X_test, y_test) > whole.score(X_test, y_test) - 0.05
+
+
+def test_bad_settings_are_refused_when_learning_begins() -> None:
+    X, y = digits()
+    for params, said in (
+        ({"vigilance": 1.5}, "vigilance"),
+        ({"vigilance": -0.1, "similarity": "euclidean"}, "vigilance"),
+        ({"similarity": "manhattan"}, "similarity"),
+        ({"pca": "dynamic"}, "pca"),
+        ({"step": 0.0}, "step"),
+        ({"step": "median"}, "step"),
+        ({"n_components": 0}, "n_components"),
+        ({"block": 0}, "block"),
+        ({"max_prototypes": 0}, "max_prototypes"),
+    ):
+        with pytest.raises(ParameterError, match=said):
+            op.ARTIPCAClassifier(**params).partial_fit(X[:5], y[:5])
+    with pytest.raises(ParameterError, match="learning axes"):
+        op.ARTIPCAClassifier(pca="none").learn_axes(X)
+    with pytest.raises(NotFittedError):
+        _ = op.ARTIPCAClassifier().prototypes_
+    model = op.ARTIPCAClassifier().partial_fit(X[:50], y[:50])
+    with pytest.raises(LabelError, match="task"):
+        model.predict(X[:2], task=[0, 77])
+    before = model.prototypes_
+    with pytest.raises(NumericalError, match="below 1e"):
+        model.partial_fit(np.full((1, 64), 1e200), [0])
+    assert_array_equal(model.prototypes_, before)
+
+
+def test_a_row_of_weight_two_is_two_rows_to_a_mean() -> None:
+    X = np.array([[1.0, 0.0], [3.0, 0.1]])
+    model = op.ARTIPCAClassifier(vigilance=-1.0, pca="none")
+    model.partial_fit(X, [0, 0], sample_weight=[1.0, 2.0])
+    assert_allclose(model.prototypes_, [(X[0] + 2.0 * X[1]) / 3.0])
+    assert model.prototype_weights_.tolist() == [3.0]

@@ -1,0 +1,164 @@
+"""Contest: rows in blocks find what the loop of Algorithm 1 finds, row by row."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from onepass.learners import contest, prototypes
+from onepass.learners.contest import Rules, met
+from onepass.learners.prototypes import Prototypes
+
+
+def similarity(a: Any, b: Any, kind: str) -> float:
+    if kind == "euclidean":
+        return float(1.0 / (1.0 + np.linalg.norm(a - b)))
+    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / scale if scale else 0.0
+
+
+def algorithm_one(X: Any, Z: Any, labels: Any, s: Any, rules: Rules) -> tuple[Any, ...]:
+    """Lines 6 to 14, as they are written."""
+    rows: list[Any] = []
+    seen: list[Any] = []
+    of: list[int] = []
+    taken: list[float] = []
+    met_first = []
+    for x, z, label, weight in zip(X, Z, labels, s, strict=True):
+        near = [similarity(z, other, rules.similarity) for other in seen]
+        best = int(np.argmax(near)) if near else -1
+        met_first.append(of[best] if near else -1)
+        if near and near[best] >= rules.vigilance and of[best] == label:
+            taken[best] += weight
+            step = weight / taken[best]
+            if rules.step is not None:
+                step = 1.0 - (1.0 - rules.step) ** weight
+            rows[best] = rows[best] + step * (x - rows[best])
+            seen[best] = seen[best] + step * (z - seen[best])
+        else:
+            rows.append(x.copy())
+            seen.append(z.copy())
+            of.append(label)
+            taken.append(float(weight))
+    return np.array(rows), np.array(seen), np.array(of), np.array(taken), met_first
+
+
+def drawn(n: int, d: int, c: int, seed: int) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(3 * c, d))
+    which = rng.integers(0, 3 * c, n)
+    labels = np.where(rng.random(n) < 0.9, which % c, rng.integers(0, c, n))
+    return centres[which] + 0.4 * rng.normal(size=(n, d)), labels, rng.uniform(0.5, 3.0, n)
+
+
+@given(
+    seed=st.integers(0, 20),
+    kind=st.sampled_from(["cosine", "euclidean"]),
+    step=st.sampled_from([None, 0.3]),
+    cut=st.integers(1, 90),
+    vigilance=st.sampled_from([0.2, 0.6, 0.9]),
+)
+@settings(max_examples=60, deadline=None)
+def test_blocks_are_the_loop(seed: int, kind: str, step: Any, cut: int, vigilance: float) -> None:
+    X, labels, s = drawn(90, 6, 3, seed)
+    V = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 4)))[0].T
+    rules, Z = Rules(vigilance, kind, step, None), X @ V.T
+    expected = algorithm_one(X, Z, labels, s, rules)
+    stock, said = Prototypes.start(6).viewed(lambda rows: rows @ V.T), []
+    for i in range(0, 90, cut):
+        part = slice(i, i + cut)
+        stock, found = met(stock, rules, X[part], Z[part], labels[part], s[part])
+        said += found.tolist()
+    assert said == expected[4]
+    assert_array_equal(stock.all("labels"), expected[2])
+    assert_allclose(stock.all("rows"), expected[0], atol=1e-12)
+    assert_allclose(stock.all("seen"), expected[1], atol=1e-12)
+    assert_allclose(stock.all("taken"), expected[3], rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_pages_and_blocks_of_any_size_are_the_same(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, labels, s = drawn(70, 4, 2, 0)
+    rules = Rules(0.9, "cosine", None, None)
+    expected = algorithm_one(X, X, labels, s, rules)
+    for module, name in ((prototypes, "PAGE"), (prototypes, "BLOCK"), (contest, "BLOCK")):
+        monkeypatch.setattr(module, name, size)
+    stock, said = met(Prototypes.start(4), rules, X, X, labels, s)
+    assert said.tolist() == expected[4]
+    assert len(stock) == len(expected[0])
+    assert_allclose(stock.all("rows"), expected[0], atol=1e-12)
+    near = np.array([[similarity(x, p, "cosine") for p in expected[0]] for x in X])
+    assert_allclose(stock.similarities(X, "cosine"), near, atol=1e-12)
+
+
+def test_proposition_1_weights_learned_along_the_axes_are_those_of_the_rows_projected() -> None:
+    X, labels, s = drawn(120, 8, 2, 1)
+    V = np.linalg.qr(np.random.default_rng(0).normal(size=(8, 3)))[0].T
+    for step in (None, 0.2):
+        stock, _ = met(
+            Prototypes.start(8).viewed(lambda rows: rows @ V.T),
+            Rules(0.5, "cosine", step, None),
+            X,
+            X @ V.T,
+            labels,
+            s,
+        )
+        assert len(stock) < 60
+        assert_allclose(stock.all("seen"), stock.all("rows") @ V.T, atol=1e-13)
+
+
+def test_what_was_there_before_is_not_written_into() -> None:
+    X, labels, s = drawn(60, 5, 2, 2)
+    rules = Rules(0.3, "cosine", None, None)
+    before, _ = met(Prototypes.start(5), rules, X[:30], X[:30], labels[:30], s[:30])
+    kept = [before.all(name).copy() for name in ("rows", "labels", "taken")]
+    met(before, rules, X[30:], X[30:], labels[30:], s[30:])
+    for name, old in zip(("rows", "labels", "taken"), kept, strict=True):
+        assert_array_equal(before.all(name), old)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5, 20])
+def test_a_ceiling_holds_and_every_class_has_a_prototype(most: int) -> None:
+    X, labels, s = drawn(200, 5, 4, 3)
+    rules = Rules(0.95, "cosine", None, most)
+    stock, _ = met(Prototypes.start(5), rules, X, X, labels, s)
+    assert len(stock) == max(most, 4)
+    assert set(stock.all("labels").tolist()) == {0, 1, 2, 3}
+    assert_allclose(stock.all("taken").sum(), s.sum())
+    one_by_one = Prototypes.start(5)
+    for i in range(200):
+        row = slice(i, i + 1)
+        one_by_one, _ = met(one_by_one, rules, X[row], X[row], labels[row], s[row])
+    assert_allclose(one_by_one.all("rows"), stock.all("rows"), atol=1e-12)
+
+
+def test_with_means_all_rows_of_a_prototype_count_the_same() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3)) + 10.0
+    stock, _ = met(
+        Prototypes.start(3), Rules(-1.0, "cosine", None, None), X, X, np.zeros(50, int), np.ones(50)
+    )
+    assert_allclose(stock.all("rows"), X.mean(axis=0)[None], rtol=1e-13)
+
+
+def test_of_prototypes_that_tie_the_older_wins() -> None:
+    X = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    rules = Rules(0.5, "cosine", None, None)
+    stock, said = met(Prototypes.start(2), rules, X, X, np.array([1, 0, 1, 0]), np.ones(4))
+    assert said.tolist() == [-1, 1, 1, 1]
+    scores = stock.best(X[:1], "cosine", 2)
+    assert scores[0, 1] > scores[0, 0]
+
+
+def test_rows_of_zeros_are_like_nothing() -> None:
+    X = np.zeros((3, 4))
+    stock, said = met(
+        Prototypes.start(4), Rules(0.5, "cosine", None, None), X, X, np.zeros(3, int), np.ones(3)
+    )
+    assert len(stock) == 3
+    assert said.tolist() == [-1, 0, 0]
+    assert np.isfinite(stock.similarities(X, "cosine")).all()
