@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onepass import nn as nn
     from onepass import reproduce as reproduce
     from onepass import stream as stream
+    from onepass.clusterers import ARTIPCACluster as ARTIPCACluster
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 # the command line's help take milliseconds.
 _PUBLIC = {
     "ARTIPCAClassifier": "learners",
+    "ARTIPCACluster": "clusterers",
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",
     "Perceptron": "learners",

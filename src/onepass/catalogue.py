@@ -15,6 +15,7 @@ __all__ = ["Entry", "can_hold", "can_learn", "entries"]
 
 _ROOMS = (  # each may hold what is of itself and of those below
     "onepass.pipeline",
+    "onepass.clusterers",
     "onepass.learners",
     "onepass.features",
     "onepass.forgetting",

@@ -155,7 +155,7 @@ class ARTIPCAClassifier(Resonance, Classifier):
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
         del known  # a class has a prototype after its first row, and not before
         labels = Y.argmax(axis=1)
-        winners = self._resonated(X.astype(np.float64, copy=False), labels, s)
+        winners = self._resonated(X.astype(np.float64, copy=False), labels, s)[:, 0]
         said = np.zeros(Y.shape)
         there = winners >= 0
         said[there, winners[there]] = 1.0

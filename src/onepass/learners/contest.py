@@ -56,7 +56,9 @@ class Rules:
 def met(
     prototypes: Prototypes, rules: Rules, X: Floats, Z: Floats, labels: Array, s: Floats
 ) -> tuple[Prototypes, Array]:
-    """The prototypes after rows, and the label of the one that each row met; −1 where none stood.
+    """The prototypes after rows, and label and number of the one that each row met, (n, 2).
+
+    Both are −1 where none stood.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ def met(
     s : ndarray of shape (n,)
         Weights of the rows.
     """
-    said, begin = np.full(len(X), -1), 0
+    said, begin = np.full((len(X), 2), -1), 0
     while begin < len(X):
         rows = slice(begin, begin + BLOCK)
         block = _Block(prototypes, rules, Z[rows])
@@ -101,12 +103,13 @@ class _Block:
         self._steps: list[tuple[int, float]] = []  # of each row: a place, and η
 
     def learned(self, labels: Array, s: Floats, said: Array) -> int:
-        """Learn rows, as many as find a place; say the label of the prototype that each met."""
+        """Learn rows, as many as find a place; say label and number of what each met."""
         vigilance, most = self._rules.vigilance, self._rules.most
         for j, label in enumerate(labels.tolist()):
             number, similarity = self._nearest(j)
             found = self._label(number) if number >= 0 else -1
-            said[j] = found if said[j] < 0 else said[j]  # before room was made for it
+            if said[j, 0] < 0:  # else it was said before room was made for it
+                said[j] = found, number
             if number < 0 or similarity < vigilance or found != label:
                 number = -1
                 if most is not None and self._count >= most:

@@ -136,7 +136,7 @@ class Resonance:
         self._look()
 
     def _resonated(self, X: Floats, labels: Array, s: Floats | None) -> Array:
-        """Learn rows; return the label of the prototype that each met, −1 where none stood."""
+        """Learn rows; return label and number of what each met, −1 where nothing stood."""
         self._refuse_compact("learn")
         rules, weights = self._rules(), np.ones(len(X)) if s is None else s
         if linalg.magnitude(X) > _LARGEST:
@@ -148,7 +148,7 @@ class Resonance:
         if self.pca == "task" or (self.pca == "static" and not self.axes_.mass):
             self.axes_ = self._turned(self.axes_, X, s)
             self._look()
-        said = np.full(len(X), -1)
+        said = np.full((len(X), 2), -1)
         cuts = self.axes_.looks(len(X)) if self.pca == "incremental" else [len(X)]
         begin = 0
         for end in cuts:

@@ -1,0 +1,112 @@
+"""Clusterers: rows without answers; a cluster keeps its number."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+import onepass as op
+from cases import snapshot
+from onepass.errors import NotFittedError, ParameterError, ShapeError
+
+
+def rows() -> Any:
+    X, _ = load_digits(return_X_y=True)
+    return X[:600] / 16.0
+
+
+def sequential(X: Any, vigilance: float) -> tuple[Any, list[int]]:
+    """Algorithm 1 without labels and axes."""
+    W: list[Any] = []
+    n: list[int] = []
+    said = []
+    for x in X:
+        near = [w @ x / np.linalg.norm(w) / np.linalg.norm(x) for w in W]
+        best = int(np.argmax(near)) if W else -1
+        said.append(best)
+        if W and near[best] >= vigilance:
+            n[best] += 1
+            W[best] = W[best] + (x - W[best]) / n[best]
+        else:
+            W.append(x)
+            n.append(1)
+    return np.array(W), said
+
+
+@pytest.mark.parametrize("cut", [1, 37, 600])
+def test_it_is_the_sequential_loop_wherever_the_stream_is_cut(cut: int) -> None:
+    X = rows()
+    W, expected = sequential(X, 0.85)
+    model = op.ARTIPCACluster(vigilance=0.85, pca="none")
+    said = [model.test_then_train(X[i : i + cut]) for i in range(0, 600, cut)]
+    assert np.concatenate(said).tolist() == expected
+    assert_allclose(model.prototypes_, W, atol=1e-12)
+    assert model.rows_seen_ == 600
+
+
+def test_clusters_are_mostly_of_one_digit() -> None:
+    X, y = load_digits(return_X_y=True)
+    model = op.ARTIPCACluster(20, 0.7).fit(X[:1200])
+    said = model.predict(X[1200:])
+    purity = sum(np.bincount(y[1200:][said == k]).max() for k in np.unique(said)) / len(said)
+    assert purity > 0.85
+    assert_array_equal(model.similarities(X[1200:]).argmax(axis=1), said)
+
+
+def test_numbers_stay_whatever_comes_after() -> None:
+    X = rows()
+    model = op.ARTIPCACluster(vigilance=0.9, pca="none").partial_fit(X[:50])
+    before = model.prototypes_
+    model.partial_fit(X[50:])
+    assert len(model.prototypes_) > len(before)
+    assert_array_equal(model.predict(before[:5]), np.arange(5))
+
+
+def test_verbs_without_answers(tmp_path: Any) -> None:
+    X = rows()
+    one, two = op.ARTIPCACluster(8, 0.6), op.ARTIPCACluster(8, 0.6)
+    for x in X[:200]:
+        one.learn_one(x)
+    two.partial_fit(X[:200])
+    assert_allclose(one.prototypes_, two.prototypes_, atol=1e-10)
+    assert one.predict_one(X[0]) == one.predict(X[:1])[0]
+    assert clone(one).predict_one(X[0]) == -1
+    op.save(one, tmp_path / "c.onepass")
+    assert snapshot(op.load(tmp_path / "c.onepass")) == snapshot(one)
+    assert_array_equal(one.compact().predict(X), one.predict(X))
+    assert_array_equal(clone(one).fit_predict(X), clone(one).fit(X).predict(X))
+    assert one.partial_fit(X[:0]).rows_seen_ == 200
+    assert one.partial_fit(X[:3], sample_weight=[0.0, 1.0, 2.0]).rows_seen_ == 202
+
+
+def test_merged_it_knows_the_clusters_of_both() -> None:
+    X = rows()
+    one = op.ARTIPCACluster(10, 0.7).partial_fit(X[:300])
+    two = op.ARTIPCACluster(10, 0.7).partial_fit(X[300:])
+    one.merge(two)
+    assert one.rows_seen_ == 600
+    assert one.prototype_weights_.sum() == 600.0
+    assert clone(one).merge(two).rows_seen_ == 300
+
+
+def test_a_ceiling_holds() -> None:
+    model = op.ARTIPCACluster(vigilance=0.99, pca="none", max_prototypes=7).fit(rows())
+    assert len(model.prototypes_) == 7
+    assert model.prototype_weights_.sum() == 600.0
+
+
+def test_refusals_leave_it_as_it_was() -> None:
+    X = rows()
+    with pytest.raises(NotFittedError):
+        op.ARTIPCACluster().predict(X)
+    with pytest.raises(ParameterError, match="vigilance"):
+        op.ARTIPCACluster(vigilance=2.0).fit(X)
+    model = op.ARTIPCACluster().fit(X[:100])
+    before = snapshot(model)
+    for bad in (np.full((1, 64), np.nan), np.zeros((2, 3))):
+        with pytest.raises((ShapeError, ValueError)):
+            model.partial_fit(bad)
+    assert snapshot(model) == before
