@@ -10,6 +10,7 @@
     ├── LabelError            (ValueError)      labels that no classifier can tell apart
     ├── ColumnError           (KeyError, ValueError)  a named column is missing or unknown
     ├── NumericalError        (ArithmeticError) numbers that float64 cannot hold
+    ├── ModuleError           (RuntimeError)    a network's own forward raised at a row
     ├── NotFittedError        (sklearn.exceptions.NotFittedError)  asked before anything was learned
     ├── SourceError           (OSError, ValueError)  a stream cannot be opened or read
     ├── CheckpointError       (ValueError)      a model file is damaged, hostile or too new
@@ -22,7 +23,8 @@
     ├── MergeWarning                            two networks know what hardly goes together
     ├── MixedColumnWarning                      a column is numbers but for a few cells
     ├── ModuleModeWarning                       a network in training mode is asked as in evaluation
-    └── RowsRefusedWarning                      rows whose error or gradient is not finite
+    ├── RowsRefusedWarning                      rows whose error or gradient is not finite
+    └── TaskWarning                             a task is over, and nothing was kept of it as such
 
 Each message has four parts: where, what was expected, what came, what to do.
 Whatever is raised while learning, the learner stays exactly as it was.
@@ -40,6 +42,7 @@ __all__ = [
     "MergeWarning",
     "MissingExtraError",
     "MixedColumnWarning",
+    "ModuleError",
     "ModuleModeWarning",
     "NotFiniteError",
     "NotFittedError",
@@ -49,6 +52,7 @@ __all__ = [
     "RowsRefusedWarning",
     "ShapeError",
     "SourceError",
+    "TaskWarning",
     "TypeMismatchError",
 ]
 
@@ -86,6 +90,10 @@ class ColumnError(OnepassError, KeyError, ValueError):
 
 class NumericalError(OnepassError, ArithmeticError):
     """The numbers of a block are too large for float64 once squared or summed."""
+
+
+class ModuleError(OnepassError, RuntimeError):
+    """A network's own forward raised at a row that was to be learned."""
 
 
 class NotFittedError(OnepassError, _SklearnNotFittedError):  # type: ignore[misc]
@@ -130,3 +138,7 @@ class ModuleModeWarning(UserWarning):
 
 class RowsRefusedWarning(UserWarning):
     """A network's error or gradient was not finite for some rows, and these were not learned."""
+
+
+class TaskWarning(UserWarning):
+    """A learner that knows of no tasks was told that one is over: nothing was done."""

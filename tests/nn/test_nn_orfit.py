@@ -241,7 +241,7 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
     for arguments, words in (
         ({"noise": -1.0}, "noise"),
         ({"loss": "hinge"}, "loss"),
-        ({"loss": "cross_entropy"}, "noise=1.0"),
+        ({"loss": "cross_entropy"}, "noise=10.0"),
         ({"memory": 0}, "whole number"),
         ({"memory": "all"}, "memory"),
         ({"learns": "nothing.*"}, "learns"),

@@ -46,6 +46,13 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
                 f"the class {step.__name__}" if isinstance(step, type) else type(step).__name__
                 for step in steps
             )
+            if steps and hasattr(steps[-1], "network"):
+                raise TypeMismatchError(
+                    f"{type(self).__name__}: the learner must be one of tables, such as "
+                    f"RLSRegressor(), got {came}: networks stand in no {type(self).__name__}. Give "
+                    "them rows that features have transformed, as "
+                    "net.learn(scale.learn_transform(X), y)."
+                )
             raise TypeMismatchError(
                 f"{type(self).__name__}: the steps must be features, then one learner, got "
                 f"{came or 'none'}. Give objects such as Encode(), Scale(), RLSRegressor(), the "

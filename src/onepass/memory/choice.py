@@ -28,11 +28,13 @@ def specification(memory: Any, where: str) -> Any:
     """
     if memory is None:
         return Basis()
-    if isinstance(memory, (int, np.integer)) and not isinstance(memory, bool):
+    number = isinstance(memory, (int, np.integer)) and not isinstance(memory, bool)
+    if number and memory >= 1:
         return Principal(int(memory))
     if not hasattr(memory, "start"):
         raise ParameterError(
             f"{where}: `memory` must be a whole number >= 1, None, or a specification such as "
-            f"op.memory.Principal(10), got {memory!r}. None keeps all directions."
+            f"op.memory.Principal(10), got {memory!r}. None keeps all directions, "
+            "op.memory.Nothing() none."
         )
     return memory

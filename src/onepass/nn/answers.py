@@ -111,8 +111,8 @@ def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
     except (RuntimeError, ValueError, IndexError) as wrong:
         if holds_places(batch):
             _looked(look)
-        came = ", ".join(f"{str(x.dtype)[6:]} {tuple(x.shape)}" for x in batch.tensors)
-        refused = _refused(_line(wrong), came, where)
+        came, single = batch.came, any(each.ndim == 1 for each in batch.tensors)
+        refused = _refused(_line(wrong), came, where, single=single)
         if refused is not None:
             raise refused from wrong
         wrong.add_note(f"{where}: the module raised this when it was given {came}.")
@@ -133,7 +133,7 @@ def _line(wrong: Exception) -> str:
     return str(wrong).strip().partition("\n")[0].rstrip(".")
 
 
-def _refused(said: str, came: str, where: str) -> Exception | None:
+def _refused(said: str, came: str, where: str, *, single: bool) -> Exception | None:
     """What a module says of dtypes, places or shapes that it cannot take; None of other things."""
     words = said.lower()
     if "dtype" in words or "scalar type" in words:
@@ -149,7 +149,7 @@ def _refused(said: str, came: str, where: str) -> Exception | None:
     if any(word in words for word in _SHAPES):
         return ShapeError(
             f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
-            "The first axis counts rows, of one row too: give X[0:1] in place of X[0]; check the "
-            "others."
+            "The first axis counts rows, of one row too: give X[0:1] in place of X[0]; "
+            f"{'of one column give X[:, None]' if single else 'check the others'}."
         )
     return None

@@ -24,7 +24,8 @@ from onepass.errors import ShapeError
 from onepass.nn.function import Function
 from onepass.nn.inputs import Batch
 from onepass.nn.mode import derivable
-from onepass.nn.probe import refuse_underived, tolerance
+from onepass.nn.probe import refuse_underived
+from onepass.nn.rounding import tolerance
 
 __all__ = ["Derivative"]
 
@@ -83,7 +84,11 @@ class Derivative:
             ]
         except _OtherWidth as other:
             self._c = other.c
-            return self.jacobian(rows, room)
+            try:
+                return self.jacobian(rows, room)
+            except ShapeError:  # there is no room for these: they are not what comes next
+                self._c = None
+                raise
         self._c = c
         return (pieces[0] if len(pieces) == 1 else torch.cat(pieces)), J
 

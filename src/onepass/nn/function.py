@@ -91,7 +91,7 @@ class Function:
         """Outputs of shape (n, c) at these weights; may be traced by torch.func."""
         before = self._attributes() if self.keeps else {}
         try:
-            return as_matrix(self._given(weights, rows), rows.n, self.where)
+            return as_matrix(self._given(weights, rows), rows.n, rows.where or self.where)
         finally:
             self._restore(before)
 
@@ -122,7 +122,7 @@ class Function:
         ----------
         rows : Batch
         """
-        return told(rows, self.where, lambda: self._refuse_places(rows))
+        return told(rows, rows.where or self.where, lambda: self._refuse_places(rows))
 
     def look_up(self, rows: Batch) -> None:
         """Ask rows that hold places, so that one there is not shows before any row is learned.
@@ -140,12 +140,13 @@ class Function:
 
     def _refuse_places(self, rows: Batch) -> None:
         with torch.no_grad():
-            refuse_places(self.module, rows, lambda part: self(self.weights(), part), self.where)
+            where = rows.where or self.where
+            refuse_places(self.module, rows, lambda part: self(self.weights(), part), where)
 
     def _outputs(self, rows: Batch) -> Any:
         """The same, and what the module writes is not undone."""
         with torch.no_grad(), self.told(rows):
-            return as_matrix(self._given(self.weights(), rows), rows.n, self.where)
+            return as_matrix(self._given(self.weights(), rows), rows.n, rows.where or self.where)
 
     def look(self, rows: Batch) -> tuple[Any, Any]:
         """Outputs, asked twice in a row; note is taken of what the module writes meanwhile.

@@ -37,11 +37,17 @@ class Batch:
         Keyword arguments of ``forward``.
     n : int
         Number of rows.
+    where : str
+        The public call that they were given to, for messages.
+    given : int
+        Number of rows that were given there; these are some of them.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     n: int
+    where: str = ""
+    given: int = 0
 
     def __len__(self) -> int:
         return self.n
@@ -67,18 +73,24 @@ class Batch:
         if i == 0 and j == self.n:
             return self
         args, kwargs = mapped((self.args, self.kwargs), lambda each: each[i:j])
-        return Batch(args, kwargs, j - i)
+        return Batch(args, kwargs, j - i, self.where, self.given)
 
     @property
     def tensors(self) -> list[Any]:
         """All tensors, in a fixed order."""
         return list(tensors((self.args, self.kwargs)))
 
+    @property
+    def came(self) -> str:
+        """The tensors in words, of the shapes that were given."""
+        shapes = ((each, (self.given or self.n, *each.shape[1:])) for each in self.tensors)
+        return ", ".join(f"{str(each.dtype)[6:]} {shape}" for each, shape in shapes)
+
     def holding(self, leaves: Any, n: int) -> "Batch":
         """The same tree with other tensors, given in the order of ``tensors``."""
         rest = iter(leaves)
         args, kwargs = mapped((self.args, self.kwargs), lambda _: next(rest))
-        return Batch(args, kwargs, n)
+        return Batch(args, kwargs, n, self.where, self.given)
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
@@ -134,8 +146,9 @@ def batch(x: Any, dtype: Any, device: Any, where: str) -> Batch:
     n = _agreed(found, where)
     _refuse_nonfinite(found, dtype, where)
     if isinstance(tree, dict):
-        return Batch((), {str(key): each for key, each in tree.items()}, n)
-    return Batch(tuple(tree) if isinstance(tree, (tuple, list)) else (tree,), {}, n)
+        return Batch((), {str(key): each for key, each in tree.items()}, n, where, n)
+    args = tuple(tree) if isinstance(tree, (tuple, list)) else (tree,)
+    return Batch(args, {}, n, where, n)
 
 
 def _numeric(values: Any) -> bool:

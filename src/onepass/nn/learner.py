@@ -4,7 +4,7 @@ Rows are learned one after the other (:mod:`onepass.nn.stepping`), in the module
 """
 
 import os
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 
@@ -162,7 +162,7 @@ class Learner(Stepper):
             If an output is nan that is to name a class. Numbers are said as the module says them.
         """
         if not return_std:
-            said = self.outputs(x)
+            said = self.network.outputs(self.network.prepare(x, f"{self._where}.predict"))
             if self.loss != "squared":
                 telling.refuse_nameless(said, f"{self._where}.predict")
             return self._said(said)
@@ -184,8 +184,9 @@ class Learner(Stepper):
         """
         del other, rows
         raise MergeError(
-            f"{self._where}.merge: a learner that keeps the past must be given, got one that keeps "
-            "nothing of it, or not enough. Use op.nn.ORFit with a memory."
+            f"{self._where}.merge: the memory must say what its rows would have taught, which that "
+            f"of op.nn.ORFit alone does, got {type(self).__name__}. Let one learner see all rows, "
+            "or use op.nn.ORFit."
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -240,6 +241,13 @@ class Learner(Stepper):
 
     def __repr__(self) -> str:
         return telling.representation(self)
+
+    if not TYPE_CHECKING:  # to whom all names would be known
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of other learners' verbs, which a network has not, what to use in their place."""
+            telling.refuse_verb(self, name)
+            return object.__getattribute__(self, name)  # raises as ever, a property as it did
 
     def __sklearn_tags__(self) -> Any:
         return telling.tags(self)

@@ -43,7 +43,7 @@ from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
 from onepass.nn.mode import plainly
-from onepass.nn.telling import filled
+from onepass.nn.telling import filled, warn_of_no_tasks
 
 __all__ = ["OGD"]
 
@@ -159,13 +159,20 @@ class OGD(Learner):
     def after_task(self) -> Self:
         """Be told that a task is over: the gradients drawn of its rows enter the memory.
 
-        Without ``per_task`` they have entered it already, and nothing is done.
+        Without ``per_task`` they have entered it already: nothing is done, and a warning says so.
 
         Returns
         -------
         self
+
+        Warns
+        -----
+        TaskWarning
+            Without ``per_task``.
         """
-        if self.per_task is None or self._drawn is None:
+        if self.per_task is None:
+            warn_of_no_tasks(f"{self._where}.after_task")
+        if self._drawn is None:
             return self
         interrupt = Interrupt()
         with interrupt.held(), plainly(self.network.device, self.network.p):

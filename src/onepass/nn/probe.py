@@ -1,37 +1,23 @@
-"""Probe: what a module must not do is looked for on the first rows that it is given.
+"""Probe: what a module must not do is looked for on the first rows of each kind that it is given.
 
 The answer for a row must be the same when it is asked twice, and whatever other rows are asked
 with it. Neither can be read off a module's code, so it is tried.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from onepass.errors import ParameterError
 from onepass.nn.function import Function
 from onepass.nn.inputs import Batch
+from onepass.nn.rounding import alike, rounded, tolerance
 from onepass.nn.selection import layer_of
 
-__all__ = ["Probe", "refuse_underived", "straight", "tolerance"]
+__all__ = ["Probe", "refuse_underived", "straight"]
 
 _FEW = 8
-
-
-def tolerance(tensor: Any) -> float:
-    """How far two ways to one number may differ, relative to the largest of its kind.
-
-    Half the digits of the dtype; float32 on an accelerator may be multiplied with ten bits.
-    """
-    eps = float(torch.finfo(tensor.dtype).eps)
-    coarse = tensor.dtype == torch.float32 and tensor.device.type != "cpu"
-    return float((2.0**-11 if coarse else eps) ** 0.5)
-
-
-def _alike(a: Any, b: Any) -> bool:
-    scale = torch.nan_to_num(a).abs().amax().item()
-    close = torch.isclose(a, b, rtol=0.0, atol=tolerance(a) * scale, equal_nan=True)
-    return bool(close.all())
+_Kind: TypeAlias = tuple[int, ...]  # how many axes each tensor of rows has
 
 
 def straight(function: Function, rows: Batch) -> bool | None:
@@ -106,8 +92,8 @@ class Probe:
     def __init__(self, function: Function, *, last: bool) -> None:
         self._function = function
         self._last = last
-        self._asked_twice = False
-        self._asked_alone = False
+        self._asked_twice = set[_Kind]()
+        self._asked_alone = set[_Kind]()
 
     def __call__(self, rows: Batch) -> None:
         """Look at the module with these rows, of which a few are enough.
@@ -124,40 +110,41 @@ class Probe:
         ShapeError
             If rows ask for a place that a table of embeddings has not.
         """
-        if rows.n and not self._asked_twice:
+        kind = tuple(each.ndim for each in rows.tensors)
+        if rows.n and kind not in self._asked_twice:
             self._ask_twice(rows[:_FEW])
-            self._asked_twice = True
+            self._asked_twice.add(kind)
         if self._function.on_device:
             self._function.look_up(rows)
-        if rows.n > 1 and not self._asked_alone:
-            self._asked_alone = self._ask_alone(rows[:_FEW])
+        if rows.n > 1 and kind not in self._asked_alone and self._ask_alone(rows[:_FEW]):
+            self._asked_alone.add(kind)
 
     def _ask_twice(self, rows: Batch) -> None:
         function = self._function
         once, twice = self._in_order(rows) if self._last else function.look(rows)
-        if not _alike(once, twice):
+        if not alike(once, twice):
             raise ParameterError(
-                f"{function.where}: a row asked twice must have the same answer, but the module "
-                "gave two different ones, though it is in evaluation mode. Let it draw no lots "
-                "there (F.dropout(..., training=self.training)), and keep no state between calls."
+                f"{rows.where or function.where}: a row asked twice must have the same answer, but "
+                "the module gave two different ones, though it is in evaluation mode. Let it draw "
+                "no lots there (F.dropout(..., training=self.training)), and keep no state between "
+                "calls."
             )
 
     def _ask_alone(self, rows: Batch) -> bool:
-        """Ask the first and the last row alone; whether that has told anything.
+        """Ask each row alone; whether that has told anything.
 
+        Of those of a module that reads x[0, 0] some may have the right answer by chance.
         While all rows have one answer, as with a last layer of zeros, it tells nothing.
         """
         function = self._function
         together = function.outputs(rows)
-        for i in (0, rows.n - 1):
+        for i in range(rows.n):
             alone = function.outputs(rows[i])
-            if alone.shape[1] != together.shape[1] or not _alike(together[i : i + 1], alone):
-                raise ParameterError(
-                    f"{function.where}: the answer for a row must not depend on other rows, but "
-                    f"row {i} has another answer in a block of {rows.n} than alone. Use "
-                    "torch.nn.GroupNorm or torch.nn.LayerNorm in place of statistics of the batch, "
-                    "and batch_first=True in attention and recurrent layers."
-                )
+            wide = alone.shape[1] != together.shape[1]
+            if wide or not (
+                alike(together[i : i + 1], alone) or rounded(function.module, rows, i, alone)
+            ):
+                raise _mixing(i, rows.n, rows.where or function.where)
         return bool((together != together[:1]).any())
 
     def _in_order(self, rows: Batch) -> tuple[Any, Any]:
@@ -182,6 +169,16 @@ class Probe:
                 f"last to answer is {last!r}. Name the one that is to learn: learns={last!r}."
             )
         return said
+
+
+def _mixing(i: int, n: int, where: str) -> ParameterError:
+    return ParameterError(
+        f"{where}: the answer for a row must not depend on other rows, but row {i} has another "
+        f"answer in a block of {n} than alone. Let forward read no number of the whole batch, such "
+        "as x[0, 0], x.sum() or item(), but one of each row, as x.sum(1); use torch.nn.GroupNorm "
+        "or torch.nn.LayerNorm in place of statistics of the batch, and batch_first=True in "
+        "attention and recurrent layers."
+    )
 
 
 def _within(name: str, around: str) -> bool:

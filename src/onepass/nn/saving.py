@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from onepass import checkpoint
-from onepass.errors import CheckpointError, ParameterError
+from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
 from onepass.nn.tensors import TensorBuilder, TensorTaker, as_array, as_tensor
 from onepass.tree import damaged
 
@@ -88,7 +88,7 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
 
     Raises
     ------
-    CheckpointError, ParameterError
+    CheckpointError, ParameterError, TypeMismatchError
         If there is no such file, it is damaged, too new or of another kind, or the module is not
         alike: the first difference is named; or if another argument is given. All is as it was.
 
@@ -105,6 +105,11 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
     >>> float((again.predict(x) - net.predict(x)).abs().max())
     0.0
     """
+    if isinstance(path, torch.nn.Module):
+        raise TypeMismatchError(
+            f"op.nn.load: `path` must be that of a file, got the module {type(path).__name__}. "
+            "The file comes first: op.nn.load(path, module)."
+        )
     where = os.fspath(path)
     _refuse_others(replaced)
     tree = _tree(path, where)

@@ -10,6 +10,7 @@ of an answer is not in it: an answer lies within √(std² + noise) of what is s
 
 import inspect
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,13 @@ import torch
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
 
 from onepass import linalg
-from onepass.errors import NotFiniteError, NumericalError, ParameterError, ShapeError
+from onepass.errors import (
+    NotFiniteError,
+    NumericalError,
+    ParameterError,
+    ShapeError,
+    TaskWarning,
+)
 from onepass.memory.certificate import ForgettingBound
 from onepass.nn.mode import plainly
 from onepass.nn.numbers import numbers
@@ -29,10 +36,22 @@ __all__ = [
     "explained",
     "filled",
     "refuse_nameless",
+    "refuse_verb",
     "representation",
     "tags",
+    "warn_of_no_tasks",
 ]
 
+_VERBS = {
+    "learn_one": "use learn(X[k:k+1], y[k:k+1])",
+    "predict_one": "use predict(X[k:k+1])[0]",
+    "partial_fit": "use learn(X, y), which goes on from what was learned before",
+    "fit": "use learn(X, y) of a new learner around a new module",
+    "predict_proba": (
+        "use outputs(X).softmax(1), which are probabilities with loss='cross_entropy'; of numbers "
+        "predict(X, return_std=True) says how sure it is"
+    ),
+}
 _AT_ONCE = 1 << 22  # numbers of a Jacobian that are made at once for standard deviations
 
 
@@ -97,6 +116,29 @@ def refuse_nameless(said: Any, where: str) -> None:
         )
 
 
+def refuse_verb(learner: Any, name: str) -> None:
+    """Refuse a verb that other learners have, and say what a network has in its place.
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    name : str
+        Of an attribute that it has not.
+
+    Raises
+    ------
+    AttributeError
+        So that ``hasattr`` says no.
+    """
+    if name in _VERBS:
+        kind = type(learner).__name__
+        raise AttributeError(
+            f"op.nn.{kind}: the verb must be one of networks, got {name!r}: {_VERBS[name]}.",
+            name=name,
+            obj=learner,
+        )
+
+
 def drift(learner: Any, x: Any, said: Any) -> float:
     """√(Σ (outputs now − outputs then)²), over all rows.
 
@@ -113,7 +155,7 @@ def drift(learner: Any, x: Any, said: Any) -> float:
         If these are not as many finite numbers as there are outputs.
     """
     where = f"op.nn.{type(learner).__name__}.drift"
-    now = learner.outputs(x).double()
+    now = learner.network.outputs(learner.network.prepare(x, where)).double()
     remedy = "Give what `outputs` said of these rows just after each was learned."
     then = numbers(said, "said", where, remedy).to(now.device).double()
     if then.ndim < 1 or then.numel() != now.numel() or len(then) != len(now):
@@ -172,6 +214,17 @@ def filled(memory: Any, p: int, remedy: str) -> str | None:
     return (
         f"the memory should hold fewer directions than there are weights, got all {p}: nothing "
         f"more can be learned. {remedy}"
+    )
+
+
+def warn_of_no_tasks(where: str) -> None:
+    """Warn the caller's caller that no task can be over where there are none."""
+    warnings.warn(
+        f"{where}: `per_task` must be a number of rows for a task to be over, got None: gradients "
+        "of each batch have entered the memory at once, and nothing was done. Give per_task=100, "
+        "or leave after_task() out.",
+        TaskWarning,
+        stacklevel=3,
     )
 
 

@@ -125,8 +125,9 @@ def _padded(layer: Any, x: Any) -> Any:
 def listening(known: dict[str, Layer], hear: Callable[[str, Any], None]) -> Iterator[None]:
     """While within, tell the vectors that each layer's weights meet, by the layer's name."""
 
-    def listener(name: str) -> Callable[[Any, Any, Any], None]:
-        def told(part: Any, args: Any, kwargs: Any) -> None:
+    def listener(name: str) -> Callable[[Any, Any, Any, Any], None]:
+        def told(part: Any, args: Any, kwargs: Any, out: Any) -> None:
+            del out  # told when the layer has taken what it was given: else it says why not
             x = args[0] if args else kwargs["input"]
             hear(name, met(part, x.detach()))
 
@@ -135,6 +136,6 @@ def listening(known: dict[str, Layer], hear: Callable[[str, Any], None]) -> Iter
     with ExitStack() as stack:
         for layer in known.values():
             for part in layer.modules:
-                hook = part.register_forward_pre_hook(listener(layer.name), with_kwargs=True)
+                hook = part.register_forward_hook(listener(layer.name), with_kwargs=True)
                 stack.callback(hook.remove)
         yield

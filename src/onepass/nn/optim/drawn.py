@@ -49,8 +49,9 @@ def drawn(
         If there are no rows, or they or their classes do not fit.
     """
     seen, kept = 0, dict[int, Labelled]()
-    for batch in _batches(loader, where):
-        found = _looked_over(batch, network, where, labels=labels)
+    for at, batch in enumerate(_batches(loader, where)):
+        called = where if isinstance(loader, tuple) else f"{where}, batch {at} of `loader`"
+        found = _looked_over(batch, network, called, labels=labels)
         n = len(found.rows)
         if k is None and n:
             yield found
@@ -107,6 +108,11 @@ def _looked_over(batch: Any, network: Network, where: str, *, labels: bool) -> L
     if y is not None:
         _refuse_single(y, where)
     rows = network.prepare(mapped(x, lambda each: each.to(network.device)), where)
+    if isinstance(y, (torch.Tensor, np.ndarray)) and len(y) != len(rows):
+        raise ShapeError(
+            f"{where}: `y` must hold one answer for each of {len(rows)} rows, got {len(y)}. Give "
+            "the rows with their own answers, or x alone where no classes are asked for."
+        )
     if not labels or not len(rows):
         return Labelled(rows, None)
     with torch.no_grad():

@@ -1,0 +1,154 @@
+"""What a newcomer writes by mistake is answered in the newcomer's own words."""
+
+import copy
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import onepass as op  # noqa: E402
+from onepass.errors import (  # noqa: E402
+    LabelError,
+    MergeError,
+    NotFiniteError,
+    ParameterError,
+    ShapeError,
+    TaskWarning,
+    TypeMismatchError,
+)
+
+nn = torch.nn
+torch.manual_seed(0)
+X, Y = torch.randn(40, 4), torch.randn(40)
+LEARNERS = [op.nn.ORFit, op.nn.OGD, op.nn.EKF, op.nn.LoFi, op.nn.NTKRLS, op.nn.OneStepSGD]
+
+
+def mlp(d: int = 4, c: int = 1) -> Any:
+    return nn.Sequential(nn.Linear(d, 20), nn.Tanh(), nn.Linear(20, c))
+
+
+@pytest.fixture(params=LEARNERS, ids=lambda cls: cls.__name__)
+def net(request: Any) -> Any:
+    return request.param(mlp()).learn(X[:8], Y[:8])
+
+
+def test_cross_entropy_without_noise_is_told_which_noises_to_try() -> None:
+    with pytest.raises(ParameterError, match=r"try noise=10\.0, 30\.0 and 100\.0"):
+        op.nn.ORFit(mlp(c=3), loss="cross_entropy")
+
+
+@pytest.mark.parametrize("memory", [0, -1, True, 2.5, "10"])
+def test_a_memory_that_there_is_not_is_called_by_the_users_name(memory: Any) -> None:
+    said = r"`memory` must be a whole number >= 1, None, .*op\.memory\.Nothing\(\) none"
+    for cls in (op.nn.ORFit, op.nn.OGD):
+        with pytest.raises(ParameterError, match=f"{cls.__name__}: {said}"):
+            cls(mlp(), memory=memory)
+    module = mlp()
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+    with pytest.raises(ParameterError, match=f"OrthogonalGradient: {said}"):
+        op.nn.optim.OrthogonalGradient(optimizer, module, memory=memory)
+    with pytest.raises(ParameterError, match=f"ORFitRegressor: {said}"):
+        op.ORFitRegressor(memory=memory).partial_fit(X.numpy(), Y.numpy())
+    assert op.nn.ORFit(module, memory=op.memory.Nothing()).learn(X, Y).memory_.rank == 0
+
+
+def test_a_single_column_without_its_axis(net: Any) -> None:
+    cls = type(net)
+    said = r"got float32 \(40,\), .*of one column give X\[:, None\]"
+    for fresh in (True, False):
+        column = cls(mlp(1))
+        if not fresh:
+            column.learn(X[:, :1], Y)
+        with pytest.raises(ShapeError, match=rf"{cls.__name__}\.learn: .*{said}"):
+            column.learn(X[:, 0], Y)
+        with pytest.raises(ShapeError, match=rf"{cls.__name__}\.predict: .*{said}"):
+            column.predict(X[:, 0])
+        assert column.rows_seen_ == (0 if fresh else 40)
+
+
+def test_a_wrong_width_is_told_with_all_rows_and_the_verb(net: Any) -> None:
+    wide, name = torch.randn(40, 5), type(net).__name__
+    for fresh in (net, type(net)(mlp())):
+        for verb, call in {
+            "learn": lambda fresh=fresh: fresh.learn(wide, Y),
+            "test_then_train": lambda fresh=fresh: fresh.test_then_train(wide, Y),
+            "predict": lambda fresh=fresh: fresh.predict(wide),
+            "outputs": lambda fresh=fresh: fresh.outputs(wide),
+            "drift": lambda fresh=fresh: fresh.drift(wide, Y),
+        }.items():
+            with pytest.raises(ShapeError, match=rf"{name}\.{verb}: .*got float32 \(40, 5\)"):
+                call()
+
+
+def test_a_row_without_its_axis_is_told_of_x(net: Any) -> None:
+    for y in (Y[0:1], Y[0]):
+        with pytest.raises(ShapeError, match=r"learn: the module .*give X\[0:1\] in place of X"):
+            net.learn(X[0], y)
+    with pytest.raises(ShapeError, match=r"`y` must hold one answer for each of 5 rows, got 4"):
+        net.learn(X[:5], Y[:4])
+    assert net.rows_seen_ == 8
+
+
+def test_verbs_of_other_learners_are_translated(net: Any) -> None:
+    for verb, said in {
+        "learn_one": r"learn\(X\[k:k\+1\]",
+        "predict_one": r"predict\(X\[k:k\+1\]\)\[0\]",
+        "partial_fit": r"learn\(X, y\)",
+        "fit": "new learner",
+        "predict_proba": r"outputs\(X\)\.softmax",
+    }.items():
+        assert not hasattr(net, verb)
+        with pytest.raises(AttributeError, match=rf"op\.nn\.{type(net).__name__}.*{verb}.*{said}"):
+            getattr(net, verb)
+    with pytest.raises(AttributeError, match=r"no attribute 'coef_'"):
+        net.coef_  # noqa: B018  it is asked for
+    assert torch.equal(copy.deepcopy(net).predict(X), net.predict(X))
+
+
+def test_the_module_in_place_of_the_file() -> None:
+    with pytest.raises(TypeMismatchError, match=r"got the module Sequential.*load\(path, module\)"):
+        op.nn.load(mlp(), "net.onepass")
+
+
+@pytest.mark.parametrize("kind", ["GPM", "OrthogonalGradient"])
+def test_a_tasks_rows_are_told_with_their_batch(kind: str) -> None:
+    module, x, y = mlp(4, 3), X.clone(), torch.arange(40) % 3
+    optimizer = getattr(op.nn.optim, kind)(torch.optim.SGD(module.parameters(), lr=0.1), module)
+    optimizer.after_task((x, y))
+    x[26] = torch.nan
+    batches = list(zip(x.split(10), y.split(10), strict=True))
+    with pytest.raises(NotFiniteError, match=r"after_task, batch 2 of `loader`: .*nan in row 6"):
+        optimizer.after_task(batches)
+    with pytest.raises(NotFiniteError, match=r"after_task: .*nan in row 26"):
+        optimizer.after_task((x, y))
+    with pytest.raises(ShapeError, match=r"batch 1 of `loader`: `y` .*each of 10 rows, got 9"):
+        optimizer.after_task([batches[0], (X[:10], y[:9])])
+    with pytest.raises(ShapeError, match=r"after_task: .*got float32 \(12, 5\)"):
+        optimizer.after_task((torch.randn(12, 5), y[:12]))
+    if kind == "OrthogonalGradient":
+        with pytest.raises(
+            LabelError, match=r"batch 1 of `loader`: .*classes from 0 to 2, .*got 3"
+        ):
+            optimizer.after_task([batches[0], (X[:10], y[:10] + 1)])
+    assert optimizer.tasks_ == 1
+
+
+def test_merging_ogd_says_what_can_be_merged() -> None:
+    one, two = (op.nn.OGD(mlp(), memory=30).learn(X, Y) for _ in range(2))
+    with pytest.raises(MergeError, match=r"which that of op\.nn\.ORFit alone does, got OGD"):
+        one.merge(two)
+
+
+def test_a_network_is_no_step_of_a_pipeline() -> None:
+    with pytest.raises(TypeMismatchError, match=r"got Scale, ORFit: networks stand in no Pipeline"):
+        op.Pipeline(op.features.Scale(), op.nn.ORFit(mlp()))
+
+
+def test_the_end_of_a_task_where_there_are_none_is_told() -> None:
+    net = op.nn.OGD(mlp(), memory=30).learn(X, Y)
+    before = copy.deepcopy(net.memory_)
+    with pytest.warns(TaskWarning, match=r"OGD\.after_task: `per_task` .*got None.*per_task=100"):
+        assert net.after_task() is net
+    assert net.tasks_ == 0
+    assert torch.equal(net.memory_.settled()[1].rows, before.settled()[1].rows)
