@@ -180,9 +180,9 @@ def test_a_loss_that_is_no_number_is_told_and_not_learned(bias: float) -> None:
     X, Y = stream(6)
     for noise in (0.0, 1.0):
         module = mlp()
+        net = op.nn.EKF(module, noise)
         nn.init.constant_(module[2].bias, bias)
         nn.init.constant_(module[2].weight, np.sign(bias) * 1e308)
-        net = op.nn.EKF(module, noise)
         before = weights(net)
         if np.isfinite(bias):
             with pytest.warns(RowsRefusedWarning, match="must be finite"):

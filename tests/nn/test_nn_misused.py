@@ -13,9 +13,9 @@ import onepass as op
 from onepass import checkpoint
 from onepass.errors import (
     CheckpointError,
+    NotFiniteError,
     NumericalError,
     ParameterError,
-    RowsRefusedWarning,
     ShapeError,
     TypeMismatchError,
 )
@@ -95,15 +95,16 @@ def test_what_was_frozen_since_is_not_written(kind: str) -> None:
 
 @each_kind
 @pytest.mark.parametrize(("dtype", "large"), [("float32", 1e300), ("float16", 1e30)])
-def test_an_answer_that_no_weight_can_hold_is_left_out(kind: str, dtype: str, large: float) -> None:
+def test_an_answer_that_no_output_can_be_is_refused(kind: str, dtype: str, large: float) -> None:
     X, y = stream()
     y = y.double()
     y[5] = large
     net = KINDS[kind](network(getattr(torch, dtype)))
-    with pytest.warns(RowsRefusedWarning):
+    before = weights(net)
+    with pytest.raises(NotFiniteError, match=rf"{dtype}, got .* row 5\..* scale y:"):
         net.learn(X, y)
-    assert np.isfinite(weights(net)).all()
-    assert net.rows_refused_ == (4 if kind == "OGD" else 1)
+    np.testing.assert_array_equal(weights(net), before)
+    assert (net.rows_seen_, net.rows_refused_) == (0, 0)
 
 
 def test_rows_sharper_than_float64_are_fitted() -> None:

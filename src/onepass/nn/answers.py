@@ -11,10 +11,17 @@ from onepass.errors import OnepassError, ShapeError, TypeMismatchError
 from onepass.nn.inputs import Batch
 from onepass.nn.tables import holds_places
 
-__all__ = ["as_matrix", "told"]
+__all__ = ["SHAPED", "as_matrix", "by_module", "in_a_line", "refuse_width", "told"]
+
+SHAPED = (
+    "Give rows of the shape of those; where a row has one output for each of its steps, cut or pad "
+    "it to as many steps, or let the module give the last alone."
+)
+"""What to do where a row has another number of outputs."""
 
 _CALL = re.compile(r"forward\(\) (got|missing|takes)")
 _PLACES = re.compile(r"out of (range|bounds)|valid range")
+_RAISED = "the module raised this when it was given"
 _SHAPES = ("shape", "size", "dimension", "channel", "elements")
 
 
@@ -62,6 +69,26 @@ def as_matrix(given: Any, n: int, where: str) -> Any:
     return tensor.reshape(n, tensor.shape[1:].numel())
 
 
+def refuse_width(came: int, c: int, where: str) -> None:
+    """Refuse another number of outputs a row than there was when rows were learned first.
+
+    Parameters
+    ----------
+    came, c : int
+    where : str
+        What the user called, for messages.
+
+    Raises
+    ------
+    ShapeError
+    """
+    if came != c:
+        raise ShapeError(
+            f"{where}: the module must give {c} output(s) a row, as when it first learned, got "
+            f"{came}. {SHAPED}"
+        )
+
+
 def _chosen(given: Any, where: str) -> Any:
     if isinstance(given, torch.Tensor):
         return given
@@ -99,8 +126,9 @@ def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
     except (torch.OutOfMemoryError, OnepassError):
         raise
     except TypeError as wrong:
-        said = _line(wrong)
+        said = in_a_line(wrong)
         if not _CALL.search(said):
+            wrong.add_note(f"{where}: {_RAISED} {batch.came}.")
             raise
         names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
         raise TypeMismatchError(
@@ -112,11 +140,24 @@ def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
         if holds_places(batch):
             _looked(look)
         came, single = batch.came, any(each.ndim == 1 for each in batch.tensors)
-        refused = _refused(_line(wrong), came, where, single=single)
+        refused = _refused(in_a_line(wrong), came, where, places=holds_places(batch), single=single)
         if refused is not None:
             raise refused from wrong
-        wrong.add_note(f"{where}: the module raised this when it was given {came}.")
+        wrong.add_note(f"{where}: {_RAISED} {came}.")
         raise
+    except Exception as wrong:
+        wrong.add_note(f"{where}: {_RAISED} {batch.came}.")
+        raise
+
+
+def by_module(wrong: Exception) -> bool:
+    """Whether this is what a module itself raised, and no fault of shapes or dtypes.
+
+    Parameters
+    ----------
+    wrong : Exception
+    """
+    return any(_RAISED in note for note in getattr(wrong, "__notes__", ()))
 
 
 def _looked(look: Callable[[], None]) -> None:
@@ -128,12 +169,12 @@ def _looked(look: Callable[[], None]) -> None:
         pass
 
 
-def _line(wrong: Exception) -> str:
+def in_a_line(wrong: Exception) -> str:
     """What was said, in a line."""
     return str(wrong).strip().partition("\n")[0].rstrip(".")
 
 
-def _refused(said: str, came: str, where: str, *, single: bool) -> Exception | None:
+def _refused(said: str, came: str, where: str, *, places: bool, single: bool) -> Exception | None:
     """What a module says of dtypes, places or shapes that it cannot take; None of other things."""
     words = said.lower()
     if "dtype" in words or "scalar type" in words:
@@ -141,7 +182,7 @@ def _refused(said: str, came: str, where: str, *, single: bool) -> Exception | N
             f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
             "Whole numbers stay whole, for embeddings: give real numbers as floats."
         )
-    if _PLACES.search(words):
+    if places and _PLACES.search(words):
         return ShapeError(
             f"{where}: whole numbers in `x` must be places that the module has, got {came}, and it "
             f"raised: {said}. Number them from 0 on, below the size of what they choose from."

@@ -13,7 +13,7 @@ do best for the memory that it takes.
     AISTATS 2020.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,11 +32,13 @@ __all__ = [
     "check_gradients",
     "count",
     "entered",
+    "finite_rows",
     "gathered",
     "left_out",
     "of_rows",
     "slots",
     "sound_of_rows",
+    "taken",
 ]
 
 GradientsName: TypeAlias = Literal["logit", "outputs", "average"]
@@ -120,6 +122,29 @@ def _gradient(network: Network, row: Batch, y: Any, i: int) -> Any:
         return torch.full_like(out, 1.0 / out.shape[1]) if y is None else y[i : i + 1]
 
     return network.gradient(row, seed)[1]
+
+
+def finite_rows(network: Network, rows: Batch, slope: Callable[[Any, int], Any]) -> list[int]:
+    """Which rows have finite outputs and a finite gradient, each asked alone.
+
+    Parameters
+    ----------
+    network : Network
+    rows : Batch
+    slope : callable
+        The derivative of a row's loss in its outputs (1, c), of these and of the row's place.
+    """
+    found = []
+    for i, row in enumerate(rows):
+        said, g = network.gradient(row, lambda out, i=i: slope(out, i))
+        if linalg.finite(said, g):
+            found.append(i)
+    return found
+
+
+def taken(rows: Batch, at: Sequence[int]) -> Batch:
+    """Some of the rows."""
+    return rows.holding([each[list(at)] for each in rows.tensors], len(at))
 
 
 def left_out(good: Sequence[Any], where: str) -> int:

@@ -11,6 +11,7 @@ import torch
 from onepass import validate
 from onepass.errors import MergeError, ParameterError
 from onepass.nn import telling
+from onepass.nn.answers import refuse_width
 from onepass.nn.losses import LossName, answers, check
 from onepass.nn.module import Network
 from onepass.nn.saving import save
@@ -70,6 +71,7 @@ class Learner(Stepper):
         self.block_update = bool(block_update)
         self.chunk = chunk
         super().__init__(Network(module, learns, chunk=chunk, where=self._where))
+        self._refuse_broken()
 
     # -- hooks -----------------------------------------------------------------------------------
 
@@ -107,6 +109,9 @@ class Learner(Stepper):
             them all, and the message says in which row it stands.
         NumericalError
             If somebody has written nan or infinity into the weights that learn.
+        ModuleError
+            If the module's forward raises at a row: nothing was learned; or, if it does so because
+            of what rows before it have taught, those rows. The message says which.
 
         Warns
         -----
@@ -203,7 +208,7 @@ class Learner(Stepper):
         Raises
         ------
         CheckpointError
-            If the file cannot be written.
+            If weights or buffers hold nan, or the file cannot be written.
         """
         with self.network.turn:
             save(self, path)
@@ -256,6 +261,7 @@ class Learner(Stepper):
 
     def _said(self, outputs: Any) -> Any:
         """Outputs (n, c) as answers, of the shape that answers were learned in."""
+        refuse_width(outputs.shape[1], self._outputs or outputs.shape[1], f"{self._where}.predict")
         return answers(self.loss, outputs, self._shape)
 
     def _variances(self, where: str) -> Any:

@@ -114,11 +114,15 @@ def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
             f"{where}: `y` must hold {c} number(s) a row, as the module has outputs, got "
             f"{flat.shape[1]}. For classes use loss='one_hot' or 'cross_entropy'."
         )
-    if not bool(flat.isfinite().all()):
-        row = int((~flat.isfinite()).any(dim=1).nonzero()[0])
+    fine = flat.to(like.dtype).isfinite()  # in float64 too: what it cannot hold is infinite there
+    if not bool(fine.all()):
+        row = int((~fine).any(dim=1).nonzero()[0])
+        large = bool(flat[row].isfinite().all())
+        scale = f", or scale y: this overflows {like.dtype}" if large else ""
         raise NotFiniteError(
-            f"{where}: `y` must be finite, got {tensor[row].tolist()} in row {row}. Nothing of "
-            f"the {n} row(s) was learned: drop this one, and give the others again."
+            f"{where}: `y` must be finite in {like.dtype}, got {tensor[row].tolist()} in row "
+            f"{row}. Nothing of the {n} row(s) was learned: drop this one, and give the others "
+            f"again{scale}."
         )
     return flat
 

@@ -252,7 +252,7 @@ class Network:
         return straight(self._function, self.prepare(x))
 
     @in_turn
-    def jacobian(self, x: Any, out: Any = None) -> tuple[Any, Any]:
+    def jacobian(self, x: Any, out: Any = None, c: int | None = None) -> tuple[Any, Any]:
         """f(x; w) of shape (n, c), and J of shape (n·c, p), contiguous, at the present w.
 
         Parameters
@@ -261,16 +261,19 @@ class Network:
         out : Tensor, optional
             Contiguous memory for J, of the dtype of w and at least n·c rows of p; a learner that
             gives it each time spares the mapping of new memory. J is its first n·c rows.
+        c : int, optional
+            The outputs that a row must have.
 
         Raises
         ------
         ShapeError, TypeMismatchError, NotFiniteError
-            As ``outputs``; or if ``out`` does not fit.
+            As ``outputs``; or if ``out`` or ``c`` does not fit.
         """
         rows = self.prepare(x)
+        where = rows.where or self._where
         with torch.inference_mode(mode=False):
             return self._derivative.jacobian(
-                rows, lambda height: room(height, out, self._selection, self._where)
+                rows, lambda height: room(height, out, self._selection, where, c and rows.n * c)
             )
 
     @in_turn

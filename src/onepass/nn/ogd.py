@@ -30,14 +30,17 @@ from onepass import linalg, validate
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.memory.choice import specification
+from onepass.nn.answers import refuse_width
 from onepass.nn.gradients import (
     GradientsName,
     begun,
     check_gradients,
     count,
     entered,
+    finite_rows,
     of_rows,
     slots,
+    taken,
 )
 from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
@@ -87,7 +90,8 @@ class OGD(Learner):
     tasks_ : int
         Tasks that are over.
     rows_seen_, rows_refused_ : int
-        Rows given, and those of batches left out because a step was not finite.
+        Rows given, and those left out because their output or gradient was not finite; or, on an
+        accelerator, that of their batch.
 
     Raises
     ------
@@ -118,6 +122,7 @@ class OGD(Learner):
         *(*Learner.kept, "_memory", "_full", "tasks_", "_task_rows", "_drawn"),
     )
     fits: ClassVar[bool] = False
+    _untaken = ("where they, or those of the rest of its batch, are not", "a smaller step_size")
 
     def __init__(
         self,
@@ -175,7 +180,8 @@ class OGD(Learner):
         if self._drawn is None:
             return self
         interrupt = Interrupt()
-        with interrupt.held(), plainly(self.network.device, self.network.p):
+        net = self.network
+        with net.turn, interrupt.held(), plainly(net.device, net.p):
             self._learn(None, None, self._drawn[: self._task_rows].flatten(0, 1))
             self._drawn, self._task_rows, self.tasks_ = None, 0, self.tasks_ + 1
         interrupt.heard()
@@ -212,6 +218,10 @@ class OGD(Learner):
             said, good = self._descended(rows, y, before)
             if not linalg.waits(good) and not bool(good):
                 self._refuse_broken()
+                at = finite_rows(self.network, rows, lambda f, i: self._slope(f, y[i : i + 1]))
+                if 0 < len(at) < len(said):  # the others are a batch
+                    rows, y = taken(rows, at), y[at]
+                    good = self._descended(rows, y, before)[1]
             fresh = self._fresh(rows, y)
             # zeros, which no memory keeps
             self._keep((torch.where(good, fresh[0], 0.0), fresh[1]))
@@ -219,16 +229,16 @@ class OGD(Learner):
             self._wide = wide
             self.network.set_weights(before.to(self.network.dtype))
             raise
-        self._refused = self._refused + (~good).sum() * len(rows)
+        self._refused = self._refused + len(said) - len(rows) + (~good).sum() * len(rows)
         self._task_rows += len(rows)
-        self.rows_seen_ += len(rows)
+        self.rows_seen_ += len(said)
         return said
 
     def _descended(self, rows: Batch, y: Any, before: Any) -> tuple[Any, Any]:
         """Take the steps (1); what was said before them, and whether all were finite."""
         first, fine = None, torch.ones((), dtype=torch.bool, device=y.device)
         for _ in range(self.steps):
-            said, g = self.network.gradient(rows, lambda out: self._slope(out, y))
+            said, g = self.network.gradient(rows, lambda f: self._slope(f, y, rows.where))
             first = said if first is None else first
             g = linalg.widened(g)
             sound = linalg.sound(g[None])[0]
@@ -241,9 +251,10 @@ class OGD(Learner):
             self._take(torch.where(fine, new, before))
         return first, fine
 
-    def _slope(self, out: Any, y: Any) -> Any:
+    def _slope(self, out: Any, y: Any, where: str = "") -> Any:
         """The derivative of the mean loss in the outputs (n, c)."""
         said = out.double()
+        refuse_width(out.shape[1], y.shape[1], where)
         if self.loss == "cross_entropy":
             said = torch.softmax(said, dim=1)
         return ((said - y) / len(y)).to(out.dtype)

@@ -228,7 +228,8 @@ class ORFit(Learner):
             If what the two know hardly goes together.
         """
         interrupt = Interrupt()
-        with interrupt.held(), plainly(self.network.device, self.network.p):
+        net = self.network
+        with net.turn, interrupt.held(), plainly(net.device, net.p):
             merge(self, other, rows)
         interrupt.heard()
         self._tell_if_full(3)

@@ -14,6 +14,8 @@ The module's code is not in the file, and nothing in it is run: a module made al
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -22,6 +24,7 @@ import torch
 from onepass import checkpoint
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
 from onepass.nn.tensors import TensorBuilder, TensorTaker, as_array, as_tensor
+from onepass.nn.weights import broken
 from onepass.tree import damaged
 
 __all__ = ["KIND", "load", "save"]
@@ -45,7 +48,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     CheckpointError
-        If its class is not one of op.nn, or the file cannot be written.
+        If its class is not one of op.nn, its module holds nan, or the file cannot be written.
     """
     where = os.fspath(path)
     if _classes().get(type(learner).__name__) is not type(learner):
@@ -53,14 +56,15 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
             f"{where}: what is saved must be a learner of op.nn, got {type(learner).__name__}. "
             "Save a class of your own with torch.save(module.state_dict(), ...)."
         )
+    module, names = learner.module, learner.network.names
+    _refuse_lost(dict(module.named_parameters()), _buffers(module), names, where)
     taker = TensorTaker(where, type(learner).states)
-    module = learner.module
     arguments = {name: getattr(learner, name) for name in learner.arguments}
     learned = {_plain(name): _found(learner, name) for name in learner.kept}
     tree = {
         "learner": type(learner).__name__,
         "arguments": taker.take(arguments, None, ("arguments",), finite=False),
-        "names": list(learner.network.names),
+        "names": list(names),
         "module": {
             "weights": {name: as_array(each) for name, each in module.named_parameters()},
             "buffers": {name: as_array(each) for name, each in _buffers(module).items()},
@@ -119,7 +123,9 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
         raise damaged(where, f"it names {tree['learner'][:40]!r} as the learner")
     builder = TensorBuilder(where, cls.states)
     arguments = {**builder.give(tree["arguments"], None, ("arguments",), finite=False), **replaced}
-    learner = _made(cls, module, arguments, where)
+    _refuse_lost(tree["module"]["weights"], tree["module"]["buffers"], tree["names"], where)
+    with _whatever(module):
+        learner = _made(cls, module, arguments, where)
     if list(learner.network.names) != tree["names"]:
         raise _unlike(where, "let the same weights learn", tree["names"], learner.network.names)
     keeping = getattr(learner, "memory_device", None)
@@ -188,6 +194,35 @@ def _buffers(module: Any) -> dict[str, Any]:
     """The buffers that belong to a module's state."""
     lasting = module.state_dict(keep_vars=True)
     return {name: each for name, each in module.named_buffers() if name in lasting}
+
+
+def _refuse_lost(weights: Any, buffers: Any, names: Any, where: str) -> None:
+    """Refuse numbers of a module that are nan, or infinite and learn: no row can mend them."""
+    for name, each in (*weights.items(), *buffers.items()):
+        tensor = as_tensor(each, where) if isinstance(each, dict) else each.detach()
+        learns = name in names and name in weights
+        lost = int((~tensor.isfinite() if learns else tensor.isnan()).sum())
+        if lost:
+            raise CheckpointError(
+                f"{where}: a module's numbers must not be nan, nor infinite where they learn, got "
+                f"{lost} of {tensor.numel()} in {name!r}. Nothing can be learned or answered from "
+                "there: go back to the last file, or write numbers into them."
+            )
+
+
+@contextmanager
+def _whatever(module: Any) -> Iterator[None]:
+    """Let a module be wrapped that is yet to be written: the numbers of a new one may be nan."""
+    lost = [each for each in module.parameters() if broken([("", each)]) is not None]
+    kept = [each.detach().clone() for each in lost]
+    with torch.no_grad():
+        for each in lost:
+            each.zero_()
+        try:
+            yield
+        finally:
+            for each, was in zip(lost, kept, strict=True):
+                each.copy_(was)
 
 
 def _refuse_others(replaced: dict[str, Any]) -> None:

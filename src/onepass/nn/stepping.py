@@ -3,7 +3,8 @@
 A row is one step: its outputs and their Jacobian at the present weights, the errors and gradients
 that the loss makes of them (:mod:`onepass.nn.losses`), and what the learner does with these. The
 weights are the module's own, and a step is taken whole or not at all: an interrupt waits for its
-end. The memory is written in place, so that there is no way back behind a step that was taken.
+end. The memory is written in place, so that there is no way back behind a step that was taken:
+what refuses a row is looked for before the first step (:mod:`onepass.nn.trial`).
 Half precision could not take in steps that are small beside the weights, so that w is kept beside
 such a module in float32, and rounded into it.
 
@@ -15,7 +16,7 @@ A warning is told between steps, so that one that is raised as an error leaves n
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -27,16 +28,18 @@ from onepass.errors import (
     RowsRefusedWarning,
 )
 from onepass.interrupt import Interrupt
+from onepass.nn.copying import Copied
 from onepass.nn.inputs import Batch
 from onepass.nn.losses import LossName, as_rows, shape_of, targets
 from onepass.nn.mode import plainly
 from onepass.nn.module import Network
+from onepass.nn.trial import Call, prepared, tried, untold
 from onepass.nn.weights import broken
 
 __all__ = ["Stepper"]
 
 
-class Stepper(ABC):
+class Stepper(Copied, ABC):
     """What learns rows by steps.
 
     Parameters
@@ -47,6 +50,8 @@ class Stepper(ABC):
     loss: LossName
     block_update: bool
     _where: str
+    _untaken: ClassVar[tuple[str, str]] = ("where they are not", "noise > 0")
+    """Which rows are left out, and what makes them fewer."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -108,7 +113,7 @@ class Stepper(ABC):
                 )
 
     def _refuse_broken(self) -> None:
-        """Refuse to learn what refused rows show: weights that are no numbers, written by others.
+        """Refuse to learn from weights that are no numbers: told at first, and where rows fail.
 
         Where a device would have to be waited for, it is looked for after the call.
         """
@@ -125,25 +130,45 @@ class Stepper(ABC):
     def _steps(self, x: Any, y: Any, verb: str) -> Iterator[Any]:
         """Take the steps; yield the outputs (n, c) just before each."""
         where = f"{self._where}.{verb}"
-        rows = self.network.prepare(x, where)
+        net = self.network
+        rows = prepared(net, x, where)
         self._refuse_frozen(where)
-        n = len(rows)
+        n, call = len(rows), Call(net, rows, where)
         width = max(self._rows_a_step(n), 1)
+        c, like = self._outputs_a_row(call), self._like.to(net.dtype)
+        wanted = targets(y, n, c, self.loss, like, where)
         if n > width:
-            self.network.look_up(rows)
-        if self._outputs is None and n:
-            self._outputs = int(self.network.outputs(rows[:1]).shape[1])
-        wanted = targets(y, n, self._outputs or 1, self.loss, self._like, where)
+            tried(call, c)
         interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
         for i in range(0, n, width):
-            net = self.network
             with net.turn, interrupt.held(), plainly(net.device, net.p):
-                said = self._step(rows[i : i + width], wanted[i : i + width])
+                said = self._whole_step(call, wanted, i, width)
                 self._shape = shape
             interrupt.heard()
             self._tell_if_full(4)
             yield said
         self._warn(before, where)
+
+    def _outputs_a_row(self, call: Call) -> int:
+        """The outputs of a row: as many as when rows were learned first, or as the first has."""
+        if self._outputs is not None or not call.rows.n:
+            return self._outputs or 1
+        try:
+            return int(self.network.outputs(call.rows[:1]).shape[1])
+        except Exception as wrong:
+            untold(call, wrong, 0, 1)
+            raise
+
+    def _whole_step(self, call: Call, wanted: Any, i: int, width: int) -> Any:
+        """The step of rows i to i + width of a call; where it fails it is told how far one came."""
+        known, self._outputs = self._outputs, wanted.shape[1]
+        try:
+            return self._step(call.rows[i : i + width], wanted[i : i + width])
+        except BaseException as wrong:
+            self._outputs = known
+            if isinstance(wrong, Exception):
+                untold(call, wrong, i, min(width, call.rows.n - i))
+            raise
 
     def _rows_a_step(self, n: int) -> int:
         """How many of n rows given are learned together."""
@@ -154,7 +179,7 @@ class Stepper(ABC):
         if space is not None:  # a module may have been moved since
             alike = (space.dtype, space.device) == (net.dtype, net.device)
             space = space if alike and len(space) >= y.numel() else None
-        said, J = net.jacobian(rows, out=space)
+        said, J = net.jacobian(rows, out=space, c=y.shape[1])
         self._space = J if space is None else space
         e, G = as_rows(self.loss, said, y, linalg.widened(J))
         good = e.to(G.dtype).isfinite() & linalg.sound(G).reshape(e.shape)
@@ -190,12 +215,13 @@ class Stepper(ABC):
         if count:
             self._refuse_broken()
             frozen = broken(self.network.module.named_parameters())
-            grown = "have grown too large (noise > 0 tames steps)"
+            bad, tames = self._untaken
+            grown = f"have grown too large ({tames} tames steps)"
             said = grown if frozen is None else f"do not learn: {frozen}"
             warnings.warn(
                 f"{where}: the module's outputs, their gradients and the steps that fit them must "
-                f"be finite, got {count} row(s) where they are not; these were not learned, all "
-                f"others were. Look at their inputs, or at weights that {said}.",
+                f"be finite, got {count} row(s) {bad}; these were not learned, all others "
+                f"were. Look at their inputs, or at weights that {said}.",
                 RowsRefusedWarning,
                 stacklevel=4,
             )

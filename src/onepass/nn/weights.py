@@ -8,6 +8,7 @@ import torch
 
 from onepass import linalg
 from onepass.errors import ShapeError, TypeMismatchError
+from onepass.nn.answers import SHAPED
 from onepass.nn.selection import Selection
 
 __all__ = ["broken", "input_dtype", "pieces", "room"]
@@ -46,7 +47,9 @@ def pieces(w: Any, name: str, selection: Selection, where: str) -> list[Any]:
     return [piece.reshape(shape) for piece, shape in cut]
 
 
-def room(height: int, out: Any, selection: Selection, where: str) -> Any:
+def room(
+    height: int, out: Any, selection: Selection, where: str, expected: int | None = None
+) -> Any:
     """Memory for some rows of J: new, or the first rows of what was given.
 
     Parameters
@@ -56,12 +59,19 @@ def room(height: int, out: Any, selection: Selection, where: str) -> Any:
     out : Tensor or None
     selection : Selection
     where : str
+    expected : int, optional
+        How many rows there must be.
 
     Raises
     ------
     ShapeError
-        If what was given does not fit.
+        If what was given does not fit, or other rows are asked for.
     """
+    if expected and height != expected:
+        raise ShapeError(
+            f"{where}: the module must give as many outputs a row as when it first learned, got "
+            f"{height} in place of {expected}. {SHAPED}"
+        )
     first = selection.parameters[0]
     if out is None:
         return torch.empty((height, selection.p), dtype=first.dtype, device=first.device)
