@@ -34,7 +34,7 @@ def reproduce(
     name
         The experiment; without it, all are listed.
     draws
-        How often to draw the data anew. By default as often as its file says.
+        How often to draw the data anew, or its order. By default as often as its file says.
     scale
         Of orfit-deep: rows to learn, as a share of those that it has by default.
     streams
@@ -44,7 +44,8 @@ def reproduce(
     methods
         Of orfit-deep: which of the methods that its page names. By default all.
     processes
-        Of orfit-deep: runs side by side, each on one thread. By default as many as there are cores.
+        Of orfit-deep and art-table*: runs side by side, each on one thread. By default as many as
+        there are cores.
     out
         A folder for the figure, the table, all curves and all numbers.
     quiet
@@ -114,7 +115,7 @@ def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     if strange:
         raise CycloptsError(
             msg=f"reproduce: {name} must have options of its own, got --{strange[0]}, which is of "
-            "orfit-deep alone. Leave it out."
+            "others. Leave it out."
         )
     for option, known in known_names().items():
         for each in given.get(option, ()):

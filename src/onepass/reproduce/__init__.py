@@ -7,6 +7,8 @@ beside ours.
 
 from collections.abc import Callable
 
+from onepass.reproduce.art import art_table1, art_table2, art_tables
+from onepass.reproduce.art_outcome import ArtOutcome
 from onepass.reproduce.digits import RotatedDigits
 from onepass.reproduce.orfit import orfit_figure6, orfit_figure7
 from onepass.reproduce.orfit_deep import orfit_deep
@@ -17,9 +19,13 @@ from onepass.reproduce.outcome import Outcome
 __all__ = [
     "EXPERIMENTS",
     "OTHER_NAMES",
+    "ArtOutcome",
     "DeepOutcome",
     "Outcome",
     "RotatedDigits",
+    "art_table1",
+    "art_table2",
+    "art_tables",
     "choose_settings",
     "orfit_deep",
     "orfit_figure6",
@@ -27,10 +33,12 @@ __all__ = [
 ]
 
 # name on the command line -> what it runs
-EXPERIMENTS: dict[str, Callable[..., Outcome | DeepOutcome]] = {
+EXPERIMENTS: dict[str, Callable[..., Outcome | DeepOutcome | ArtOutcome]] = {
     "orfit-fig6": orfit_figure6,
     "orfit-fig7": orfit_figure7,
     "orfit-deep": orfit_deep,
+    "art-table1": art_table1,
+    "art-table2": art_table2,
 }
 
 # the numbering of CDC 2022 -> the same figure of the extended paper

@@ -1,0 +1,265 @@
+"""What came of repeating the tables of ART-IPCA, beside what the paper shows."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table as RichTable
+from scipy.stats import ttest_rel
+
+from onepass.durable import writing
+from onepass.reproduce.art_figure import drawn
+from onepass.stream import write
+
+__all__ = ["ArtOutcome", "Entry"]
+
+_FORMAT = 1
+_MEGABYTE = 1e6
+_SAME = 1e-9  # percent: differences that are rounding
+_BASE = "IPCA"  # what the others are compared with
+_COLUMNS = [
+    "data", "method", "paper", "here", "difference", "p of IPCA", "prototypes", "MB", "MB compact",
+    "seconds",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method on one data set.
+
+    Parameters
+    ----------
+    data, method : str
+    paper : tuple of two floats, or None
+        Accuracy and its standard deviation over runs, percent; None where the paper has none.
+    accuracy : list of float
+        Of each run, percent.
+    prototypes : float
+        At the end, on average.
+    nbytes : int
+        Of the learner at the end, at most.
+    compact : int
+        Of what answering needs.
+    seconds : float or None
+        Learning, on average; None without a clock.
+    """
+
+    data: str
+    method: str
+    paper: tuple[float, float] | None
+    accuracy: list[float]
+    prototypes: float
+    nbytes: int
+    compact: int
+    seconds: float | None
+
+    @property
+    def mean(self) -> float:
+        """Accuracy on average, percent."""
+        return float(np.mean(self.accuracy))
+
+    @property
+    def deviation(self) -> float:
+        """Its standard deviation over runs; 0 of one run."""
+        return float(np.std(self.accuracy, ddof=1)) if len(self.accuracy) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class ArtOutcome:
+    """What came of a table.
+
+    Parameters
+    ----------
+    name : str
+        As the command line knows it: ``"art-table1"``.
+    title : str
+        What is shown.
+    setup : dict of str to Any
+        All that was set, in plain values: enough to repeat it.
+    entries : tuple of Entry
+    """
+
+    name: str
+    title: str
+    setup: dict[str, Any]
+    entries: tuple[Entry, ...]
+
+    def __rich__(self) -> RichTable:
+        return self.table()
+
+    def entry(self, data: str, method: str) -> Entry:
+        """What a method came to, such as ``outcome.entry("MNIST", "IPCA")``.
+
+        Parameters
+        ----------
+        data, method : str
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        return {(one.data, one.method): one for one in self.entries}[data, method]
+
+    def chance(self, entry: Entry) -> float | None:
+        """How probable such a difference to IPCA is, were there none: p of a paired t-test.
+
+        None of IPCA itself, of fewer than two runs, and where all runs differ by the same.
+
+        Parameters
+        ----------
+        entry : Entry
+        """
+        base = self.entry(entry.data, _BASE).accuracy
+        apart = np.subtract(entry.accuracy, base)
+        if entry.method == _BASE or len(apart) < 2 or np.ptp(apart) < _SAME:
+            return None
+        return float(ttest_rel(entry.accuracy, base).pvalue)
+
+    def table(self) -> RichTable:
+        """All entries as a table for a terminal."""
+        table = RichTable(title=self.title, caption=self._about())
+        for column in _COLUMNS:
+            table.add_column(column, justify="left" if column in _COLUMNS[:2] else "right")
+        for row in self._rows():
+            table.add_row(*row)
+        return table
+
+    def to_markdown(self) -> str:
+        """The same table in Markdown, with what is said of it below."""
+        sides = ["---", "---", *["---:"] * (len(_COLUMNS) - 2)]
+        rows = [_COLUMNS, sides, *self._rows()]
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        return "\n".join([*lines, "", self._about(), ""])
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, text and numbers."""
+        return {"format": _FORMAT, **asdict(self), "entries": [asdict(e) for e in self.entries]}
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """All of it as JSON.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it as well.
+
+        Raises
+        ------
+        SourceError
+            If the file cannot be written.
+        """
+        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        if path is not None:
+            with writing(path, "ArtOutcome.to_json"):
+                Path(path).write_text(text + "\n", encoding="utf-8")
+        return text
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """All runs as one table, a row each: data, method, run, accuracy in percent.
+
+        Parameters
+        ----------
+        path : path
+            Where to write it: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
+
+        Raises
+        ------
+        ParameterError
+            If the path has another suffix.
+        SourceError
+            If the file cannot be written.
+        """
+        write(
+            (
+                {
+                    "data": np.full(len(one.accuracy), one.data, dtype=object),
+                    "method": np.full(len(one.accuracy), one.method, dtype=object),
+                    "run": np.arange(len(one.accuracy)),
+                    "accuracy": np.round(one.accuracy, 3),
+                }
+                for one in self.entries
+            ),
+            path,
+        )
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Accuracy as published and as repeated, a panel for each data set.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it; the suffix says how: .png, .svg, .pdf.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        SourceError
+            If the file cannot be written.
+        """
+        figure = drawn(self.title, self.entries)
+        if path is not None:
+            with writing(path, "ArtOutcome.plot"):
+                figure.savefig(path, dpi=150, bbox_inches="tight")
+        return figure
+
+    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
+        """Write NAME.json, NAME.csv, NAME.md and NAME.png: numbers, runs, table and figure.
+
+        Parameters
+        ----------
+        directory : path
+            Made if it is not there.
+
+        Returns
+        -------
+        paths : list of Path
+            What was written.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed: then all but the figure is written.
+        """
+        folder = Path(directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / f"{self.name}{suffix}" for suffix in (".json", ".csv", ".md", ".png")]
+        self.to_json(paths[0])
+        self.to_csv(paths[1])
+        with writing(paths[2], "ArtOutcome.save"):
+            paths[2].write_text(self.to_markdown(), encoding="utf-8")
+        self.plot(paths[3])
+        return paths
+
+    def _about(self) -> str:
+        setup = self.setup
+        return (
+            f"{setup['draws']} runs, each of rows drawn anew, in an order of its own; seed "
+            f"{setup['seed']}, vigilance {setup['vigilance']:g}. ± standard deviation over runs; "
+            "p of a paired t-test; MB of all that was learned, and of what answering needs."
+        )
+
+    def _rows(self) -> Iterator[list[str]]:
+        for one in self.entries:
+            paper, chance = one.paper, self.chance(one)
+            yield [
+                one.data,
+                one.method,
+                "–" if paper is None else f"{paper[0]:.2f} ± {paper[1]:.2f}",
+                f"{one.mean:.2f} ± {one.deviation:.2f}",
+                "–" if paper is None else f"{one.mean - paper[0]:+.2f}",
+                "–" if chance is None else f"{chance:.1g}",
+                f"{one.prototypes:,.0f}",
+                f"{one.nbytes / _MEGABYTE:.1f}",
+                f"{one.compact / _MEGABYTE:.1f}",
+                "–" if one.seconds is None else f"{one.seconds:.1f}",
+            ]

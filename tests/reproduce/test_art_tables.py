@@ -1,0 +1,101 @@
+"""The tables of ART-IPCA: what is measured, compared and written, on drawn pictures."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from onepass.cli import main
+from onepass.errors import ParameterError
+from onepass.reproduce import ArtOutcome, art_table1, art_table2, art_tables
+from onepass.reproduce.art import PAPER
+from onepass.stream import Images
+
+
+@pytest.fixture(scope="module")
+def images() -> dict[str, Images]:
+    """Ten kinds of pictures: a bar at a place of its own, or of another's, with noise."""
+    rng = np.random.default_rng(0)
+    labels = np.tile(np.arange(10, dtype=np.uint8), 40)
+    pictures = rng.integers(0, 160, (400, 28, 28)).astype(np.uint8)
+    for picture, label in zip(pictures, labels, strict=True):
+        shown = label if rng.random() < 0.9 else rng.integers(0, 10)
+        picture[4 + 2 * shown : 7 + 2 * shown, 6:18] = 200
+    return {"MNIST": Images(pictures[:250], labels[:250], pictures[250:], labels[250:])}
+
+
+@pytest.fixture(scope="module")
+def outcomes(images: dict[str, Images]) -> tuple[ArtOutcome, ArtOutcome]:
+    ticks = iter(range(10**6))
+    return art_tables(images, draws=3, clock=lambda: float(next(ticks)))
+
+
+def test_both_tables_are_of_the_same_runs(outcomes: Any, images: Any) -> None:
+    one, two = outcomes
+    assert one.entries[0].seconds == 1.0
+    assert one.entry("MNIST", "IPCA").mean > 40.0
+    for single, multi in zip(one.entries, two.entries, strict=True):
+        assert (single.method, single.prototypes) == (multi.method, multi.prototypes)
+        assert all(a <= b for a, b in zip(single.accuracy, multi.accuracy, strict=True))
+        assert single.compact <= single.nbytes
+    assert art_table1(images, draws=1).entries[1].accuracy == one.entries[1].accuracy[:1]
+    assert art_table2(images, draws=1).entries[1].accuracy == two.entries[1].accuracy[:1]
+
+
+def test_runs_are_the_same_in_several_processes(outcomes: Any, images: Any) -> None:
+    again, _ = art_tables(images, draws=3, processes=2)
+    assert [one.accuracy for one in again.entries] == [one.accuracy for one in outcomes[0].entries]
+
+
+def test_a_paired_test_compares_methods_with_ipca(outcomes: Any) -> None:
+    one = outcomes[0]
+    none, base = one.entry("MNIST", "No PCA"), one.entry("MNIST", "IPCA")
+    assert one.chance(base) is None
+    assert one.chance(none) == pytest.approx(ttest_rel(none.accuracy, base.accuracy).pvalue)
+    assert base.paper == PAPER[1]["MNIST"]["IPCA"] == (94.03, 0.26)
+
+
+def test_it_is_written_in_all_forms(outcomes: Any, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    paths = outcomes[0].save(tmp_path)
+    assert [path.name for path in paths] == [
+        f"art-table1{suffix}" for suffix in (".json", ".csv", ".md", ".png")
+    ]
+    said = json.loads(paths[0].read_text())
+    assert said["setup"] == {"draws": 3, "seed": 0, "vigilance": 0.5}
+    with paths[1].open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 4 * 3
+    assert [float(row["accuracy"]) for row in rows[:3]] == pytest.approx(
+        outcomes[0].entries[0].accuracy, abs=1e-3
+    )
+    text = paths[2].read_text()
+    assert "| MNIST | IPCA | 94.03 ± 0.26 |" in text
+    assert "3 runs, each of rows drawn anew" in text
+    assert paths[3].stat().st_size > 10_000
+
+
+def test_one_run_has_no_deviation_and_no_chance(images: Any) -> None:
+    one = art_table1(images, draws=1)
+    assert {each.deviation for each in one.entries} == {0.0}
+    assert {one.chance(each) for each in one.entries} == {None}
+
+
+def test_bad_numbers_are_refused(images: Any) -> None:
+    for given in ({"draws": 0}, {"processes": 0}, {"vigilance": 2.0}):
+        with pytest.raises(ParameterError, match=f"art_table1: `{next(iter(given))}`"):
+            art_table1(images, **given)
+
+
+def test_the_command_shows_the_table(
+    images: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("onepass.reproduce.art.images_of", lambda _: images["MNIST"])
+    assert main(["reproduce", "art-table2", "--draws", "1", "--processes", "1", "--quiet"]) == 0
+    said = capsys.readouterr().out
+    assert "Fashion-MNIST" in said
+    assert "99.47 ± 0.05" in said
