@@ -133,6 +133,9 @@ VARIANTS: dict[str, Sequence[dict[str, Any]]] = {
         {"n_components": 2, "block": 8, "max_prototypes": 5},
         {"pca": "none", "similarity": "euclidean", "step": 0.3},
     ],
+    "NearestClassMean": [{"metric": "cosine"}],
+    "StreamingLDA": [{"shrinkage": "oas", "priors": "uniform"}],
+    "StreamingQDA": [{"reg_param": 0.0}],
     "RLSRegressor": [
         {"ridge": 0.0},
         {"forgetting": 0.95},

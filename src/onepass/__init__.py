@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onepass import stream as stream
     from onepass.clusterers import ARTIPCACluster as ARTIPCACluster
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
+    from onepass.learners import NearestClassMean as NearestClassMean
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
     from onepass.learners import Perceptron as Perceptron
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from onepass.learners import RLSRegressor as RLSRegressor
     from onepass.learners import SGDClassifier as SGDClassifier
     from onepass.learners import SGDRegressor as SGDRegressor
+    from onepass.learners import StreamingLDA as StreamingLDA
+    from onepass.learners import StreamingQDA as StreamingQDA
     from onepass.persist import load as load
     from onepass.persist import save as save
     from onepass.pipeline import Pipeline as Pipeline
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "ARTIPCAClassifier": "learners",
     "ARTIPCACluster": "clusterers",
+    "NearestClassMean": "learners",
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",
     "Perceptron": "learners",
@@ -45,6 +49,8 @@ _PUBLIC = {
     "RLSRegressor": "learners",
     "SGDClassifier": "learners",
     "SGDRegressor": "learners",
+    "StreamingLDA": "learners",
+    "StreamingQDA": "learners",
     "baselines": "",
     "compat": "",
     "errors": "",

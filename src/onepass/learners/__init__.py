@@ -1,6 +1,9 @@
 """Learners: the names that a user imports, one file each."""
 
 from onepass.learners.art_ipca import ARTIPCAClassifier
+from onepass.learners.class_means import NearestClassMean
+from onepass.learners.class_moments import Means, Moments
+from onepass.learners.discriminant import StreamingLDA, StreamingQDA
 from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
 from onepass.learners.prototypes import Page, Prototypes
@@ -9,6 +12,7 @@ from onepass.learners.sgd import SGDClassifier, SGDRegressor
 
 __all__ = [
     "ARTIPCAClassifier",
+    "NearestClassMean",
     "ORFitClassifier",
     "ORFitRegressor",
     "Perceptron",
@@ -16,7 +20,9 @@ __all__ = [
     "RLSRegressor",
     "SGDClassifier",
     "SGDRegressor",
+    "StreamingLDA",
+    "StreamingQDA",
 ]
 
-STATES = (Page, Prototypes)
+STATES = (Means, Moments, Page, Prototypes)
 """What is learned but not public."""

@@ -1,0 +1,265 @@
+"""Discriminant: classes of normal density, whose means and covariances are kept in one pass.
+
+Class k, whose share of the rows is π_k, has the density N(μ_k, Σ) or N(μ_k, Σ_k), so that
+
+    linear      log p(x, k) = (x − m)ᵀ Λ⁻¹ (μ_k − m) − ½ (μ_k − m)ᵀ Λ⁻¹ (μ_k − m) + log π_k    (1)
+    quadratic   log p(x, k) = −½ (x − μ_k)ᵀ Λ_k⁻¹ (x − μ_k) − ½ log det Λ_k + log π_k          (2)
+
+but for what all classes share, with m the mean of the means. Λ is what is known of the covariance,
+drawn to a multiple of I, since rows may be few and features constant:
+
+    Λ = (1 − ε) Σ + ε I                                                              [1] (3)
+    Λ = (1 − ε) Σ + ε (tr Σ / d) I                                                   [2] (4)
+
+Σ is the sum of squares and products about the classes' means over the weight of the rows. It is
+kept by Chan's formula (:mod:`onepass.learners.class_moments`), not as sums that are subtracted
+from each other; so that what is said at any row is what a batch fit of all rows until then would
+say, in whatever order they came: nothing is forgotten, and no class needs to be there when another
+comes ([1], [3]). ε by oracle approximating shrinkage is of [2].
+
+Cost: O(d²) a row that is learned. After that Λ is factorised once, O(d³), when something is asked;
+then O(cd) a row that is answered, O(cd²) of the quadratic one. Memory O(d²), or O(cd²).
+``test_then_train`` answers each row by all before it, and so factorises for each.
+
+[1] T. L. Hayes, C. Kanan, "Lifelong machine learning with deep streaming linear discriminant
+    analysis", CVPR Workshops 2020; equations (2)-(5).
+[2] Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
+    estimation", IEEE Transactions on Signal Processing 58(10), 2010.
+[3] S. Pang, S. Ozawa, N. Kasabov, "Incremental linear discriminant analysis for classification of
+    data streams", IEEE Transactions on Systems, Man, and Cybernetics B 35(5), 2005.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onepass import linalg, validate
+from onepass.errors import ParameterError
+from onepass.learners.class_moments import Kept, Moments
+from onepass.learners.discriminant_factors import lower, oas, shrunk, solve
+from onepass.learners.discriminant_posterior import Posterior
+from onepass.types import Floats
+
+__all__ = ["StreamingLDA", "StreamingQDA"]
+
+_TARGETS = ("identity", "variance")
+
+
+class StreamingLDA(Posterior):
+    """Linear discriminant analysis in one pass: class means and one covariance.
+
+    Parameters
+    ----------
+    shrinkage : float or "oas", default=1e-4
+        ε in [0, 1]; or by oracle approximating shrinkage from the covariance and the number of
+        rows, towards the mean variance.
+    target : {"identity", "variance"}, optional
+        What Λ is drawn to: I (3), in squared units of the features; or the mean variance times
+        I (4), as scikit-learn does it. By default I, and the mean variance with "oas".
+    priors : {"uniform"} or array-like of shape (c,), optional
+        π_k: by default each class's share of the rows, by weight. "uniform": the same for all that
+        have rows. Or numbers > 0 in the order of ``classes``, which must name all.
+    classes : array-like, optional
+        Labels known beforehand; others may still come.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (c,)
+        The labels known, sorted.
+    means_ : ndarray of shape (c, d)
+        The mean of each class's rows; 0 of a class that was named and has none yet.
+    covariance_ : ndarray of shape (d, d)
+        Σ, of all rows about their classes' means.
+    counts_ : ndarray of shape (c,)
+        Rows of each class, by weight.
+    priors_ : ndarray of shape (c,)
+    shrinkage_ : float
+        ε.
+    n_features_in_ : int
+    rows_seen_ : int
+        Rows learned.
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range.
+    LabelError
+        If a class comes that ``priors`` do not name.
+    NumericalError
+        If values are too large to be squared; the learner is then as it was before the block.
+
+    Notes
+    -----
+    Directions in which no class varies, without shrinkage, make no difference to the answer.
+    Given ``priors`` do not change Σ.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import onepass as op
+    >>> X, y = load_digits(return_X_y=True)
+    >>> order = y[:1200].argsort(kind="stable")  # one class after the other
+    >>> model = op.StreamingLDA().partial_fit(X[order], y[order])
+    >>> float(round(model.score(X[1200:], y[1200:]), 3))
+    0.906
+    """
+
+    kept: ClassVar[Kept] = "pooled"
+
+    def __init__(
+        self,
+        shrinkage: Any = 1e-4,
+        *,
+        target: str | None = None,
+        priors: Any = None,
+        classes: Any = None,
+    ) -> None:
+        self.shrinkage = shrinkage
+        self.target = target
+        self.priors = priors
+        self.classes = classes
+
+    @property
+    def covariance_(self) -> Floats:
+        """Σ, of all rows about their classes' means, (d, d)."""
+        return _covariance(self.moments_.sums[0], float(self.moments_.means.mass.sum()))
+
+    @property
+    def shrinkage_(self) -> float:
+        """ε: by how much the covariance is shrunk."""
+        return self._drawn(self.covariance_, float(self.moments_.means.mass.sum()))[0]
+
+    def _checked(self, c: int) -> None:
+        super()._checked(c)
+        who = type(self).__name__
+        by_rows = isinstance(self.shrinkage, str)
+        if by_rows and self.shrinkage != "oas":
+            raise ParameterError(
+                f"{who}: `shrinkage` must be a number in [0, 1] or 'oas', got {self.shrinkage!r}. "
+                "Choose one of these."
+            )
+        if not by_rows:
+            validate.in_range(self.shrinkage, "shrinkage", who, low=0.0, high=1.0)
+        if self.target not in (None, *_TARGETS) or (by_rows and self.target == "identity"):
+            raise ParameterError(
+                f"{who}: `target` must be one of {', '.join(_TARGETS)}, and 'variance' with "
+                f"shrinkage='oas', got {self.target!r}. Leave it out, or choose one of these."
+            )
+
+    def _drawn(self, S: Floats, n: float) -> tuple[float, float]:
+        """ε, and the variance of what Λ is drawn to."""
+        mean = float(np.trace(S)) / max(len(S), 1)
+        if isinstance(self.shrinkage, str):
+            return oas(S, n), mean
+        return float(self.shrinkage), mean if self.target == "variance" else 1.0
+
+    def _said(self, moments: Moments, X: Floats) -> Floats:
+        means = moments.means
+        asked = (self.shrinkage, self.target)
+        if not moments.solved or moments.solved[0] != asked:
+            n = float(means.mass.sum())
+            S, (M, _) = _covariance(moments.sums[0], n), means.around(X[:0])
+            W = solve(shrunk(S, *self._drawn(S, n)), M.T)
+            moments.solved[:] = [asked, W, -0.5 * np.einsum("ij,ji->i", M, W)]
+        _, W, b = moments.solved
+        said: Floats = means.around(X)[1] @ W + b + self._log_priors(means.mass)  # (1)
+        return said
+
+
+class StreamingQDA(Posterior):
+    """Quadratic discriminant analysis in one pass: a mean and a covariance for each class.
+
+    Parameters
+    ----------
+    reg_param : float, default=1e-4
+        ε in [0, 1], of (3) for each class, in squared units of the features. scikit-learn's is 0
+        if not given, which leaves classes with fewer rows than features without a density: such
+        a class is then taken to be all but flat where it has shown no spread.
+    priors : {"uniform"} or array-like of shape (c,), optional
+        π_k: by default each class's share of the rows, by weight. "uniform": the same for all that
+        have rows. Or numbers > 0 in the order of ``classes``, which must name all.
+    classes : array-like, optional
+        Labels known beforehand; others may still come.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (c,)
+        The labels known, sorted.
+    means_ : ndarray of shape (c, d)
+        The mean of each class's rows; 0 of a class that was named and has none yet.
+    covariance_ : ndarray of shape (c, d, d)
+        Σ_k; 0 of a class with fewer than two rows.
+    counts_ : ndarray of shape (c,)
+        Rows of each class, by weight.
+    priors_ : ndarray of shape (c,)
+    n_features_in_ : int
+    rows_seen_ : int
+        Rows learned.
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range.
+    LabelError
+        If a class comes that ``priors`` do not name.
+    NumericalError
+        If values are too large to be squared; the learner is then as it was before the block.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import onepass as op
+    >>> X, y = load_digits(return_X_y=True)
+    >>> order = y[:1200].argsort(kind="stable")  # one class after the other
+    >>> model = op.StreamingQDA(reg_param=0.1).partial_fit(X[order], y[order])
+    >>> float(round(model.score(X[1200:], y[1200:]), 3))
+    0.946
+    """
+
+    kept: ClassVar[Kept] = "each"
+
+    def __init__(self, reg_param: float = 1e-4, *, priors: Any = None, classes: Any = None) -> None:
+        self.reg_param = reg_param
+        self.priors = priors
+        self.classes = classes
+
+    @property
+    def covariance_(self) -> Floats:
+        """Σ_k, (c, d, d); 0 of a class with fewer than two rows."""
+        pairs = zip(self.moments_.sums, self.moments_.means.mass.tolist(), strict=True)
+        return np.array([_covariance(sums, n) for sums, n in pairs])
+
+    def _checked(self, c: int) -> None:
+        super()._checked(c)
+        validate.in_range(self.reg_param, "reg_param", type(self).__name__, low=0.0, high=1.0)
+
+    def _said(self, moments: Moments, X: Floats) -> Floats:
+        means = moments.means
+        if not moments.solved or moments.solved[0] != self.reg_param:
+            moments.solved[:] = [self.reg_param, *self._triangles(moments)]
+        said = np.zeros((len(X), len(means.mass)))
+        for k in np.flatnonzero(means.seen):
+            L = moments.solved[1 + k]
+            V = linalg.solve_lower(L, ((X - means.origins[k]) - means.offsets[k]).T)
+            said[:, k] = -0.5 * np.einsum("ij,ij->j", V, V) - np.log(np.diagonal(L)).sum()
+        said += self._log_priors(means.mass)  # (2)
+        return said
+
+    def _triangles(self, moments: Moments) -> list[Floats]:
+        """A factor of Λ_k for each class; none for those without rows."""
+        mass = moments.means.mass
+        squares = sum(
+            (np.diagonal(each) for each in moments.sums), np.zeros(moments.means.origins.shape[1])
+        )
+        usual = (1.0 - self.reg_param) * squares / max(mass.sum(), 1e-300) + self.reg_param
+        pairs = zip(moments.sums, mass.tolist(), strict=True)
+        return [
+            lower(shrunk(_covariance(sums, n), self.reg_param, 1.0), usual) if n else sums[:0]
+            for sums, n in pairs
+        ]
+
+
+def _covariance(sums: Floats, n: float) -> Floats:
+    """Sums of squares and products over the weight of the rows, (d, d)."""
+    covariance: Floats = sums / n if n else np.zeros(sums.shape)
+    return covariance

@@ -1,0 +1,220 @@
+"""StreamingLDA and StreamingQDA against scikit-learn's, fitted on all rows."""
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.covariance import oas
+from sklearn.discriminant_analysis import (
+    LinearDiscriminantAnalysis,
+    QuadraticDiscriminantAnalysis,
+)
+
+import onepass as op
+from onepass.errors import LabelError, NotFittedError, ParameterError
+
+quickly = settings(max_examples=20, deadline=None, derandomize=True)
+
+
+def stream(seed: int, n: int = 240, d: int = 6, c: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Correlated rows of c classes that overlap, in different numbers."""
+    rng = np.random.default_rng(seed)
+    y = np.sort(rng.choice(c, n, p=np.arange(1, c + 1) / (c * (c + 1) / 2)))
+    y[: 8 * c] = np.repeat(np.arange(c), 8)
+    X = rng.normal(size=(n, d)) @ rng.normal(size=(d, d)) + rng.normal(size=(c, d))[y]
+    return X, y
+
+
+def in_pieces(model: Any, X: np.ndarray, y: np.ndarray, seed: int) -> Any:
+    """Learned in some order, cut somewhere."""
+    rng = np.random.default_rng(seed)
+    order, cuts = rng.permutation(len(X)), np.sort(rng.integers(1, len(X), 7))
+    for rows in np.split(order, cuts):
+        model.partial_fit(X[rows], y[rows])
+    return model
+
+
+def assert_same_model(ours: Any, X: np.ndarray, theirs: Any, Z: np.ndarray) -> None:
+    """The same posteriors, answers, and scores but for what classes share."""
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(Z), rtol=0, atol=1e-9)
+    assert ours.predict(X).tolist() == theirs.predict(Z).tolist()
+    one, two = ours.decision_function(X), theirs.decision_function(Z)
+    if one.ndim == 2:
+        one, two = one - one[:, :1], two - two[:, :1]
+    np.testing.assert_allclose(one, two, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 1e-4, 0.3, 1.0])
+@pytest.mark.parametrize("c", [2, 4])
+@quickly
+@given(seed=st.integers(0, 2**31), offset=st.sampled_from([0.0, 1e8]))
+def test_lda_is_that_of_all_rows(shrinkage: float, c: int, seed: int, offset: float) -> None:
+    X, y = stream(seed, c=c)
+    X = X + offset
+    Z = X - offset  # exact: what scikit-learn can learn without losing digits
+    ours = in_pieces(op.StreamingLDA(shrinkage, target="variance"), X, y, seed)
+    theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=shrinkage).fit(Z, y)
+    assert_same_model(ours, X, theirs, Z)
+    np.testing.assert_allclose(ours.priors_, theirs.priors_)
+
+
+def test_lda_of_the_paper_is_its_equation() -> None:
+    X, y = stream(0)
+    ours = in_pieces(op.StreamingLDA(0.2, priors="uniform"), X, y, 0)
+    means = np.array([X[y == k].mean(axis=0) for k in range(4)])
+    S = (X - means[y]).T @ (X - means[y]) / len(X)
+    L = np.linalg.inv(0.8 * S + 0.2 * np.eye(6))
+    scores = X @ L @ means.T - 0.5 * np.einsum("ij,jk,ik->i", means, L, means)
+    found = ours.decision_function(X)
+    np.testing.assert_allclose(found - found[:, :1], scores - scores[:, :1], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(ours.covariance_, S, rtol=0, atol=1e-12)
+
+
+def test_oas_is_scikit_learns() -> None:
+    X, y = stream(1, n=60)
+    ours = in_pieces(op.StreamingLDA("oas"), X, y, 1)
+    means = np.array([X[y == k].mean(axis=0) for k in range(4)])
+    covariance, share = oas(X - means[y], assume_centered=True)
+    assert abs(ours.shrinkage_ - share) < 1e-12
+    L = np.linalg.inv(covariance)
+    scores = (
+        X @ L @ means.T - 0.5 * np.einsum("ij,jk,ik->i", means, L, means) + np.log(ours.priors_)
+    )
+    found = ours.decision_function(X)
+    np.testing.assert_allclose(found - found[:, :1], scores - scores[:, :1], rtol=0, atol=1e-9)
+    assert op.StreamingLDA("oas").partial_fit(np.ones((3, 2)), [0, 1, 1]).shrinkage_ == 1.0
+
+
+@pytest.mark.parametrize("reg_param", [0.0, 1e-3, 0.4, 1.0])
+@pytest.mark.parametrize("c", [2, 4])
+@quickly
+@given(seed=st.integers(0, 2**31), offset=st.sampled_from([0.0, 1e8]))
+def test_qda_is_that_of_all_rows(reg_param: float, c: int, seed: int, offset: float) -> None:
+    X, y = stream(seed, c=c)
+    X = X + offset
+    Z = X - offset
+    theirs = QuadraticDiscriminantAnalysis(reg_param=reg_param, tol=1e-9)
+    ours = in_pieces(op.StreamingQDA(reg_param), X, y, seed)
+    assert_same_model(ours, X, theirs.fit(Z, y), Z)
+
+
+def test_each_row_is_answered_by_all_before_it() -> None:
+    X, y = stream(2, n=90)
+    order = np.random.default_rng(2).permutation(90)
+    X, y = X[order], y[order]
+    said = op.StreamingLDA(0.1, target="variance").test_then_train(X, y)
+    for i in range(40, 90):
+        batch = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1).fit(X[:i], y[:i])
+        assert said[i] == batch.predict(X[i : i + 1])[0]
+
+
+@pytest.mark.parametrize("make", [op.StreamingLDA, op.StreamingQDA])
+def test_priors(make: Any) -> None:
+    X, y = stream(3)
+    shares = make().partial_fit(X, y)
+    uniform = make(priors="uniform").partial_fit(X, y)
+    given = make(priors=[1, 2, 3, 4], classes=[3, 2, 1, 0]).partial_fit(X, y)
+    np.testing.assert_allclose(shares.priors_, np.bincount(y) / len(y))
+    np.testing.assert_allclose(uniform.priors_, 0.25)
+    np.testing.assert_allclose(given.priors_, [0.4, 0.3, 0.2, 0.1])
+    plain = shares.decision_function(X) - np.log(shares.priors_)
+    for model in (uniform, given):
+        moved = model.decision_function(X) - np.log(model.priors_)
+        np.testing.assert_allclose(moved, plain, atol=1e-9)
+    shares.set_params(priors="uniform")  # acts from the next answer
+    np.testing.assert_array_equal(shares.predict_proba(X), uniform.predict_proba(X))
+
+
+@pytest.mark.parametrize("make", [op.StreamingLDA, op.StreamingQDA])
+def test_probabilities_are_numbers_whatever_comes(make: Any) -> None:
+    model = make(classes=["a", "b", "c"])
+    with pytest.raises(NotFittedError):
+        model.predict_proba([[0.0, 0.0]])
+    model.partial_fit([[0.0, 1.0]], ["a"])
+    assert model.predict_proba([[1e200, 3.0]]).tolist() == [[1.0, 0.0, 0.0]]
+    assert model.predict_log_proba([[1e200, 3.0]]).tolist() == [[0.0, -np.inf, -np.inf]]
+    model.partial_fit([[4.0, 1.0], [5.0, 1.0]], ["b", "b"])  # one row of a, a constant feature
+    far = model.predict_proba([[1e300, -1e300], [0.0, 1.0], [4.4, 1.0]])
+    np.testing.assert_allclose(far.sum(axis=1), 1.0)
+    assert model.predict([[0.0, 1.0], [4.4, 1.0]]).tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("made", [op.StreamingLDA(0.0), op.StreamingQDA(0.0)])
+def test_no_shrinkage_at_all_stands_constant_and_doubled_features(made: Any) -> None:
+    X, y = stream(4)
+    plain = made.fit(X, y).predict(X)
+    poor = np.column_stack([X, np.full(len(X), 7.0)])
+    assert np.mean(made.fit(poor, y).predict(poor) == plain) == 1.0
+    doubled = np.column_stack([X, X[:, 0] * 1e6])
+    assert np.mean(made.fit(doubled, y).predict(doubled) == plain) > 0.99
+
+
+def test_units_make_no_difference_without_shrinkage() -> None:
+    X, y = stream(5)
+    units = np.geomspace(1e-12, 1e12, 6)
+    for make in (op.StreamingLDA, op.StreamingQDA):
+        one, two = make(0.0).partial_fit(X, y), make(0.0).partial_fit(X * units, y)
+        np.testing.assert_allclose(two.predict_proba(X * units), one.predict_proba(X), atol=1e-9)
+
+
+def test_the_order_of_classes_makes_no_difference() -> None:
+    X, y = stream(6)
+    sorted_first = op.StreamingLDA().partial_fit(X, y)
+    mixed = in_pieces(op.StreamingLDA(), X, y, 6)
+    np.testing.assert_allclose(sorted_first.predict_proba(X), mixed.predict_proba(X), atol=1e-12)
+
+
+def test_what_is_worked_out_is_kept_until_something_is_learned() -> None:
+    X, y = stream(7)
+    for model in (op.StreamingLDA(), op.StreamingQDA()):
+        model.partial_fit(X, y)
+        assert not model.moments_.solved
+        said = model.predict_proba(X)
+        kept = model.moments_.solved[-1]
+        model.predict(X)
+        assert model.moments_.solved[-1] is kept
+        model.learn_one(X[0], 3)
+        assert not model.moments_.solved
+        assert not np.array_equal(model.predict_proba(X), said)
+
+
+def test_within_a_pipeline() -> None:
+    X, y = stream(8)
+    model = op.Pipeline(op.features.Impute(), op.StreamingLDA()).partial_fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), op.StreamingLDA().partial_fit(X, y).predict(X))
+
+
+def test_what_they_refuse() -> None:
+    wrong: list[tuple[Any, str]] = [
+        (op.StreamingLDA("ledoit"), "`shrinkage` must be a number in .* or 'oas', got 'ledoit'"),
+        (op.StreamingLDA(1.5), "`shrinkage`"),
+        (op.StreamingLDA("oas", target="identity"), "`target`"),
+        (op.StreamingLDA(target="diagonal"), "`target`"),
+        (op.StreamingQDA(-0.1), "`reg_param`"),
+        (op.StreamingQDA(priors=[0.5, 0.5]), "`priors`.*for 0 classes"),
+        (op.StreamingLDA(priors=[0.5, 0.0], classes=[0, 1]), "`priors`"),
+        (op.StreamingLDA(priors="equal"), "`priors`"),
+    ]
+    for model, said in wrong:
+        with pytest.raises(ParameterError, match=said):
+            model.partial_fit([[1.0], [2.0]], [0, 1])
+        assert not hasattr(model, "moments_")
+    model = op.StreamingLDA(priors=[1.0, 3.0], classes=[0, 1]).partial_fit([[1.0], [2.0]], [0, 1])
+    with pytest.raises(LabelError, match=r"have a prior, \[0, 1\], got another"):
+        model.learn_one([3.0], 2)
+    assert model.classes_.tolist() == [0, 1]
+
+
+@pytest.mark.skipif("ONEPASS_DATA" not in os.environ, reason="ONEPASS_DATA names no folder")
+def test_split_mnist_as_a_batch_would_have_it() -> None:
+    tasks = op.stream.split_mnist(rows_per_class=300, test_rows_per_class=50)
+    ours = op.StreamingLDA(0.03, target="variance")
+    for task in tasks:
+        ours.partial_fit(task.X, task.y)
+    X, y = (np.concatenate([getattr(task, name) for task in tasks]) for name in ("X", "y"))
+    test = np.concatenate([task.X_test for task in tasks]).astype(np.float64)
+    theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.03).fit(X.astype(float), y)
+    np.testing.assert_allclose(ours.predict_proba(test), theirs.predict_proba(test), atol=1e-8)
