@@ -5,12 +5,13 @@ columns with their answers, in order, in bounded memory. Streams of tasks, for c
 are :class:`Experiences`.
 """
 
+from onepass.stream.borders import blurred, task_free
 from onepass.stream.class_tasks import experiences
 from onepass.stream.datasets import dataset, datasets, fetch, folder, images
-from onepass.stream.digit_tasks import permuted_mnist, split_mnist
+from onepass.stream.digit_tasks import permuted_mnist, split_fashion_mnist, split_mnist
 from onepass.stream.digit_turns import rotated_mnist, rotation_angles
 from onepass.stream.entry import Description
-from onepass.stream.experiences import Experience, Experiences
+from onepass.stream.experiences import Exam, Experience, Experiences
 from onepass.stream.pictures import Images
 from onepass.stream.read import read
 from onepass.stream.rows import Rows
@@ -19,11 +20,13 @@ from onepass.stream.write import write
 
 __all__ = [
     "Description",
+    "Exam",
     "Experience",
     "Experiences",
     "Images",
     "Rows",
     "Stream",
+    "blurred",
     "dataset",
     "datasets",
     "experiences",
@@ -34,6 +37,8 @@ __all__ = [
     "read",
     "rotated_mnist",
     "rotation_angles",
+    "split_fashion_mnist",
     "split_mnist",
+    "task_free",
     "write",
 ]

@@ -16,23 +16,27 @@ unless others of the same kind are given, such as ``op.stream.images("fashion-mn
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from onepass.stream.class_tasks import experiences, some_of
+from onepass.stream.class_tasks import experiences
 from onepass.stream.datasets import images as images_of
-from onepass.stream.experiences import (
-    Change,
-    Experiences,
-    Part,
-    Task,
-    in_order,
-)
+from onepass.stream.experiences import Change, Experiences, Part, Task
+from onepass.stream.order import in_order
 from onepass.stream.pictures import Images
+from onepass.stream.rows_of import some_of
 from onepass.types import Array, Floats
 from onepass.validate import whole
 
-__all__ = ["Features", "all_classes", "known_images", "permuted_mnist", "split_mnist"]
+__all__ = [
+    "Features",
+    "all_classes",
+    "known_images",
+    "permuted_mnist",
+    "split_fashion_mnist",
+    "split_mnist",
+]
 
 _PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 _PIXELS = 2  # sets the draw of pixels apart from those of rows to learn (0) and to test (1)
@@ -59,7 +63,7 @@ class _Permute:
     def __call__(self, X: Array) -> Array:
         return X.reshape(len(X), -1)[:, self.pixels].reshape(X.shape)
 
-    def cut(self, rows: slice) -> "_Permute":  # noqa: ARG002  it is the same for all rows
+    def cut(self, rows: slice | Array) -> "_Permute":  # noqa: ARG002  it is the same for all rows
         return self
 
 
@@ -67,10 +71,11 @@ def split_mnist(
     images: Images | None = None,
     *,
     groups: Iterable[Iterable[int]] = _PAIRS,
+    within: bool = False,
     rows_per_class: int | None = None,
     test_rows_per_class: int | None = None,
     seed: int = 0,
-    order: Sequence[int] | None = None,
+    order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
     """Split MNIST: each task brings classes that were not seen before.
@@ -81,14 +86,16 @@ def split_mnist(
         ``op.stream.images("mnist")`` if not given.
     groups : iterable of iterable of int
         The classes of each task; by default 0 and 1, 2 and 3, up to 8 and 9.
+    within : bool, default=False
+        Whether the answer is a class's place in its task, 0 or 1: the domain-incremental form.
     rows_per_class : int, optional
         Rows of each class to learn, drawn without replacement. All, if not given.
     test_rows_per_class : int, optional
         The same of rows to test.
     seed : int, default=0
         Draws the rows, and the order in which those of a task come.
-    order : sequence of int, optional
-        The tasks, counted from 0, in another order.
+    order : sequence of int or "random", optional
+        The tasks, counted from 0, in another order; one that the seed draws, if random.
     as_images : bool, default=False
         Rows of shape (1, 28, 28) in place of (784,).
 
@@ -123,6 +130,7 @@ def split_mnist(
         known.test_images,
         known.test_labels,
         groups,
+        within=within,
         rows_per_class=rows_per_class,
         test_rows_per_class=test_rows_per_class,
         seed=seed,
@@ -132,6 +140,32 @@ def split_mnist(
     return replace(made, form=Features(as_images))
 
 
+def split_fashion_mnist(images: Images | None = None, **options: Any) -> Experiences:
+    """Split Fashion-MNIST: as :func:`split_mnist`, of clothes.
+
+    Parameters
+    ----------
+    images : Images, optional
+        ``op.stream.images("fashion-mnist")`` if not given.
+    **options
+        Those of :func:`split_mnist`.
+
+    Returns
+    -------
+    experiences : Experiences
+        Of float32 pixels in [0, 1].
+
+    Raises
+    ------
+    LabelError, ParameterError
+        As of :func:`split_mnist`.
+    SourceError
+        If Fashion-MNIST is wanted and cannot be had.
+    """
+    known = images_of("fashion-mnist") if images is None else images
+    return replace(split_mnist(known, **options), name="Split Fashion-MNIST")
+
+
 def permuted_mnist(
     images: Images | None = None,
     *,
@@ -139,7 +173,7 @@ def permuted_mnist(
     rows_per_task: int | None = None,
     test_rows_per_task: int | None = None,
     seed: int = 0,
-    order: Sequence[int] | None = None,
+    order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
     """Permuted MNIST: all classes in each task, the pixels in an order of the task's own.
@@ -184,7 +218,9 @@ def permuted_mnist(
 
     names = [f"order {task}" for task in range(n_tasks)]
     made = all_classes(known, names, change, (rows_per_task, test_rows_per_task), seed, where)
-    return in_order(replace(made, name="Permuted MNIST", form=Features(as_images)), order, where)
+    return in_order(
+        replace(made, name="Permuted MNIST", form=Features(as_images)), order, where, seed=seed
+    )
 
 
 def known_images(images: Images | None) -> Images:

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onepass.stream.class_tasks import some_of
 from onepass.stream.digit_tasks import Features, all_classes, known_images
-from onepass.stream.experiences import Change, Experiences, Part, Task, in_order
+from onepass.stream.experiences import Change, Experiences, Part, Task
+from onepass.stream.order import in_order
 from onepass.stream.pictures import Images
 from onepass.stream.rotation import SplineOrder, rotated
+from onepass.stream.rows_of import some_of
 from onepass.types import Array, Floats
 from onepass.validate import in_range, whole
 
@@ -36,7 +37,7 @@ class _Turn:
     def __call__(self, X: Array) -> Array:
         return rotated(X, self.degrees, self.interpolation)
 
-    def cut(self, rows: slice) -> "_Turn":
+    def cut(self, rows: slice | Array) -> "_Turn":
         return _Turn(self.degrees[rows], self.interpolation)
 
 
@@ -49,7 +50,7 @@ def rotated_mnist(
     test_rows_per_task: int | None = None,
     interpolation: SplineOrder = 1,
     seed: int = 0,
-    order: Sequence[int] | None = None,
+    order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
     """Rotated MNIST: all classes in each task, task t turned by t · degrees against the clock.
@@ -93,7 +94,9 @@ def rotated_mnist(
     names = [f"{task * step:g}°" for task in range(n_tasks)]
     sizes = (rows_per_task, test_rows_per_task)
     made = all_classes(known_images(images), names, change, sizes, seed, where)
-    return in_order(replace(made, name="Rotated MNIST", form=Features(as_images)), order, where)
+    return in_order(
+        replace(made, name="Rotated MNIST", form=Features(as_images)), order, where, seed=seed
+    )
 
 
 def rotation_angles(
@@ -106,7 +109,7 @@ def rotation_angles(
     test_rows_per_task: int | None = None,
     interpolation: SplineOrder = 1,
     seed: int = 0,
-    order: Sequence[int] | None = None,
+    order: Sequence[int] | str | None = None,
     as_images: bool = False,
 ) -> Experiences:
     """By what angle a digit is turned: task t has the angles from t · degrees to (t + 1) · degrees.
@@ -168,4 +171,4 @@ def rotation_angles(
         tuple(tasks),
         Features(as_images),
     )
-    return in_order(made, order, where)
+    return in_order(made, order, where, seed=seed)

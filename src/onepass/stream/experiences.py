@@ -6,18 +6,24 @@ order, and how each task changes them. It holds no more than the source: an expe
 when it is reached.
 
 What makes such streams stands beside it: :mod:`onepass.stream.class_tasks` of any data,
-:mod:`onepass.stream.digit_tasks` and :mod:`onepass.stream.digit_turns` of pictures.
+:mod:`onepass.stream.digit_tasks` and :mod:`onepass.stream.digit_turns` of pictures; what takes the
+borders between tasks away is :mod:`onepass.stream.borders`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+import numpy as np
 
 from onepass.errors import ParameterError
 from onepass.types import Array
 from onepass.validate import whole
 
-__all__ = ["Change", "Experience", "Experiences", "Part", "Task", "in_order"]
+__all__ = ["Change", "Exam", "Experience", "Experiences", "Part", "Task"]
+
+_LOOKED_AT = 16  # rows of each task that a digest is made of, as they come to the learner
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +54,35 @@ class Experience:
     classes: tuple[Any, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Exam:
+    """Rows that are tested, again and again.
+
+    Parameters
+    ----------
+    name : str
+        Of the task that they belong to.
+    X : ndarray or Table of shape (k, …)
+        The rows.
+    y : ndarray of shape (k,)
+        Their answers.
+    classes : tuple
+        The classes of the task, sorted; empty where answers are numbers.
+    """
+
+    name: str
+    X: Array
+    y: Array
+    classes: tuple[Any, ...]
+
+
 class Change(Protocol):
     """What a task does to its rows."""
 
     def __call__(self, X: Array) -> Array:
         """The rows, changed."""
 
-    def cut(self, rows: slice) -> "Change":
+    def cut(self, rows: slice | Array) -> "Change":
         """The same for some of the rows alone."""
 
 
@@ -76,7 +104,7 @@ class Part:
     y: Array
     change: Change | None = None
 
-    def cut(self, rows: slice) -> "Part":
+    def cut(self, rows: slice | Array) -> "Part":
         """Some of the rows alone."""
         change = None if self.change is None else self.change.cut(rows)
         return Part(self.rows[rows], self.y[rows], change)
@@ -125,6 +153,12 @@ class Experiences:
         In order.
     form : callable, optional
         Makes features of rows that were taken and changed; they stay as they are without it.
+    tests : tuple of Task, optional
+        What is tested, where experiences are not tasks; the tasks' rows to test without it.
+    learned : tuple of int, optional
+        Of each of ``tests`` the experience after which most of its rows have come.
+    borders : bool, default=True
+        Whether a learner may be told that an experience ended.
     """
 
     name: str
@@ -132,6 +166,9 @@ class Experiences:
     X_test: Array
     tasks: tuple[Task, ...]
     form: Callable[[Array], Array] | None = None
+    tests: tuple[Task, ...] = ()
+    learned: tuple[int, ...] = ()
+    borders: bool = True
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -156,6 +193,32 @@ class Experiences:
         """Rows to learn, of all tasks together."""
         return sum(len(task.train.rows) for task in self.tasks)
 
+    @property
+    def digest(self) -> str:
+        """Tells a stream of tasks from others: of names, answers, order and some rows."""
+        known = hashlib.blake2b(digest_size=16)
+        for task in (*self.tasks, *self.tests):
+            known.update(repr((self.name, task.name, task.classes)).encode())
+            for part, source in ((task.train, self.X), (task.test, self.X_test)):
+                known.update(np.ascontiguousarray(part.rows).tobytes())
+                known.update(repr(part.y.tolist()).encode())
+                rows = part.cut(slice(_LOOKED_AT)).of(source)
+                made = rows if self.form is None else self.form(rows)
+                known.update(_bytes(made))
+        return known.hexdigest()
+
+    def exams(self) -> Iterator[Exam]:
+        """All rows to test, task by task."""
+        for task in self.tests or self.tasks:
+            X = task.test.of(self.X_test)
+            formed = X if self.form is None else self.form(X)
+            yield Exam(task.name, formed, task.test.y, task.classes)
+
+    @property
+    def when(self) -> tuple[int, ...]:
+        """Of each exam the experience after which its task has been learned."""
+        return self.learned or tuple(range(len(self.tasks)))
+
     def held_out(self, rows: int) -> "Experiences":
         """The same tasks, each tested on its last rows to learn, which are learned no more.
 
@@ -169,9 +232,14 @@ class Experiences:
         Raises
         ------
         ParameterError
-            If a task has no more rows than these.
+            If a task has no more rows than these, or experiences are no tasks.
         """
         where = "Experiences.held_out"
+        if self.tests:
+            raise ParameterError(
+                f"{where}: each experience must be a task, got blocks without borders. Hold rows "
+                "out first, then take the borders away."
+            )
         whole(rows, "rows", where, low=1)
         fewest = min(len(task.train.rows) for task in self.tasks)
         if rows >= fewest:
@@ -187,22 +255,8 @@ class Experiences:
         return replace(self, X_test=self.X, tasks=tuple(tasks))
 
 
-def in_order(
-    made: Experiences, order: Sequence[int] | None, where: str, name: str = "order"
-) -> Experiences:
-    """The same tasks in another order.
-
-    Raises
-    ------
-    ParameterError
-        If the order does not name each task once, from 0 on.
-    """
-    if order is None:
-        return made
-    wanted = list(order)
-    if sorted(wanted) != list(range(len(made))):
-        raise ParameterError(
-            f"{where}: `{name}` must name each of the {len(made)} tasks once, from 0 on, got "
-            f"{wanted}. Give a permutation of range({len(made)})."
-        )
-    return replace(made, tasks=tuple(made.tasks[task] for task in wanted))
+def _bytes(rows: Any) -> bytes:
+    """Rows of an array or a table, as bytes that follow from their values."""
+    if isinstance(rows, np.ndarray):
+        return repr((rows.shape, rows.dtype.str)).encode() + np.ascontiguousarray(rows).tobytes()
+    return repr([(name, rows[name].tolist()) for name in rows.names]).encode()

@@ -1,0 +1,238 @@
+"""Continual evaluation: learn tasks one after the other, and test all of them after each.
+
+A learner goes through experiences in their order, each row once, and is tested on the rows to test
+of all tasks before the first and after each experience. What it says makes a matrix, and that the
+measures of :mod:`onepass.evaluate.continual_measures`: what is left of the first tasks when the
+last is learned. Beside them stands what it took: bytes, prototypes, time, and rows learned again.
+
+=========== =======================================================================================
+``class``   tasks bring classes of their own, and a learner chooses among all that it knows
+``task``    the same, but at the test it is told the classes of the task, if it can be
+``domain``  tasks share their classes, or are regression; nothing is told
+=========== =======================================================================================
+
+Cost: what the learners cost; (T + 1) T / T tests of all rows to test.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Any
+
+from onepass.errors import ParameterError
+from onepass.evaluate import continual_given as given
+from onepass.evaluate.continual_course import Course, Rules, Run, arriving
+from onepass.evaluate.continual_jobs import Job, Progress, Setting, done
+from onepass.evaluate.continual_kept import Shelf, described
+from onepass.evaluate.continual_report import ContinualReport
+from onepass.stream.arrivals import Listed
+from onepass.validate import whole
+
+__all__ = ["continual"]
+
+_WHERE = "op.evaluate.continual"
+
+
+def continual(
+    models: Any,
+    experiences: Any,
+    *,
+    scenario: str | None = None,
+    metric: str | None = None,
+    seeds: int | Sequence[int] = 1,
+    jobs: int = 1,
+    path: str | os.PathLike[str] | None = None,
+    batch: int = 10,
+    block: int = 1024,
+    clock: Callable[[], float] | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
+) -> ContinualReport:
+    """Let learners go through tasks one after the other, and report what they know of each.
+
+    Learners that are given stay as they are: copies learn. A learner that cannot go on, because it
+    takes no new classes, say, is tested on with what it knew till then, and the table says why.
+
+    Parameters
+    ----------
+    models : learner or factory, dict of str to these, or sequence of these
+        Learners of onepass, of ``op.nn`` and ``op.baselines``, Pipelines, River's and
+        scikit-learn's with ``partial_fit``. A factory makes one for each run, and is given the
+        seed if it takes one: ``lambda seed: Pipeline(…)``. Without names a learner is called by
+        its class.
+    experiences : Experiences, callable, or iterable
+        As ``op.stream`` makes them; or what makes them of a seed, such as
+        ``partial(op.stream.split_mnist, rows_per_class=2000)``; or a list of Experience, (X, y)
+        or (X, y, X_test, y_test). Of an iterator nothing is known beforehand: learners go through
+        it together, once, and are tested on what has come. Of a pair (X, y) each fifth row is
+        tested and not learned.
+    scenario : {"class", "task", "domain"}, optional
+        What learners are to say, and are told. By default ``"domain"`` where tasks share their
+        classes or answers are numbers, else ``"class"``.
+    metric : str, optional
+        A name of ``op.evaluate.METRICS``; accuracy, or rmse, by default.
+    seeds : int or sequence of int, default=1
+        So many from 0 on, or these: of each a run of each model. They go to whatever takes them.
+    jobs : int, default=1
+        Processes side by side, 1 for this one alone. Models and experiences are sent to them.
+    path : path, optional
+        A folder in which each run is kept when it is done. If it is there, it is not made again,
+        so that an evaluation that was stopped goes on, and more seeds and models can be added.
+    batch : int, default=10
+        Rows a call of ``learn``: for networks, where a call may be a step.
+    block : int, default=1024
+        Rows a call of ``partial_fit``; a learner that wants a task as a whole is given it.
+    clock : callable, optional
+        Seconds from any origin, such as ``time.process_time``: then learners are timed.
+    on_progress : callable, optional
+        Called with a :class:`Progress` after each experience of each run.
+
+    Returns
+    -------
+    ContinualReport
+
+    Raises
+    ------
+    ParameterError
+        If an argument is not what it should be, scenario and tasks do not go together, there are
+        several seeds and nothing that takes one, or ``path`` holds runs of other settings.
+    OnepassError
+        If no learner can learn anything: what the first of them says of it.
+
+    Examples
+    --------
+    >>> import onepass as op
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> tasks = op.stream.experiences(X, y)  # 0 and 1, then 2 and 3, …
+    >>> report = op.evaluate.continual(op.ARTIPCAClassifier(vigilance=0.8), tasks)
+    >>> bool(report.average_accuracy > 0.9), report.accuracy_matrix.shape
+    (True, (5, 5))
+    """
+    named = given.named(models)
+    rules = {"batch": whole(batch, "batch", _WHERE, low=1),
+             "block": whole(block, "block", _WHERE, low=1), "clock": clock}  # fmt: skip
+    processes = whole(jobs, "jobs", _WHERE, low=1)
+    chosen = given.seeds(seeds)
+    source = given.source(experiences)
+    if isinstance(source, Iterable) and not hasattr(source, "exams"):
+        if len(chosen) > 1 or processes > 1 or path is not None:
+            raise ParameterError(
+                f"{_WHERE}: an iterator is gone through once, so that `seeds` must be one, `jobs` "
+                f"1 and `path` None, got {len(chosen)} seeds, jobs={processes}, path={path}. Give "
+                "a list, Experiences, or a function of the seed."
+            )
+        return _as_they_come(named, source, scenario, metric, rules, chosen[0], on_progress)
+    setting = Setting(named, source, Rules("", "", "", batch, block))
+    if len(chosen) > 1 and not setting.drawn:
+        raise ParameterError(
+            f"{_WHERE}: with several `seeds` the experiences or a model must take one, got "
+            f"{len(chosen)} seeds and nothing that does: all runs would be the same. Give a "
+            "function of the seed, such as functools.partial(op.stream.split_mnist, …)."
+        )
+    first = setting.source(chosen[0])
+    setting = Setting(named, source, given.rules(first, scenario, metric, rules))
+    runs = _runs(setting, chosen, processes, path, on_progress)
+    return _report(first, setting.rules, runs)
+
+
+def _runs(
+    setting: Setting,
+    seeds: Sequence[int],
+    processes: int,
+    path: Any,
+    on_progress: Callable[[Progress], object] | None,
+) -> list[Run]:
+    """All runs, those that were kept among them, by model and seed."""
+    shelf = None if path is None else Shelf(path)
+    found: dict[Job, Run] = {}
+    settings: dict[Job, dict[str, Any]] = {}
+    length = 0
+    for seed in seeds if shelf is not None else ():
+        stream = setting.source(seed)
+        for name in setting.models:
+            job = Job(name, seed)
+            settings[job] = _settings(setting, job, stream.digest)
+            kept = None if shelf is None else shelf.find(name, seed, settings[job])
+            if kept is not None:
+                found[job] = kept
+    wanted = [job for seed in seeds for job in (Job(n, seed) for n in setting.models)]
+    left = [job for job in wanted if job not in found]
+    length = len(setting.source(seeds[0]))
+    past = dict.fromkeys(found, length)
+
+    def told(job: Job, i: int) -> None:
+        past[job] = i
+        if on_progress is not None:
+            on_progress(Progress(job.model, job.seed, i, sum(past.values()), length * len(wanted)))
+
+    failed: list[Exception | None] = []
+    for job, run, wrong in done(left, setting, processes, told):
+        if shelf is not None:
+            shelf.keep(run, settings[job])
+        found[job] = run
+        failed.append(wrong if run.rows == 0 else None)
+    if failed and failed[0] is not None and all(failed):
+        raise failed[0]
+    return [found[Job(name, seed)] for name in setting.models for seed in seeds]
+
+
+def _settings(setting: Setting, job: Job, digest: str) -> dict[str, Any]:
+    """What a run that is kept must have been made with."""
+    rules = setting.rules
+    return {
+        "model": described(setting.model(job)),
+        "experiences": digest,
+        "scenario": rules.scenario,
+        "metric": rules.metric,
+        "batch": rules.batch,
+        "block": rules.block,
+    }
+
+
+def _report(known: Any, rules: Rules, runs: Sequence[Run]) -> ContinualReport:
+    tests = getattr(known, "tests", ()) or getattr(known, "tasks", known)
+    learned = getattr(known, "tasks", known)
+    return ContinualReport(
+        known.name,
+        rules.scenario,
+        rules.task,
+        rules.metric,
+        tuple(task.name for task in tests),
+        tuple(task.name for task in learned),
+        tuple(known.when),
+        tuple(runs),
+    )
+
+
+def _as_they_come(
+    named: dict[str, Any],
+    source: Any,
+    scenario: str | None,
+    metric: str | None,
+    rules: dict[str, Any],
+    seed: int,
+    on_progress: Callable[[Progress], object] | None,
+) -> ContinualReport:
+    """All models through an iterator together."""
+    first = next(source, None)
+    listed = Listed([] if first is None else [first])
+    settled = given.rules(
+        listed, scenario or "class" if listed.classes else scenario, metric, rules
+    )
+    setting = Setting(named, listed, settled)
+    courses = {n: Course(setting.model(Job(n, seed)), settled, None) for n in named}
+
+    def told(i: int) -> None:
+        if on_progress is None:
+            return
+        for name in named:
+            on_progress(Progress(name, seed, i, i, i))
+
+    names = arriving(courses.values(), chain(listed, source), told)
+    runs = [course.run(name, seed) for name, course in courses.items()]
+    failed = [course.failed for course in courses.values() if course.pupil.rows == 0]
+    if len(failed) == len(courses) and failed[0] is not None:
+        raise failed[0]
+    places = tuple(range(len(names)))
+    kind = (settled.scenario, settled.task, settled.metric)
+    return ContinualReport("experiences", *kind, tuple(names), tuple(names), places, tuple(runs))

@@ -1,0 +1,205 @@
+"""Continual jobs: the runs of an evaluation, one after the other or in several processes.
+
+A run follows from its learner and its seed alone, so that its result is the same in any process.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context, reduction
+from os import cpu_count
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from onepass.errors import ParameterError
+from onepass.evaluate.continual_course import Course, Rules, Run, through
+from onepass.evaluate.continual_learner import is_learner, made, takes_seed
+
+__all__ = ["Job", "Progress", "Setting", "done"]
+
+_WHERE = "op.evaluate.continual"
+_LISTEN = 0.2  # seconds to wait for a run that is done before progress is looked at again
+
+
+@dataclass(frozen=True)
+class Job:
+    """One learner with one seed.
+
+    Parameters
+    ----------
+    model : str
+        Its name.
+    seed : int
+        Of what is drawn.
+    """
+
+    model: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an evaluation has come.
+
+    Parameters
+    ----------
+    model : str
+        Which learner.
+    seed : int
+        In which run.
+    experience : int
+        How many experiences it has learned.
+    done, total : int
+        Experiences learned in all runs, and to learn.
+    """
+
+    model: str
+    seed: int
+    experience: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What all runs have in common.
+
+    Parameters
+    ----------
+    models : mapping of str to learner or factory
+    experiences : Experiences, Listed, or callable
+        What is learned, or what makes it of a seed.
+    rules : Rules
+    """
+
+    models: Mapping[str, Any]
+    experiences: Any
+    rules: Rules
+
+    def source(self, seed: int) -> Any:
+        """What is learned with a seed."""
+        given = self.experiences
+        if hasattr(given, "exams"):
+            return given
+        found = made(given, seed, _WHERE)
+        if not hasattr(found, "exams"):
+            raise ParameterError(
+                f"{_WHERE}: what makes `experiences` must return op.stream.Experiences, got "
+                f"{type(found).__name__}. Return one of op.stream's, or op.stream.experiences(…)."
+            )
+        return found
+
+    def model(self, job: Job) -> Any:
+        """A learner of its own for a run."""
+        given = self.models[job.model]
+        return deepcopy(given) if is_learner(given) else made(given, job.seed, _WHERE)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether a seed makes any difference."""
+        makers = [self.experiences, *self.models.values()]
+        return any(
+            not is_learner(each) and not hasattr(each, "exams") and takes_seed(each)
+            for each in makers
+        )
+
+
+def done(
+    jobs: Sequence[Job], setting: Setting, processes: int, told: Callable[[Job, int], object]
+) -> Iterator[tuple[Job, Run, Exception | None]]:
+    """Each run when it is done.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Those of a seed together, so that its experiences are made once.
+    setting : Setting
+        What they have in common.
+    processes : int
+        1 for this one alone.
+    told : callable
+        Called with a job and the number of experiences that it has learned.
+
+    Yields
+    ------
+    job : Job
+    run : Run
+    failed : Exception, or None
+        Why the learner could not go on.
+
+    Raises
+    ------
+    ParameterError
+        If the setting cannot be sent to other processes.
+    """
+    if processes == 1 or len(jobs) < 2:
+        worker = _Worker(setting)
+        for job in jobs:
+            yield job, *worker(job, partial(told, job))
+        return
+    _refuse_unsendable(setting)
+    # a fresh interpreter each: a fork would copy the threads of BLAS in whatever state they are
+    context = get_context("spawn")
+    heard = context.SimpleQueue()
+    threads = max(1, (cpu_count() or 1) // processes)
+    with ProcessPoolExecutor(
+        min(processes, len(jobs)), context, _begin, (setting, heard, threads)
+    ) as pool:
+        waiting: dict[Future[Any], Job] = {pool.submit(_one, job): job for job in jobs}
+        try:
+            while waiting:
+                ended, _ = wait(waiting, _LISTEN, FIRST_COMPLETED)
+                while not heard.empty():
+                    told(*heard.get())
+                for each in ended:
+                    yield waiting.pop(each), *each.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _refuse_unsendable(setting: Setting) -> None:
+    parts = {"experiences": setting.experiences, **setting.models, "clock": setting.rules.clock}
+    for name, part in parts.items():
+        try:
+            reduction.ForkingPickler.dumps(part)
+        except Exception as wrong:  # whatever it raises, it cannot be sent
+            raise ParameterError(
+                f"{_WHERE}: with `jobs` > 1 all must be sent to other processes, got {name!r}, "
+                f"which cannot be: {wrong}. Define functions at the top of a module, or use "
+                "functools.partial; or set jobs=1."
+            ) from wrong
+
+
+class _Worker:
+    """Runs jobs; keeps the experiences of the last seed."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._seed: int | None = None
+        self._source: Any = None
+
+    def __call__(self, job: Job, told: Callable[[int], object]) -> tuple[Run, Exception | None]:
+        if self._seed != job.seed:
+            self._source, self._seed = self._setting.source(job.seed), job.seed
+        labels = np.array(self._source.classes) if self._source.classes else None
+        course = Course(self._setting.model(job), self._setting.rules, labels)
+        through([course], self._source, told)
+        return course.run(job.model, job.seed), course.failed
+
+
+_WORKERS: list[tuple[_Worker, Any]] = []
+"""The one of a process that was begun for jobs, and what it tells progress to."""
+
+
+def _begin(setting: Setting, heard: Any, threads: int) -> None:
+    threadpool_limits(threads)
+    _WORKERS[:] = [(_Worker(setting), heard)]
+
+
+def _one(job: Job) -> tuple[Run, Exception | None]:
+    worker, heard = _WORKERS[0]
+    return worker(job, lambda i: heard.put((job, i)))

@@ -1,0 +1,265 @@
+"""Continual learner: one set of verbs over learners of many makes.
+
+============================================ ======================================================
+what a learner has                           how it is taught and asked
+============================================ ======================================================
+``partial_fit(X, y)`` (scikit-learn's verb)  blocks of rows, or a whole experience where it says
+                                             ``by_task``; all labels beforehand, if it must know
+``learn(x, y)`` (networks)                   batches of rows, numbers as float32
+``learn_one(x, y)`` (River's verb)           row by row, as dicts
+``after_task()``                             called when an experience with borders ends
+============================================ ======================================================
+
+Nothing is asked of what it is, only of what it has.
+"""
+
+from collections.abc import Callable, Iterator
+from inspect import Parameter, signature
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import NotFittedError as NotFitted
+
+from onepass import linalg
+from onepass.errors import ParameterError
+from onepass.types import Array
+
+__all__ = ["Pupil", "is_learner", "made", "takes_seed"]
+
+_ASKED = 4096  # rows asked about in one call
+
+
+def is_learner(model: Any) -> bool:
+    """Whether it is a learner, not something that makes one."""
+    if isinstance(model, type):
+        return False
+    asked = any(callable(getattr(model, verb, None)) for verb in ("predict", "predict_one"))
+    taught = any(callable(getattr(model, v, None)) for v in ("partial_fit", "learn", "learn_one"))
+    return asked and taught
+
+
+def made(factory: Callable[..., Any], seed: int, where: str) -> Any:
+    """What a factory makes of a seed, if it takes one.
+
+    Parameters
+    ----------
+    factory : callable
+        Of ``seed``, of one argument without a default, or of none.
+    seed : int
+    where : str
+        The public call, for messages.
+    """
+    if takes_seed(factory):
+        named = "seed" in signature(factory).parameters
+        return factory(seed=seed) if named else factory(seed)
+    thing = factory()
+    if thing is None:
+        raise ParameterError(
+            f"{where}: a factory must return what it makes, got None of {factory!r}. Add `return`."
+        )
+    return thing
+
+
+def takes_seed(factory: Any) -> bool:
+    """Whether a factory asks for a seed."""
+    try:
+        known = signature(factory).parameters
+    except (TypeError, ValueError):
+        return False
+    if "seed" in known:
+        return True
+    places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in known.values() if p.kind in places and p.default is Parameter.empty]
+    return len(needed) == 1
+
+
+class Pupil:
+    """A learner as continual evaluation teaches and asks it.
+
+    Parameters
+    ----------
+    model : learner
+        It learns in place.
+    labels : ndarray or None
+        All labels of the stream, for learners that must know them beforehand.
+    batch, block : int
+        Rows a call of ``learn``, and of ``partial_fit``.
+    """
+
+    def __init__(self, model: Any, labels: Array | None, batch: int, block: int) -> None:
+        self.model = model
+        self.inner = getattr(model, "learner", model)
+        self._labels = labels
+        self._batch, self._block = batch, block
+        self._told = False
+        self.rows = 0
+
+    def teach(self, X: Any, y: Array) -> None:
+        """Learn the rows of an experience in their order."""
+        for verb, how in (
+            ("partial_fit", self._by_blocks),
+            ("learn", self._by_batches),
+            ("learn_one", self._by_rows),
+        ):
+            if callable(getattr(self.model, verb, None)):
+                how(X, y)
+                return
+
+    def end(self) -> None:
+        """Be told that a task ended, if it wants to know."""
+        if callable(getattr(self.model, "after_task", None)):
+            self.model.after_task()
+
+    def say(self, X: Any, among: tuple[Any, ...] | None, like: Array) -> Array:
+        """What it says of rows; nothing (None, or zeros) before it can answer.
+
+        Parameters
+        ----------
+        X : ndarray or Table of shape (n, …)
+            The rows.
+        among : tuple, or None
+            The labels that they can have, where the learner is told.
+        like : ndarray
+            Answers, for the kind and shape of what is said.
+        """
+        said = [self._said(X[part], among, like[part]) for part in _parts(len(like), _ASKED)]
+        return np.concatenate(said) if said else like
+
+    @property
+    def masks(self) -> bool:
+        """Whether it can be told the labels among which to choose."""
+        verbs = ("decision_function", "predict_proba", "outputs")
+        return self._takes_task() or any(hasattr(self.model, verb) for verb in verbs)
+
+    # -- teaching ----------------------------------------------------------------------------------
+
+    def _by_blocks(self, X: Any, y: Array) -> None:
+        verb = self.model.partial_fit
+        # scikit-learn's classifiers must be told all labels; those with `test_then_train` need not
+        must = (
+            not hasattr(self.model, "test_then_train") and "classes" in signature(verb).parameters
+        )
+        size = max(1, len(y)) if getattr(self.inner, "by_task", False) else self._block
+        for part in _parts(len(y), size):
+            told = {"classes": self._labels} if must and not self._told else {}
+            verb(X[part], y[part], **told)
+            self._told = True
+            self.rows += len(y[part])
+
+    def _by_batches(self, X: Any, y: Array) -> None:
+        answers = y.astype(np.int64 if y.dtype.kind in "iub" else np.float32)
+        for part in _parts(len(y), self._batch):
+            self.model.learn(_narrow(X[part]), answers[part])
+            self.rows += len(answers[part])
+
+    def _by_rows(self, X: Any, y: Array) -> None:
+        for x, answer in zip(_dicts(X), y.tolist(), strict=True):
+            self.model.learn_one(x, answer)
+            self.rows += 1
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def _said(self, X: Any, among: tuple[Any, ...] | None, like: Array) -> Array:
+        try:
+            if among is not None and self.masks:
+                return self._among(X, among)
+            if not callable(getattr(self.model, "predict", None)):
+                said = np.array([self.model.predict_one(x) for x in _dicts(X)], dtype=object)
+                return _numbers(said) if like.dtype.kind == "f" else said
+            said = _array(self.model.predict(X if self._plain() else _narrow(X)))
+            return said.reshape(like.shape) if like.dtype.kind == "f" else said
+        except NotFitted:
+            real = like.dtype.kind == "f"
+            return np.zeros(like.shape) if real else np.full(len(like), None, dtype=object)
+
+    def _plain(self) -> bool:
+        """Whether rows are given as they are; networks take float32."""
+        return callable(getattr(self.model, "partial_fit", None))
+
+    def _takes_task(self) -> bool:
+        verb = getattr(self.inner, "predict", None)
+        return callable(verb) and "task" in signature(verb).parameters
+
+    def _among(self, X: Any, among: tuple[Any, ...]) -> Array:
+        """The best of some labels; None of each row where none of them is known yet."""
+        known = getattr(self.inner, "classes_", None)
+        some = list(among) if known is None else [c for c in among if c in known]
+        if not some:
+            # one that has learned nothing at all says so itself
+            return np.full(len(self.model.predict(X)), None, dtype=object)
+        if self._takes_task():
+            return _array(self.model.predict(X, task=some))
+        if hasattr(self.model, "outputs"):
+            scores, known = _array(self.model.outputs(_narrow(X))), np.arange(10**6)
+        else:
+            has = hasattr(self.model, "decision_function")
+            scores = np.asarray(
+                getattr(self.model, "decision_function" if has else "predict_proba")(X)
+            )
+        if scores.ndim == 1:  # two classes: the second's score less the first's
+            scores = np.stack([-scores, scores], axis=1)
+        if known is None or len(known) < scores.shape[1]:
+            return _array(self.model.predict(X))
+        at = np.array([int(np.flatnonzero(known == label)[0]) for label in some])
+        best: Array = np.array(some)[scores[:, at].argmax(axis=1)]
+        return best
+
+    # -- what it tells of itself -------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int | None:
+        """All that it keeps from row to row, a network's own weights among it."""
+        size = getattr(self.model, "nbytes", None)
+        if size is None:
+            kept = (
+                [v for k, v in vars(self.model).items() if k.endswith("_")]
+                if hasattr(self.model, "__dict__")
+                else []
+            )
+            arrays = [value.nbytes for value in kept if isinstance(value, np.ndarray)]
+            return int(sum(arrays)) if arrays else None
+        module = getattr(self.model, "module", None)
+        tensors = [] if module is None else [*module.parameters(), *module.buffers()]
+        return int(size) + int(sum(t.numel() * t.element_size() for t in tensors))
+
+    @property
+    def prototypes(self) -> int | None:
+        """How many it has, if it has any."""
+        found = getattr(self.inner, "prototypes_", None)
+        return None if found is None else len(found)
+
+    @property
+    def repeated(self) -> int | None:
+        """How often a row was learned again, as the learner tells; None if it does not."""
+        told = getattr(self.inner, "rows_repeated_", getattr(self.inner, "rows_replayed_", None))
+        if told is not None:
+            return int(told)
+        seen = getattr(self.inner, "rows_seen_", None)
+        return None if seen is None else max(0, int(seen) - self.rows)
+
+
+def _parts(n: int, size: int) -> Iterator[slice]:
+    return (slice(a, min(a + size, n)) for a in range(0, n, size))
+
+
+def _narrow(X: Any) -> Any:
+    """Rows as networks take them."""
+    return X.astype(np.float32) if isinstance(X, np.ndarray) and X.dtype.kind in "fiub" else X
+
+
+def _dicts(X: Any) -> Iterator[dict[Any, Any]]:
+    """Rows as River takes them: values by the columns' names, or places."""
+    if hasattr(X, "rows"):
+        yield from X.rows()
+        return
+    for row in X.reshape(len(X), -1).tolist():
+        yield dict(enumerate(row))
+
+
+def _numbers(said: Array) -> Array:
+    return np.array([0.0 if one is None else one for one in said], dtype=float)
+
+
+def _array(said: Any) -> Array:
+    """Answers as an array, also those that a network gave on a device."""
+    return np.asarray(linalg.widened(said).detach().cpu() if hasattr(said, "cpu") else said)

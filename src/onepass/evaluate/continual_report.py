@@ -1,0 +1,256 @@
+"""Continual report: what came of learning tasks one after the other."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table as RichTable
+
+from onepass.durable import writing
+from onepass.errors import SourceError
+from onepass.evaluate.continual_course import Run
+from onepass.evaluate.continual_exported import Exported
+from onepass.evaluate.continual_figure import draw_curves, draw_matrices
+from onepass.evaluate.continual_measured import Measured
+from onepass.evaluate.continual_pairs import pairs
+from onepass.evaluate.continual_score import ContinualScore
+from onepass.evaluate.continual_table import to_latex, to_markdown, to_rich
+from onepass.evaluate.infinite import spelt
+from onepass.evaluate.metrics import METRICS
+from onepass.evaluate.sheet import plain
+
+__all__ = ["ContinualReport"]
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, repr=False)
+class ContinualReport(Measured, Exported):
+    """What learners knew of all tasks after each experience.
+
+    With one model the measures are numbers and arrays: ``report.forgetting``; with several they
+    are dicts of them by name, as ``report.scores`` is of all that came of each.
+
+    Parameters
+    ----------
+    name : str
+        Of the stream of tasks.
+    scenario : {"class", "task", "domain"}
+        What the models were to say, and were told.
+    task : {"regression", "classification"}
+        What the models did.
+    metric : str
+        Name from ``METRICS[task]``.
+    tasks : tuple of str
+        What was tested, in order.
+    experiences : tuple of str
+        What was learned, in order: the tasks, unless they have no borders.
+    when : tuple of int
+        The experience after which each task has been learned, counted from 0.
+    runs : tuple of Run
+        All models and seeds.
+
+    Examples
+    --------
+    >>> import onepass as op
+    >>> from sklearn.datasets import load_digits
+    >>> X, y = load_digits(return_X_y=True)
+    >>> report = op.evaluate.continual(op.RLSClassifier(), op.stream.experiences(X, y))
+    >>> report.accuracy_matrix.shape, round(report.average_accuracy, 1)
+    ((5, 5), 0.9)
+    >>> type(report).from_json(report.to_json()) == report
+    True
+    """
+
+    name: str
+    scenario: str
+    task: str
+    metric: str
+    tasks: tuple[str, ...]
+    experiences: tuple[str, ...]
+    when: tuple[int, ...]
+    runs: tuple[Run, ...]
+
+    # -- what came of it ---------------------------------------------------------------------------
+
+    @property
+    def scores(self) -> dict[str, ContinualScore]:
+        """All that came of each model, by its name."""
+        names = dict.fromkeys(run.model for run in self.runs)
+        sign = 1.0 if METRICS[self.task][self.metric].better == "higher" else -1.0
+        return {
+            name: ContinualScore(
+                name, [run for run in self.runs if run.model == name], self.when, sign
+            )
+            for name in names
+        }
+
+    def __getitem__(self, model: str) -> ContinualScore:
+        return self.scores[model]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of all runs."""
+        return list(dict.fromkeys(run.seed for run in self.runs))
+
+    def compare(self, measure: str = "average", against: str | None = None) -> list[dict[str, Any]]:
+        """Paired t-tests of models over the seeds that they share, two-sided.
+
+        Parameters
+        ----------
+        measure : str
+            A key of ``MEASURES``.
+        against : str, optional
+            Compare all with this model; all pairs without it.
+
+        Returns
+        -------
+        pairs : list of dict
+            ``model``, ``against``, ``n`` seeds, mean ``difference``, ``t``, ``p``, and ``p_holm``,
+            which is p corrected for so many tests (Holm, 1979).
+
+        Raises
+        ------
+        ParameterError
+            If there is no such model or measure, or two models share fewer than two seeds.
+        """
+        return pairs(self, measure, against)
+
+    # -- how it is shown ---------------------------------------------------------------------------
+
+    def __rich__(self) -> RichTable:
+        return self.table()
+
+    def __repr__(self) -> str:
+        return f"<ContinualReport {self.name}: {', '.join(self.scores)}; {len(self.tasks)} tasks>"
+
+    def __str__(self) -> str:
+        return plain(to_rich(self))
+
+    def table(self) -> RichTable:
+        """Measures and costs for a terminal: ``rich.print(report.table())``."""
+        return to_rich(self)
+
+    def to_markdown(self) -> str:
+        """Measures and costs as a table in Markdown."""
+        return to_markdown(self)
+
+    def to_latex(self) -> str:
+        """Measures and costs as a table in LaTeX, for the package booktabs."""
+        return to_latex(self)
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """What is known of the tasks so far, after each experience.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it; the suffix says how: .png, .svg, .pdf.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        ParameterError
+            If the path has another suffix.
+        SourceError
+            If the file cannot be written.
+        """
+        return draw_curves(self, path)
+
+    def plot_matrix(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """R of each model as a heat map; as :meth:`plot` otherwise."""
+        return draw_matrices(self, path)
+
+    # -- how it is kept ----------------------------------------------------------------------------
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """All of it as JSON.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it as well.
+
+        Raises
+        ------
+        SourceError
+            If the file cannot be written.
+        """
+        tree = {"format": _FORMAT, **asdict(self)}
+        tree = {k: list(v) if isinstance(v, tuple) else v for k, v in tree.items()}
+        text = json.dumps(spelt(tree), ensure_ascii=False, allow_nan=False)
+        return self._written(text + "\n", path, "to_json")
+
+    @classmethod
+    def from_json(cls, source: str | os.PathLike[str]) -> "ContinualReport":
+        """What ``to_json`` wrote.
+
+        Parameters
+        ----------
+        source : str or path
+            The text, which begins with ``{``, or the path of a file that holds it.
+
+        Raises
+        ------
+        SourceError
+            If there is no such file, or it is no report.
+        """
+        given = isinstance(source, str) and source.lstrip().startswith("{")
+        try:
+            text = str(source) if given else Path(source).read_text(encoding="utf-8")
+            return _restored(json.loads(text))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as wrong:
+            raise SourceError(
+                f"ContinualReport.from_json: {'the text' if given else os.fspath(source)} must be "
+                f"a report that to_json wrote, in format {_FORMAT}, got {type(wrong).__name__}: "
+                f"{wrong}. Write it again with to_json."
+            ) from wrong
+
+    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
+        """Write continual.json, .md, .tex, -runs.csv, -matrix.csv, -curves.png and -matrix.png.
+
+        Parameters
+        ----------
+        directory : path
+            Made if it is not there.
+
+        Returns
+        -------
+        paths : list of Path
+            What was written.
+
+        Raises
+        ------
+        SourceError
+            If a file cannot be written.
+        MissingExtraError
+            If matplotlib is not installed: then all but the figures is written.
+        """
+        folder = Path(directory)
+        with writing(folder, "ContinualReport.save"):
+            folder.mkdir(parents=True, exist_ok=True)
+        ends = (".json", ".md", ".tex", "-runs.csv", "-matrix.csv", "-curves.png", "-matrix.png")
+        paths = [folder / f"continual{end}" for end in ends]
+        self.to_json(paths[0])
+        self._written(self.to_markdown(), paths[1], "save")
+        self._written(self.to_latex(), paths[2], "save")
+        self.to_csv(paths[3], of="runs")
+        self.to_csv(paths[4], of="matrix")
+        self.plot(paths[5])
+        self.plot_matrix(paths[6])
+        return paths
+
+
+def _restored(tree: dict[str, Any]) -> ContinualReport:
+    if tree.pop("format") != _FORMAT:
+        raise ValueError("another format")
+    runs = tuple(Run.restored(run) for run in tree.pop("runs"))
+    known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in tree.items()}
+    return ContinualReport(**known, runs=runs)
