@@ -131,8 +131,9 @@ def test_priors(make: Any) -> None:
 @pytest.mark.parametrize("make", [op.StreamingLDA, op.StreamingQDA])
 def test_probabilities_are_numbers_whatever_comes(make: Any) -> None:
     model = make(classes=["a", "b", "c"])
-    with pytest.raises(NotFittedError):
-        model.predict_proba([[0.0, 0.0]])
+    for ask in (lambda: model.predict_proba([[0.0, 0.0]]), lambda: model.covariance_):
+        with pytest.raises(NotFittedError, match="has learned no row"):
+            ask()
     model.partial_fit([[0.0, 1.0]], ["a"])
     assert model.predict_proba([[1e200, 3.0]]).tolist() == [[1.0, 0.0, 0.0]]
     assert model.predict_log_proba([[1e200, 3.0]]).tolist() == [[0.0, -np.inf, -np.inf]]
@@ -197,6 +198,7 @@ def test_what_they_refuse() -> None:
         (op.StreamingQDA(priors=[0.5, 0.5]), "`priors`.*for 0 classes"),
         (op.StreamingLDA(priors=[0.5, 0.0], classes=[0, 1]), "`priors`"),
         (op.StreamingLDA(priors="equal"), "`priors`"),
+        (op.StreamingLDA(priors=[[1], [1, 2]], classes=[0, 1]), "`priors`"),
     ]
     for model, said in wrong:
         with pytest.raises(ParameterError, match=said):

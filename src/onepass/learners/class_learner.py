@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import NumericalError
+from onepass.errors import NotFittedError, NumericalError
 from onepass.estimator import Classifier, Layout
 from onepass.learners.class_moments import Kept, Moments
 from onepass.types import Array, Floats
@@ -47,12 +47,21 @@ class ClassLearner(Classifier):
     @property
     def means_(self) -> Floats:
         """The mean of each class's rows, (c, d); 0 of a class that has none."""
-        return self.moments_.means.of_classes
+        return self._learned().means.of_classes
 
     @property
     def counts_(self) -> Floats:
         """Rows of each class, by weight, (c,)."""
-        return self.moments_.means.mass.copy()
+        return self._learned().means.mass.copy()
+
+    def _learned(self) -> Moments:
+        if not hasattr(self, "moments_"):
+            who = type(self).__name__
+            raise NotFittedError(
+                f"{who}: this {who} is not fitted yet: it has learned no row. "
+                "Call fit, partial_fit or learn_one first."
+            )
+        return self.moments_
 
     def _start(self, d: int, c: int) -> None:
         self._checked(c)

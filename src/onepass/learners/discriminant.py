@@ -122,12 +122,13 @@ class StreamingLDA(Posterior):
     @property
     def covariance_(self) -> Floats:
         """Σ, of all rows about their classes' means, (d, d)."""
-        return _covariance(self.moments_.sums[0], float(self.moments_.means.mass.sum()))
+        moments = self._learned()
+        return _covariance(moments.sums[0], float(moments.means.mass.sum()))
 
     @property
     def shrinkage_(self) -> float:
         """ε: by how much the covariance is shrunk."""
-        return self._drawn(self.covariance_, float(self.moments_.means.mass.sum()))[0]
+        return self._drawn(self.covariance_, float(self._learned().means.mass.sum()))[0]
 
     def _checked(self, c: int) -> None:
         super()._checked(c)
@@ -171,10 +172,10 @@ class StreamingQDA(Posterior):
 
     Parameters
     ----------
-    reg_param : float, default=1e-4
-        ε in [0, 1], of (3) for each class, in squared units of the features. scikit-learn's is 0
-        if not given, which leaves classes with fewer rows than features without a density: such
-        a class is then taken to be all but flat where it has shown no spread.
+    reg_param : float, default=0.01
+        ε in [0, 1], of (3) for each class, in squared units of the features: the fewer rows a
+        class has for its features, the more it needs. With 0, scikit-learn's default, a class has
+        a spread of d float64 roundings of what is usual where it has shown none.
     priors : {"uniform"} or array-like of shape (c,), optional
         π_k: by default each class's share of the rows, by weight. "uniform": the same for all that
         have rows. Or numbers > 0 in the order of ``classes``, which must name all.
@@ -218,7 +219,7 @@ class StreamingQDA(Posterior):
 
     kept: ClassVar[Kept] = "each"
 
-    def __init__(self, reg_param: float = 1e-4, *, priors: Any = None, classes: Any = None) -> None:
+    def __init__(self, reg_param: float = 0.01, *, priors: Any = None, classes: Any = None) -> None:
         self.reg_param = reg_param
         self.priors = priors
         self.classes = classes
@@ -226,7 +227,8 @@ class StreamingQDA(Posterior):
     @property
     def covariance_(self) -> Floats:
         """Σ_k, (c, d, d); 0 of a class with fewer than two rows."""
-        pairs = zip(self.moments_.sums, self.moments_.means.mass.tolist(), strict=True)
+        moments = self._learned()
+        pairs = zip(moments.sums, moments.means.mass.tolist(), strict=True)
         return np.array([_covariance(sums, n) for sums, n in pairs])
 
     def _checked(self, c: int) -> None:

@@ -20,7 +20,7 @@ class Posterior(ClassLearner):
     @property
     def priors_(self) -> Floats:
         """π_k, (c,); 0 of a class that has no rows."""
-        mass = self.moments_.means.mass
+        mass = self._learned().means.mass
         shares: Floats = np.where(mass > 0.0, np.exp(self._log_priors(mass)), 0.0)
         return shares
 
@@ -71,9 +71,7 @@ class Posterior(ClassLearner):
         if self.priors is None or (isinstance(self.priors, str) and self.priors == "uniform"):
             return
         named = validate.class_names(self.classes, who)
-        given = np.asarray(self.priors)
-        good = given.shape == named.shape and given.dtype.kind in "iuf"
-        if not good or not ((given > 0.0) & np.isfinite(given)).all():
+        if not _positive(self.priors, len(named)):
             raise ParameterError(
                 f"{who}: `priors` must be 'uniform' or a number > 0 for each of `classes`, in "
                 f"their order, got {self.priors!r} for {len(named)} classes. Construct the "
@@ -96,3 +94,14 @@ class Posterior(ClassLearner):
             shares = np.asarray(self.priors, dtype=np.float64)[np.argsort(named)]
         total = shares.sum()
         return np.log(np.where(shares > 0.0, shares, 1.0) / (total if total > 0.0 else 1.0))
+
+
+def _positive(priors: Any, c: int) -> bool:
+    """Whether these are c numbers > 0."""
+    try:
+        given = np.asarray(priors)
+    except ValueError:  # of lists of different lengths
+        return False
+    if given.shape != (c,) or given.dtype.kind not in "iuf":
+        return False
+    return bool(((given > 0.0) & np.isfinite(given)).all())
