@@ -20,7 +20,8 @@ papers go through the task again at w*_t. Cost: SGD's, and a gradient of each ro
     quadratic penalties in elastic weight consolidation", PNAS 2018.
 """
 
-from typing import Any, Literal, Self, TypeAlias
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -94,6 +95,12 @@ class EWC(Learner):
     >>> line.weight.detach().round(decimals=3).tolist()
     [[2.0, 3.0]]
     """
+
+    limits: ClassVar[Mapping[str, str]] = {
+        "class": "known to forget nearly as SGD does where tasks bring new classes: the penalty "
+        "holds weights, but nothing holds the scores of old classes apart from new ones"
+    }
+    """Settings in which it is known not to work, and why."""
 
     def __init__(
         self,

@@ -137,12 +137,35 @@ class Learner:
         ShapeError, TypeMismatchError, NotFiniteError
             If the rows do not fit.
         """
-        rows = intake.rows(x, self._like, f"{self._where}.predict")
-        with answering(self.module), torch.no_grad():
-            said = _said(self.module, {}, rows, f"{self._where}.predict")
+        said = self._outputs(x, "predict")
         if self.loss == "cross_entropy":
             said = said.argmax(dim=1)
         return said if isinstance(x, torch.Tensor) else said.cpu().numpy()
+
+    def outputs(self, x: Any) -> Any:
+        """What the module answers, of which ``predict`` says the largest for cross entropy.
+
+        Parameters
+        ----------
+        x : Tensor or array of shape (n, …)
+            Rows.
+
+        Returns
+        -------
+        said : Tensor of shape (n, …), or ndarray where x is no tensor
+
+        Raises
+        ------
+        ShapeError, TypeMismatchError, NotFiniteError
+            If the rows do not fit.
+        """
+        said = self._outputs(x, "outputs")
+        return said if isinstance(x, torch.Tensor) else said.cpu().numpy()
+
+    def _outputs(self, x: Any, verb: str) -> Any:
+        rows = intake.rows(x, self._like, f"{self._where}.{verb}")
+        with answering(self.module), torch.no_grad():
+            return _said(self.module, {}, rows, f"{self._where}.{verb}")
 
     def after_task(self) -> Self:
         """Be told that a task ended; most learners need not be."""

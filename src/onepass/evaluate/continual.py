@@ -180,7 +180,7 @@ def _settings(setting: Setting, job: Job, digest: str) -> dict[str, Any]:
     """What a run that is kept must have been made with."""
     rules = setting.rules
     return {
-        "model": described(setting.model(job)),
+        **described(setting.model(job)),
         "experiences": digest,
         "scenario": rules.scenario,
         "metric": rules.metric,

@@ -99,13 +99,13 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def described(model: Any) -> str:
+def described(model: Any) -> dict[str, str]:
     """A learner's class and settings as text, the same for all that are made alike."""
-    kind = f"{type(model).__module__}.{type(model).__qualname__}"
     if hasattr(model, "get_params"):
         told = dict(sorted(model.get_params(deep=True).items()))
     else:
         plain = (int, float, str, bool, type(None), tuple)
         known = {k: v for k, v in getattr(model, "__dict__", {}).items() if not k.startswith("_")}
         told = {k: v for k, v in known.items() if isinstance(v, plain) or k == "module"}
-    return f"{kind}: {_ADDRESS.sub('', repr(told))}"
+    settings = {f"model.{name}": _ADDRESS.sub("", repr(value)) for name, value in told.items()}
+    return {"model": f"{type(model).__module__}.{type(model).__qualname__}", **settings}

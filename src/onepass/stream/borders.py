@@ -174,7 +174,7 @@ def task_free(
         rows = slice(cuts[b], cuts[b + 1])
         train = _mixed(experiences.tasks, of[rows], place[rows])
         classes = tuple(np.unique(train.y).tolist()) if experiences.classes else ()
-        tasks.append(Task(f"block {b}", classes, train, train.cut(slice(0))))
+        tasks.append(Task(f"block {b}", classes, train, Part(train.rows[:0], train.y[:0])))
     most = [np.flatnonzero(of == t)[int(0.9 * (size - 1))] for t, size in enumerate(sizes)]
     return replace(
         experiences,

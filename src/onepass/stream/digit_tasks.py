@@ -14,6 +14,7 @@ unless others of the same kind are given, such as ``op.stream.images("fashion-mn
 [3] J. Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,7 +51,8 @@ class Features:
 
     def __call__(self, pictures: Array) -> Floats:
         """Features of pictures with brightness from 0 to 255."""
-        shape = (1, *pictures.shape[1:]) if self.as_images else (-1,)
+        size = pictures.shape[1:]
+        shape = (1, *size) if self.as_images else (math.prod(size),)  # -1 needs a row to tell it
         return (pictures.astype(np.float32) / 255.0).reshape(len(pictures), *shape)
 
 
