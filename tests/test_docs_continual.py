@@ -1,0 +1,26 @@
+"""What docs/continual.md shows runs, and its tables hold what its commands print."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from test_readme import run_document
+
+PAGE = (Path(__file__).parents[1] / "docs" / "continual.md").read_text(encoding="utf-8")
+
+
+def test_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_document(PAGE, "docs/continual.md", tmp_path) >= 1
+    told = capsys.readouterr().out
+    for name, score in re.findall(r"(NearestClassMean|Streaming.DA|SGDClassifier) (\d+)", PAGE):
+        assert re.search(rf"'{name}': (np\.float64\()?{score}\b", told), (name, told)
+
+
+def test_plain_peers_are_what_a_batch_fit_says() -> None:
+    rows = re.findall(r"^\| `\w+` \|( [\d.]+) \|.*\|( [\d.]+) \|$", PAGE, flags=re.MULTILINE)
+    assert len(rows) == 6
+    assert all(ours == theirs for ours, theirs in rows)
