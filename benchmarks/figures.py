@@ -1,11 +1,12 @@
 """Repeat experiments, and put figures and tables where the pages have them.
 
 The tables of a page stand between ``<!-- name: command -->`` and ``<!-- end -->``; tests hold them
-to what this wrote. MNIST is found or fetched as ``onepass.stream.images("mnist")`` says. Without a
-name the papers' figures are repeated, which takes a minute or so; ``orfit-deep`` takes most of an
-hour on two cores.
+to what this wrote. MNIST is found or fetched as ``onepass.stream.images("mnist")`` says, and
+Fashion-MNIST likewise. Without a name ORFit's figures are repeated, which takes a minute or so;
+``art`` is both tables of ART-IPCA and takes ten minutes, ``orfit-deep`` most of an hour, on two
+cores.
 
-    python benchmarks/figures.py [orfit-fig6] [orfit-fig7] [orfit-deep]
+    python benchmarks/figures.py [orfit-fig6] [orfit-fig7] [orfit-deep] [art]
 """
 
 import argparse
@@ -18,13 +19,18 @@ from typing import Any
 
 from PIL import Image  # it comes with matplotlib
 
-from onepass.reproduce import EXPERIMENTS
+from onepass.reproduce import EXPERIMENTS, art_tables
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parent / "results"
 PAPERS = ("orfit-fig6", "orfit-fig7")
 DEEP = "orfit-deep"
-PAGES = {**dict.fromkeys(PAPERS, DOCS / "reproduce.md"), DEEP: DOCS / "deep.md"}
+ART = ("art-table1", "art-table2")
+PAGES = {
+    **dict.fromkeys(PAPERS, DOCS / "reproduce.md"),
+    DEEP: DOCS / "deep.md",
+    **dict.fromkeys(ART, DOCS / "prototypes.md"),
+}
 DOTS = 170  # an inch, of the pictures
 COLOURS = 96  # as many are enough for lines and their bands, and make small files
 
@@ -66,6 +72,16 @@ def deep() -> Any:
     return outcome
 
 
+def art(processes: int | None = None) -> list[Any]:
+    """Both tables of ART-IPCA, from the same runs."""
+    processes = processes or os.cpu_count() or 1
+    outcomes: Any = art_tables(processes=processes, clock=process_time, progress=told)
+    for outcome in outcomes:
+        outcome.to_csv(RESULTS / f"{outcome.name}.csv")
+        picture(outcome.plot(), DOCS / f"{outcome.name}.png")
+    return list(outcomes)
+
+
 def told(done: int, of: int) -> None:
     print(f"{done} of {of} runs", flush=True)
 
@@ -73,16 +89,22 @@ def told(done: int, of: int) -> None:
 def main() -> None:
     """Run what is named, and write what came of it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(PAGES))
+    known = (*PAPERS, DEEP, "art")
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(known))
     names = parser.parse_args().names or PAPERS
-    if unknown := set(names) - set(PAGES):
-        parser.error(f"names must be among {', '.join(PAGES)}, got {', '.join(sorted(unknown))}")
+    if unknown := set(names) - set(known):
+        parser.error(f"names must be among {', '.join(known)}, got {', '.join(sorted(unknown))}")
     for name in names:
-        outcome = deep() if name == DEEP else figure(name)
-        (RESULTS / f"{name}.md").write_text(outcome.to_markdown(), encoding="utf-8")
-        print(f"{name}\n\n{outcome.to_markdown()}")
-        path = PAGES[name]
-        path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
+        for outcome in art() if name == "art" else [deep() if name == DEEP else figure(name)]:
+            put(outcome)
+
+
+def put(outcome: Any) -> None:
+    """An outcome's table into the results, and onto its page."""
+    (RESULTS / f"{outcome.name}.md").write_text(outcome.to_markdown(), encoding="utf-8")
+    print(f"{outcome.name}\n\n{outcome.to_markdown()}")
+    path = PAGES[outcome.name]
+    path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -98,6 +98,19 @@ def test_a_ceiling_holds() -> None:
     assert model.prototype_weights_.sum() == 600.0
 
 
+def test_before_the_first_row_of_weight_there_is_no_cluster() -> None:
+    X = rows()
+    assert op.ARTIPCACluster().test_then_train(X[:3], sample_weight=[0, 1, 1]).tolist() == [
+        -1,
+        -1,
+        0,
+    ]
+    assert op.ARTIPCACluster().partial_fit(X[:3], sample_weight=0.0).predict(X[:2]).tolist() == [
+        -1,
+        -1,
+    ]
+
+
 def test_refusals_leave_it_as_it_was() -> None:
     X = rows()
     with pytest.raises(NotFittedError):

@@ -26,6 +26,7 @@ Cost: O(d (k + room)) memory; a row's share of (2) is O(d (k + room)² / room).
     images", IEEE Transactions on Image Processing 9(8), 2000.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -38,8 +39,7 @@ from onepass.types import Array, Floats
 __all__ = ["Axes", "View"]
 
 _PIECE = 4096  # rows whose products are summed at once
-_SHARP = 1e-3  # share of the largest length; of shorter axes, squares lose too many digits
-_LEAST = 1e-12  # share of the largest length, or of a column, that is rounding
+_LEAST = 1e-12  # share of the variance that is rounding
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -189,6 +189,23 @@ class Axes:
         return new.along(np.vstack((*parts, between[None, :])))
 
     @property
+    def _sound(self) -> bool:
+        """Whether the parts fit together."""
+        if self.mean.ndim != 1 or self.rows < 0 or self.room < 0 or type(self.centred) is not bool:
+            return False
+        for view in (self.kept, self.view):
+            k, d = len(view.lengths), len(self.mean)
+            shapes = (view.center.shape, view.directions.shape, view.lengths.shape)
+            if type(view) is not View or shapes != ((d,), (k, d), (k,)):
+                return False
+            if not linalg.finite(view.center, view.directions, view.lengths):
+                return False
+        sums = (self.mass, self.trace, self.view.mass, self.view.trace)
+        good = all(math.isfinite(each) and each >= 0.0 for each in sums)
+        wide = self.since.rows.shape[1:] == self.mean.shape
+        return good and wide and linalg.finite(self.mean, self.since.rows)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all that is kept."""
         views = [self.kept] if self.kept is self.view else [self.kept, self.view]
@@ -248,39 +265,11 @@ class Axes:
         """The k principal axes of the rows of F."""
         share = self.n_components if isinstance(self.n_components, float) else None
         most = min(F.shape) if share is not None else int(self.n_components)
-        directions, lengths = _principal(F, most)
+        directions, lengths = linalg.principal(F, most)
         if share is not None:
             had = np.cumsum(lengths**2) / (self.trace or 1.0)
             k = int(np.searchsorted(had, share * (1.0 - _LEAST))) + 1
             k = min(max(k, len(self.view.lengths)), len(lengths))  # never fewer than before
-            directions, lengths = directions[:k], lengths[:k]
+            directions, lengths = directions[:k].copy(), lengths[:k].copy()
         center = self.mean if self.centred else np.zeros_like(self.mean)
         return View(center, directions, lengths, self.mass, self.trace)
-
-
-def _principal(F: Floats, k: int) -> tuple[Floats, Floats]:
-    """The top k right singular vectors of F (q, d), as rows, and its singular values.
-
-    From the smaller of FFᵀ and FᵀF where squares keep enough digits, else from F itself. Of each
-    vector the largest number is positive, so that the answer is one.
-    """
-    q, d = F.shape
-    found = _by_squares(F, min(k, q, d)) if min(q, d) else (F[:0], np.zeros(0))
-    if found is None:
-        _, lengths, directions = linalg.svd_both(F)
-        there = lengths > _LEAST * lengths.max(initial=0.0)
-        found = directions[there][:k], lengths[there][:k]
-    directions, lengths = found
-    largest = np.abs(directions).argmax(axis=1) if directions.size else np.zeros(0, dtype=int)
-    signs = np.sign(directions[np.arange(len(directions)), largest])
-    return directions * signs[:, None], lengths
-
-
-def _by_squares(F: Floats, k: int) -> tuple[Floats, Floats] | None:
-    q, d = F.shape
-    values, vectors = linalg.eigh(F @ F.T if q < d else F.T @ F)
-    squares = values[::-1][:k]
-    if not squares[-1] > _SHARP**2 * squares[0]:
-        return None
-    lengths, top = np.sqrt(squares), vectors[:, ::-1][:, :k].T
-    return (top @ F / lengths[:, None] if q < d else np.ascontiguousarray(top)), lengths

@@ -187,3 +187,79 @@ def test_a_row_of_weight_two_is_two_rows_to_a_mean() -> None:
     model.partial_fit(X, [0, 0], sample_weight=[1.0, 2.0])
     assert_allclose(model.prototypes_, [(X[0] + 2.0 * X[1]) / 3.0])
     assert model.prototype_weights_.tolist() == [3.0]
+
+
+def test_rows_that_are_all_the_same_are_one_prototype() -> None:
+    for pca in PCA:
+        model = op.ARTIPCAClassifier(pca=pca).fit(np.ones((500, 4)), np.zeros(500, int))
+        assert len(model.prototypes_) == 1
+
+
+def test_axes_learned_beforehand_grow_and_are_those_of_the_rows() -> None:
+    X, y = digits()
+    model = op.ARTIPCAClassifier(3, pca="static").learn_axes(X[:300, :60]).grow(64)
+    model.partial_fit(X[:50], y[:50])
+    assert model.components_.shape == (3, 64)
+    assert not model.components_[:, 60:].any()
+    assert model.fit(X[:100], y[:100]).axes_.rows == 100  # fit begins anew
+
+
+def test_parameters_that_say_where_learning_begins_wait_for_fit() -> None:
+    X, y = digits()
+    model = op.ARTIPCAClassifier(5, pca="none").partial_fit(X[:50], y[:50])
+    model.set_params(pca="incremental", n_components=3).partial_fit(X[50:100], y[50:100])
+    assert model.components_.shape == (0, 64)
+    assert model.fit(X, y).components_.shape == (3, 64)
+
+
+def test_weights_beyond_numbers_are_refused() -> None:
+    X, y = digits()
+    for pca in PCA:
+        model = op.ARTIPCAClassifier(3, pca=pca).partial_fit(X[:50], y[:50])
+        before = model.prototypes_
+        with pytest.raises(NumericalError, match="weights"):
+            model.partial_fit(X[50:60], y[50:60], sample_weight=1e200)
+        assert_array_equal(model.prototypes_, before)
+
+
+def test_a_compact_learner_holds_no_rows() -> None:
+    model, _, _ = learned("task")
+    small = model.compact()
+    assert all(page.rows.base is None for page in small.stock_.pages)
+    with pytest.raises(ParameterError, match="a compact learner cannot learn axes"):
+        small.learn_axes(np.zeros((3, 64)))
+
+
+def test_an_altered_file_is_refused(tmp_path: Any) -> None:
+    from dataclasses import replace
+
+    from onepass.errors import CheckpointError
+    from onepass.learners.prototypes import Prototypes
+
+    model, _, _ = learned("incremental")
+    stock, axes, path = model.stock_, model.axes_, tmp_path / "m.onepass"
+    page = stock.pages[0]
+    wrong: list[dict[str, Any]] = [
+        {"stock_": Prototypes(())},
+        {"stock_": Prototypes((replace(page, labels=page.labels - 1),))},
+        {"stock_": Prototypes((replace(page, labels=page.labels.astype(float)),))},
+        {"stock_": Prototypes((replace(page, rows=page.rows[:5]),))},
+        {"stock_": Prototypes((replace(page, seen=page.seen[:, :3]),))},
+        {"stock_": Prototypes((replace(page, labels=page.labels + 99),))},
+        {"axes_": None},
+        {"stock_": 7},
+        {"axes_": replace(axes, mean=axes.mean[:2])},
+        {"axes_": replace(axes, room=-5)},
+        {"axes_": replace(axes, mass=-1.0)},
+        {"axes_": replace(axes, view=replace(axes.view, lengths=axes.view.lengths[:2]))},
+        {"way_": "none"},
+        {"compact_": 1},
+    ]
+    for change in wrong:
+        altered = op.ARTIPCAClassifier(15, 0.6)
+        altered.__dict__.update({**vars(model), **change})
+        op.save(altered, path)
+        with pytest.raises(CheckpointError):
+            op.load(path)
+    op.save(model, path)
+    assert_array_equal(op.load(path).prototypes_, model.prototypes_)

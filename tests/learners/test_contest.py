@@ -11,13 +11,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from onepass.learners import contest, prototypes
 from onepass.learners.contest import Rules, met
 from onepass.learners.prototypes import Prototypes
+from onepass.learners.similarity import SIMILARITIES, lengths_of
 
 
 def similarity(a: Any, b: Any, kind: str) -> float:
     if kind == "euclidean":
         return float(1.0 / (1.0 + np.linalg.norm(a - b)))
     scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / scale if scale else 0.0
+    return float(a @ b) / scale if scale else float(np.array_equal(a, b))
 
 
 def algorithm_one(X: Any, Z: Any, labels: Any, s: Any, rules: Rules) -> tuple[Any, ...]:
@@ -154,11 +155,43 @@ def test_of_prototypes_that_tie_the_older_wins() -> None:
     assert scores[0, 1] > scores[0, 0]
 
 
-def test_rows_of_zeros_are_like_nothing() -> None:
-    X = np.zeros((3, 4))
-    stock, said = met(
-        Prototypes.start(4), Rules(0.5, "cosine", None, None), X, X, np.zeros(3, int), np.ones(3)
-    )
-    assert len(stock) == 3
-    assert said[:, 0].tolist() == [-1, 0, 0]
-    assert np.isfinite(stock.similarities(X, "cosine")).all()
+def test_rows_of_zeros_are_like_each_other_alone() -> None:
+    X, y = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]]), np.zeros(4, int)
+    stock, said = met(Prototypes.start(2), Rules(0.5, "cosine", None, None), X, X, y, np.ones(4))
+    assert stock.all("taken").tolist() == [3.0, 1.0]
+    assert said[:, 1].tolist() == [-1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["cosine", "euclidean"])
+@pytest.mark.parametrize("labels", [1, 3])
+def test_rows_that_come_again_are_the_same_in_any_block(kind: str, labels: int) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        X = rng.normal(size=(6, 20))[rng.integers(0, 6, 120)]
+        y, s = rng.integers(0, labels, 120), np.ones(120)
+        rules = Rules(1.0, kind, None, None)
+        whole, said = met(Prototypes.start(20), rules, X, X, y, s)
+        assert len(whole) == 6 or labels > 1
+        stock, found = Prototypes.start(20), []
+        for i in range(120):
+            row = slice(i, i + 1)
+            stock, one = met(stock, rules, X[row], X[row], y[row], s[row])
+            found.append(one[0])
+        assert np.array_equal(found, said)
+        assert_allclose(stock.all("rows"), whole.all("rows"), atol=1e-12)
+
+
+def test_similarities_stay_within_their_range_and_a_row_is_most_like_itself() -> None:
+    rng = np.random.default_rng(1)
+    for far in (0.0, 1e8):
+        A = rng.normal(size=(80, 7)) + far
+        lengths = lengths_of(A)
+        for kind, least in (("cosine", -1.0), ("euclidean", 0.0)):
+            compare, low = SIMILARITIES[kind]
+            S = compare(A, A, lengths, lengths)
+            assert (np.diagonal(S) == 1.0).all()
+            assert (compare(A, -A, lengths, lengths) >= least).all()
+            assert S.max() <= 1.0
+            assert low == least
+    apart = 1.0 / (1.0 + np.linalg.norm(A[:, None] - A[None], axis=2))
+    assert_allclose(S, apart, atol=1e-7)

@@ -103,6 +103,8 @@ class ARTIPCACluster(Resonance, Clusterer):
         return self._resonated(X.astype(np.float64, copy=False), labels, s)[:, 1:]
 
     def _scores(self, X: Floats) -> Floats:
+        if not len(self.stock_):
+            return np.full((len(X), 1), -1.0)
         near = self.stock_.similarities(
             self._along(X.astype(np.float64, copy=False)), self.similarity
         )

@@ -46,7 +46,7 @@ class IncrementalPCA(Columnwise):
     ----------
     n_components : int or float, default=10
         k >= 1, at most as many as there are columns; or a share of the variance in (0, 1), and
-        then columns come as they are needed.
+        then columns come as they are needed, and none goes again.
     whiten : bool, default=False
         Whether coordinates are divided by their standard deviations.
     centred : bool, default=True
@@ -137,8 +137,9 @@ class IncrementalPCA(Columnwise):
     def n_features_out_(self) -> int:
         """The number of columns that come out now."""
         d = getattr(self, "n_features_in_", 0)
-        if isinstance(self.n_components, (int, np.integer)):
-            return min(int(self.n_components), d)
+        k = self.axes_.n_components if hasattr(self, "axes_") else self.n_components
+        if isinstance(k, (int, np.integer)):
+            return min(int(k), d)
         return len(self.axes_.view.lengths) if hasattr(self, "axes_") else 0
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
@@ -178,7 +179,7 @@ class IncrementalPCA(Columnwise):
     def _start(self, d: int) -> None:
         who = type(self).__name__
         k = checked_components(self.n_components, who)
-        room = rows_between(self.block, k, who)
+        room = rows_between(self.block, k, d, who)
         self.axes_ = Axes.start(d, k, room, centred=bool(self.centred))
 
     def _widen(self, d: int) -> None:
@@ -237,6 +238,16 @@ class IncrementalPCA(Columnwise):
             "is fixed beforehand in front of the learner"
         )
 
+    @property
+    def _sound(self) -> bool:
+        """Whether what a file says fits together; what has another type does not."""
+        axes = getattr(self, "axes_", None)
+        try:
+            fits = axes is None or (axes._sound and len(axes.mean) == self.n_features_in_)  # noqa: SLF001
+        except (AttributeError, IndexError, TypeError, ValueError):
+            return False
+        return bool(fits)
+
     def _known(self) -> Axes:
         if not hasattr(self, "axes_"):
             raise NotFittedError(
@@ -265,7 +276,7 @@ def checked_components(given: Any, who: str) -> float:
     )
 
 
-def rows_between(block: Any, k: float, who: str) -> int:
+def rows_between(block: Any, k: float, d: int, who: str) -> int:
     """Rows between two truncations.
 
     Raises
@@ -275,4 +286,4 @@ def rows_between(block: Any, k: float, who: str) -> int:
     """
     if block is not None:
         return validate.whole(block, "block", who, low=1)
-    return max(_LEAST_BLOCK, 2 * k if isinstance(k, int) else 0)
+    return max(_LEAST_BLOCK, 2 * min(k, d) if isinstance(k, int) else 0)

@@ -13,8 +13,9 @@ come: then all prototypes are seen along the new ones. How axes are learned is `
 ``none``        no axes: rows are compared as they are, and not centred
 =============== ==================================================================================
 
-An answer is the class of the most similar prototype. Training takes O(Wk + kd) time a row and
-O(kd + Wd) memory, answering O(kd + Wk) of both ([1] A.2), with W prototypes.
+An answer is the class of the most similar prototype. With W prototypes a row takes O(Wk + kd) time
+to match, and all prototypes O(Wkd) whenever the axes turn; memory is O(kd + Wd). Answering takes
+O(kd + Wk) of both ([1] A.2).
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
@@ -77,7 +78,11 @@ class ARTIPCAClassifier(Resonance, Classifier):
     Notes
     -----
     A row of weight s moves a mean as s rows would. With ``pca="task"`` cutting a stream into
-    blocks is telling where its tasks end, and so makes a difference.
+    blocks is telling where its tasks end, and so makes a difference: each call should bring a task,
+    and ``learn_one`` brings one of a single row. (``test_then_train`` ends one at rows of weight 0
+    too.) With ``pca="static"`` the first call should bring many rows, or ``learn_axes``.
+
+    In ``merge`` the axes become those of the rows of both, but for static ones, which stay.
 
     Examples
     --------
@@ -149,8 +154,9 @@ class ARTIPCAClassifier(Resonance, Classifier):
                 f"got {task!r}. Leave it out to choose among all."
             )
         at = np.searchsorted(self.classes_, named)
-        said: Array = self.classes_[at][scores[:, at].argmax(axis=1)]
-        return said
+        return self._answers(
+            np.where(np.isin(np.arange(scores.shape[1]), at), scores, -np.inf), None
+        )
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
         del known  # a class has a prototype after its first row, and not before

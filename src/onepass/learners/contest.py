@@ -20,13 +20,17 @@ Cost of a row, with W prototypes: O(Wk + d) time.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from onepass.learners.prototypes import BLOCK, SIMILARITIES, Prototypes, lengths_of
+from onepass import validate
+from onepass.errors import ParameterError
+from onepass.learners.prototypes import BLOCK, Prototypes
+from onepass.learners.similarity import SIMILARITIES, lengths_of
 from onepass.types import Array, Floats
 
-__all__ = ["Rules", "met"]
+__all__ = ["Rules", "checked_rules", "met"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,36 @@ class Rules:
     similarity: str
     step: float | None
     most: int | None
+
+
+def checked_rules(vigilance: Any, similarity: Any, step: Any, most: Any, who: str) -> Rules:
+    """Rules as a user gives them, checked.
+
+    Parameters
+    ----------
+    vigilance, similarity, step, most
+        As :class:`onepass.ARTIPCAClassifier` has them.
+    who : str
+        The learner, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If one of them is unknown or out of range.
+    """
+    if similarity not in SIMILARITIES:
+        raise ParameterError(
+            f"{who}: `similarity` must be one of {', '.join(SIMILARITIES)}, got {similarity!r}. "
+            "Choose one of these."
+        )
+    least = SIMILARITIES[similarity][1]
+    vigilance = validate.in_range(vigilance, "vigilance", who, low=least, high=1.0)
+    share = None
+    if not (isinstance(step, str) and step == "mean"):
+        share = validate.in_range(step, "step", who, above=0.0, high=1.0)
+    if most is not None:
+        most = validate.whole(most, "max_prototypes", who, low=1)
+    return Rules(vigilance, similarity, share, most)
 
 
 def met(
@@ -173,9 +207,12 @@ class _Block:
 
     def _similar(self, j: int, m: int) -> Floats:
         """Of a row with those kept apart."""
-        lengths = self._apart_lengths[:m]
-        near: Floats = self._compare(self._apart.seen[:m] @ self._Z[j], self._lengths[j], lengths)
-        return near
+        one = slice(j, j + 1)
+        near = self._compare(
+            self._Z[one], self._apart.seen[:m], self._lengths[one], self._apart_lengths[:m]
+        )
+        first: Floats = near[0]
+        return first
 
     def _crowded(self) -> bool:
         """Whether any class has more than one prototype."""
@@ -211,11 +248,24 @@ def _with_room(prototypes: Prototypes, rules: Rules) -> Prototypes:
     labels = prototypes.all("labels")
     most = np.flatnonzero(labels == np.bincount(labels).argmax())
     few = prototypes.chosen(most)
-    S = few.similarities(few.along(), rules.similarity)
-    np.fill_diagonal(S, -np.inf)
-    i, j = (int(most[k]) for k in np.unravel_index(S.argmax(), S.shape))
+    i, j = (int(most[k]) for k in _nearest_pair(few, rules.similarity))
     pair = prototypes.chosen(np.array([min(i, j), max(i, j)])).pages[0]
     share = pair.taken[1] / pair.taken.sum()
     rows, seen = (a[:1] + share * (a[1:] - a[:1]) for a in (pair.rows, pair.along))
     merged = prototypes.replaced(np.array([min(i, j)]), rows, seen, pair.taken.sum(keepdims=True))
     return merged.chosen(np.delete(np.arange(len(prototypes)), max(i, j)))
+
+
+def _nearest_pair(few: Prototypes, similarity: str) -> tuple[int, int]:
+    """The two prototypes that are most similar, the oldest of those that tie."""
+    along, best, pair = few.along(), -np.inf, (0, 1)
+    for i in range(0, len(few), BLOCK):
+        S = few.similarities(along[i : i + BLOCK], similarity)
+        S[
+            np.tri(S.shape[0], S.shape[1], i, dtype=bool)
+        ] = -np.inf  # each pair once, and none with itself
+        at = int(S.argmax())
+        if S.flat[at] > best:
+            best = float(S.flat[at])
+            pair = (i + at // S.shape[1], at % S.shape[1])
+    return pair

@@ -10,36 +10,16 @@ row writes a copy of one page and not of them all.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from onepass.learners.similarity import SIMILARITIES, lengths_of
 from onepass.types import Array, Floats
 
-__all__ = ["BLOCK", "PAGE", "SIMILARITIES", "Page", "Prototypes", "lengths_of"]
+__all__ = ["BLOCK", "PAGE", "Page", "Prototypes"]
 
 PAGE = 128  # prototypes of a page
 BLOCK = 128  # rows that are compared at once
-
-
-def _cosine(dots: Floats, a: Floats, b: Floats) -> Floats:
-    """The cosine of an angle, by the inner product and lengths; 0 with one of length 0."""
-    scale = a * b
-    said: Floats = dots / (scale + (scale == 0.0))
-    return said
-
-
-def _nearness(dots: Floats, a: Floats, b: Floats) -> Floats:
-    """1 / (1 + Euclidean distance), by inner products and lengths."""
-    said: Floats = 1.0 / (1.0 + np.sqrt(np.maximum(a * a + b * b - 2.0 * dots, 0.0)))
-    return said
-
-
-SIMILARITIES: dict[str, tuple[Callable[[Any, Any, Any], Any], float]] = {
-    "cosine": (_cosine, -1.0),
-    "euclidean": (_nearness, 0.0),
-}
-"""Name to function of inner products and lengths, and the least value that it has."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -85,6 +65,28 @@ class Prototypes:
     def start(cls, d: int) -> "Prototypes":
         """None yet, of d numbers each, compared as they are."""
         return cls((Page(np.zeros((0, d)), np.zeros((0, 0)), np.zeros(0, np.intp), np.zeros(0)),))
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the parts fit together."""
+        pages, shapes = self.pages, set()
+        if not (type(pages) is tuple and pages and all(type(page) is Page for page in pages)):
+            return False
+        for page in pages:
+            arrays = (page.rows, page.seen, page.labels, page.taken)
+            n = len(page.labels)
+            fits = [array.shape[:1] == (n,) for array in arrays]
+            flat = (
+                page.labels.ndim == page.taken.ndim == 1 and page.rows.ndim == page.seen.ndim == 2
+            )
+            if not (all(fits) and flat and page.labels.dtype.kind == "i" and n <= PAGE):
+                return False
+            if not all(np.isfinite(array).all() for array in arrays):
+                return False
+            if (page.labels < 0).any() or (page.taken < 0).any():
+                return False
+            shapes.add((page.rows.shape[1], page.seen.shape[1]))
+        return len(shapes) == 1 and all(len(page.labels) == PAGE for page in pages[:-1])
 
     def __len__(self) -> int:
         return (len(self.pages) - 1) * PAGE + len(self.pages[-1].labels)
@@ -141,7 +143,10 @@ class Prototypes:
 
     def compact(self) -> "Prototypes":
         """The same, known along the axes alone."""
-        pages = (replace(page, rows=page.rows[:, :0], seen=page.along) for page in self.pages)
+        pages = (
+            replace(page, rows=np.zeros((len(page.labels), 0)), seen=page.along.copy())
+            for page in self.pages
+        )
         return Prototypes(tuple(pages))
 
     def grown(self, d: int) -> "Prototypes":
@@ -173,17 +178,18 @@ class Prototypes:
     def similarities(self, Z: Floats, similarity: str) -> Floats:
         """Of rows (n, k) along the axes with all prototypes, (n, W)."""
         compare, _ = SIMILARITIES[similarity]
-        lengths = lengths_of(Z)[:, None]
-        parts = [compare(Z @ page.along.T, lengths, lengths_of(page.along)) for page in self.pages]
+        lengths = lengths_of(Z)
+        parts = [compare(Z, page.along, lengths, lengths_of(page.along)) for page in self.pages]
         return np.concatenate(parts, axis=1)
 
     def best(self, Z: Floats, similarity: str, c: int) -> Floats:
         """Of rows with the most similar prototype of each of c classes, (n, c).
 
-        Of classes that tie, the one whose prototype is older is ahead by the least there is.
+        Of classes that tie, the one whose prototype is older is ahead by the least there is. A
+        class without prototypes is behind all others.
         """
         _, least = SIMILARITIES[similarity]
-        said = np.full((len(Z), c), least)
+        said = np.full((len(Z), c), least - 1.0)
         labels = self.all("labels")
         for rows in _spans(len(Z)):
             S = self.similarities(Z[rows], similarity)
@@ -198,12 +204,6 @@ class Prototypes:
             tied[each, ahead] = False
             block[tied] = np.nextafter(block[tied], -np.inf)
         return said
-
-
-def lengths_of(rows: Floats) -> Floats:
-    """Euclidean lengths of rows."""
-    lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    return lengths
 
 
 def _spans(n: int) -> Iterator[slice]:

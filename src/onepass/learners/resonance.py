@@ -1,6 +1,8 @@
 """Resonance: what the ART-IPCA learners share: axes, prototypes, and rules between them."""
 
 import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,14 +12,15 @@ from onepass.axes import Axes
 from onepass.errors import NotFittedError, NumericalError, ParameterError
 from onepass.estimator import Layout
 from onepass.features.principal import checked_components, rows_between
-from onepass.learners.contest import Rules, met
-from onepass.learners.prototypes import SIMILARITIES, Prototypes
+from onepass.learners.contest import Rules, checked_rules, met
+from onepass.learners.looking import WAYS, along, as_rows
+from onepass.learners.prototypes import Prototypes
 from onepass.types import Array, Floats
 
 __all__ = ["Resonance"]
 
-WAYS = ("incremental", "task", "static", "none")
 _LARGEST = 1e150  # squares of larger numbers overflow
+_MOST = 1e150  # weights together; more, times squares, overflow
 
 
 class Resonance:
@@ -34,8 +37,14 @@ class Resonance:
     axes_: Any
     stock_: Prototypes
     compact_: bool
+    way_: str
 
     merged_alike: ClassVar[tuple[str, ...]] = ("similarity", "step", "pca")
+
+    @property
+    def by_task(self) -> bool:
+        """Whether a call of ``partial_fit`` is a task, and should have all of its rows."""
+        return self.pca == "task"
 
     # -- what was learned --------------------------------------------------------------------------
 
@@ -53,7 +62,7 @@ class Resonance:
     def components_(self) -> Floats:
         """The axes that rows are seen along, (k, d); none while they are compared as they are."""
         self._stock()
-        if self.axes_ is None or self._as_rows:
+        if self.axes_ is None or as_rows(self.axes_, self.way_):
             return np.zeros((0, self.n_features_in_))
         directions: Floats = self.axes_.view.directions
         return directions
@@ -75,7 +84,8 @@ class Resonance:
         Parameters
         ----------
         X : array-like of shape (n, d)
-            With ``pca="static"`` they are the axes for good.
+            With ``pca="static"`` they are the axes from then on. ``fit`` forgets them, as it
+            does all that was learned: go on with ``partial_fit``.
 
         Returns
         -------
@@ -84,7 +94,7 @@ class Resonance:
         Raises
         ------
         ParameterError
-            With ``pca="none"``.
+            With ``pca="none"``, or of a compact learner.
         """
         where = f"{type(self).__name__}.learn_axes"
         if self.pca == "none":
@@ -92,15 +102,16 @@ class Resonance:
                 f"{where}: `pca` must be a way of learning axes, got 'none'. Construct the learner "
                 "with pca='static' to learn them beforehand."
             )
+        if getattr(self, "compact_", False):
+            self._refuse_compact("learn axes")
         learner: Any = self
         with learner._whole():  # noqa: SLF001  its own
             array, names = validate.matrix(X, where, **learner._shape())  # noqa: SLF001
             learner._meet(array.shape[1], names)  # noqa: SLF001
             self._rules()
             axes = getattr(self, "axes_", None) or self._axes(array.shape[1])
-            self.axes_ = self._turned(axes, array.astype(np.float64, copy=False), None)
-            if hasattr(self, "stock_"):
-                self._look()
+            axes = axes if len(axes.mean) == array.shape[1] else axes.grown(array.shape[1])
+            self._turn(self._after(axes.joined, array.astype(np.float64, copy=False), None))
         return self
 
     def compact(self) -> Self:
@@ -130,26 +141,34 @@ class Resonance:
     def _start(self, d: int, c: int) -> None:
         del c
         self._rules()
-        if getattr(self, "axes_", None) is None:
-            self.axes_ = None if self.pca == "none" else self._axes(d)
-        self.stock_, self.compact_ = Prototypes.start(d), False
-        self._look()
+        axes = getattr(self, "axes_", None)  # of learn_axes
+        if axes is None and self.pca != "none":
+            axes = self._axes(d)
+        elif axes is not None and len(axes.mean) < d:
+            axes = axes.grown(d)
+        self.stock_, self.compact_, self.way_ = Prototypes.start(d), False, self.pca
+        self._turn(axes)
 
     def _resonated(self, X: Floats, labels: Array, s: Floats | None) -> Array:
         """Learn rows; return label and number of what each met, −1 where nothing stood."""
         self._refuse_compact("learn")
         rules, weights = self._rules(), np.ones(len(X)) if s is None else s
+        if s is not None and not s.sum() + self.stock_.all("taken").sum() < _MOST:
+            raise NumericalError(
+                f"{type(self).__name__}: weights of rows must be below {_MOST:g} together, got "
+                f"some up to {s.max():.3g}. Divide them by a number."
+            )
         if linalg.magnitude(X) > _LARGEST:
             raise NumericalError(
                 f"{type(self).__name__}: rows must be small enough to square and sum, below "
                 f"{_LARGEST:g}, got values up to {linalg.magnitude(X):.3g}. "
                 "Give features in larger units."
             )
-        if self.pca == "task" or (self.pca == "static" and not self.axes_.mass):
-            self.axes_ = self._turned(self.axes_, X, s)
-            self._look()
+        if self.way_ == "task" or (self.way_ == "static" and not self.axes_.mass):
+            self._turn(self._after(self.axes_.joined, X, s))
         said = np.full((len(X), 2), -1)
-        cuts = self.axes_.looks(len(X)) if self.pca == "incremental" else [len(X)]
+        coming = self.way_ == "incremental"
+        cuts = self.axes_.looks(len(X)) if coming else [len(X)]
         begin = 0
         for end in cuts:
             rows = slice(begin, end)
@@ -157,11 +176,12 @@ class Resonance:
             self.stock_, said[rows] = met(
                 self.stock_, rules, X[rows], Z, labels[rows], weights[rows]
             )
-            if self.pca == "incremental":
-                view = self.axes_.view
-                self.axes_ = self.axes_.taken(X[rows], weights[rows])
-                if self.axes_.view is not view:
-                    self._look()
+            if coming:
+                axes = self._after(self.axes_.taken, X[rows], weights[rows])
+                if axes.view is self.axes_.view:
+                    self.axes_ = axes
+                else:
+                    self._turn(axes)
             begin = end
         return said
 
@@ -170,9 +190,9 @@ class Resonance:
         self._refuse_compact("merge")
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
-        if self.axes_ is not None and (self.pca != "static" or not self.axes_.mass):
-            self.axes_ = self.axes_.merged(other.axes_.placed(layout.features, layout.d))
-            self._look()
+        if self.axes_ is not None and (self.way_ != "static" or not self.axes_.mass):
+            theirs = other.axes_.placed(layout.features, layout.d)
+            self._turn(self.axes_.merged(theirs))
         rows = np.zeros((len(other.stock_), layout.d))
         rows[:, layout.features] = other.stock_.all("rows")
         labels = self._labels_of(other, layout.outputs)
@@ -196,41 +216,43 @@ class Resonance:
 
     def _widen(self, d: int) -> None:
         self._refuse_compact("grow")
-        if self.axes_ is not None:
-            self.axes_ = self.axes_.grown(d)
         self.stock_ = self.stock_.grown(d)
-        self._look()
+        self._turn(None if self.axes_ is None else self.axes_.grown(d))
 
     # -- axes --------------------------------------------------------------------------------------
 
     def _axes(self, d: int) -> Axes:
         who = type(self).__name__
         k = checked_components(self.n_components, who)
-        return Axes.start(d, k, rows_between(self.block, k, who))
+        return Axes.start(d, k, rows_between(self.block, k, d, who))
 
-    def _turned(self, axes: Axes, X: Floats, s: Floats | None) -> Axes:
-        """The axes after a batch."""
-        return axes.joined(X, s) if len(X) else axes
+    def _after(self, learn: Callable[..., Axes], X: Floats, s: Floats | None) -> Axes:
+        """The axes after rows, if they are numbers."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                axes = learn(X, s)
+        except np.linalg.LinAlgError:
+            axes = None
+        if axes is None or not linalg.finite(axes.mean, np.array([axes.mass, axes.trace])):
+            raise NumericalError(
+                f"{type(self).__name__}: rows and their weights must be small enough to square and "
+                f"sum, got values up to {linalg.magnitude(X):.3g} and weights up to "
+                f"{1.0 if s is None else s.max():.3g}. Give both in larger units."
+            )
+        return axes
 
-    @property
-    def _as_rows(self) -> bool:
-        """Whether rows are compared in their own space: no axes, or none that are settled yet."""
-        axes = self.axes_
-        if axes is None or not len(axes.view.lengths):
-            return True
-        return bool(self.pca == "incremental" and axes.rows < axes.room)
+    def _turn(self, axes: Axes | None) -> None:
+        """Take these axes, and see all prototypes along them, at one stroke."""
+        stock = getattr(self, "stock_", None)
+        if stock is None:
+            self.axes_ = axes
+            return
+        view = None if axes is None else partial(along, axes, self.way_)
+        self.__dict__.update(axes_=axes, stock_=stock.viewed(view))
 
     def _along(self, X: Floats) -> Floats:
         """Rows as they are compared, (n, k) or (n, d)."""
-        if self.axes_ is None:
-            return X
-        view = self.axes_.view
-        seen: Floats = X - view.center if self._as_rows else view.of(X)
-        return seen
-
-    def _look(self) -> None:
-        """See all prototypes along the axes as they are now."""
-        self.stock_ = self.stock_.viewed(None if self.axes_ is None else self._along)
+        return X if self.axes_ is None else along(self.axes_, self.way_, X)
 
     def _refuse_compact(self, verb: str) -> None:
         if self.compact_:
@@ -242,18 +264,34 @@ class Resonance:
     def _rules(self) -> Rules:
         """The rules of matching, checked."""
         who = type(self).__name__
-        for name, known in (("similarity", tuple(SIMILARITIES)), ("pca", WAYS)):
-            if getattr(self, name) not in known:
-                raise ParameterError(
-                    f"{who}: `{name}` must be one of {', '.join(known)}, got "
-                    f"{getattr(self, name)!r}. Choose one of these."
-                )
-        least = SIMILARITIES[self.similarity][1]
-        vigilance = validate.in_range(self.vigilance, "vigilance", who, low=least, high=1.0)
-        step = None
-        if not (isinstance(self.step, str) and self.step == "mean"):
-            step = validate.in_range(self.step, "step", who, above=0.0, high=1.0)
-        most = self.max_prototypes
-        if most is not None:
-            most = validate.whole(most, "max_prototypes", who, low=1)
-        return Rules(vigilance, self.similarity, step, most)
+        if self.pca not in WAYS:
+            raise ParameterError(
+                f"{who}: `pca` must be one of {', '.join(WAYS)}, got {self.pca!r}. Choose one."
+            )
+        given = (self.vigilance, self.similarity, self.step, self.max_prototypes)
+        return checked_rules(*given, who)
+
+    @property
+    def _sound(self) -> bool:
+        """Whether what a file says fits together; what has another type does not."""
+        try:
+            return self._fits()
+        except (AttributeError, IndexError, TypeError, ValueError):
+            return False
+
+    def _fits(self) -> bool:
+        if not hasattr(self, "stock_"):  # only axes, or nothing
+            return getattr(self, "axes_", None) is None or self.axes_._sound  # noqa: SLF001
+        stock, axes, d = self.stock_, self.axes_, self.n_features_in_
+        if type(stock) is not Prototypes or not stock._sound or type(self.compact_) is not bool:  # noqa: SLF001
+            return False
+        if stock.all("labels").max(initial=0) >= len(getattr(self, "classes_", (0,))):
+            return False
+        if self.way_ not in WAYS or (axes is None) != (self.way_ == "none"):
+            return False
+        widths = {page.rows.shape[1] for page in stock.pages} - ({0} if self.compact_ else set())
+        compared = stock.pages[0].along.shape[1]
+        if axes is None:
+            return widths <= {d} and compared == d
+        there = type(axes) is Axes and axes._sound and len(axes.mean) == d and widths <= {d}  # noqa: SLF001
+        return there and compared == (d if as_rows(axes, self.way_) else len(axes.view.lengths))

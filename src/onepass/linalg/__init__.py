@@ -45,6 +45,7 @@ from onepass.linalg.long import (
     sound,
     times,
 )
+from onepass.linalg.principal import principal
 from onepass.linalg.secular import svd_beside
 from onepass.linalg.threads import Sums, hands, one_thread, single_threaded, summed, tensors_alone
 from onepass.linalg.triangles import (
@@ -80,6 +81,7 @@ __all__ = [
     "one_thread",
     "orthonormal",
     "present",
+    "principal",
     "resolution",
     "rounding",
     "single_threaded",

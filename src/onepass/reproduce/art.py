@@ -179,7 +179,8 @@ def _tables(
     validate.whole(draws, "draws", where, low=1)
     validate.whole(processes, "processes", where, low=1)
     validate.in_range(vigilance, "vigilance", where, low=-1.0, high=1.0)
-    known = images or {name: images_of(of) for name, of in _DATA.items()}
+    validate.whole(seed, "seed", where, low=0)
+    known = images if images is not None else {name: images_of(of) for name, of in _DATA.items()}
     jobs = [Job(data, way, run) for data in known for run in range(draws) for way in WAYS]
     runs: dict[tuple[str, str], dict[int, Found]] = {}
     setting = Setting(known, seed, vigilance, clock)

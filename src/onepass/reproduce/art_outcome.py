@@ -256,7 +256,7 @@ class ArtOutcome:
                 one.method,
                 "–" if paper is None else f"{paper[0]:.2f} ± {paper[1]:.2f}",
                 f"{one.mean:.2f} ± {one.deviation:.2f}",
-                "–" if paper is None else f"{one.mean - paper[0]:+.2f}",
+                "–" if paper is None else f"{round(one.mean - paper[0], 2) + 0.0:+.2f}",
                 "–" if chance is None else f"{chance:.1g}",
                 f"{one.prototypes:,.0f}",
                 f"{one.nbytes / _MEGABYTE:.1f}",
