@@ -289,6 +289,38 @@ def test_an_empty_iterator_or_one_with_seeds_is_refused() -> None:
         continual(op.RLSClassifier(), iter(digits(0)), seeds=2)
 
 
+def test_a_pipeline_tells_what_its_learner_does() -> None:
+    model = op.Pipeline(op.features.Scale(), op.ARTIPCAClassifier(vigilance=0.5))
+    tasks = digits(0)
+    told, alone = continual(model, tasks, scenario="task"), continual(model, tasks)
+    score = told[next(iter(told.scores))]
+    assert score.prototypes > 10
+    assert score.repeated == 0
+    assert told.average_accuracy > alone.average_accuracy
+    assert score.notes == []
+
+
+def test_orders_that_seeds_draw_are_numbered() -> None:
+    drawn = partial(op.stream.experiences, X, Y, order="random")
+    report = continual(op.NearestClassMean(), drawn, seeds=3)
+    assert report.tasks == tuple(f"task {i}" for i in range(1, 6))
+    assert drawn(seed=0).tasks[0].name != drawn(seed=1).tasks[0].name
+    fixed = partial(drawn, seed=4)
+    with pytest.raises(ParameterError, match="same"):
+        continual(op.NearestClassMean(), fixed, seeds=3)
+
+
+def test_streams_without_borders_count_by_their_own_draw() -> None:
+    def free(seed: int) -> Experiences:
+        return op.stream.task_free(digits(seed), 9, width=1.0, seed=seed)
+
+    report = continual(op.NearestClassMean(), free, seeds=3)
+    assert [run.when for run in report.runs] == [list(free(seed).when) for seed in range(3)]
+    assert report.accuracy_matrix.shape == (9, 5)
+    assert 0.0 <= report.forgetting < 0.3
+    assert report.scenario == "class"
+
+
 # -- seeds, processes and what is kept ------------------------------------------------------------
 
 

@@ -132,7 +132,7 @@ def continual(
     first = setting.source(chosen[0])
     setting = Setting(named, source, given.rules(first, scenario, metric, rules))
     runs = _runs(setting, chosen, processes, path, on_progress)
-    return _report(first, setting.rules, runs)
+    return _report([setting.source(seed) for seed in chosen], setting.rules, runs)
 
 
 def _runs(
@@ -189,19 +189,25 @@ def _settings(setting: Setting, job: Job, digest: str) -> dict[str, Any]:
     }
 
 
-def _report(known: Any, rules: Rules, runs: Sequence[Run]) -> ContinualReport:
-    tests = getattr(known, "tests", ()) or getattr(known, "tasks", known)
-    learned = getattr(known, "tasks", known)
+def _report(known: Sequence[Any], rules: Rules, runs: Sequence[Run]) -> ContinualReport:
+    """All of it; tasks whose names or order the seeds draw are numbered."""
+    tests = [getattr(one, "tests", ()) or getattr(one, "tasks", one) for one in known]
     return ContinualReport(
-        known.name,
+        known[0].name,
         rules.scenario,
         rules.task,
         rules.metric,
-        tuple(task.name for task in tests),
-        tuple(task.name for task in learned),
-        tuple(known.when),
+        _names(tests),
+        _names([getattr(one, "tasks", one) for one in known]),
         tuple(runs),
     )
+
+
+def _names(each: Sequence[Any]) -> tuple[str, ...]:
+    names = [tuple(str(task.name) for task in tasks) for tasks in each]
+    if len(set(names)) == 1:
+        return names[0]
+    return tuple(f"task {i}" for i in range(1, len(names[0]) + 1))
 
 
 def _as_they_come(
@@ -229,10 +235,9 @@ def _as_they_come(
             on_progress(Progress(name, seed, i, i, i))
 
     names = arriving(courses.values(), chain(listed, source), told)
-    runs = [course.run(name, seed) for name, course in courses.items()]
+    runs = [course.run(name, seed, range(len(names))) for name, course in courses.items()]
     failed = [course.failed for course in courses.values() if course.pupil.rows == 0]
     if len(failed) == len(courses) and failed[0] is not None:
         raise failed[0]
-    places = tuple(range(len(names)))
     kind = (settled.scenario, settled.task, settled.metric)
-    return ContinualReport("experiences", *kind, tuple(names), tuple(names), places, tuple(runs))
+    return ContinualReport("experiences", *kind, tuple(names), tuple(names), tuple(runs))

@@ -43,6 +43,8 @@ class Run:
         After experience i on the rows to test of task j; None where that could not be tested.
     before : list of float or None
         The same before anything was learned.
+    when : list of int
+        The experience after which task j has been learned, counted from 0.
     rows : int
         Rows learned.
     nbytes : int or None
@@ -63,6 +65,7 @@ class Run:
     seed: int
     matrix: list[list[float | None]]
     before: list[float | None]
+    when: list[int]
     rows: int
     nbytes: int | None = None
     prototypes: int | None = None
@@ -149,7 +152,7 @@ class Course:
         metric = metric_class(self.rules.metric, self.rules.task, "op.evaluate.continual")()
         return float(metric.add(exam.y, said).value)
 
-    def run(self, name: str, seed: int) -> Run:
+    def run(self, name: str, seed: int, when: Iterable[int]) -> Run:
         """All of it, told."""
         width = len(self.before)
         rows = [[*row, *[np.nan] * (width - len(row))] for row in self.matrix]
@@ -159,6 +162,7 @@ class Course:
             seed,
             [[_plain(value) for value in row] for row in rows],
             [_plain(value) for value in self.before],
+            list(when),
             self.pupil.rows,
             self.pupil.nbytes,
             self.pupil.prototypes,

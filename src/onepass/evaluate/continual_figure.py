@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onepass.evaluate.continual_score import ContinualScore
 from onepass.evaluate.continual_table import percent
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.style import COLOURS, DARK, DASHES, GREY, sheet
@@ -35,7 +36,7 @@ def draw_curves(report: "ContinualReport", path: str | os.PathLike[str] | None) 
         axes = figure.subplots()
         x = np.arange(1, len(report.experiences) + 1)
         for k, (name, score) in enumerate(report.scores.items()):
-            each = scale * _so_far(score.matrices, np.array(report.when))
+            each = scale * _so_far(score)
             colour = COLOURS[k % len(COLOURS)]
             dash = "-" if k < len(COLOURS) else DASHES[k // len(COLOURS) % len(DASHES)]
             mean = each.mean(axis=0)
@@ -90,14 +91,13 @@ def draw_matrices(report: "ContinualReport", path: str | os.PathLike[str] | None
     return figure
 
 
-def _so_far(matrices: Floats, when: Any) -> Floats:
-    """The mean over the tasks that came by each experience, (S, I)."""
-    means = [
-        matrices[:, i, when <= i].mean(axis=1) if (when <= i).any()
-        else np.full(len(matrices), np.nan)
-        for i in range(matrices.shape[1])
-    ]  # fmt: skip
-    return np.stack(means, axis=1)
+def _so_far(score: ContinualScore) -> Floats:
+    """The mean over the tasks that came by each experience, (S, I); nan before the first has."""
+    each = []
+    for matrix, run in zip(score.matrices, score.runs, strict=True):
+        came = [row[np.array(run.when) <= i] for i, row in enumerate(matrix)]
+        each.append([row.mean() if len(row) else np.nan for row in came])
+    return np.array(each)
 
 
 def _label(report: "ContinualReport") -> str:

@@ -188,7 +188,7 @@ class _Worker:
         labels = np.array(self._source.classes) if self._source.classes else None
         course = Course(self._setting.model(job), self._setting.rules, labels)
         through([course], self._source, told)
-        return course.run(job.model, job.seed), course.failed
+        return course.run(job.model, job.seed, self._source.when), course.failed
 
 
 _WORKERS: list[tuple[_Worker, Any]] = []

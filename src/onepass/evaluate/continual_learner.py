@@ -61,7 +61,9 @@ def made(factory: Callable[..., Any], seed: int, where: str) -> Any:
 
 
 def takes_seed(factory: Any) -> bool:
-    """Whether a factory asks for a seed."""
+    """Whether a factory asks for a seed that it has not been given."""
+    if "seed" in getattr(factory, "keywords", {}):  # of functools.partial
+        return False
     try:
         known = signature(factory).parameters
     except (TypeError, ValueError):
@@ -88,11 +90,15 @@ class Pupil:
 
     def __init__(self, model: Any, labels: Array | None, batch: int, block: int) -> None:
         self.model = model
-        self.inner = getattr(model, "learner", model)
         self._labels = labels
         self._batch, self._block = batch, block
         self._told = False
         self.rows = 0
+
+    @property
+    def inner(self) -> Any:
+        """The learner at the end of a Pipeline; it may be another once it has learned."""
+        return getattr(self.model, "learner", self.model)
 
     def teach(self, X: Any, y: Array) -> None:
         """Learn the rows of an experience in their order."""

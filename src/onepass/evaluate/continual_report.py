@@ -47,8 +47,6 @@ class ContinualReport(Measured, Exported):
         What was tested, in order.
     experiences : tuple of str
         What was learned, in order: the tasks, unless they have no borders.
-    when : tuple of int
-        The experience after which each task has been learned, counted from 0.
     runs : tuple of Run
         All models and seeds.
 
@@ -70,7 +68,6 @@ class ContinualReport(Measured, Exported):
     metric: str
     tasks: tuple[str, ...]
     experiences: tuple[str, ...]
-    when: tuple[int, ...]
     runs: tuple[Run, ...]
 
     # -- what came of it ---------------------------------------------------------------------------
@@ -81,9 +78,7 @@ class ContinualReport(Measured, Exported):
         names = dict.fromkeys(run.model for run in self.runs)
         sign = 1.0 if METRICS[self.task][self.metric].better == "higher" else -1.0
         return {
-            name: ContinualScore(
-                name, [run for run in self.runs if run.model == name], self.when, sign
-            )
+            name: ContinualScore(name, [run for run in self.runs if run.model == name], sign)
             for name in names
         }
 

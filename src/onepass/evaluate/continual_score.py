@@ -25,15 +25,12 @@ class ContinualScore:
         Its name.
     runs : sequence of Run
         One a seed.
-    when : tuple of int
-        The experience after which each task has been learned, counted from 0.
     sign : float
         1 where more is better, −1 of errors.
     """
 
     model: str
     runs: Sequence[Run]
-    when: tuple[int, ...]
     sign: float
 
     def __repr__(self) -> str:
@@ -78,9 +75,8 @@ class ContinualScore:
                 f"ContinualScore.values: `measure` must be one of {', '.join(MEASURES)}, got "
                 f"{measure!r}.{meant(measure, MEASURES) or ' Choose from these.'}"
             )
-        when = np.array(self.when)
         scored = [
-            Scored(matrix, np.array(run.before, dtype=float), when, self.sign)
+            Scored(matrix, np.array(run.before, dtype=float), np.array(run.when), self.sign)
             for matrix, run in zip(self.matrices, self.runs, strict=True)
         ]
         return np.array([MEASURES[measure](one) for one in scored])

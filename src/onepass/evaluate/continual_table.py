@@ -190,16 +190,19 @@ def _costs(scores: list[ContinualScore]) -> list[_Column]:
     """What it took, as far as is known."""
     told = {
         "prototypes": ([s.prototypes for s in scores], 1.0, 0),
-        "KiB kept": ([s.nbytes for s in scores], 1.0 / 1024.0, 0),
-        "ms to learn a row": ([s.learning for s in scores], 1000.0, 3),
-        "ms to answer": ([s.answering for s in scores], 1000.0, 3),
+        "KiB kept": ([s.nbytes for s in scores], 1.0 / 1024.0, 1),
+        "ms to learn a row": ([s.learning for s in scores], 1000.0, 6),
+        "ms to answer": ([s.answering for s in scores], 1000.0, 6),
         "rows again": ([s.repeated for s in scores], 1.0, 0),
     }
-    return [
-        _Column(h, [_NONE if v is None else worded(scale * v, places) for v in values], set())
-        for h, (values, scale, places) in told.items()
-        if any(value is not None for value in values)
-    ]
+    columns = []
+    for heading, (values, scale, most) in told.items():
+        known = [None if value is None else scale * value for value in values]
+        places = min(most, max(0, decimals(known) - 1))
+        cells = [_NONE if value is None else worded(value, places) for value in known]
+        if any(value is not None for value in known):
+            columns.append(_Column(heading, cells, set()))
+    return columns
 
 
 def _tex(text: str) -> str:
