@@ -47,7 +47,10 @@ def page(text: str, results: Path = RESULTS) -> str:
     """A page, with each of its tables as it was found."""
 
     def put(place: re.Match[str]) -> str:
-        table = (results / f"{place['name']}.md").read_text(encoding="utf-8").strip()
+        path = results / f"{place['name']}.md"
+        if not path.exists():
+            return place[0]  # its turn is still to come
+        table = path.read_text(encoding="utf-8").strip()
         return f"<!-- {place['name']}: {place['command']} -->\n\n{table}\n\n<!-- end -->"
 
     marked = rf"<!-- (?P<name>{'|'.join(PAGES)}): (?P<command>[^\n]*) -->\n.*?<!-- end -->"
