@@ -95,7 +95,23 @@ def test_the_command_shows_the_table(
     images: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("onepass.reproduce.art.images_of", lambda _: images["MNIST"])
-    assert main(["reproduce", "art-table2", "--draws", "1", "--processes", "1", "--quiet"]) == 0
+    assert (
+        main(
+            [
+                "reproduce",
+                "art-table2",
+                "--draws",
+                "1",
+                "--vigilance",
+                "0.4",
+                "--processes",
+                "1",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert "Fashion-MNIST" in said
+    assert "vigilance 0.4" in " ".join(said.split())
     assert "99.47 ± 0.05" in said

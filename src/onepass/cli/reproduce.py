@@ -20,6 +20,7 @@ def reproduce(
     *,
     draws: Count | None = None,
     scale: float | None = None,
+    vigilance: float | None = None,
     streams: Names = (),
     networks: Names = (),
     methods: Names = (),
@@ -37,6 +38,9 @@ def reproduce(
         How often to draw the data anew, or its order. By default as often as its file says.
     scale
         Of orfit-deep: rows to learn, as a share of those that it has by default.
+    vigilance
+        Of art-table1 and art-table2: how similar a row must be to move a prototype. By default
+        0.5, as in the paper.
     streams
         Of orfit-deep: which of angles, split, rotated and permuted. By default all.
     networks
@@ -59,7 +63,7 @@ def reproduce(
     name = _known(name)
     options = {
         "draws": draws, "scale": scale, "streams": streams or None, "networks": networks or None,
-        "methods": methods or None, "processes": processes,
+        "methods": methods or None, "processes": processes, "vigilance": vigilance,
     }  # fmt: skip
     given = _given(name, options)
     if out is not None:
