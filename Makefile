@@ -8,7 +8,7 @@ TORCH ?= torch==2.13.0
 # environment says: the many processes that tests begin would compile the library anew.
 JOBS ?= 2
 
-.PHONY: help run test check format bench peers clean
+.PHONY: help run test pytest check format bench peers clean
 
 help:  ## this list
 	@awk -F ':.*## +' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,10 @@ run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
 		--set rls.forgetting=0.98 --set rls.ridge=10 --set sgd.step_size=0.3 \
 		--save runs/flights/model.onepass --restart --report runs/flights
 
-test: $(VENV)/.ready-to-test check  ## everything that CI runs
+test: $(VENV)/.ready-to-test  ## everything that CI runs: the checks beside the tests
+	@$(MAKE) --no-print-directory --jobs 2 check pytest
+
+pytest: $(VENV)/.ready-to-test  ## the tests alone
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses $(JOBS) --dist worksteal
 
 check: $(VENV)/.ready-to-test  ## style, types, spelling, and the order of imports
