@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_digits
-from sklearn.linear_model import SGDClassifier, SGDRegressor
+from sklearn.kernel_approximation import RBFSampler
+from sklearn.linear_model import Ridge, SGDClassifier, SGDRegressor
 
 import onepass as op
 from onepass.errors import LabelError, NotFiniteError, ParameterError, SourceError
@@ -246,6 +248,20 @@ def test_several_answers_a_row_are_learned_and_tested() -> None:
     tasks = op.stream.experiences(rows, answers, by=1, n_tasks=2)
     report = continual(op.RLSRegressor(ridge=1e-9), tasks)
     assert report.average_error < 1e-6
+
+
+@pytest.mark.skipif("ONEPASS_DATA" not in os.environ, reason="needs kin40k in ONEPASS_DATA")
+def test_a_robot_arm_whose_working_region_moves_forgets_nothing() -> None:
+    blocks = list(op.stream.dataset("kin40k"))
+    rows = np.concatenate([np.stack(list(b.X.columns.values()), axis=1) for b in blocks])[:8000]
+    answers = np.concatenate([b.y for b in blocks])[:8000]
+    seen = RBFSampler(gamma=0.1, n_components=200, random_state=0).fit_transform(rows)
+    tasks = op.stream.experiences(seen, answers, by=rows[:, 0], n_tasks=4)
+    report = continual({"rls": op.RLSRegressor(ridge=1e-2), "sgd": op.SGDRegressor()}, tasks)
+    batch = Ridge(1e-2).fit(*(np.concatenate(p) for p in zip(*((t.X, t.y) for t in tasks))))  # noqa: B905
+    last = [np.sqrt(np.mean((batch.predict(t.X_test) - t.y_test) ** 2)) for t in tasks]
+    assert_allclose(report["rls"].error_matrix[-1], last, rtol=1e-6)
+    assert report["rls"].average_error < report["sgd"].average_error - 0.1
 
 
 # -- experiences that are not known beforehand ----------------------------------------------------

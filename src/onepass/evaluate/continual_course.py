@@ -48,7 +48,7 @@ class Run:
     rows : int
         Rows learned.
     nbytes : int or None
-        Kept from row to row, at the end.
+        Kept from row to row: the most, after any experience and when it ended.
     prototypes : int or None
         How many, if it has any.
     repeated : int or None
@@ -127,6 +127,7 @@ class Course:
         self.failed: Exception | None = None
         self._took = [0.0, 0.0]
         self._asked = 0
+        self._most: int | None = None
 
     def learn(self, experience: Experience, *, borders: bool) -> None:
         """Learn an experience; a learner that refuses it learns no more."""
@@ -135,12 +136,19 @@ class Course:
         began = self._now()
         try:
             self.pupil.teach(experience.X, experience.y)
+            self._weigh()
             if borders:
                 self.pupil.end()
+                self._weigh()
         except (OnepassError, ValueError, NotImplementedError) as refused:
             self.stopped = f"{experience.name}: {refused}"
             self.failed = refused
         self._took[0] += self._now() - began
+
+    def _weigh(self) -> None:
+        """What is let go when a task ends had to be kept till then."""
+        size = self.pupil.nbytes
+        self._most = size if self._most is None else max(size or 0, self._most)
 
     def score(self, exam: Exam) -> float:
         """How right it is of the rows to test of a task."""
@@ -164,7 +172,7 @@ class Course:
             [_plain(value) for value in self.before],
             list(when),
             self.pupil.rows,
-            self.pupil.nbytes,
+            self._most,
             self.pupil.prototypes,
             self.pupil.repeated,
             self._took[0] / self.pupil.rows if timed and self.pupil.rows else None,

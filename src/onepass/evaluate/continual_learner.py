@@ -135,7 +135,7 @@ class Pupil:
     def masks(self) -> bool:
         """Whether it can be told the labels among which to choose."""
         verbs = ("decision_function", "predict_proba", "outputs")
-        return self._takes_task() or any(hasattr(self.model, verb) for verb in verbs)
+        return self._told_by() is not None or any(hasattr(self.model, verb) for verb in verbs)
 
     # -- teaching ----------------------------------------------------------------------------------
 
@@ -182,9 +182,11 @@ class Pupil:
         """Whether rows are given as they are; networks take float32."""
         return callable(getattr(self.model, "partial_fit", None))
 
-    def _takes_task(self) -> bool:
+    def _told_by(self) -> str | None:
+        """The argument of ``predict`` that names the labels to choose among, if it has one."""
         verb = getattr(self.inner, "predict", None)
-        return callable(verb) and "task" in signature(verb).parameters
+        known = signature(verb).parameters if callable(verb) else {}
+        return next((name for name in ("task", "classes") if name in known), None)
 
     def _among(self, X: Any, among: tuple[Any, ...]) -> Array:
         """The best of some labels; None of each row where none of them is known yet."""
@@ -193,8 +195,10 @@ class Pupil:
         if not some:
             # one that has learned nothing at all says so itself
             return np.full(len(self.model.predict(X)), None, dtype=object)
-        if self._takes_task():
-            return _array(self.model.predict(X, task=some))
+        told = self._told_by()
+        if told is not None:
+            rows = X if self._plain() else _narrow(X)
+            return _array(self.model.predict(rows, **{told: some}))
         if hasattr(self.model, "outputs"):
             scores, known = _array(self.model.outputs(_narrow(X))), np.arange(10**6)
         else:
@@ -237,7 +241,7 @@ class Pupil:
     @property
     def repeated(self) -> int | None:
         """How often a row was learned again, as the learner tells; None if it does not."""
-        told = getattr(self.inner, "rows_repeated_", getattr(self.inner, "rows_replayed_", None))
+        told = getattr(self.inner, "rows_repeated_", None)
         if told is not None:
             return int(told)
         seen = getattr(self.inner, "rows_seen_", None)

@@ -122,7 +122,7 @@ class ContinualScore:
 
     @property
     def nbytes(self) -> float | None:
-        """Bytes kept from row to row at the end."""
+        """Bytes kept from row to row, the most."""
         return self._over("nbytes")
 
     @property

@@ -191,8 +191,8 @@ def _costs(scores: list[ContinualScore]) -> list[_Column]:
     told = {
         "prototypes": ([s.prototypes for s in scores], 1.0, 0),
         "KiB kept": ([s.nbytes for s in scores], 1.0 / 1024.0, 1),
-        "ms to learn a row": ([s.learning for s in scores], 1000.0, 6),
-        "ms to answer": ([s.answering for s in scores], 1000.0, 6),
+        "ms to learn a row": ([s.learning for s in scores], 1000.0, 4),
+        "ms to answer": ([s.answering for s in scores], 1000.0, 4),
         "rows again": ([s.repeated for s in scores], 1.0, 0),
     }
     columns = []
