@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-EVERY = ("SGD", "EWC", "Replay", "Joint")
+EVERY = ("SGD", "EWC", "SI", "LwF", "Replay", "Joint")
 each = pytest.mark.parametrize("name", EVERY)
 
 
@@ -211,7 +211,7 @@ def test_what_does_not_fit_leaves_no_trace(
     assert same(before, state(model))
 
 
-@pytest.mark.parametrize("name", ["SGD", "EWC", "Replay"])
+@pytest.mark.parametrize("name", ["SGD", "EWC", "SI", "LwF", "Replay"])
 @pytest.mark.parametrize(
     ("x", "y", "error", "said"),
     [
@@ -235,7 +235,7 @@ def test_what_the_module_refuses_leaves_no_trace(
     assert same(before, state(model))
 
 
-@pytest.mark.parametrize("name", ["SGD", "EWC", "Replay"])
+@pytest.mark.parametrize("name", ["SGD", "EWC", "SI", "LwF", "Replay"])
 def test_a_step_that_is_not_finite_is_not_taken(name: str) -> None:
     model = made(name, net(1), loss="squared", step_size=1e38)
     before = state(model)

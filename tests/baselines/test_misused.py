@@ -9,7 +9,7 @@ from onepass.errors import NumericalError, TypeMismatchError
 
 torch = pytest.importorskip("torch")
 
-each_kind = pytest.mark.parametrize("kind", ["SGD", "EWC", "Replay", "Joint"])
+each_kind = pytest.mark.parametrize("kind", ["SGD", "EWC", "SI", "LwF", "Replay", "Joint"])
 
 
 def stream() -> tuple[Any, Any]:

@@ -3,12 +3,16 @@
 ======== ================================================================ ====================
 SGD      stochastic gradient descent in one pass, with momentum           nothing, or velocity
 EWC      the same, drawn back to what mattered for earlier tasks          3 numbers a weight
+SI       the same, drawn back to what lowered the loss of earlier tasks   3 numbers a weight
+LwF      the same, and the network of before is heeded on the new rows    1 number a weight
 Replay   the same, over some past rows as well                            rows
+ICaRL    chosen rows of each class: the nearest of their means            rows
 Joint    many passes over all rows: what could be had without one pass    all rows
 ======== ================================================================ ====================
 
 All have the verbs ``learn(x, y)``, ``predict(x)`` and ``after_task()``, and say with ``nbytes``
-what they keep beside the weights. Each is one file with its paper and its equation.
+what they keep beside the weights, with ``rows_kept_`` how many rows, and with ``rows_repeated_``
+how often a row was learned again. Each is one file with its paper and its equation.
 """
 
 from importlib import import_module
@@ -18,14 +22,25 @@ from onepass.extras import need
 
 if TYPE_CHECKING:
     from onepass.baselines.ewc import EWC as EWC
+    from onepass.baselines.icarl import ICaRL as ICaRL
     from onepass.baselines.joint import Joint as Joint
+    from onepass.baselines.lwf import LwF as LwF
     from onepass.baselines.replay import Replay as Replay
     from onepass.baselines.sgd import SGD as SGD
+    from onepass.baselines.si import SI as SI
 
 # A name and the file it comes from: loaded, and torch with it, when first asked for.
-_PUBLIC = {"EWC": "ewc", "SGD": "sgd", "Joint": "joint", "Replay": "replay"}
+_PUBLIC = {
+    "EWC": "ewc",
+    "SGD": "sgd",
+    "SI": "si",
+    "ICaRL": "icarl",
+    "Joint": "joint",
+    "LwF": "lwf",
+    "Replay": "replay",
+}
 
-__all__ = ["EWC", "SGD", "Joint", "Replay"]
+__all__ = ["EWC", "SGD", "SI", "ICaRL", "Joint", "LwF", "Replay"]
 
 
 def __getattr__(name: str) -> Any:

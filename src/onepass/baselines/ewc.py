@@ -12,8 +12,9 @@ at the weights after the step, where it cannot overshoot, whatever λ:
 
     w = (u + η λ ΣF_t w*_t) / (1 + η λ ΣF_t)                                                 (3)
 
-F_t is the mean over the task's rows at the weights with which each was met, in one pass: the
-papers go through the task again at w*_t. Cost: SGD's, and a gradient of each row alone.
+In one pass F_t is the mean over the task's rows at the weights with which each was met. With
+``epochs`` > 1 rows of the task are held till it ends, learned so many times, and gone through once
+more for F_t at w*_t, as the papers do. Cost: SGD's, and a gradient of each row alone.
 
 [1] J. Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017.
 [2] J. Schwarz et al., "Progress & compress", ICML 2018, section 3; F. Huszár, "Note on the
@@ -21,16 +22,16 @@ papers go through the task again at w*_t. Cost: SGD's, and a gradient of each ro
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
 
 from onepass import validate
-from onepass.baselines import intake
 from onepass.baselines.fisher import drawn, squared_slopes
-from onepass.baselines.learner import Learner, answering
+from onepass.baselines.forward import answering
 from onepass.baselines.loss import LossName
+from onepass.baselines.tasked import Tasked
 from onepass.errors import NumericalError, ParameterError
 
 __all__ = ["EWC"]
@@ -39,7 +40,7 @@ _Mode: TypeAlias = Literal["tasks", "online"]
 _Fisher: TypeAlias = Literal["sampled", "empirical"]
 
 
-class EWC(Learner):
+class EWC(Tasked):
     """SGD with a quadratic penalty on leaving what earlier tasks needed.
 
     Where tasks bring new classes (class-incremental), EWC is known to forget nearly as SGD does.
@@ -62,13 +63,19 @@ class EWC(Learner):
         γ in (0, 1] of (2).
     fisher : {"sampled", "empirical"}, default="sampled"
         Whose answers F_t is of: drawn from the model, or those that came.
+    epochs : int, default=1
+        Passes over the rows of a task. With more than one they are held till ``after_task``.
+    batch : int, default=32
+        Rows a step where there are several passes.
     seed : int, default=0
-        Draws the answers.
+        Draws the answers, and the order of rows in several passes.
 
     Attributes
     ----------
-    rows_seen_ : int
-        Rows learned.
+    rows_seen_, visits_, rows_repeated_ : int
+        Rows learned, each counted once; how often a row was gone through; and that beyond once.
+    rows_kept_, most_rows_kept_ : int
+        Rows held now, and at most.
     tasks_ : int
         Tasks that ended.
     importance_ : list of Tensor
@@ -113,30 +120,36 @@ class EWC(Learner):
         mode: _Mode = "tasks",
         decay: float = 1.0,
         fisher: _Fisher = "sampled",
+        epochs: int = 1,
+        batch: int = 32,
         seed: int = 0,
     ) -> None:
-        super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)
+        super().__init__(
+            module,
+            loss=loss,
+            step_size=step_size,
+            momentum=momentum,
+            epochs=epochs,
+            batch=batch,
+            seed=seed,
+        )
         self.penalty = validate.in_range(penalty, "penalty", self._where, low=0.0)
         self.mode = _one_of(mode, ("tasks", "online"), "mode", self._where)
         self.decay = validate.in_range(decay, "decay", self._where, above=0.0, high=1.0)
         self.fisher = _one_of(fisher, ("sampled", "empirical"), "fisher", self._where)
-        self.seed = validate.whole(seed, "seed", self._where, low=0)
         self.importance_: list[Any] = []
         self.anchor_: list[Any] = []
         self.passing_: list[Any] = []
-        self.rows_of_task_ = 0
-        self.tasks_ = 0
 
-    def after_task(self) -> Self:
-        """End a task: hold on to its weights from now on, each as much as it mattered.
-
-        A task of no rows is none.
-        """
-        if not self.rows_of_task_:
-            return self
+    def _end(self, rows: tuple[Any, ...] | None) -> None:
+        """Hold on to the weights from now on, each as much as it mattered."""
+        passing = self.passing_
+        if rows is not None:
+            passing = self._squares(*rows)
+            self.visits_ = self.visits_ + len(rows[0])
         with torch.no_grad():
             weights = list(self._learning.values())
-            importance = [f / self.rows_of_task_ for f in self.passing_]
+            importance = [f / self.rows_of_task_ for f in passing]
             anchor = [f * w for f, w in zip(importance, weights, strict=True)]
             if self.importance_:
                 kept = self.decay if self.mode == "online" else 1.0
@@ -145,34 +158,23 @@ class EWC(Learner):
                 anchor = [a + b for a, b in zip(self.anchor_, anchor, strict=True)]
             if self.mode == "online":
                 anchor = [f * w for f, w in zip(importance, weights, strict=True)]
-        self.__dict__.update(
-            importance_=importance,
-            anchor_=anchor,
-            passing_=[],
-            rows_of_task_=0,
-            tasks_=self.tasks_ + 1,
-        )
-        return self
+        self.__dict__.update(importance_=importance, anchor_=anchor, passing_=[])
 
-    def _learn(self, x: Any, y: Any) -> None:
+    def _learn_batch(self, x: Any, y: Any, **counts: int) -> None:
         step = self._step(x, y)
-        squares = self._squares(x, y)
-        passing = squares
-        if self.passing_:
-            passing = [a + b for a, b in zip(self.passing_, squares, strict=True)]
-        self._take(
-            step,
-            passing_=passing,
-            rows_of_task_=self.rows_of_task_ + len(x),
-            rows_seen_=self.rows_seen_ + len(x),
-        )
+        passing = self.passing_
+        if not self._holds:
+            passing = self._squares(x, y)
+            if self.passing_:
+                passing = [a + b for a, b in zip(self.passing_, passing, strict=True)]
+        self._take(step, passing_=passing, **counts)
 
     def _squares(self, x: Any, y: Any) -> list[Any]:
         """Σ over rows of the squares in the mean F_t, at the weights before the step."""
         with answering(self.module), torch.no_grad():
             outputs = self.module(x)
         if self.fisher == "empirical":
-            answers = intake.answers(y, outputs, self.loss, self._like, f"{self._where}.learn")
+            answers = self._targets(y, outputs)
         else:
             # from the rows seen alone: learning again after a refusal draws the same
             words = np.random.SeedSequence([self.seed, self.rows_seen_]).generate_state(2)
@@ -195,7 +197,7 @@ class EWC(Learner):
         ]
 
     def _kept(self) -> list[Any]:
-        return [*self.velocity_, *self.importance_, *self.anchor_, *self.passing_]
+        return [*super()._kept(), *self.importance_, *self.anchor_, *self.passing_]
 
 
 def _one_of(value: Any, known: tuple[str, ...], name: str, where: str) -> Any:

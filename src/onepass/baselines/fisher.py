@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from onepass.baselines.learner import answering
+from onepass.baselines.forward import answering
 from onepass.baselines.loss import LossName, loss_of_rows
 
 __all__ = ["drawn", "squared_slopes"]

@@ -4,6 +4,7 @@ What is refused has changed nothing. Arrays of NumPy are taken to the module's d
 is not moved, since that would be a hidden cost at every step.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 
-__all__ = ["answers", "learning", "rows"]
+__all__ = ["among", "answers", "learning", "rows"]
 
 
 def learning(module: Any, where: str) -> dict[str, Any]:
@@ -130,6 +131,42 @@ def answers(y: Any, outputs: Any, loss: str, like: Any, where: str) -> Any:
             "module more outputs."
         )
     return labels
+
+
+def among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
+    """The classes among which to choose, as places of outputs.
+
+    Parameters
+    ----------
+    classes : sequence of int
+        Of a task.
+    told : Tensor of shape (n, c)
+        What the module says.
+    loss : {"cross_entropy", "squared"}
+        Which.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If the loss is not one of classes.
+    LabelError
+        If they are no whole numbers from 0 to c − 1.
+    """
+    if loss != "cross_entropy":
+        raise ParameterError(
+            f"{where}: `classes` must be left out for the loss {loss!r}, got {classes!r}. "
+            "It is for learners of classes."
+        )
+    some = np.asarray(classes)
+    right = some.ndim == 1 and some.size and some.dtype.kind in "iu"
+    if not right or some.min() < 0 or some.max() >= told.shape[1]:
+        raise LabelError(
+            f"{where}: `classes` must be some of 0 … {told.shape[1] - 1}, got {classes!r}. "
+            "Give the classes of the task."
+        )
+    return torch.from_numpy(some.astype(np.int64)).to(told.device)
 
 
 def _tensor(values: Any, like: Any, where: str, what: str) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from onepass import validate
+from onepass.baselines.forward import all_or_nothing
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
 
@@ -46,7 +47,9 @@ class Joint(Learner):
     rows_seen_ : int
         Rows kept, each counted once.
     rows_replayed_ : int
-        Rows seen again, each time counted.
+        Rows seen when a task ended, each time counted; with ``rows_repeated_``, the first is not.
+    rows_kept_, most_rows_kept_ : int
+        Rows that are kept.
     kept_ : list of tuple of Tensor
         All batches and their answers.
 
@@ -102,32 +105,26 @@ class Joint(Learner):
 
     def _learn_all(self) -> None:
         x, y = (torch.cat(parts) for parts in zip(*self.kept_, strict=True))
-        before = [t.detach().clone() for t in self._held()]
-        velocity = self.velocity_
         rng = np.random.default_rng([self.seed, self.tasks_])
-        try:
+        with all_or_nothing(self, self._changing()):
             for _ in range(self.epochs):
                 order = torch.from_numpy(rng.permutation(len(x))).to(x.device)
                 for rows in order.split(self.batch):
                     self._take(self._step(x[rows], y[rows]))
-        except BaseException:
-            with torch.no_grad():
-                for held, was in zip(self._held(), before, strict=True):
-                    held.copy_(was)
-            self.velocity_ = velocity
-            raise
-        self.__dict__.update(
-            rows_replayed_=self.rows_replayed_ + self.epochs * len(x), tasks_=self.tasks_ + 1
-        )
+            seen = self.epochs * len(x)
+            self.__dict__.update(
+                rows_replayed_=self.rows_replayed_ + seen,
+                visits_=self.visits_ + seen,
+                tasks_=self.tasks_ + 1,
+            )
 
     def _learn(self, x: Any, y: Any) -> None:
         self.__dict__.update(
             kept_=[*self.kept_, (x.clone(), self._answers(x, y).clone())],
             rows_seen_=self.rows_seen_ + len(x),
+            rows_kept_=self.rows_kept_ + len(x),
+            most_rows_kept_=self.rows_kept_ + len(x),
         )
-
-    def _held(self) -> list[Any]:
-        return [*self._learning.values(), *self.module.buffers()]
 
     def _kept(self) -> list[Any]:
         return [*self.velocity_, *(part for batch in self.kept_ for part in batch)]

@@ -13,8 +13,7 @@ batch. It answers in eval mode, and is left in the mode it was in.
     learning", ICML 2013, with η outside of v.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,10 +22,11 @@ import torch
 
 from onepass import validate
 from onepass.baselines import intake
+from onepass.baselines.forward import answering, said, slopes
 from onepass.baselines.loss import LOSSES, LossName, loss_of_rows
 from onepass.errors import NumericalError, ParameterError, ShapeError
 
-__all__ = ["Learner", "Step", "answering"]
+__all__ = ["Learner", "Step"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,11 +41,14 @@ class Step:
         v of (1); empty without momentum.
     buffers : list of Tensor
         Of the module, as the forward pass leaves them.
+    slopes : list of Tensor
+        ∇L, without momentum.
     """
 
     weights: list[Any]
     velocity: list[Any]
     buffers: list[Any]
+    slopes: list[Any]
 
 
 class Learner:
@@ -84,6 +87,9 @@ class Learner:
         self._learning = intake.learning(module, self._where)
         self.velocity_: list[Any] = []
         self.rows_seen_ = 0
+        self.visits_ = 0
+        self.rows_kept_ = 0
+        self.most_rows_kept_ = 0
 
     # -- the verbs -------------------------------------------------------------------------------
 
@@ -119,13 +125,15 @@ class Learner:
             self._learn(rows, labels)
         return self
 
-    def predict(self, x: Any) -> Any:
+    def predict(self, x: Any, *, classes: Sequence[int] | None = None) -> Any:
         """Say the class of each row, or its answers.
 
         Parameters
         ----------
         x : Tensor or array of shape (n, …)
             Rows.
+        classes : sequence of int, optional
+            Those among which to choose, where the task is known; all, if not given.
 
         Returns
         -------
@@ -136,11 +144,16 @@ class Learner:
         ------
         ShapeError, TypeMismatchError, NotFiniteError
             If the rows do not fit.
+        LabelError, ParameterError
+            If ``classes`` are none of the module's, or the loss knows none.
         """
-        said = self._outputs(x, "predict")
-        if self.loss == "cross_entropy":
-            said = said.argmax(dim=1)
-        return said if isinstance(x, torch.Tensor) else said.cpu().numpy()
+        told = self._outputs(x, "predict")
+        if classes is not None:
+            some = intake.among(classes, told, self.loss, f"{self._where}.predict")
+            told = some[told[:, some].argmax(dim=1)]
+        elif self.loss == "cross_entropy":
+            told = told.argmax(dim=1)
+        return told if isinstance(x, torch.Tensor) else told.cpu().numpy()
 
     def outputs(self, x: Any) -> Any:
         """What the module answers, of which ``predict`` says the largest for cross entropy.
@@ -159,17 +172,22 @@ class Learner:
         ShapeError, TypeMismatchError, NotFiniteError
             If the rows do not fit.
         """
-        said = self._outputs(x, "outputs")
-        return said if isinstance(x, torch.Tensor) else said.cpu().numpy()
+        told = self._outputs(x, "outputs")
+        return told if isinstance(x, torch.Tensor) else told.cpu().numpy()
 
     def _outputs(self, x: Any, verb: str) -> Any:
         rows = intake.rows(x, self._like, f"{self._where}.{verb}")
         with answering(self.module), torch.no_grad():
-            return _said(self.module, {}, rows, f"{self._where}.{verb}")
+            return said(self.module, {}, rows, f"{self._where}.{verb}")
 
     def after_task(self) -> Self:
         """Be told that a task ended; most learners need not be."""
         return self
+
+    @property
+    def rows_repeated_(self) -> int:
+        """How often a row was learned again: visits beyond the first; 0 in one pass."""
+        return max(0, self.visits_ - self.rows_seen_)
 
     @property
     def nbytes(self) -> int:
@@ -183,7 +201,14 @@ class Learner:
         return self.velocity_
 
     def _learn(self, x: Any, y: Any) -> None:
-        self._take(self._step(x, y), rows_seen_=self.rows_seen_ + len(x))
+        self._take(self._step(x, y), **self._visited(len(x)))
+
+    def _visited(self, fresh: int, again: int = 0) -> dict[str, int]:
+        """The counts after a visit to fresh rows, and to some again."""
+        return {
+            "rows_seen_": self.rows_seen_ + fresh,
+            "visits_": self.visits_ + fresh + again,
+        }
 
     def _answers(self, x: Any, y: Any) -> Any:
         """The answers as a tensor of one shape a row, to be kept; the loss checks them later."""
@@ -193,6 +218,19 @@ class Learner:
         elif bool((tensor.long() == tensor).all()):
             tensor = tensor.long()
         return tensor.reshape(len(x)) if tensor.numel() == len(x) else tensor
+
+    def _targets(self, y: Any, outputs: Any) -> Any:
+        """The answers as the objective takes them, or a refusal."""
+        return intake.answers(y, outputs, self.loss, self._like, f"{self._where}.learn")
+
+    def _objective(self, x: Any, outputs: Any, y: Any) -> Any:
+        """L of the batch."""
+        del x  # for those that ask another network about the rows
+        return loss_of_rows(self.loss, outputs, y).mean()
+
+    def _changing(self) -> list[Any]:
+        """All tensors that a step writes into."""
+        return [*self._learning.values(), *self.module.buffers()]
 
     def _pulled(self, weights: list[Any]) -> list[Any]:
         """The weights after (1), as what else is wanted of them would have them."""
@@ -209,20 +247,19 @@ class Learner:
         where, weights = f"{self._where}.learn", list(self._learning.values())
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
         with torch.enable_grad():
-            outputs = _said(self.module, buffers, x, where)
-            answers = intake.answers(y, outputs, self.loss, self._like, where)
-            loss = loss_of_rows(self.loss, outputs, answers).mean()
-            slopes = _slopes(loss, weights)
+            outputs = said(self.module, buffers, x, where)
+            answers = self._targets(y, outputs)
+            loss = self._objective(x, outputs, answers)
+            found = slopes(loss, weights)
         with torch.no_grad():
+            ways = found
             if self.velocity_:
-                slopes = [
-                    self.momentum * v + g for v, g in zip(self.velocity_, slopes, strict=True)
-                ]
+                ways = [self.momentum * v + g for v, g in zip(self.velocity_, found, strict=True)]
             fresh = self._pulled(
-                [w - self.step_size * v for w, v in zip(weights, slopes, strict=True)]
+                [w - self.step_size * v for w, v in zip(weights, ways, strict=True)]
             )
             self._refuse_nonfinite(loss, fresh, buffers, where)
-        return Step(fresh, slopes if self.momentum else [], list(buffers.values()))
+        return Step(fresh, ways if self.momentum else [], list(buffers.values()), found)
 
     def _refuse_nonfinite(
         self, loss: Any, fresh: list[Any], buffers: dict[str, Any], where: str
@@ -248,46 +285,5 @@ class Learner:
     def _take(self, step: Step, **learned: Any) -> None:
         """Copy a step into the module; what else was learned comes with it."""
         with torch.no_grad():
-            torch._foreach_copy_(
-                [*self._learning.values(), *self.module.buffers()],
-                [*step.weights, *step.buffers],
-            )
+            torch._foreach_copy_(self._changing(), [*step.weights, *step.buffers])
         self.__dict__.update(velocity_=step.velocity, **learned)
-
-
-def _said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
-    """What the module answers, its buffers being these."""
-    try:
-        outputs = torch.func.functional_call(module, buffers, (x,))
-    except RuntimeError as wrong:
-        raise ShapeError(
-            f"{where}: `module` must take `x` of shape {tuple(x.shape)} and {x.dtype}, got "
-            f"{type(wrong).__name__}: {wrong}. Give rows of the shape that it is made for."
-        ) from wrong
-    if isinstance(outputs, torch.Tensor) and outputs.ndim and len(outputs) == len(x):
-        return outputs
-    raise ShapeError(
-        f"{where}: `module` must answer with a tensor, one row for each of the {len(x)} rows, got "
-        f"{tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__}. "
-        "Wrap it in a module that does."
-    )
-
-
-def _slopes(loss: Any, weights: list[Any]) -> list[Any]:
-    """∇L; zeros for weights that the loss does not depend on."""
-    if not loss.requires_grad:  # a forward pass that is cut off from all weights
-        return [torch.zeros_like(w) for w in weights]
-    found = torch.autograd.grad(loss, weights, allow_unused=True)
-    return [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
-
-
-@contextmanager
-def answering(module: Any) -> Iterator[None]:
-    """The module and all its parts in eval mode, and then each in the mode it was in."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training

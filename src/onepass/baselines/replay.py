@@ -52,7 +52,7 @@ class Replay(Learner):
         Rows learned, each counted once.
     rows_replayed_ : int
         Rows seen again, each time counted.
-    rows_kept_ : int
+    rows_kept_, most_rows_kept_ : int
         Rows in the buffer.
     buffer_ : tuple of Tensor
         Kept rows (capacity, …) and their answers; empty before the first.
@@ -94,7 +94,6 @@ class Replay(Learner):
             validate.whole(replayed, "replayed", self._where, low=1)
         self.seed = validate.whole(seed, "seed", self._where, low=0)
         self.buffer_: tuple[Any, ...] = ()
-        self.rows_kept_ = 0
         self.rows_replayed_ = 0
 
     def _learn(self, x: Any, y: Any) -> None:
@@ -114,7 +113,8 @@ class Replay(Learner):
             step,
             buffer_=buffer,
             rows_kept_=kept,
-            rows_seen_=self.rows_seen_ + len(x),
+            most_rows_kept_=kept,
+            **self._visited(len(x), again),
             rows_replayed_=self.rows_replayed_ + again,
         )
 

@@ -34,8 +34,12 @@ class SGD(Learner):
 
     Attributes
     ----------
-    rows_seen_ : int
-        Rows learned.
+    rows_seen_, visits_ : int
+        Rows learned, and how many steps had a row in them, over all rows: the same in one pass.
+    rows_repeated_ : int
+        Visits beyond the first.
+    rows_kept_, most_rows_kept_ : int
+        Rows that are kept now, and at most: none.
     velocity_ : list of Tensor
         v, a tensor a parameter; empty without momentum.
 

@@ -1,0 +1,158 @@
+"""LwF, learning without forgetting: the new rows are answered for old classes as they were before.
+
+When a task ended its network is kept. On the rows x of the next one, whose answers are y, with z
+and z' what the network and the kept one say of the classes of ended tasks, and a temperature T,
+
+    L = L_new(y, f(x; w)) + λ L_old                                                         [1]
+    L_old = −Σ_i p'_i log p_i,   p = softmax(z / T),   p' = softmax(z' / T)             [1] (2)–(4)
+
+No row is kept, none is seen twice. The paper has a head a task, and knows which one is asked; here
+all classes have one softmax, as in class-incremental comparisons of it [2]: L_new is over all
+outputs, L_old over all classes of ended tasks together. For the squared loss, L_old is
+½ ‖f(x; w') − f(x; w)‖². Means over the batch, all of them.
+
+Cost: SGD's and a forward pass; memory for the kept network.
+
+[1] Z. Li, D. Hoiem, "Learning without forgetting", ECCV 2016.
+[2] G. M. van de Ven, A. S. Tolias, "Three scenarios for continual learning", 2019.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from onepass import validate
+from onepass.baselines.forward import answering
+from onepass.baselines.loss import LossName, loss_of_rows
+from onepass.baselines.tasked import Tasked
+
+__all__ = ["LwF"]
+
+
+class LwF(Tasked):
+    """SGD that keeps what the network of before would have said of the new rows.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Learns in place, in the mode it is in; parameters that require no gradient stay.
+    loss : {"cross_entropy", "squared"}, default="cross_entropy"
+        What is lowered: −log softmax, or half the squared error; the mean over the batch.
+    step_size : float, default=0.01
+        η > 0.
+    momentum : float, default=0.0
+        μ in [0, 1].
+    strength : float, default=1.0
+        λ >= 0; 0 is SGD.
+    temperature : float, default=2.0
+        T > 0.
+    epochs : int, default=1
+        Passes over the rows of a task. With more than one they are held till ``after_task``.
+    batch : int, default=32
+        Rows a step where there are several passes.
+    seed : int, default=0
+        Draws the order of rows in several passes.
+
+    Attributes
+    ----------
+    rows_seen_, visits_, rows_repeated_ : int
+        Rows learned, each counted once; how often a row was gone through; and that beyond once.
+    rows_kept_, most_rows_kept_ : int
+        Rows held now, and at most.
+    tasks_ : int
+        Tasks that ended.
+    teacher_ : dict of str to Tensor
+        Weights and buffers of the network when the last task ended; empty before.
+    old_classes_ : tuple of int
+        Classes of ended tasks.
+    task_classes_ : tuple of int
+        Classes of the present one so far.
+
+    Raises
+    ------
+    TypeMismatchError, ParameterError
+        If an argument is none of these.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import onepass as op
+    >>> line = torch.nn.Linear(1, 1, bias=False)
+    >>> _ = torch.nn.init.zeros_(line.weight)
+    >>> model = op.baselines.LwF(line, loss="squared", step_size=0.5)
+    >>> model = model.learn([[1.0]], [8.0]).after_task()  # now it says 4
+    >>> for _ in range(20):
+    ...     model = model.learn([[1.0]], [0.0])
+    >>> round(line.weight.item(), 3)  # between 0 and what it said
+    2.0
+    """
+
+    limits: ClassVar[Mapping[str, str]] = {
+        "class": "known to lose old classes where tasks bring new ones: their scores are held on "
+        "the new rows alone, none of which is of them"
+    }
+    """Settings in which it is known not to work, and why."""
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        loss: LossName = "cross_entropy",
+        step_size: float = 0.01,
+        momentum: float = 0.0,
+        strength: float = 1.0,
+        temperature: float = 2.0,
+        epochs: int = 1,
+        batch: int = 32,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            module,
+            loss=loss,
+            step_size=step_size,
+            momentum=momentum,
+            epochs=epochs,
+            batch=batch,
+            seed=seed,
+        )
+        self.strength = validate.in_range(strength, "strength", self._where, low=0.0)
+        self.temperature = validate.in_range(temperature, "temperature", self._where, above=0.0)
+        self.teacher_: dict[str, Any] = {}
+        self.old_classes_: tuple[int, ...] = ()
+        self.task_classes_: tuple[int, ...] = ()
+
+    def _learn(self, x: Any, y: Any) -> None:
+        super()._learn(x, y)
+        if self.loss == "cross_entropy":
+            came = torch.as_tensor(y).reshape(-1).unique().tolist()
+            self.task_classes_ = tuple(sorted({*self.task_classes_, *(int(k) for k in came)}))
+
+    def _objective(self, x: Any, outputs: Any, y: Any) -> Any:
+        fresh = super()._objective(x, outputs, y)
+        if not self.teacher_ or not self.strength:
+            return fresh
+        with answering(self.module), torch.no_grad():
+            before = torch.func.functional_call(self.module, self.teacher_, (x,))
+        return fresh + self.strength * self._kept_up(outputs, before).mean()
+
+    def _kept_up(self, outputs: Any, before: Any) -> Any:
+        """L_old of each row."""
+        if self.loss == "squared":
+            return loss_of_rows("squared", outputs, before)
+        places = torch.tensor(self.old_classes_, device=outputs.device)
+        wanted = (before[:, places] / self.temperature).softmax(dim=1)
+        said = (outputs[:, places] / self.temperature).log_softmax(dim=1)
+        return -(wanted * said).sum(dim=1)  # (2)
+
+    def _end(self, rows: tuple[Any, ...] | None) -> None:
+        del rows
+        kept = {**self._learning, **dict(self.module.named_buffers())}
+        self.__dict__.update(
+            teacher_={name: t.detach().clone() for name, t in kept.items()},
+            old_classes_=tuple(sorted({*self.old_classes_, *self.task_classes_})),
+            task_classes_=(),
+        )
+
+    def _kept(self) -> list[Any]:
+        return [*super()._kept(), *self.teacher_.values()]
