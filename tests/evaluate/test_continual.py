@@ -493,6 +493,9 @@ def test_tables_say_the_same_in_every_form(report: ContinualReport) -> None:
         ({"jobs": 0}, "jobs"),
         ({"batch": 0}, "batch"),
         ({"experiences": lambda seed: seed}, "must return"),
+        ({"experiences": (X, Y)}, r"op\.stream\.experiences"),
+        ({"models": op.RLSRegressor()}, "a regressor"),
+        ({"models": op.ARTIPCACluster}, "a clusterer"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments: dict[str, Any], match: str) -> None:

@@ -221,7 +221,11 @@ def _as_they_come(
 ) -> ContinualReport:
     """All models through an iterator together."""
     first = next(source, None)
-    listed = Listed([] if first is None else [first])
+    if first is None:
+        raise ParameterError(
+            f"{_WHERE}: there must be an experience, got none. Give an iterator that has some."
+        )
+    listed = Listed([first])
     settled = given.rules(
         listed, scenario or "class" if listed.classes else scenario, metric, rules
     )

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onepass.errors import OnepassError, ParameterError
+from onepass.errors import OnepassError
 from onepass.evaluate.continual_learner import Pupil
 from onepass.evaluate.infinite import numbers
 from onepass.evaluate.metrics import metric_class
@@ -249,11 +249,6 @@ def arriving(
             course.learn(experience, borders=True)
             course.matrix.append([course.score(exam) for exam in exams])
         told(i + 1)
-    if not exams:
-        raise ParameterError(
-            "op.evaluate.continual: there must be an experience, got none. Give an iterator that "
-            "still has some."
-        )
     return [exam.name for exam in exams]
 
 

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from onepass.errors import ParameterError
 from onepass.evaluate.continual_course import Course, Rules, Run, through
-from onepass.evaluate.continual_learner import is_learner, made, takes_seed
+from onepass.evaluate.continual_learner import is_learner, made, misplaced, takes_seed
 
 __all__ = ["Job", "Progress", "Setting", "done"]
 
@@ -96,7 +96,15 @@ class Setting:
     def model(self, job: Job) -> Any:
         """A learner of its own for a run."""
         given = self.models[job.model]
-        return deepcopy(given) if is_learner(given) else made(given, job.seed, _WHERE)
+        model = deepcopy(given) if is_learner(given) else made(given, job.seed, _WHERE)
+        wrong = misplaced(model, self.rules.task)
+        if wrong is not None:
+            raise ParameterError(
+                f"{_WHERE}: models must do what the answers ask for, {self.rules.task}, got "
+                f"{job.model!r}, a {wrong}. Real numbers (of dtype float) are regression, all else "
+                "is classes."
+            )
+        return model
 
     @property
     def drawn(self) -> bool:

@@ -19,12 +19,13 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError as NotFitted
+from sklearn.utils import get_tags
 
 from onepass import linalg
 from onepass.errors import ParameterError
 from onepass.types import Array
 
-__all__ = ["Pupil", "is_learner", "made", "takes_seed"]
+__all__ = ["Pupil", "is_learner", "made", "misplaced", "takes_seed"]
 
 _ASKED = 4096  # rows asked about in one call
 
@@ -73,6 +74,15 @@ def takes_seed(factory: Any) -> bool:
     places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
     needed = [p for p in known.values() if p.kind in places and p.default is Parameter.empty]
     return len(needed) == 1
+
+
+def misplaced(model: Any, task: str) -> str | None:
+    """What a model is, where it says so and does something else than the task asks for."""
+    if not hasattr(model, "__sklearn_tags__"):
+        return None
+    kind = get_tags(model).estimator_type
+    wanted = {"regression": "regressor", "classification": "classifier"}[task]
+    return None if kind in {None, wanted} else str(kind)
 
 
 class Pupil:

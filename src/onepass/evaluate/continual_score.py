@@ -34,7 +34,7 @@ class ContinualScore:
     sign: float
 
     def __repr__(self) -> str:
-        return f"<ContinualScore {self.model}: {self.average_accuracy:.4g}, {len(self.runs)} seeds>"
+        return f"<ContinualScore {self.model}: {self.average_accuracy:.4g}, seeds {self.seeds}>"
 
     @property
     def seeds(self) -> list[int]:

@@ -47,7 +47,8 @@ def experience(given: Any, name: str, where: str) -> Experience:
     if not isinstance(given, (tuple, list)) or len(given) not in {2, 4}:
         raise ParameterError(
             f"{where}: an experience must be an Experience, (X, y) or (X, y, X_test, y_test), got "
-            f"{type(given).__name__}. Give rows with their answers."
+            f"{type(given).__name__}. Give rows with their answers, or make tasks of them with "
+            "op.stream.experiences(X, y)."
         )
     X, y = _pair(given[0], given[1], where)
     if len(given) == 4:

@@ -137,7 +137,7 @@ class Task:
     test: Part
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Experiences:
     """A stream of tasks, each an :class:`Experience`; it can be gone through again and again.
 
@@ -169,6 +169,9 @@ class Experiences:
     tests: tuple[Task, ...] = ()
     learned: tuple[int, ...] = ()
     borders: bool = True
+
+    def __repr__(self) -> str:
+        return f"<Experiences {self.name}: {len(self)} tasks, {self.n_rows} rows to learn>"
 
     def __len__(self) -> int:
         return len(self.tasks)
