@@ -2,13 +2,23 @@
 
 from onepass.axes import Axes, View
 from onepass.features.columns import Hashed, Number, Text
+from onepass.features.convolution import RandomConvolution
 from onepass.features.dates import Date
 from onepass.features.encode import Encode
 from onepass.features.impute import Impute
 from onepass.features.principal import IncrementalPCA
+from onepass.features.random_units import RandomFourier, RandomReLU
 from onepass.features.scale import Scale
 
-__all__ = ["Encode", "Impute", "IncrementalPCA", "Scale"]
+__all__ = [
+    "Encode",
+    "Impute",
+    "IncrementalPCA",
+    "RandomConvolution",
+    "RandomFourier",
+    "RandomReLU",
+    "Scale",
+]
 
 STATES = (Number, Text, Hashed, Date, Axes, View)
 """What is learned but not public."""

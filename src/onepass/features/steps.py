@@ -113,8 +113,8 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
         """The steps, one a line: what each makes of its columns, and which are passed by."""
         used = iter(self.features)
         lines = []
-        for step in self.steps[:-1]:
-            if self._passed_by(step):
+        for i, step in enumerate(self.steps[:-1]):
+            if self._passed_by(i):
                 what = f"passed by: {type(self.learner).__name__} is free of the features' units"
             else:
                 part = next(used)
@@ -196,11 +196,13 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
             return parts is None
         return type(parts) is list and self._fits((*parts, self.learner_))
 
-    def _passed_by(self, step: Any) -> bool:
-        return step.rescales and getattr(self.steps[-1], "scale_free", False)
+    def _passed_by(self, i: int) -> bool:
+        step, behind = self.steps[i], self.steps[i + 1 : -1]
+        free = getattr(self.steps[-1], "scale_free", False)
+        return step.rescales and free and not any(one.uses_units for one in behind)
 
     def _in_use(self) -> list[Any]:
-        return [step for step in self.steps[:-1] if not self._passed_by(step)]
+        return [step for i, step in enumerate(self.steps[:-1]) if not self._passed_by(i)]
 
     def _first(self) -> Any:
         return self.features_[0] if self._begun and self.features_ else self.learner

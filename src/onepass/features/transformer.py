@@ -42,6 +42,9 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     rescales: ClassVar[bool] = False
     """Whether all it does is to give columns other units; learners free of units pass it by."""
 
+    uses_units: ClassVar[bool] = False
+    """Whether the units of its columns change more than those of what comes out."""
+
     by_name: ClassVar[bool] = False
     """Whether columns are found by their names, so that they may come and go."""
 

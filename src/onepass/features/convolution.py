@@ -1,0 +1,294 @@
+"""Convolution: fixed filters over all patches of a picture, which need no training.
+
+With filters w of mean 0 and length 1, each patch p of a picture, normalised (see
+:mod:`onepass.features.patches`), becomes two numbers a filter [1, 2],
+
+    z⁺ = max(0, w·p − t),        z⁻ = max(0, −w·p − t)                                         (1)
+
+and the features are their means over the cells of a pool × pool grid. Filters are noise, or are
+patches themselves, which come from where pictures lie [1].
+
+Cost: O(places · s² · filters) time a row; O(s² · filters) memory.
+
+[1] A. Coates, A. Y. Ng, "The importance of encoding versus training with sparse coding and vector
+    quantization", ICML 2011; (1) is its soft threshold, and random patches its dictionary.
+[2] A. Saxe et al., "On random weights and unsupervised feature learning", ICML 2011.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from onepass import validate
+from onepass.errors import ParameterError, ShapeError
+from onepass.features.frozen import Frozen, checked
+from onepass.features.patches import Places, cells, directions, normalised, patches
+from onepass.types import Array, Floats
+
+__all__ = ["RandomConvolution"]
+
+_WHO = "RandomConvolution"
+_AT_ONCE = 1 << 18  # numbers of a part of the work, so that it stays in cache
+_FAINT = 0.05  # standard deviation, as a share of the picture's range, of a patch that is drawn
+
+
+class RandomConvolution(Frozen):
+    """Fixed filters over all patches of pictures, thresholded on both sides and pooled.
+
+    Rows are pictures, flat or of shape (n, height, width) or (n, channels, height, width), with
+    pixels in [0, 1]. Nothing is trained. With ``RLSClassifier`` behind it, what is known in the
+    end is the same in whatever order rows and classes came.
+
+    With ``source="patches"`` each row gives one filter, a patch of it drawn by the seed, until
+    there are enough: the first ``filters`` rows that hold anything but one flat colour. A filter
+    is in use from the row after it; until then its features are 0. What is drawn so depends on the
+    first rows of the stream, and not on how the stream is cut.
+
+    Parameters
+    ----------
+    filters : int, default=100
+        Filters, >= 1. Twice as many features a cell come out.
+    size : int, default=6
+        Pixels of a filter's side, >= 2.
+    pool : int, default=4
+        Cells a side over which features are averaged, >= 1.
+    threshold : float, default=0.15
+        t of (1), >= 0. Filters' answers to a patch of noise have standard deviation 1.
+    contrast : float, default=0.1
+        Standard deviation, >= 0 and in the pixels' units, below which a patch is faint.
+    source : {"random", "patches"}, default="random"
+        Where filters come from: normal noise, or patches of the first rows.
+    seed : int, default=0
+        Draws the filters, or which patches they are; >= 0.
+    shape : tuple of int, optional
+        (height, width) or (channels, height, width) of flat rows; square and of one channel, if
+        not given.
+
+    Attributes
+    ----------
+    filters_ : ndarray of float32, shape (filters, channels · size²)
+        w of (1); zeros where none was drawn yet.
+    drawn_ : int
+        The number of filters drawn.
+    shape_ : tuple of int
+        (channels, height, width).
+    n_features_in_, rows_seen_ : int
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range or does not go with the pictures.
+    ShapeError
+        If pictures have another shape than the first.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import onepass as op
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = op.Pipeline(RandomConvolution(20, size=3, pool=3), op.RLSClassifier(ridge=0.1))
+    >>> said = model.fit(X[:1000] / 16.0, y[:1000]).predict(X[1000:] / 16.0)
+    >>> float((said == y[1000:]).mean().round(1))
+    1.0
+    """
+
+    _letter: ClassVar[str] = "conv"
+    _drawn: ClassVar[tuple[str, ...]] = ("filters_", "drawn_", "shape_")
+
+    filters_: Floats
+    drawn_: int
+    shape_: tuple[int, int, int]
+
+    def __init__(
+        self,
+        filters: int = 100,
+        *,
+        size: int = 6,
+        pool: int = 4,
+        threshold: float = 0.15,
+        contrast: float = 0.1,
+        source: str = "random",
+        seed: int = 0,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self.filters = filters
+        self.size = size
+        self.pool = pool
+        self.threshold = threshold
+        self.contrast = contrast
+        self.source = source
+        self.seed = seed
+        self.shape = shape
+
+    @property
+    def n_features_out_(self) -> int:
+        """Two a filter and cell."""
+        cells_a_side = validate.whole(self.pool, "pool", _WHO, low=1)
+        return 2 * cells_a_side**2 * validate.whole(self.filters, "filters", _WHO, low=1)
+
+    def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
+        """Pictures as a finite matrix."""
+        form = np.shape(X)[1:] if hasattr(X, "shape") else ()
+        if len(form) in {2, 3}:
+            self._hold_shape((1, *form)[-3:], where, learning=learning)
+            X = np.asarray(X).reshape(len(X), math.prod(form))
+        return super().read_rows(X, where, learning=learning)
+
+    def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+        """One picture as a matrix of one row."""
+        if len(np.shape(x)) in {2, 3}:
+            return self.read_rows(np.asarray(x)[None], where, learning=learning)
+        return super().read_row(x, where, learning=learning)
+
+    def ask(self, read: Any) -> Floats:
+        """The rows, each as if it were the next one; none of them gives a filter."""
+        if hasattr(self, "n_features_in_") or self.source == "random":
+            return super().ask(read)
+        return np.zeros((len(read), self.n_features_out_), dtype=read.dtype)
+
+    # -- hooks -------------------------------------------------------------------------------------
+
+    def _start(self, d: int) -> None:
+        shape = getattr(self, "shape_", None) or self._told(d)
+        size = validate.whole(self.size, "size", _WHO, low=2)
+        room = min(shape[1:]) - size + 1
+        if math.prod(shape) != d or room < 1 or self.pool > room:
+            raise ParameterError(
+                f"{_WHO}: pictures must have as many numbers as rows have columns, and hold "
+                f"`pool` filters of `size` a side, got {d} columns, shape {shape}, size {size} and "
+                f"pool {self.pool}. Construct it with `shape`, a smaller `size` or a smaller "
+                "`pool`."
+            )
+        for name in ("threshold", "contrast"):
+            validate.in_range(getattr(self, name), name, _WHO, low=0.0)
+        seed = validate.whole(self.seed, "seed", _WHO, low=0)
+        if self.source not in {"random", "patches"}:
+            raise ParameterError(
+                f"{_WHO}: `source` must be 'random' or 'patches', got {self.source!r}. Construct "
+                "it with one of these."
+            )
+        self.shape_ = shape
+        F, p = self.n_features_out_ // (2 * self.pool**2), shape[0] * size**2
+        self.filters_, self.drawn_ = np.zeros((F, p), dtype=np.float32), 0
+        if self.source == "random":
+            noise = np.random.default_rng(seed).normal(size=(F, p))
+            self.filters_, self.drawn_ = directions(noise), F
+
+    def _widen(self, d: int) -> None:
+        raise ShapeError(
+            f"{_WHO}.grow: pictures must have {self.n_features_in_} numbers, as in the first "
+            f"block, got {d}. Pictures do not grow; start a new feature."
+        )
+
+    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
+        del born
+        known = self.drawn_
+        since = self._draw(X)
+        Z = self._seen(X)
+        if self.drawn_ > known:
+            by_filter = Z.reshape(len(X), -1, len(self.filters_))
+            for j, row in enumerate(since, start=known):
+                by_filter[:row, :, j] = 0.0
+        return Z, np.zeros(Z.shape[1], dtype=np.intp)
+
+    def _draw(self, X: Floats) -> list[int]:
+        """One filter a row while any is missing; return the row from which each is in use."""
+        F, since = len(self.filters_), list[int]()
+        if self.drawn_ == F:
+            return since
+        filters, drawn = self.filters_.copy(), self.drawn_
+        for i in range(len(X)):
+            if drawn == F:
+                break
+            centred = patches(X[i : i + 1].astype(np.float64), self._places)[0]
+            spread = centred.std(axis=1)
+            clear = spread > _FAINT * np.ptp(X[i])
+            if clear.any():
+                keys = np.random.default_rng((self.seed, drawn)).random(len(clear))
+                filters[drawn] = directions(centred[None, np.argmax(keys * clear)])[0]
+                since.append(i + 1)
+                drawn += 1
+        self.filters_, self.drawn_ = filters, drawn
+        return since
+
+    def _seen(self, X: Floats) -> Floats:
+        W = self.filters_.T.astype(X.dtype, copy=False)
+        pooled = cells(self._places.grid, self.pool).astype(X.dtype)
+        n, F = len(X), W.shape[1]
+        Z = np.empty((n, len(pooled), 2, F), dtype=X.dtype)
+        step = max(1, _AT_ONCE // (pooled.shape[1] * max(F, len(W))))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for i in range(0, n, step):
+                P = normalised(patches(X[i : i + step], self._places), self.contrast)
+                found = P @ W
+                above = found - X.dtype.type(self.threshold)
+                np.maximum(above, 0.0, out=above)
+                Z[i : i + step, :, 0] = pooled @ above
+                np.negative(found, out=found)
+                found -= X.dtype.type(self.threshold)
+                np.maximum(found, 0.0, out=found)
+                Z[i : i + step, :, 1] = pooled @ found
+        return checked(Z.reshape(n, self.n_features_out_), X, _WHO)
+
+    def differs(self, other: "RandomConvolution") -> str:
+        """Where filters are patches of other rows."""
+        said = super().differs(other)
+        if said and self.source == "patches":
+            return (
+                "its filters are patches of its own first rows. Begin both from one copy that "
+                "has drawn all its filters"
+            )
+        return said
+
+    # -- shapes ------------------------------------------------------------------------------------
+
+    @property
+    def _places(self) -> Places:
+        return Places(self.shape_, int(self.size))
+
+    @property
+    def _sound(self) -> bool:
+        """Whether what a file says fits together; what has another type does not."""
+        if not hasattr(self, "n_features_in_"):
+            return True
+        try:
+            F, p = self.filters_.shape
+            places = self._places
+            fits = (
+                self.filters_.dtype == np.float32
+                and (self.n_features_in_, p) == (math.prod(self.shape_), places.numbers)
+                and F * 2 * self.pool**2 == self.n_features_out_
+                and 0 <= self.drawn_ <= F
+                and min(places.grid) >= self.pool
+            )
+        except (AttributeError, IndexError, TypeError, ValueError):
+            return False
+        return bool(fits)
+
+    def _hold_shape(self, came: tuple[int, ...], where: str, *, learning: bool) -> None:
+        """Note the shape of the first pictures; refuse others."""
+        begun = hasattr(self, "n_features_in_")
+        known = self.shape_ if begun else self.shape and (1, *self.shape)[-3:]
+        if known and tuple(known) != came:
+            raise ShapeError(
+                f"{where}: pictures must have shape {tuple(known)}, channels first, as before, "
+                f"got {came}. Start a new feature for other pictures."
+            )
+        if learning and not begun:
+            self.shape_ = (int(came[0]), int(came[1]), int(came[2]))
+
+    def _told(self, d: int) -> tuple[int, int, int]:
+        """The shape of flat pictures, as said, or square."""
+        if self.shape is None:
+            side = math.isqrt(d)
+            if side * side == d:
+                return 1, side, side
+        elif isinstance(self.shape, (tuple, list)) and len(self.shape) in {2, 3}:
+            c, h, w = (validate.whole(k, "shape", _WHO, low=1) for k in (1, *self.shape)[-3:])
+            return c, h, w
+        raise ParameterError(
+            f"{_WHO}: `shape` must be (height, width) or (channels, height, width) of rows that "
+            f"are not square pictures, got {self.shape} for {d} columns. Construct it with "
+            "`shape`, or give pictures as (n, channels, height, width)."
+        )

@@ -1,0 +1,262 @@
+"""Random units: fixed random functions of all columns, which make a linear learner a rich one.
+
+With weights and offsets drawn once, a row x becomes
+
+    z = max(0, x W + b),              W ~ N(0, scale² / d),  b ~ N(0, bias²)                   (1)
+    z = √(2 / width) cos(x W + b),    W ~ N(0, 2γ),          b ~ U(0, 2π)                      (2)
+
+(1) are random ReLU units [1], (2) are random Fourier features [2]: products of two rows' features
+come near exp(−γ ‖x − x′‖²) as the width grows.
+
+Cost: O(d · width) time a row and memory.
+
+[1] G.-B. Huang, Q.-Y. Zhu, C.-K. Siew, "Extreme learning machine: theory and applications",
+    Neurocomputing 70, 2006.
+[2] A. Rahimi, B. Recht, "Random features for large-scale kernel machines", NIPS 2007.
+"""
+
+from typing import ClassVar
+
+import numpy as np
+from sklearn.kernel_approximation import RBFSampler
+
+from onepass import validate
+from onepass.errors import ParameterError
+from onepass.features.frozen import Frozen, checked
+from onepass.types import Floats
+
+__all__ = ["RandomFourier", "RandomReLU"]
+
+_BIAS = 1  # sets the draw of offsets apart from that of weights (0)
+
+
+class RandomReLU(Frozen):
+    """Random ReLU units: ``width`` fixed random directions, each cut off at zero.
+
+    Columns should have mean about 0 and spread about 1: put :class:`Scale` in front for tables,
+    or say ``standardize="row"`` for pictures, whose pixels share a unit. Nothing is learned, so
+    that a learner behind it is as exact as it is on raw columns.
+
+    Columns that come later draw weights of their own, and were 0 before.
+
+    Parameters
+    ----------
+    width : int, default=1000
+        Units, >= 1.
+    standardize : {"none", "row"}, default="none"
+        "row" takes from each row its own mean and divides by its own standard deviation, so that
+        pictures of another brightness or contrast are the same; a constant row is 0.
+    scale : float, default=1.0
+        Of the weights, > 0: they have standard deviation scale / √d, with d the columns of the
+        first block.
+    bias : float, default=0.1
+        Standard deviation of the offsets, >= 0.
+    seed : int, default=0
+        Draws weights and offsets, >= 0.
+
+    Attributes
+    ----------
+    weights_ : ndarray of float32, shape (d, width)
+        W of (1).
+    bias_ : ndarray of float32, shape (width,)
+        b of (1).
+    n_features_in_, rows_seen_ : int
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range.
+    NumericalError
+        If a feature overflows.
+
+    Examples
+    --------
+    Where four points cannot be parted by a line, their features can:
+
+    >>> import onepass as op
+    >>> X, y = [[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]], [0, 1, 1, 0]
+    >>> model = op.Pipeline(RandomReLU(50), op.RLSClassifier()).partial_fit(X, y)
+    >>> model.predict(X).tolist()
+    [0, 1, 1, 0]
+    """
+
+    _letter: ClassVar[str] = "relu"
+    _drawn: ClassVar[tuple[str, ...]] = ("weights_", "bias_", "spread_")
+    _by_column: ClassVar[str] = "weights_"
+
+    weights_: Floats
+    bias_: Floats
+    spread_: float
+
+    def __init__(
+        self,
+        width: int = 1000,
+        *,
+        standardize: str = "none",
+        scale: float = 1.0,
+        bias: float = 0.1,
+        seed: int = 0,
+    ) -> None:
+        self.width = width
+        self.standardize = standardize
+        self.scale = scale
+        self.bias = bias
+        self.seed = seed
+
+    @property
+    def n_features_out_(self) -> int:
+        """The number of units."""
+        return validate.whole(self.width, "width", "RandomReLU", low=1)
+
+    def _start(self, d: int) -> None:
+        width = self.n_features_out_
+        scale = validate.in_range(self.scale, "scale", "RandomReLU", above=0.0)
+        bias = validate.in_range(self.bias, "bias", "RandomReLU", low=0.0)
+        seed = validate.whole(self.seed, "seed", "RandomReLU", low=0)
+        if self.standardize not in {"none", "row"}:
+            raise ParameterError(
+                "RandomReLU: `standardize` must be 'none' or 'row', got "
+                f"{self.standardize!r}. Construct it with one of these."
+            )
+        self.spread_ = scale / float(np.sqrt(d))
+        offsets = np.random.default_rng((seed, _BIAS)).normal(size=width)
+        self.bias_ = (bias * offsets).astype(np.float32)
+        self.weights_ = self._columns(0, d)
+
+    def _widen(self, d: int) -> None:
+        new = self._columns(len(self.weights_), d)
+        self.weights_ = np.concatenate((self.weights_, new))
+
+    def _columns(self, begin: int, end: int) -> Floats:
+        """Weights of these columns, each drawn by itself: it is the same whenever it comes."""
+        drawn = np.empty((end - begin, len(self.bias_)), dtype=np.float32)
+        for j in range(begin, end):
+            rng = np.random.default_rng((self.seed, 0, j))
+            drawn[j - begin] = self.spread_ * rng.standard_normal(drawn.shape[1])
+        return drawn
+
+    def _seen(self, X: Floats) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = _standard(X) if self.standardize == "row" else X
+            Z = rows @ self.weights_.astype(X.dtype, copy=False)
+            Z += self.bias_
+            np.maximum(Z, 0.0, out=Z)
+        return checked(Z, X, "RandomReLU")
+
+    @property
+    def _sound(self) -> bool:
+        """Whether what a file says fits together."""
+        if not hasattr(self, "n_features_in_"):
+            return True
+        shapes = ((self.n_features_in_, self.width), (self.width,))
+        return _fits((self.weights_, self.bias_), shapes) and type(self.spread_) is float
+
+
+class RandomFourier(Frozen):
+    """Random Fourier features of the kernel exp(−γ ‖x − x′‖²): scikit-learn's RBFSampler.
+
+    For the same seed its numbers are those of ``sklearn.kernel_approximation.RBFSampler``, which
+    draws the weights and is asked for the features. Columns that come later draw weights of their
+    own: those that it would have drawn had they been there, with the offsets as they are.
+
+    Parameters
+    ----------
+    width : int, default=1000
+        Features, >= 1.
+    gamma : float, default=1.0
+        γ > 0, in 1 / squared units of the columns.
+    seed : int, default=0
+        Draws weights and offsets: RBFSampler's ``random_state``, in [0, 2³²).
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (d, width)
+        W of (2).
+    offset_ : ndarray of shape (width,)
+        b of (2).
+    n_features_in_, rows_seen_ : int
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range.
+    NumericalError
+        If a feature overflows.
+
+    Examples
+    --------
+    >>> Z = RandomFourier(5000, gamma=0.5).transform([[0.0, 0.0], [1.0, 1.0]])
+    >>> float((Z[0] @ Z[1]).round(1))  # exp(-0.5 * 2) = 0.37
+    0.4
+    """
+
+    _letter: ClassVar[str] = "fourier"
+    _drawn: ClassVar[tuple[str, ...]] = ("weights_", "offset_")
+    _by_column: ClassVar[str] = "weights_"
+
+    weights_: Floats
+    offset_: Floats
+
+    def __init__(self, width: int = 1000, *, gamma: float = 1.0, seed: int = 0) -> None:
+        self.width = width
+        self.gamma = gamma
+        self.seed = seed
+
+    @property
+    def n_features_out_(self) -> int:
+        """The number of features."""
+        return validate.whole(self.width, "width", "RandomFourier", low=1)
+
+    def _start(self, d: int) -> None:
+        self.weights_, self.offset_ = self._sampled(d)
+
+    def _widen(self, d: int) -> None:
+        known = len(self.weights_)  # the sampler draws column by column, then the offsets
+        self.weights_ = np.concatenate((self.weights_, self._sampled(d)[0][known:]))
+
+    def _sampled(self, d: int) -> tuple[Floats, Floats]:
+        where = "RandomFourier"
+        gamma = validate.in_range(self.gamma, "gamma", where, above=0.0)
+        seed = validate.whole(self.seed, "seed", where, low=0)
+        if seed >= 2**32:
+            raise ParameterError(
+                f"{where}: `seed` must be less than 2**32, got {seed}. Construct it with another."
+            )
+        sampler = RBFSampler(gamma=gamma, n_components=self.n_features_out_, random_state=seed)
+        sampler.fit(np.zeros((1, d)))
+        return sampler.random_weights_, sampler.random_offset_
+
+    def _seen(self, X: Floats) -> Floats:
+        if not len(X):
+            return np.empty((0, self.n_features_out_), dtype=X.dtype)
+        sampler = RBFSampler(gamma=self.gamma, n_components=self.width)
+        sampler.n_features_in_ = X.shape[1]
+        sampler.random_weights_ = self.weights_.astype(X.dtype, copy=False)
+        sampler.random_offset_ = self.offset_.astype(X.dtype, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z: Floats = sampler.transform(X)
+        return checked(Z, X, "RandomFourier")
+
+    @property
+    def _sound(self) -> bool:
+        """Whether what a file says fits together."""
+        if not hasattr(self, "n_features_in_"):
+            return True
+        shapes = ((self.n_features_in_, self.width), (self.width,))
+        return _fits((self.weights_, self.offset_), shapes)
+
+
+def _fits(arrays: tuple[Floats, ...], shapes: tuple[tuple[int, ...], ...]) -> bool:
+    return all(
+        isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.shape == shape
+        for array, shape in zip(arrays, shapes, strict=True)
+    )
+
+
+def _standard(X: Floats) -> Floats:
+    """Rows of mean 0 and standard deviation 1; constant ones are 0."""
+    Z: Floats = X - X.mean(axis=1, keepdims=True)
+    spread = Z.std(axis=1, keepdims=True)
+    least = 8 * np.finfo(X.dtype).eps * np.abs(X).max(axis=1, keepdims=True, initial=0.0)
+    Z /= np.where(spread > least, spread, np.inf)
+    return Z
