@@ -170,7 +170,7 @@ def test_what_fails_in_several_passes_leaves_no_trace(name: str) -> None:
 
 def test_every_baseline_counts_rows_and_visits() -> None:
     told = {}
-    for name in baselines.__all__:
+    for name in sorted({*baselines.__all__} - {"DEN"}):  # which takes a perceptron with ReLU
         settings = {"capacity": 4} if name in {"Replay", "ICaRL"} else {}
         if name not in {"SGD", "SI", "EWC", "LwF", "Replay"}:
             settings["epochs"] = 2

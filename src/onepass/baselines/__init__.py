@@ -7,6 +7,7 @@ SI       the same, drawn back to what lowered the loss of earlier tasks   3 numb
 LwF      the same, and the network of before is heeded on the new rows    1 number a weight
 Replay   the same, over some past rows as well                            rows
 ICaRL    chosen rows of each class: the nearest of their means            rows
+DEN      a network that is retrained in part, grows and splits units       a number a unit
 Joint    many passes over all rows: what could be had without one pass    all rows
 ======== ================================================================ ====================
 
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from onepass.extras import need
 
 if TYPE_CHECKING:
+    from onepass.baselines.den import DEN as DEN
     from onepass.baselines.ewc import EWC as EWC
     from onepass.baselines.icarl import ICaRL as ICaRL
     from onepass.baselines.joint import Joint as Joint
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 # A name and the file it comes from: loaded, and torch with it, when first asked for.
 _PUBLIC = {
+    "DEN": "den",
     "EWC": "ewc",
     "SGD": "sgd",
     "SI": "si",
@@ -40,7 +43,7 @@ _PUBLIC = {
     "Replay": "replay",
 }
 
-__all__ = ["EWC", "SGD", "SI", "ICaRL", "Joint", "LwF", "Replay"]
+__all__ = ["DEN", "EWC", "SGD", "SI", "ICaRL", "Joint", "LwF", "Replay"]
 
 
 def __getattr__(name: str) -> Any:
