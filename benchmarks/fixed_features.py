@@ -30,6 +30,7 @@ import onepass as op
 from onepass.features import RandomConvolution, RandomReLU
 
 RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "docs" / "features.md"
 BLOCK = 1000
 CHOSEN = {
     "mnist": (
@@ -96,14 +97,16 @@ def runs_of(what: str, data: str, width: int, seed: int) -> dict[str, Any]:
 
 def kept(key: str = "", seed: str = "", found: Any = None) -> dict[str, Any]:
     """All results so far; with a key, one more: several may run side by side."""
-    with (RESULTS / "fixed_features.json").open("a+") as file:
+    path = RESULTS / "fixed_features.json"
+    if not key:
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+    with path.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         said: dict[str, Any] = json.loads(file.read() or "{}")
-        if key:
-            said.setdefault(key, {})[seed] = found
-            file.truncate(0)
-            file.write(json.dumps(said, indent=1, sort_keys=True) + "\n")
+        said.setdefault(key, {})[seed] = found
+        file.truncate(0)
+        file.write(json.dumps(said, indent=1, sort_keys=True) + "\n")
     return said
 
 
@@ -132,10 +135,10 @@ def choose(data: str) -> None:
             print(data, features, ridge, right, flush=True)
 
 
-def table() -> None:
-    """Write the Markdown table."""
+def lines() -> list[str]:
+    """The Markdown table of all results so far."""
     head = "| stream | data | features | ridge | seeds | accuracy, % | rows/s | MiB kept |"
-    lines = [head, "|" + " --- |" * 4 + " --: |" * 4]
+    said = [head, "|" + " --- |" * 3 + " --: |" * 5]
     for key, runs in sorted(kept().items()):
         if key.startswith("choose"):
             continue
@@ -143,16 +146,28 @@ def table() -> None:
         right = [one["accuracy"] for one in each]
         spread = f" ± {np.std(right, ddof=1):.2f}" if len(right) > 1 else ""
         rate = sum(one["rows"] for one in each) / sum(one["seconds"] for one in each)
-        what, _, data = key.partition(" ")
-        features = each[0]["features"].replace("seed=0, ", "")
-        cells = [what, data, f"`{' '.join(features.split())}`", f"{each[0]['ridge']:g}"]
-        cells += [f"{len(right)}", f"{np.mean(right):.2f}{spread}", f"{rate:.0f}"]
+        what, data, *_ = key.split()
+        features = " ".join(each[0]["features"].split())
+        cells = [what, data, f"`{features}`", f"{each[0]['ridge']:g}", f"{len(right)}"]
+        cells += [f"{np.mean(right):.2f}{spread}", f"{rate:.0f}"]
         cells += [f"{each[0]['bytes'] / 2**20:.0f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    text = "# RLS on features drawn before data\n\nBy benchmarks/fixed_features.py: one pass, no "
-    text += "replay, no task ids; mean ± standard deviation over seeds.\n\n"
-    (RESULTS / "fixed_features.md").write_text(text + "\n".join(lines) + "\n")
-    print("\n".join(lines))
+        said.append("| " + " | ".join(cells) + " |")
+    return said
+
+
+def page(text: str) -> str:
+    """The page with the table as it is now."""
+    begin, end = "<!-- python benchmarks/fixed_features.py table -->\n", "<!-- end -->"
+    before, _, rest = text.partition(begin)
+    return before + begin + "\n" + "\n".join(lines()) + "\n\n" + end + rest.partition(end)[2]
+
+
+def table() -> None:
+    """Print the Markdown table, and write it beside the results and into the page."""
+    title = "# RLS on features drawn before data\n\n"
+    (RESULTS / "fixed_features.md").write_text(title + "\n".join(lines()) + "\n")
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print("\n".join(lines()))
 
 
 def main() -> None:

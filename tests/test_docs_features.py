@@ -1,0 +1,25 @@
+"""The page about features fixed before data is true: its blocks run, its table was measured."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts import script
+from test_readme import run_document
+
+benchmark = script("fixed_features")
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = benchmark.PAGE.read_text(encoding="utf-8")
+    assert run_document(page, "docs/features.md", tmp_path) == 3
+
+
+def test_the_table_is_what_the_command_found() -> None:
+    page = benchmark.PAGE.read_text(encoding="utf-8")
+    assert benchmark.page(page) == page, "run: python benchmarks/fixed_features.py table"
+    found = {key: list(runs.values()) for key, runs in benchmark.kept().items()}
+    least = {"split mnist": 98.5, "split fashion-mnist": 87.8}
+    for key, accuracy in least.items():
+        assert sum(run["accuracy"] for run in found[key]) / len(found[key]) >= accuracy
