@@ -257,11 +257,12 @@ def herded(features: Any, mean: Any, m: int) -> Any:
     >>> herded(x, x.mean(dim=0), 3).tolist()
     [2, 1, 3]
     """
-    total = torch.zeros_like(mean)
+    total, lengths = torch.zeros_like(mean), features.square().sum(dim=1)
     left = torch.ones(len(features), dtype=torch.bool, device=features.device)
     chosen = []
     for k in range(1, min(m, len(features)) + 1):
-        away = (mean - (features + total) / k).square().sum(dim=1)
+        # k² ‖μ − (φ + Σ) / k‖² less ‖k μ − Σ‖², which is the same for all
+        away = lengths - 2.0 * (features @ (k * mean - total))
         best = int(away.masked_fill(~left, torch.inf).argmin())
         chosen.append(best)
         left[best] = False
