@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from onepass import forgetting, learners, memory
 from onepass.errors import NumericalError
 from onepass.estimator import Classifier, Regressor
-from onepass.features import Encode, Impute, Scale
+from onepass.features import Encode, Impute, RandomReLU, Scale
 from onepass.pipeline import Pipeline
 
 __all__ = [
@@ -193,6 +193,7 @@ PIPELINES = [
     Case(Pipeline(Encode(), Impute(), Scale(), learners.SGDRegressor()), "scaled"),
     Case(Pipeline(Impute(indicator=True), Scale(), learners.SGDClassifier()), "matrices"),
     Case(Pipeline(Encode(), learners.RLSClassifier()), "encoded"),
+    Case(Pipeline(RandomReLU(6), learners.RLSClassifier(ridge=0.1)), "random units"),
 ]
 """For the laws that a whole of several parts keeps as each of its parts does."""
 PUBLIC = [case for case in LEARNERS if case.public]

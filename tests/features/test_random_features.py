@@ -228,6 +228,14 @@ def test_what_is_brighter_or_of_more_contrast_looks_the_same() -> None:
     assert not made("random", threshold=0.0).transform(np.ones((1, 48))).any()
 
 
+def test_bytes_are_brightness() -> None:
+    whole = (PICTURES * 255).astype(np.uint8)
+    expected = made("random").learn_transform(whole.astype(np.float32) / 255)
+    assert_array_equal(made("random").learn_transform(whole), expected)
+    flat = made("random").read_row(whole[1].ravel(), "here", learning=False)
+    assert_array_equal(made("random").transform(flat), expected[1:2])
+
+
 def test_filters_are_patches_of_the_first_rows() -> None:
     feature = made("patches")
     Z = feature.learn_transform(PICTURES).reshape(30, 4, 2, 9)

@@ -23,7 +23,7 @@ import numpy as np
 from onepass import validate
 from onepass.errors import ParameterError, ShapeError
 from onepass.features.frozen import Frozen, checked
-from onepass.features.patches import Places, cells, directions, normalised, patches
+from onepass.features.patches import Places, brightness, cells, directions, normalised, patches
 from onepass.types import Array, Floats
 
 __all__ = ["RandomConvolution"]
@@ -37,8 +37,8 @@ class RandomConvolution(Frozen):
     """Fixed filters over all patches of pictures, thresholded on both sides and pooled.
 
     Rows are pictures, flat or of shape (n, height, width) or (n, channels, height, width), with
-    pixels in [0, 1]. Nothing is trained. With ``RLSClassifier`` behind it, what is known in the
-    end is the same in whatever order rows and classes came.
+    pixels in [0, 1]; bytes (uint8) are divided by 255. Nothing is trained. With ``RLSClassifier``
+    behind it, what is known in the end is the same in whatever order rows and classes came.
 
     With ``source="patches"`` each row gives one filter, a patch of it drawn by the seed, until
     there are enough: the first ``filters`` rows that hold anything but one flat colour. A filter
@@ -133,13 +133,13 @@ class RandomConvolution(Frozen):
         if len(form) in {2, 3}:
             self._hold_shape((1, *form)[-3:], where, learning=learning)
             X = np.asarray(X).reshape(len(X), math.prod(form))
-        return super().read_rows(X, where, learning=learning)
+        return super().read_rows(brightness(X), where, learning=learning)
 
     def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
         """One picture as a matrix of one row."""
         if len(np.shape(x)) in {2, 3}:
             return self.read_rows(np.asarray(x)[None], where, learning=learning)
-        return super().read_row(x, where, learning=learning)
+        return super().read_row(brightness(x), where, learning=learning)
 
     def ask(self, read: Any) -> Floats:
         """The rows, each as if it were the next one; none of them gives a filter."""

@@ -10,14 +10,14 @@ so that it says what is drawn there, not how bright it is [1].
     learning", AISTATS 2011, section 3.2.1.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass.types import Array, Floats
 
-__all__ = ["Places", "cells", "directions", "normalised", "patches"]
+__all__ = ["Places", "brightness", "cells", "directions", "normalised", "patches"]
 
 
 class Places(NamedTuple):
@@ -37,6 +37,18 @@ class Places(NamedTuple):
     def numbers(self) -> int:
         """Numbers of a patch."""
         return self.shape[0] * self.size**2
+
+
+def brightness(X: Any) -> Any:
+    """Pixels in [0, 1] of bytes from 0 to 255; all else as it is.
+
+    Parameters
+    ----------
+    X : array-like
+    """
+    if getattr(X, "dtype", None) == np.uint8:
+        return np.asarray(X, dtype=np.float32) / np.float32(255)
+    return X
 
 
 def patches(X: Floats, places: Places) -> Floats:
