@@ -37,7 +37,8 @@ class Pipeline(JointSteps):
 
     In front of a learner that is free of the features' units (``scale_free``, as recursive least
     squares are), features that only change units (``rescales``, as ``Scale`` does) are passed by:
-    running statistics would give every row other units, and its exactness would be lost.
+    running statistics would give every row other units, and its exactness would be lost. In front
+    of a feature that goes by units (``uses_units``, as ``RandomReLU``), they stay.
     ``describe`` shows it.
 
     Rows of weight 0 are answered, and learned by no part. Other weights go to the learner; to the

@@ -12,7 +12,13 @@ from sklearn.datasets import load_digits
 from sklearn.kernel_approximation import RBFSampler
 
 import onepass as op
-from onepass.errors import MergeError, NumericalError, ParameterError, ShapeError
+from onepass.errors import (
+    CheckpointError,
+    MergeError,
+    NumericalError,
+    ParameterError,
+    ShapeError,
+)
 from onepass.features import RandomConvolution, RandomFourier, RandomReLU, Scale
 from onepass.features.transformer import Transformer
 
@@ -68,6 +74,18 @@ def test_it_is_saved_whole_and_goes_on(kind: str, tmp_path: Any) -> None:
     again = op.load(tmp_path / "f.onepass")
     assert state(again) == state(feature)
     assert_array_equal(again.learn_transform(X[5:]), feature.learn_transform(X[5:]))
+
+
+@each
+def test_a_file_that_does_not_fit_together_is_refused(kind: str, tmp_path: Any) -> None:
+    feature = made(kind).learn(rows_of(kind))
+    name = feature._drawn[0]
+    setattr(feature, name, getattr(feature, name)[:, :-1])
+    op.save(feature, tmp_path / "f.onepass")
+    with pytest.raises(CheckpointError, match="has not learned what a Random"):
+        op.load(tmp_path / "f.onepass")
+    delattr(feature, name)
+    assert feature._sound is False
 
 
 @each

@@ -15,7 +15,7 @@ Cost: O(d · width) time a row and memory.
 [2] A. Rahimi, B. Recht, "Random features for large-scale kernel machines", NIPS 2007.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.kernel_approximation import RBFSampler
@@ -149,7 +149,10 @@ class RandomReLU(Frozen):
         if not hasattr(self, "n_features_in_"):
             return True
         shapes = ((self.n_features_in_, self.width), (self.width,))
-        return _fits((self.weights_, self.bias_), shapes) and type(self.spread_) is float
+        return (
+            _fits(self, ("weights_", "bias_"), shapes)
+            and type(getattr(self, "spread_", None)) is float
+        )
 
 
 class RandomFourier(Frozen):
@@ -243,10 +246,12 @@ class RandomFourier(Frozen):
         if not hasattr(self, "n_features_in_"):
             return True
         shapes = ((self.n_features_in_, self.width), (self.width,))
-        return _fits((self.weights_, self.offset_), shapes)
+        return _fits(self, ("weights_", "offset_"), shapes)
 
 
-def _fits(arrays: tuple[Floats, ...], shapes: tuple[tuple[int, ...], ...]) -> bool:
+def _fits(feature: Frozen, names: tuple[str, ...], shapes: tuple[tuple[Any, ...], ...]) -> bool:
+    """Whether a feature has these arrays of real numbers, of these shapes."""
+    arrays = [getattr(feature, name, None) for name in names]
     return all(
         isinstance(array, np.ndarray) and array.dtype.kind == "f" and array.shape == shape
         for array, shape in zip(arrays, shapes, strict=True)
