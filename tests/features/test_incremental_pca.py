@@ -147,3 +147,10 @@ def test_it_refuses_what_it_cannot_do_and_stays_as_it_was() -> None:
     assert pca.rows_seen_ == 30
     with pytest.raises(ShapeError):
         pca.inverse_transform(np.zeros((2, 3)))
+
+
+def test_columns_are_scaled_before_it_though_least_squares_behind_it_is_free_of_units() -> None:
+    X = rows(120)
+    model = op.Pipeline(op.features.Scale(), IncrementalPCA(3, block=20), op.RLSRegressor())
+    model.partial_fit(X, X[:, 0])
+    assert "passed by" not in model.describe()

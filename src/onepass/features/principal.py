@@ -88,6 +88,7 @@ class IncrementalPCA(Columnwise):
     """
 
     merging: ClassVar[str] = "approximate"
+    uses_units: ClassVar[bool] = True
 
     axes_: Axes
 
