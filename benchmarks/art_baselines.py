@@ -3,8 +3,9 @@
 A perceptron of two hidden layers of 400 ReLU units; 2,000 rows to learn and 500 to test of a class,
 two classes a task, pixels in [0, 1]. The mean accuracy over tasks after the last one, over several
 runs, which differ in the rows, the first weights and the order of rows; beside it the published
-numbers. Settings are in the JSON file beside this one; with ``--held-out`` the last 400 rows to
-learn of each task are tested and not learned, by which settings are chosen.
+numbers. Settings are in the JSON file beside this one: first guesses, not searched for. With
+``--held-out`` the last 400 rows to learn of each task are tested and not learned; settings are to
+be chosen by these, and never by the rows to test.
 
     ONEPASS_DATA=... python benchmarks/art_baselines.py [--runs 5] [--only DEN] [--held-out]
         [--set '{"DEN": {"epochs": 5}}'] [--json FILE]
