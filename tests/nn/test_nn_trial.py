@@ -158,6 +158,7 @@ def test_other_failures_say_how_many_rows_were_learned() -> None:
     assert net.rows_seen_ == 4
 
 
+@pytest.mark.usefixtures("interruptible")
 @each_kind
 def test_after_an_interrupt_it_is_known_how_to_go_on(kind: str) -> None:
     X, y = stream()
