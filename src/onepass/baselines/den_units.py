@@ -85,9 +85,9 @@ def path_free(layers: Layers, task: int) -> Freedom:
     """The weights between units that the task needs, step 1."""
     afters = needed(layers, task)
     inputs = torch.ones(layers.weights[0].shape[1], dtype=torch.bool, device=afters[0].device)
-    befores = (inputs, *afters[:-1])
+    earlier = (inputs, *afters[:-1])
     return Freedom(
-        tuple(a[:, None] & b[None] for a, b in zip(afters, befores, strict=True)), afters
+        tuple(a[:, None] & b[None] for a, b in zip(afters, earlier, strict=True)), afters
     )
 
 
