@@ -118,8 +118,8 @@ def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     strange = [option for option in given if option not in taken]
     if strange:
         raise CycloptsError(
-            msg=f"reproduce: {name} must have options of its own, got --{strange[0]}, which is of "
-            "others. Leave it out."
+            msg=f"reproduce: {name} must have options of its own, got --{strange[0]}, which it "
+            "does not take. Leave it out."
         )
     for option, known in known_names().items():
         for each in given.get(option, ()):

@@ -1,18 +1,16 @@
 """What came of repeating the tables of ART-IPCA, beside what the paper shows."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from rich.table import Table as RichTable
 from scipy.stats import ttest_rel
 
 from onepass.durable import writing
 from onepass.reproduce.art_figure import drawn
+from onepass.reproduce.shown import Shown
 from onepass.stream import write
 
 __all__ = ["ArtOutcome", "Entry"]
@@ -21,10 +19,6 @@ _FORMAT = 1
 _MEGABYTE = 1e6
 _SAME = 1e-9  # percent: differences that are rounding
 _BASE = "IPCA"  # what the others are compared with
-_COLUMNS = [
-    "data", "method", "paper", "here", "difference", "p of IPCA", "prototypes", "MB", "MB compact",
-    "seconds",
-]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class ArtOutcome:
+class ArtOutcome(Shown):
     """What came of a table.
 
     Parameters
@@ -83,13 +77,15 @@ class ArtOutcome:
     entries : tuple of Entry
     """
 
+    columns: ClassVar[list[str]] = [
+        "data", "method", "paper", "here", "difference", "p of IPCA", "prototypes", "MB",
+        "MB compact", "seconds",
+    ]  # fmt: skip
+
     name: str
     title: str
     setup: dict[str, Any]
     entries: tuple[Entry, ...]
-
-    def __rich__(self) -> RichTable:
-        return self.table()
 
     def entry(self, data: str, method: str) -> Entry:
         """What a method came to, such as ``outcome.entry("MNIST", "IPCA")``.
@@ -120,44 +116,9 @@ class ArtOutcome:
             return None
         return float(ttest_rel(entry.accuracy, base).pvalue)
 
-    def table(self) -> RichTable:
-        """All entries as a table for a terminal."""
-        table = RichTable(title=self.title, caption=self._about())
-        for column in _COLUMNS:
-            table.add_column(column, justify="left" if column in _COLUMNS[:2] else "right")
-        for row in self._rows():
-            table.add_row(*row)
-        return table
-
-    def to_markdown(self) -> str:
-        """The same table in Markdown, with what is said of it below."""
-        sides = ["---", "---", *["---:"] * (len(_COLUMNS) - 2)]
-        rows = [_COLUMNS, sides, *self._rows()]
-        lines = ["| " + " | ".join(row) + " |" for row in rows]
-        return "\n".join([*lines, "", self._about(), ""])
-
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers."""
-        return {"format": _FORMAT, **asdict(self), "entries": [asdict(e) for e in self.entries]}
-
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """All of it as JSON.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it as well.
-
-        Raises
-        ------
-        SourceError
-            If the file cannot be written.
-        """
-        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
-        if path is not None:
-            with writing(path, "ArtOutcome.to_json"):
-                Path(path).write_text(text + "\n", encoding="utf-8")
-        return text
+        return {"format": _FORMAT, **asdict(self)}
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """All runs as one table, a row each: data, method, run, accuracy in percent.
@@ -212,35 +173,7 @@ class ArtOutcome:
                 figure.savefig(path, dpi=150, bbox_inches="tight")
         return figure
 
-    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write NAME.json, NAME.csv, NAME.md and NAME.png: numbers, runs, table and figure.
-
-        Parameters
-        ----------
-        directory : path
-            Made if it is not there.
-
-        Returns
-        -------
-        paths : list of Path
-            What was written.
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed: then all but the figure is written.
-        """
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / f"{self.name}{suffix}" for suffix in (".json", ".csv", ".md", ".png")]
-        self.to_json(paths[0])
-        self.to_csv(paths[1])
-        with writing(paths[2], "ArtOutcome.save"):
-            paths[2].write_text(self.to_markdown(), encoding="utf-8")
-        self.plot(paths[3])
-        return paths
-
-    def _about(self) -> str:
+    def _caption(self) -> str:
         setup = self.setup
         return (
             f"{setup['draws']} runs, each of rows drawn anew, in an order of its own; seed "

@@ -1,18 +1,15 @@
 """Outcome: what came of repeating a paper's experiment, beside what the paper shows."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from rich.table import Table as RichTable
 
-from onepass.durable import writing
 from onepass.reproduce.figure import draw
 from onepass.reproduce.published import Published
+from onepass.reproduce.shown import Shown
 from onepass.stream import write
 from onepass.types import Array, Floats
 
@@ -67,7 +64,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Shown):
     """What came of an experiment.
 
     Parameters
@@ -85,15 +82,21 @@ class Outcome:
         What is to be said of them besides.
     """
 
+    columns: ClassVar[list[str]] = [
+        "method",
+        "error",
+        "paper",
+        "here",
+        "range over draws",
+        "± over runs",
+    ]
+
     name: str
     title: str
     source: str
     setup: dict[str, Any]
     lines: tuple[Line, ...]
     remark: str = ""
-
-    def __rich__(self) -> RichTable:
-        return self.table()
 
     def line(self, method: str, error: str = "test") -> Line:
         """The line of a method, such as ``outcome.line("ORFit", "train")``.
@@ -112,44 +115,10 @@ class Outcome:
         """
         return {(line.method, line.error): line for line in self.lines}[method, error]
 
-    def table(self) -> RichTable:
-        """The errors after the last step as a table for a terminal."""
-        table = RichTable(title=self.title, caption=f"degrees; {self._about()}")
-        for column in _COLUMNS:
-            table.add_column(column, justify="left" if column in _COLUMNS[:2] else "right")
-        for row in self._rows():
-            table.add_row(*row)
-        return table
-
-    def to_markdown(self) -> str:
-        """The same table in Markdown, with what is said of it below."""
-        sides = ["---", "---", *["---:"] * (len(_COLUMNS) - 2)]
-        rows = [_COLUMNS, sides, *self._rows()]
-        lines = ["| " + " | ".join(row) + " |" for row in rows]
-        return "\n".join([*lines, "", f"Degrees; {self._about()}", ""])
-
     def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, text and numbers."""
-        return {"format": _FORMAT, **asdict(self), "lines": [asdict(line) for line in self.lines]}
-
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """All of it as JSON, numbers to a thousandth of a degree.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it as well.
-
-        Raises
-        ------
-        SourceError
-            If the file cannot be written.
-        """
-        text = json.dumps(_rounded(self.to_dict()), ensure_ascii=False, allow_nan=False)
-        if path is not None:
-            with writing(path, "Outcome.to_json"):
-                Path(path).write_text(text + "\n", encoding="utf-8")
-        return text
+        """All of it as dicts, lists, text and numbers, those to a thousandth of a degree."""
+        tree: dict[str, Any] = _rounded({"format": _FORMAT, **asdict(self)})
+        return tree
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """All curves as one table, a row for each step of each line; numbers as in JSON.
@@ -195,37 +164,9 @@ class Outcome:
         """
         return draw(self, path)
 
-    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write NAME.json, NAME.csv, NAME.md and NAME.png: numbers, curves, table and figure.
-
-        Parameters
-        ----------
-        directory : path
-            Made if it is not there.
-
-        Returns
-        -------
-        paths : list of Path
-            What was written.
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed: then all but the figure is written.
-        """
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / f"{self.name}{suffix}" for suffix in (".json", ".csv", ".md", ".png")]
-        self.to_json(paths[0])
-        self.to_csv(paths[1])
-        with writing(paths[2], "Outcome.save"):
-            paths[2].write_text(self.to_markdown(), encoding="utf-8")
-        self.plot(paths[3])
-        return paths
-
-    def _about(self) -> str:
+    def _caption(self) -> str:
         draws, runs = self.setup["draws"], self.setup["runs"]
-        said = f"{draws} draws of the images, {runs} runs each, seed {self.setup['seed']}."
+        said = f"Degrees; {draws} draws of the images, {runs} runs each, seed {self.setup['seed']}."
         return f"{said} {self.remark}".strip()
 
     def _rows(self) -> Iterator[list[str]]:
@@ -248,9 +189,6 @@ class Outcome:
             found = dict(zip(ours.steps, getattr(ours, key), strict=True))
             columns[key] = _column(found, steps)
         return {**columns, "published": _column(shown, steps)}
-
-
-_COLUMNS = ["method", "error", "paper", "here", "range over draws", "± over runs"]
 
 
 def _row(line: Line, sample: int) -> list[str]:
