@@ -42,11 +42,16 @@ def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats,
     p = R.shape[0]
     if p == 0 or A.shape[0] == 0:
         return R, z, np.einsum("ij,ij->j", b, b)
-    R_new, V, T, _ = lapack.dtpqrt(0, min(p, 16 if p < 512 else 32), R, A)
+    R_new, V, T, _ = lapack.dtpqrt(0, _panel(p), R, A)
     if z.shape[1] == 0:
         return R_new, z, np.zeros(0)
     z_new, rest, _ = lapack.dtpmqrt(0, V, T, z, b, side="L", trans="T")
     return R_new, z_new, np.einsum("ij,ij->j", rest, rest)
+
+
+def _panel(p: int) -> int:
+    """Columns that are reflected together, as measured for blocks as wide as they come."""
+    return min(p, 16) if p < 512 else 32 if p < 4096 else 64
 
 
 def take_in_calm(R: Floats, z: Floats, V: Floats, b: Floats) -> tuple[Floats, Floats]:

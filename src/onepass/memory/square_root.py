@@ -230,7 +230,7 @@ class Triangle:
 
 def _width(p: int) -> int:
     """Rows a block: wide enough for BLAS 3, narrow enough that the n × n part stays small."""
-    return 64 if p <= 64 else 128 if p <= 512 else 256
+    return 64 if p <= 64 else 128 if p <= 512 else 256 if p <= 2048 else 1024
 
 
 def _as_array(ridge: Any) -> Array:
