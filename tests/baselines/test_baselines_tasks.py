@@ -215,9 +215,10 @@ def test_herding_is_its_algorithm() -> None:
     assert sorted(herded(features, mean, 99).tolist()) == list(range(30))
 
 
-def test_icarl_is_its_algorithms() -> None:
-    ours, plain = net(4), net(4)
-    model = baselines.ICaRL(ours, step_size=0.2, capacity=8, epochs=2, batch=100)
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_icarl_is_its_algorithms(temperature: float) -> None:
+    ours, plain, settings = net(4), net(4), {"temperature": temperature}
+    model = baselines.ICaRL(ours, step_size=0.2, capacity=8, epochs=2, batch=100, **settings)
     (x, y), (x2, y2) = (batches(1, 9, seed=s, labels=(2 * s, 2 * s + 2))[0] for s in (0, 1))
     model.learn(x, y).after_task()
     for _ in range(2):  # one batch: no order
@@ -230,7 +231,7 @@ def test_icarl_is_its_algorithms() -> None:
     rows = torch.cat([x2, *old])
     wanted = torch.zeros(len(rows), 4, dtype=torch.float64)
     wanted[torch.arange(9), y2] = 1.0
-    wanted[:, :2] = plain(rows)[:, :2].sigmoid().detach()
+    wanted[:, :2] = (plain(rows)[:, :2] / temperature).sigmoid().detach()
     model.learn(x2, y2).after_task()
     for _ in range(2):
         loss = functional.binary_cross_entropy_with_logits(plain(rows), wanted, reduction="sum")
@@ -261,6 +262,8 @@ def test_icarl_learns_a_class_that_comes_again_and_says_what_it_wants() -> None:
         few.learn(x, y).after_task()
     with pytest.raises(ParameterError, match=r"must have a torch\.nn\.Linear"):
         baselines.ICaRL(nn.Conv2d(1, 1, 1))
+    with pytest.raises(ParameterError, match="`temperature` must be"):
+        baselines.ICaRL(net(), temperature=0.0)
 
 
 # -- in continual evaluation ----------------------------------------------------------------------

@@ -4,12 +4,15 @@ With φ(x) the features of the last layer, of length one, and P_y = (p_1, p_2, �
 class y, in the order in which they were chosen,
 
     answer      argmin_y ‖φ(x) − μ_y‖,   μ_y = mean of φ(p), of length one          Algorithm 1
-    learning    on the task's rows and all exemplars, with g = sigmoid of an output and q what
-                it was before the task: mean over rows of
+    learning    on the task's rows and all exemplars, with g = sigmoid of an output and q the
+                sigmoid of what it was before the task, over T: mean over rows of
                 −Σ_new [y] log g_y + [not y] log(1 − g_y)
                 −Σ_old q_y log g_y + (1 − q_y) log(1 − g_y)                         Algorithm 3
     herding     p_k = argmin_x ‖μ − (φ(x) + Σ_{j<k} φ(p_j)) / k‖, x not yet chosen   Algorithm 4
     budget      of each class the first ⌊K / classes⌋                               Algorithm 5
+
+With T = 1, as in the paper, a new row that looks like an old class must go on being that class as
+well, and what tells the two apart is not learned. T = 2 asks for less, as distillation does [2].
 
 It keeps rows, holds those of the present task until it ends, and goes over all of them ``epochs``
 times: a bound for those who may keep rows, and no one-pass learning. A class that comes again in a
@@ -18,8 +21,9 @@ chosen anew.
 
 Cost: epochs · (rows of the task + K) a task; herding takes m · n · features a class.
 
-S.-A. Rebuffi, A. Kolesnikov, G. Sperl, C. H. Lampert, "iCaRL: incremental classifier and
-representation learning", CVPR 2017.
+[1] S.-A. Rebuffi, A. Kolesnikov, G. Sperl, C. H. Lampert, "iCaRL: incremental classifier and
+    representation learning", CVPR 2017: algorithms 1 to 5.
+[2] G. Hinton, O. Vinyals, J. Dean, "Distilling the knowledge in a neural network", 2015.
 """
 
 from typing import Any
@@ -52,6 +56,8 @@ class ICaRL(Tasked):
         μ in [0, 1].
     capacity : int, default=2000
         K, exemplars that are kept in all.
+    temperature : float, default=1.0
+        T > 0, by which old outputs are divided when they become what is wanted of new ones.
     epochs : int, default=10
         Passes over the rows of a task and the exemplars, when it ends.
     batch : int, default=32
@@ -103,6 +109,7 @@ class ICaRL(Tasked):
         step_size: float = 0.1,
         momentum: float = 0.0,
         capacity: int = 2000,
+        temperature: float = 1.0,
         epochs: int = 10,
         batch: int = 32,
         seed: int = 0,
@@ -117,6 +124,7 @@ class ICaRL(Tasked):
             seed=seed,
         )
         self.capacity = validate.whole(capacity, "capacity", self._where, low=1)
+        self.temperature = validate.in_range(temperature, "temperature", self._where, above=0.0)
         layers = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
         if not layers:
             raise ParameterError(
@@ -188,7 +196,7 @@ class ICaRL(Tasked):
         wanted[torch.arange(len(x)), y] = 1.0
         with answering(self.module), torch.no_grad():
             if old:
-                wanted[:, old] = self.module(x)[:, old].sigmoid()
+                wanted[:, old] = (self.module(x)[:, old] / self.temperature).sigmoid()
         return wanted
 
     def _targets(self, y: Any, outputs: Any) -> Any:
