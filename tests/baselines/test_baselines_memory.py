@@ -122,6 +122,67 @@ def test_sampled_fisher_of_squared_error_is_that_of_unit_noise() -> None:
     torch.testing.assert_close(model.importance_[0], expected, rtol=0.06, atol=0.003)
 
 
+class Wrapped(nn.Module):
+    """A module that nothing can be known of but what it says."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "squared"])
+@pytest.mark.parametrize("frozen", [None, 0, 4])
+def test_a_perceptron_has_the_squares_that_its_rows_have_alone(
+    loss: Any, frozen: int | None
+) -> None:
+    def perceptron() -> nn.Sequential:
+        torch.manual_seed(0)
+        made = nn.Sequential(
+            nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4, bias=False),
+            nn.Linear(4, 3), nn.LeakyReLU(),
+        ).double()  # fmt: skip
+        if frozen is not None:
+            list(made.parameters())[frozen].requires_grad_(requires_grad=False)
+        return made
+
+    x = torch.randn(7, 2, 3, dtype=torch.float64)
+    y = torch.arange(7) % 3 if loss == "cross_entropy" else torch.randn(7, 3).double()
+    found = [
+        baselines.EWC(module, loss=loss, step_size=1e-12, fisher="empirical").learn(x, y)
+        for module in (perceptron(), Wrapped(perceptron()))
+    ]
+    for ours, alone in zip(found[0].passing_, found[1].passing_, strict=True):
+        torch.testing.assert_close(ours, alone)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2)),
+        lambda: nn.Sequential(
+            nn.Linear(3, 4), nn.Flatten(), nn.Linear(20, 2)
+        ),  # of 5 vectors a row
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).eval(),
+    ],
+)
+def test_other_networks_have_them_as_well(make: Any) -> None:
+    torch.manual_seed(0)
+    module = make()
+    torch.manual_seed(0)
+    again = Wrapped(make())
+    x = torch.randn(6, 5, 3) if isinstance(module[1], nn.Flatten) else torch.randn(6, 3)
+    y = torch.arange(6) % 2
+    found = [
+        baselines.EWC(one, step_size=1e-12, fisher="empirical").learn(x, y)
+        for one in (module, again)
+    ]
+    for ours, alone in zip(found[0].passing_, found[1].passing_, strict=True):
+        torch.testing.assert_close(ours, alone)
+
+
 def test_rows_that_vmap_cannot_take_are_taken_one_by_one() -> None:
     class Branching(nn.Module):
         def __init__(self) -> None:

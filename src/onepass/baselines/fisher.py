@@ -8,11 +8,17 @@ The diagonal of the Fisher information, a mean over rows, with the gradient of e
 ``empirical``: y is the answer that came, which is cheaper by a forward pass and is not the Fisher
 information, though often used for it [2].
 
-Cost: a backward pass for each row, all rows of a piece at once by vmap.
+Cost: a backward pass for each row, all rows of a piece at once by vmap. In a perceptron the slope
+of a row to W is δ aᵀ, of what the layer was given, a, and the slope δ to what it said, so that
+
+    Σ (δ aᵀ)² = Σ δ² (a²)ᵀ                                                                   (2)
+
+is one product of matrices for all rows, and no row's slopes are ever formed [3].
 
 [1] J. Martens, "New insights and perspectives on the natural gradient method", JMLR 2020, 9.
 [2] F. Kunstner, L. Balles, P. Hennig, "Limitations of the empirical Fisher approximation for
     natural gradient descent", NeurIPS 2019.
+[3] F. Dangel, F. Kunstner, P. Hennig, "BackPACK: packing more into backprop", ICLR 2020.
 """
 
 from typing import Any
@@ -25,6 +31,11 @@ from onepass.baselines.loss import LossName, loss_of_rows
 __all__ = ["drawn", "squared_slopes"]
 
 _SCRATCH = 1 << 24  # numbers that the gradients of a piece may take
+_PLAIN = (
+    torch.nn.ReLU, torch.nn.LeakyReLU, torch.nn.ELU, torch.nn.GELU, torch.nn.SiLU,
+    torch.nn.Softplus, torch.nn.Tanh, torch.nn.Sigmoid, torch.nn.Identity, torch.nn.Flatten,
+)  # fmt: skip
+"""Layers without weights, each row for itself."""
 
 
 def drawn(outputs: Any, loss: LossName, seed: int) -> Any:
@@ -66,6 +77,10 @@ def squared_slopes(
     y : Tensor
         Answers, as the loss takes them.
     """
+    layers = _perceptron(module, learning)
+    quick = None if layers is None else _of_perceptron(layers, learning, loss, x, y)
+    if quick is not None:
+        return quick
     weights = {name: w.detach() for name, w in learning.items()}
 
     def of_row(given: dict[str, Any], row: Any, answer: Any) -> Any:
@@ -90,3 +105,46 @@ def squared_slopes(
 def _one_by_one(slope: Any, weights: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
     of_rows = [slope(weights, row, answer) for row, answer in zip(x, y, strict=True)]
     return {name: torch.stack([found[name] for found in of_rows]) for name in weights}
+
+
+def _perceptron(module: Any, learning: dict[str, Any]) -> list[tuple[str, Any]] | None:
+    """The layers of a plain perceptron with their names; None of any other module."""
+    if type(module) is not torch.nn.Sequential or _is_hooked(module):
+        return None
+    layers = list(module.named_children())
+    linear = [layer for _, layer in layers if type(layer) is torch.nn.Linear]
+    others = [layer for _, layer in layers if type(layer) is not torch.nn.Linear]
+    plain = all(type(one) in _PLAIN and not getattr(one, "inplace", False) for one in others)
+    alone = len(list(module.parameters())) == sum(len(list(one.parameters())) for one in linear)
+    names = {f"{name}.{part}" for name, _ in layers for part in ("weight", "bias")}
+    whole = plain and alone and len(layers) == len(module) and set(learning) <= names
+    return None if not whole or any(_is_hooked(layer) for _, layer in layers) else layers
+
+
+def _is_hooked(module: Any) -> bool:
+    """Whether a call of the module does more than its forward."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(module, kind, None) for kind in kinds)
+
+
+def _of_perceptron(
+    layers: list[tuple[str, Any]], learning: dict[str, Any], loss: LossName, x: Any, y: Any
+) -> list[Any] | None:
+    """Σ of squares by (2); None where a layer is given more than a vector a row."""
+    given: dict[str, tuple[Any, Any]] = {}
+    with torch.enable_grad():
+        said = x.detach()
+        for name, layer in layers:
+            taken, said = said, layer(said)
+            if type(layer) is torch.nn.Linear:
+                if taken.shape[:-1] != (len(x),):
+                    return None
+                said = said.detach().requires_grad_() if not said.requires_grad else said
+                given[name] = taken.detach(), said
+        total = loss_of_rows(loss, said, y).sum()
+        slopes = torch.autograd.grad(total, [one for _, one in given.values()])
+    squares = {}
+    for (name, (taken, _)), slope in zip(given.items(), slopes, strict=True):
+        squares[f"{name}.weight"] = slope.square().T @ taken.square()
+        squares[f"{name}.bias"] = slope.square().sum(dim=0)
+    return [squares[name] for name in learning]

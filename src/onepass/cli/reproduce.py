@@ -37,21 +37,26 @@ def reproduce(
     draws
         How often to draw the data anew, or its order. By default as often as its file says.
     scale
-        Of orfit-deep: rows to learn, as a share of those that it has by default.
+        Of orfit-deep and continual: rows, as a share of those that it has by default.
     vigilance
         Of art-table1 and art-table2: how similar a row must be to move a prototype. By default
         0.5, as in the paper.
     streams
-        Of orfit-deep: which of angles, split, rotated and permuted. By default all.
+        Of orfit-deep: which of angles, split, rotated and permuted; of continual: which of
+        split-mnist, split-fashion-mnist, whole-mnist, whole-fashion-mnist, rotated-mnist,
+        permuted-mnist and kin40k. By default all.
     networks
         Of orfit-deep: which of mlp and conv. By default both.
     methods
-        Of orfit-deep: which of the methods that its page names. By default all.
+        Of orfit-deep and continual: which of the methods, as their pages name them. By default
+        all.
     processes
-        Of orfit-deep and art-table*: runs side by side, each on one thread. By default as many as
-        there are cores.
+        Of orfit-deep, art-table* and continual: runs side by side, each on one thread. By default
+        as many as there are cores.
     out
-        A folder for the figure, the table, all curves and all numbers.
+        A folder for the figure, the table, all curves and all numbers. Of continual, which keeps
+        each run there when it is done, and goes on with the others when it is called again,
+        runs/continual by default.
     quiet
         Show the table alone.
     """
@@ -66,9 +71,15 @@ def reproduce(
         "methods": methods or None, "processes": processes, "vigilance": vigilance,
     }  # fmt: skip
     given = _given(name, options)
+    taken = signature(EXPERIMENTS[name]).parameters
+    if "path" in taken:
+        out = out or Path("runs", name)
+        given["path"] = out / "runs"
+        remark(f"Each run is kept in {given['path']}: stopped, it goes on.", quiet=quiet)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-    share, unit = [0.0], "runs" if "processes" in given else "draws"
+    share = [0.0]
+    unit = "tasks" if "path" in taken else "runs" if "processes" in taken else "draws"
     with advancing(lambda: share[0], quiet=quiet, unit=unit) as advance:
 
         def progress(done: int, of: int) -> None:
@@ -109,8 +120,7 @@ def _known(name: str) -> str:
 
 def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, of those that the experiment takes; and a clock, if it does."""
-    from onepass.reproduce import EXPERIMENTS
-    from onepass.reproduce.orfit_deep import known_names
+    from onepass.reproduce import EXPERIMENTS, NAMES
     from onepass.spelling import meant
 
     taken = set(signature(EXPERIMENTS[name]).parameters)
@@ -121,7 +131,7 @@ def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
             msg=f"reproduce: {name} must have options of its own, got --{strange[0]}, which it "
             "does not take. Leave it out."
         )
-    for option, known in known_names().items():
+    for option, known in NAMES[name]().items() if name in NAMES else ():
         for each in given.get(option, ()):
             if each not in known:
                 raise CycloptsError(

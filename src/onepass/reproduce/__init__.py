@@ -9,17 +9,21 @@ from collections.abc import Callable
 
 from onepass.reproduce.art import art_table1, art_table2, art_tables
 from onepass.reproduce.art_outcome import ArtOutcome
+from onepass.reproduce.continual import continual, continual_names
+from onepass.reproduce.continual_outcome import ContinualOutcome
 from onepass.reproduce.digits import RotatedDigits
 from onepass.reproduce.orfit import orfit_figure6, orfit_figure7
-from onepass.reproduce.orfit_deep import orfit_deep
+from onepass.reproduce.orfit_deep import known_names, orfit_deep
 from onepass.reproduce.orfit_deep_choice import choose_settings
 from onepass.reproduce.orfit_deep_outcome import DeepOutcome
 from onepass.reproduce.outcome import Outcome
 
 __all__ = [
     "EXPERIMENTS",
+    "NAMES",
     "OTHER_NAMES",
     "ArtOutcome",
+    "ContinualOutcome",
     "DeepOutcome",
     "Outcome",
     "RotatedDigits",
@@ -27,18 +31,26 @@ __all__ = [
     "art_table2",
     "art_tables",
     "choose_settings",
+    "continual",
     "orfit_deep",
     "orfit_figure6",
     "orfit_figure7",
 ]
 
 # name on the command line -> what it runs
-EXPERIMENTS: dict[str, Callable[..., Outcome | DeepOutcome | ArtOutcome]] = {
+EXPERIMENTS: dict[str, Callable[..., Outcome | DeepOutcome | ArtOutcome | ContinualOutcome]] = {
     "orfit-fig6": orfit_figure6,
     "orfit-fig7": orfit_figure7,
     "orfit-deep": orfit_deep,
     "art-table1": art_table1,
     "art-table2": art_table2,
+    "continual": continual,
+}
+
+# name on the command line -> what its options may name
+NAMES: dict[str, Callable[[], dict[str, list[str]]]] = {
+    "orfit-deep": known_names,
+    "continual": continual_names,
 }
 
 # the numbering of CDC 2022 -> the same figure of the extended paper

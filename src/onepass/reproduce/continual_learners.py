@@ -1,0 +1,216 @@
+"""Learners of the experiment ``continual``: how each is made for a stream, and its settings.
+
+Settings were chosen on rows held out of those to learn, never on rows to test:
+``benchmarks/fixed_features.py choose`` for features fixed before data, ``benchmarks/
+art_baselines.py --held-out`` for networks, ``benchmarks/class_statistics.py`` for statistics of
+classes. ART-IPCA has those of its paper [1].
+
+[1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
+    data", ICLR 2023, Tiny Papers.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from onepass.features import RandomConvolution, RandomFourier, RandomReLU
+from onepass.learners import (
+    ARTIPCAClassifier,
+    NearestClassMean,
+    RLSClassifier,
+    RLSRegressor,
+    SGDRegressor,
+    StreamingLDA,
+    StreamingQDA,
+)
+from onepass.pipeline import Pipeline
+
+__all__ = ["FILTERS", "NETWORKS", "TITLES", "Maker", "arm", "domains", "settings_of", "splits"]
+
+Maker: TypeAlias = Callable[[int], Any]
+"""Makes a learner of a seed."""
+
+TITLES: dict[str, str] = {
+    "rls-filters": "RLS, random filters",
+    "rls-relu": "RLS, random ReLU",
+    "rls-fourier": "RLS, random Fourier",
+    "rls-pixels": "RLS, pixels",
+    "sgd-fourier": "SGD, random Fourier",
+    "art-ipca": "ART-IPCA, rows as they come",
+    "art-ipca-tasks": "ART-IPCA, tasks told",
+    "qda": "Streaming QDA",
+    "lda": "Streaming LDA",
+    "ncm": "Nearest class mean",
+    "sgd": "SGD",
+    "ewc": "EWC",
+    "si": "SI",
+    "lwf": "LwF",
+    "den": "DEN",
+    "icarl": "iCaRL, 2000 rows kept",
+    "replay": "Replay, 2000 rows kept",
+    "joint": "Joint, all rows kept",
+}
+"""Name on the command line -> name in tables, in their order."""
+
+FILTERS: dict[str, tuple[dict[str, Any], float]] = {
+    "mnist": ({"filters": 100, "size": 6, "pool": 4, "threshold": 0.15}, 0.1),
+    "fashion-mnist": ({"filters": 100, "size": 6, "pool": 4, "threshold": 0.15}, 1.0),
+}
+"""Data -> options of ``RandomConvolution``, and the ridge behind it."""
+
+_SHRUNK = {"mnist": (0.03, 0.1), "fashion-mnist": (0.001, 0.6)}
+"""Data -> how much the covariance of LDA is shrunk, and those of QDA."""
+
+_AXES = {"mnist": 200, "fashion-mnist": 250}  # [1] A.5.4
+_HIDDEN = 400  # units of each of two layers
+
+NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
+    "split": {
+        "sgd": {"step_size": 0.05},
+        "ewc": {"step_size": 0.1, "penalty": 100.0, "epochs": 3, "batch": 64},
+        "si": {"step_size": 0.05},
+        "lwf": {"step_size": 0.05},
+        "den": {"step_size": 0.1, "epochs": 2, "batch": 64},
+        "icarl": {
+            "step_size": 0.1, "momentum": 0.9, "capacity": 2000, "epochs": 5, "batch": 64,
+        },
+        "replay": {"step_size": 0.05, "capacity": 2000},
+        "joint": {"step_size": 0.1, "epochs": 5},
+    },
+    "domain": {
+        "sgd": {"step_size": 0.05},
+        "ewc": {"step_size": 0.05, "penalty": 100.0},
+        "replay": {"step_size": 0.05, "capacity": 2000},
+    },
+}  # fmt: skip
+"""Kind of stream -> network baseline -> its settings."""
+
+_CLASSES = {
+    "sgd": "SGD", "ewc": "EWC", "si": "SI", "lwf": "LwF", "den": "DEN", "icarl": "ICaRL",
+    "replay": "Replay", "joint": "Joint",
+}  # fmt: skip
+
+
+def splits(data: str, *, whole: bool = False) -> dict[str, Maker]:
+    """The learners of streams whose tasks bring classes of their own.
+
+    Parameters
+    ----------
+    data : {"mnist", "fashion-mnist"}
+    whole : bool, default=False
+        Of all rows: those alone that go through each once.
+    """
+    recipe, ridge = FILTERS[data]
+    lda, qda = _SHRUNK[data]
+    made: dict[str, Maker] = {
+        "rls-filters": partial(_rls_filters, recipe, ridge),
+        "rls-relu": partial(_rls_relu, {"width": 2000}, 1.0),
+        "rls-pixels": _rls_pixels,
+        "art-ipca": partial(_art, _AXES[data], "incremental"),
+        "art-ipca-tasks": partial(_art, _AXES[data], "task"),
+        "qda": partial(_qda, qda),
+        "lda": partial(_lda, lda),
+        "ncm": _ncm,
+    }
+    return made if whole else {**made, **_networks("split")}
+
+
+def domains(features: Mapping[str, Any], ridge: float) -> dict[str, Maker]:
+    """The learners of streams whose tasks share their classes.
+
+    Parameters
+    ----------
+    features : mapping
+        Options of ``RandomReLU``.
+    ridge : float
+        Behind them.
+    """
+    return {
+        "rls-relu": partial(_rls_relu, features, ridge),
+        "rls-pixels": _rls_pixels,
+        "ncm": _ncm,
+        **_networks("domain"),
+    }
+
+
+def arm() -> dict[str, Maker]:
+    """The learners of a robot arm."""
+    return {"rls-fourier": _rls_fourier, "sgd-fourier": _sgd_fourier}
+
+
+def settings_of(makers: Mapping[str, Maker]) -> dict[str, str]:
+    """How each learner is made, as text; without the layers of networks.
+
+    Parameters
+    ----------
+    makers : mapping of str to Maker
+    """
+    return {name: _shown(name, maker) for name, maker in makers.items()}
+
+
+def _shown(name: str, maker: Maker) -> str:
+    if name not in _CLASSES:
+        return " ".join(repr(maker(0)).split())
+    settings: Any = maker
+    told = ", ".join(f"{key}={value!r}" for key, value in settings.args[1].items())
+    return f"{_CLASSES[name]}({told})"
+
+
+def _rls_filters(recipe: Mapping[str, Any], ridge: float, seed: int) -> Any:
+    return Pipeline(RandomConvolution(**recipe, seed=seed), RLSClassifier(ridge=ridge))
+
+
+def _rls_relu(features: Mapping[str, Any], ridge: float, seed: int) -> Any:
+    return Pipeline(RandomReLU(**features, seed=seed), RLSClassifier(ridge=ridge))
+
+
+def _rls_pixels(seed: int) -> Any:
+    del seed
+    return RLSClassifier(ridge=1.0)
+
+
+def _art(axes: int, pca: Any, seed: int) -> Any:
+    del seed
+    return ARTIPCAClassifier(axes, 0.5, pca=pca, max_prototypes=None)
+
+
+def _qda(share: float, seed: int) -> Any:
+    del seed
+    return StreamingQDA(reg_param=share)
+
+
+def _lda(share: float, seed: int) -> Any:
+    del seed
+    return StreamingLDA(shrinkage=share)
+
+
+def _ncm(seed: int) -> Any:
+    del seed
+    return NearestClassMean()
+
+
+def _rls_fourier(seed: int) -> Any:
+    return Pipeline(RandomFourier(1000, gamma=0.1, seed=seed), RLSRegressor(ridge=1e-4))
+
+
+def _sgd_fourier(seed: int) -> Any:
+    return Pipeline(RandomFourier(1000, gamma=0.1, seed=seed), SGDRegressor())
+
+
+def _networks(kind: str) -> dict[str, Maker]:
+    return {name: partial(_network, name, given) for name, given in NETWORKS[kind].items()}
+
+
+def _network(name: str, settings: Mapping[str, Any], seed: int) -> Any:
+    """A baseline in a perceptron of 784, 400, 400 and 10 units, whose weights the seed draws."""
+    torch, baselines = import_module("torch"), import_module("onepass.baselines")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = torch.nn.Sequential(
+            torch.nn.Linear(784, _HIDDEN), torch.nn.ReLU(),
+            torch.nn.Linear(_HIDDEN, _HIDDEN), torch.nn.ReLU(),
+            torch.nn.Linear(_HIDDEN, 10),
+        )  # fmt: skip
+    seeded = {} if name == "sgd" else {"seed": seed}
+    return getattr(baselines, _CLASSES[name])(module, **seeded, **settings)
