@@ -3,10 +3,11 @@
 The tables of a page stand between ``<!-- name: command -->`` and ``<!-- end -->``; tests hold them
 to what this wrote. MNIST is found or fetched as ``onepass.stream.images("mnist")`` says, and
 Fashion-MNIST likewise. Without a name ORFit's figures are repeated, which takes a minute or so;
-``art`` is both tables of ART-IPCA and takes ten minutes, ``orfit-deep`` most of an hour, on two
-cores.
+``art`` is both tables of ART-IPCA and takes ten minutes, ``orfit-deep`` most of an hour, and
+``continual`` one or two, on two cores. The last writes a page of its own, keeps its runs in
+runs/continual, and goes on where it was stopped.
 
-    python benchmarks/figures.py [orfit-fig6] [orfit-fig7] [orfit-deep] [art]
+    python benchmarks/figures.py [orfit-fig6] [orfit-fig7] [orfit-deep] [art] [continual]
 """
 
 import argparse
@@ -25,6 +26,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parent / "results"
 PAPERS = ("orfit-fig6", "orfit-fig7")
 DEEP = "orfit-deep"
+CONTINUAL = "continual"
+KEPT = Path(__file__).parents[1] / "runs" / CONTINUAL
 ART = ("art-table1", "art-table2")
 PAGES = {
     **dict.fromkeys(PAPERS, DOCS / "reproduce.md"),
@@ -85,19 +88,33 @@ def art(processes: int | None = None) -> list[Any]:
     return list(outcomes)
 
 
+def continual() -> None:
+    """Continual learning in one table: the page, its picture, and each run."""
+    outcome: Any = EXPERIMENTS[CONTINUAL](
+        processes=os.cpu_count() or 1, path=KEPT / "runs", clock=process_time, progress=told
+    )
+    outcome.save(KEPT)
+    outcome.to_csv(RESULTS / f"{outcome.name}.csv")
+    picture(outcome.plot(), DOCS / f"{outcome.name}.png")
+    (DOCS / f"{outcome.name}.md").write_text(outcome.to_markdown(), encoding="utf-8")
+
+
 def told(done: int, of: int) -> None:
-    print(f"{done} of {of} runs", flush=True)
+    print(f"{done} of {of}", flush=True)
 
 
 def main() -> None:
     """Run what is named, and write what came of it."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    known = (*PAPERS, DEEP, "art")
+    known = (*PAPERS, DEEP, "art", CONTINUAL)
     parser.add_argument("names", nargs="*", metavar="name", help=", ".join(known))
     names = parser.parse_args().names or PAPERS
     if unknown := set(names) - set(known):
         parser.error(f"names must be among {', '.join(known)}, got {', '.join(sorted(unknown))}")
     for name in names:
+        if name == CONTINUAL:
+            continual()
+            continue
         for outcome in art() if name == "art" else [deep() if name == DEEP else figure(name)]:
             put(outcome)
 

@@ -1,0 +1,186 @@
+"""The experiment ``continual``: what is run, kept, gone on with and written, on drawn pictures."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.cli import main
+from onepass.errors import ParameterError
+from onepass.reproduce import ContinualOutcome, continual
+from onepass.reproduce.continual_learners import NETWORKS, TITLES, settings_of
+from onepass.reproduce.continual_streams import STREAMS
+from onepass.stream import Images
+
+QUICK = ["ncm", "art-ipca", "rls-pixels"]
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    """Ten kinds of pictures, a bar at a place of its own with noise; and an arm of two joints."""
+    rng = np.random.default_rng(0)
+    labels = np.tile(np.arange(10, dtype=np.uint8), 30)
+    pictures = rng.integers(0, 120, (300, 28, 28)).astype(np.uint8)
+    for picture, label in zip(pictures, labels, strict=True):
+        picture[4 + 2 * label : 7 + 2 * label, 6:18] = 220
+    known = Images(pictures[:200], labels[:200], pictures[200:], labels[200:])
+    X = rng.uniform(-2.0, 2.0, (400, 2))
+    arm = X, np.sin(X[:, 0]) + np.cos(X[:, 0] + X[:, 1])
+    return {"mnist": known, "fashion-mnist": known, "kin40k": arm}
+
+
+@pytest.fixture(scope="module")
+def outcome(data: dict[str, Any]) -> ContinualOutcome:
+    ticks = iter(range(10**6))
+    streams = ["split-mnist", "rotated-mnist", "kin40k"]
+    return continual(
+        data, streams=streams, methods=[*QUICK, "rls-fourier"], draws=2, scale=0.001,
+        clock=lambda: float(next(ticks)),
+    )  # fmt: skip
+
+
+def test_each_stream_is_learned_by_those_that_can(outcome: ContinualOutcome) -> None:
+    assert list(outcome.reports) == ["split-mnist", "rotated-mnist", "kin40k"]
+    assert list(outcome.reports["split-mnist"].scores) == ["rls-pixels", "art-ipca", "ncm"]
+    assert list(outcome.reports["rotated-mnist"].scores) == ["rls-pixels", "ncm"]
+    assert outcome.reports["kin40k"].metric == "rmse"
+    for name, report in outcome.reports.items():
+        assert len(report.tasks) == STREAMS[name].tasks
+        assert all(one.repeated == 0 for one in report.scores.values())
+    assert outcome.setup["draws"] == dict.fromkeys(outcome.reports, 2)
+
+
+def test_what_each_learner_is_made_of_is_told(outcome: ContinualOutcome) -> None:
+    assert outcome.settings["split-mnist"]["rls-pixels"] == "RLSClassifier(ridge=1.0)"
+    told = settings_of(STREAMS["split-mnist"].learners)
+    assert told["icarl"].startswith("ICaRL(")
+    assert "capacity=2000" in told["icarl"]
+    assert "RandomConvolution(" in told["rls-filters"]
+    assert set(told) | {"rls-fourier", "sgd-fourier"} == set(TITLES)
+
+
+def test_the_table_compares_with_the_first_of_the_stream(outcome: ContinualOutcome) -> None:
+    assert outcome.chance("split-mnist", "rls-pixels") is None
+    assert outcome.chance("split-mnist", "ncm") is not None or (
+        np.ptp(outcome.reports["split-mnist"]["ncm"].values("average")) == 0
+    )
+    rows = list(outcome._rows())
+    assert [row[:2] for row in rows[:2]] == [
+        ["Split MNIST", "RLS, pixels"],
+        ["Split MNIST", "ART-IPCA, rows as they come"],
+    ]
+    assert all(len(row) == len(outcome.columns) for row in rows)
+
+
+def test_it_is_written_in_all_forms(outcome: ContinualOutcome, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    paths = outcome.save(tmp_path)
+    assert [path.name for path in paths] == [
+        f"continual-results{suffix}" for suffix in (".json", ".csv", ".md", ".png")
+    ]
+    said = json.loads(paths[0].read_text())
+    assert said["reports"]["kin40k"]["tasks"]
+    assert said["setup"]["scale"] == 0.001
+    with paths[1].open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * (3 + 2 + 1)
+    assert float(rows[0]["average"]) == pytest.approx(
+        outcome.reports["split-mnist"]["rls-pixels"].values("average")[0], abs=1e-5
+    )
+    page = paths[2].read_text()
+    assert "## Rotated MNIST" in page
+    assert "2 seeds, 0.001 of the rows." in page
+    assert "- Nearest class mean: `NearestClassMean()` (split-mnist, rotated-mnist)" in page
+    assert (tmp_path / "kin40k" / "continual-curves.png").exists()
+
+
+def test_a_stopped_one_goes_on_and_is_the_same(data: dict[str, Any], tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "streams": ["split-mnist", "split-fashion-mnist"], "methods": QUICK, "draws": 2,
+        "scale": 0.001, "path": tmp_path,
+    }  # fmt: skip
+
+    def stop(done: int, of: int) -> None:
+        assert of == 2 * 3 * 2 * 5
+        if done > 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        continual(data, **given, progress=stop)
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    assert len(kept) == 8
+    steps: list[int] = []
+    again = continual(data, **given, progress=lambda done, _: steps.append(done))
+    assert steps[0] == 30
+    assert steps[-1] == 60
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    whole = continual(data, **{**given, "path": None})
+    for name, report in whole.reports.items():
+        for run, other in zip(report.runs, again.reports[name].runs, strict=True):
+            assert run.matrix == other.matrix
+    with pytest.raises(ParameterError, match="of the same settings"):
+        continual(data, **{**given, "scale": 0.01})
+
+
+def test_networks_are_in_it(data: dict[str, Any]) -> None:
+    pytest.importorskip("torch")
+    found = continual(
+        data, streams=["split-mnist"], methods=list(NETWORKS["split"]), draws=1, scale=0.001
+    )
+    scores = found.reports["split-mnist"].scores
+    assert list(scores) == [key for key in TITLES if key in NETWORKS["split"]]
+    assert all(run.stopped is None for one in scores.values() for run in one.runs)
+    assert "known to forget" in found.to_markdown()
+
+
+def test_bad_names_and_numbers_are_refused(data: dict[str, Any]) -> None:
+    for given in ({"draws": 0}, {"processes": 0}, {"scale": 2.0}, {"scale": 0.0}):
+        with pytest.raises(ParameterError, match=f"continual: `{next(iter(given))}`"):
+            continual(data, **given)  # type: ignore[arg-type]
+    with pytest.raises(
+        ParameterError, match=r"`streams` must be of .* got 'splt-mnist'.*Did you mean"
+    ):
+        continual(data, streams=["splt-mnist"])
+    with pytest.raises(ParameterError, match="`methods` must learn some of the streams"):
+        continual(data, streams=["kin40k"], methods=["ewc"])
+
+
+def test_the_command_keeps_runs_and_writes_the_page(
+    data: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    pytest.importorskip("matplotlib")
+    # the function has the module's name
+    monkeypatch.setattr(sys.modules["onepass.reproduce.continual"], "found", data.__getitem__)
+    monkeypatch.chdir(tmp_path)
+    words = ["reproduce", "continual", "--streams", "split-mnist", "--methods", "ncm,rls-pixels"]
+    words += ["--draws", "1", "--scale", "0.001", "--processes", "1"]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "Each run is kept in runs/continual/runs" in said.err
+    assert "Nearest class mean" in said.out
+    assert Path("runs/continual/continual-results.md").exists()
+    assert len(list(Path("runs/continual/runs/split-mnist").glob("*.json"))) == 2
+    assert main([*words[:3], "splt-mnist"]) == 2
+    assert "split-mnist" in capsys.readouterr().err
+
+
+def test_the_arm_ends_as_ridge_regression_on_all_rows(data: dict[str, Any]) -> None:
+    stream = STREAMS["kin40k"]
+    tasks = stream.make(data["kin40k"], 1.0, 0)
+    ours = stream.learners["rls-fourier"](0)
+    for task in tasks:
+        ours.partial_fit(task.X, task.y)
+    features = ours.features_[0]
+    X, y = (np.concatenate(part) for part in zip(*((t.X, t.y) for t in tasks), strict=True))
+    order = np.random.default_rng(0).permutation(len(y))
+    batch = op.RLSRegressor(ridge=1e-4).fit(features.transform(X)[order], y[order])
+    tests = np.concatenate([task.X_test for task in tasks])
+    np.testing.assert_allclose(
+        ours.predict(tests), batch.predict(features.transform(tests)), rtol=1e-5, atol=1e-6
+    )
