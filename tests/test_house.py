@@ -369,7 +369,7 @@ import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top in {"matplotlib", "pandas", "polars", "pyarrow", "river", "torch"}:
+        if top in {"matplotlib", "onnxruntime", "pandas", "polars", "pyarrow", "river", "torch"}:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Absent())

@@ -19,6 +19,7 @@ from onepass.persist import describe, load, save
 from onepass.pipeline import Pipeline
 from onepass.table import Table
 from onepass.types import Array, Floats
+from onnx_files import doubling
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 120))
@@ -154,6 +155,13 @@ def test_a_learner_with_every_kind_of_part(path: Path) -> None:
     np.testing.assert_array_equal(twin.weights_, model.weights_)
 
 
+def _feature(cls: Any) -> Any:
+    """One of a class, of two columns where it asks a network."""
+    if cls.__name__ == "TorchFeatures":
+        return cls(pytest.importorskip("torch").nn.Linear(2, 3))
+    return cls(doubling(2)) if cls.__name__ == "ONNXFeatures" else cls()
+
+
 @pytest.mark.parametrize("cls", [getattr(features, name) for name in features.__all__])
 def test_features(cls: Any, path: Path) -> None:
     rows = [{"a": "x", "b": 1.5, "@": "y"}, {"a": None, "b": None, "@": "z"}] * 3
@@ -162,9 +170,9 @@ def test_features(cls: Any, path: Path) -> None:
         table = np.array([[1.5, 2.0], [0.5, 3.0]] * 3)
     if cls.__name__ == "RandomConvolution":  # pictures
         table = np.random.default_rng(0).random((6, 144))
-    one = cls()
+    one = _feature(cls)
     one.learn(table)
-    twin = again(one, path)
+    twin = again(one, path, **{name: getattr(one, name) for name in cls.outside})
     np.testing.assert_array_equal(one.transform(table), twin.transform(table))
     np.testing.assert_array_equal(one.learn_transform(table), twin.learn_transform(table))
 
@@ -493,7 +501,8 @@ def test_names_are_unique_and_every_public_class_can_be_saved() -> None:
 def test_arguments_are_attributes() -> None:
     for entry in catalogue.entries().values():
         if entry.estimates and entry.rest is None:
-            assert set(entry.arguments) == set(clone(entry.cls()).get_params(deep=False))
+            one = entry.cls(*[None] * len(entry.outside))
+            assert set(entry.arguments) == set(clone(one).get_params(deep=False))
 
 
 def test_describe_says_what_is_in_the_file(path: Path) -> None:

@@ -5,6 +5,7 @@ but not public. Nothing is added here when a learner is.
 """
 
 import inspect
+import os
 from dataclasses import is_dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -47,6 +48,22 @@ class Entry(NamedTuple):
     def finite(self) -> bool:
         """Whether what it learned never holds nan."""
         return self.room != _MISSES
+
+    @property
+    def outside(self) -> dict[str, str]:
+        """The arguments that no file holds, with what each is."""
+        return dict(getattr(self.cls, "outside", {}))
+
+    def handed(self, name: str, value: Any) -> bool:
+        """Whether who loads a file hands an argument in: a function, or what no file holds."""
+        return callable(value) or (
+            name in self.outside and not isinstance(value, (str, type(None)))
+        )
+
+    def plain(self, name: str, value: Any) -> Any:
+        """An argument; the path of what no file holds as text."""
+        path = name in self.outside and isinstance(value, os.PathLike)
+        return os.fspath(value) if path else value
 
 
 def entries() -> dict[str, Entry]:

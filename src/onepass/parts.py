@@ -8,7 +8,8 @@ It is built by calling the class with these arguments and setting these attribut
 there are says :mod:`onepass.catalogue`. Three more things have the key ``"@"``:
 
 =========================================== ====================================================
-``{"@": "function", "name": "mine.phi"}``   an argument that was a function, to be given again
+``{"@": "function", "name": "mine.phi"}``   an argument that was a function, or is ``outside`` of
+                                            what files hold, to be given again
 ``{"@": "generator", "state": …}``          a random generator
 ``{"@": "dict", "items": {…}}``             a dict that has the key ``"@"``
 =========================================== ====================================================
@@ -17,7 +18,7 @@ What is built from is believed in nothing: it may come from a stranger.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -57,7 +58,7 @@ def taken(thing: Any, where: str) -> dict[str, Any]:
     return Taker(where).root(thing)
 
 
-def built(said: Any, where: str, replacements: Mapping[str, Callable[..., Any]]) -> Any:
+def built(said: Any, where: str, replacements: Mapping[str, Any]) -> Any:
     """The object that ``taken`` took apart.
 
     Parameters
@@ -66,8 +67,8 @@ def built(said: Any, where: str, replacements: Mapping[str, Callable[..., Any]])
         From whatever source.
     where : str
         The file, for messages.
-    replacements : dict of str to callable
-        For each argument that was a function, by its name or its place, that function.
+    replacements : dict of str to Any
+        For each argument that was a function or a network, by its name or its place, that one.
 
     Raises
     ------
@@ -97,8 +98,8 @@ class Taker:
         finite = finite and not entry.estimates  # an estimator's arguments are its user's
         said: dict[str, Any] = {MARK: entry.cls.__name__}
         for name in (*entry.arguments, *([entry.rest] if entry.rest else [])):
-            value = getattr(thing, name)
-            if callable(value) and type(value) not in self.known:
+            value = entry.plain(name, getattr(thing, name))
+            if entry.handed(name, value) and type(value) not in self.known:
                 said[name] = {MARK: "function", "name": _name(value)}
             else:
                 said[name] = self.take(value, entry, (*path, name), finite=finite)
@@ -168,11 +169,11 @@ class Builder:
     ----------
     where : str
         The file, for messages.
-    replacements : dict of str to callable
-        Functions that stood for arguments.
+    replacements : dict of str to Any
+        Functions and networks that stood for arguments.
     """
 
-    def __init__(self, where: str, replacements: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, where: str, replacements: Mapping[str, Any]) -> None:
         self.where = where
         self.known = entries()
         self.replacements = replacements
@@ -212,6 +213,8 @@ class Builder:
             setattr(thing, name, value)
         if not getattr(thing, "_sound", True):
             raise damaged(self.where, f"{_place(path)} has not learned what a {said[MARK]} learns")
+        if unlike := getattr(thing, "_unlike", ""):
+            raise CheckpointError(f"{self.where}: {_place(path)}: {unlike}")
         return thing
 
     def mark(self, said: Any, path: _Path) -> str | None:
@@ -235,15 +238,15 @@ class Builder:
 
     def argument(self, value: Any, owner: Entry, path: _Path, *, finite: bool) -> Any:
         """An argument of a constructor, which may have been a function."""
-        if self.mark(value, path) != "function":
-            return self.give(value, owner, path, finite=finite)
-        place = ".".join(path)
+        place, what = ".".join(path), owner.outside.get(path[-1])
         key = place if place in self.replacements else path[-1]
         function = self.replacements.get(key)
-        if not callable(function):
+        if self.mark(value, path) != "function" and (what is None or function is None):
+            return self.give(value, owner, path, finite=finite)
+        if not (callable(function) or (what and function is not None)):
             came = "no replacement" if function is None else f"a {type(function).__name__} for it"
             raise CheckpointError(
-                f"{self.where}: `{place}` must be a function, such as "
+                f"{self.where}: `{place}` must be {what or 'a function'}, such as "
                 f"{str(value.get('name'))[:80]}, which no file can hold, got {came}. "
                 f"Give it to load: op.load({self.where!r}, {path[-1]}=...)."
             )

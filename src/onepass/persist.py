@@ -7,7 +7,7 @@ goes on learning the same, to the last bit.
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,10 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     """Save a learner, pipeline, feature or memory to one file.
 
     It is a safetensors file, written whole or not at all: see :mod:`onepass.checkpoint`.
-    Arguments that are functions, such as ``feature_map``, cannot be saved: the file notes their
-    names, and :func:`load` wants them back. The learner of a network is saved as by its own
-    ``save``, without the module's code: ``op.nn.load(path, module)`` gives it back.
+    Arguments that are functions, such as ``feature_map``, or the network of a feature, cannot be
+    saved: the file notes their names, and :func:`load` wants them back. The learner of a network is
+    saved as by its own ``save``, without the module's code: ``op.nn.load(path, module)`` gives it
+    back.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
         checkpoint.write(path, taken(learner, os.fspath(path)), kind=_KIND)
 
 
-def load(path: str | os.PathLike[str], **replacements: Callable[..., Any]) -> Any:
+def load(path: str | os.PathLike[str], **replacements: Any) -> Any:
     """What :func:`save` saved, as it was, to the last bit.
 
     Nothing in a file is run, and it can name only onepass's own classes; so it is safe to load a
@@ -76,9 +77,11 @@ def load(path: str | os.PathLike[str], **replacements: Callable[..., Any]) -> An
     ----------
     path : path-like
         The file.
-    **replacements : callable
-        For each argument that was a function, by the argument's name, that function. A name stands
-        for every argument of that name; a place such as ``"learner_.feature_map"`` for one.
+    **replacements : callable or network
+        For each argument that was a function, by the argument's name, that function; for a feature
+        that asks a network, that network (``module=``) or where its file lies now (``model=``). A
+        name stands for every argument of that name; a place such as ``"learner_.feature_map"`` for
+        one.
 
     Returns
     -------
@@ -87,8 +90,8 @@ def load(path: str | os.PathLike[str], **replacements: Callable[..., Any]) -> An
     Raises
     ------
     CheckpointError
-        If there is no such file, if it is damaged, too new or holds no learner, or if a
-        replacement is missing or stands for nothing.
+        If there is no such file, if it is damaged, too new or holds no learner, if a replacement
+        is missing or stands for nothing, or if a network is another than it was.
     """
     where, found = os.fspath(path), checkpoint.contents(path)
     if found.kind == _NETWORK:

@@ -17,7 +17,7 @@ there, and whatever stands behind is widened *as if the new column had been zero
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
@@ -53,6 +53,9 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     merging: ClassVar[str] = "refused"
     """Whether a learner behind it may be merged: ``exact`` where ``differs`` can tell."""
+
+    outside: ClassVar[Mapping[str, str]] = {}
+    """Arguments that no model file holds, with what each is: who loads one hands them in again."""
 
     n_features_in_: int
     rows_seen_: int

@@ -1,0 +1,278 @@
+"""Network: a network that was trained beforehand and learns no more, as a feature.
+
+A network whose weights stay as they are is a fixed function of a row, as random units are, and
+what stands in front of the last layer of one that was trained on other pictures is a far richer
+one. A learner behind it that is exact, such as recursive least squares, learns classes and tasks
+from that in one pass and forgets none [1, 2].
+
+No file of onepass holds a network. It holds the network's digest, SHA-256, and what it said of a
+row of noise, so that what is handed in later is known to be the same.
+
+[1] M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad, A. van den Hengel, "RanPAC: Random
+    projections and pre-trained models for continual learning", NeurIPS 2023.
+[2] H. Zhuang, Z. Weng, H. Wei, R. Xie, K.-A. Toh, Z. Lin, "ACIL: Analytic class-incremental
+    learning with absolute memorization and privacy protection", NeurIPS 2022.
+"""
+
+import copy
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Hashable
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+from onepass import validate
+from onepass.errors import (
+    MergeError,
+    NumericalError,
+    OnepassError,
+    ParameterError,
+    ShapeError,
+)
+from onepass.features.frozen import Frozen
+from onepass.features.opened import Opened
+from onepass.features.shapes import formed, hold_shape
+from onepass.features.trial import alike, tried
+from onepass.types import Array, Floats
+
+__all__ = ["FrozenNetwork"]
+
+_SMALL = {"u1", "i1", "f2"}  # dtypes that float32 holds to the last bit
+
+
+class FrozenNetwork(Frozen):
+    """A feature that asks a network; it never learns, and no file holds it.
+
+    A new one brings ``_key``, ``_open`` and ``_digest``, and the parameters ``shape`` and
+    ``batch_size``. What is opened is kept beside what is learned: it is in no copy and no file.
+    """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("digest_", "shape_", "trial_")
+    _what: ClassVar[str] = "module"
+
+    _who: ClassVar[str]
+    shape: tuple[int, ...] | None
+    batch_size: int
+    digest_: str
+    shape_: tuple[int, ...]
+    trial_: Floats
+    _opened: tuple[tuple[Hashable, ...], Opened]
+
+    # -- hooks of what asks --------------------------------------------------------------------
+
+    @abstractmethod
+    def _key(self) -> tuple[Hashable, ...]:
+        """What changes whenever the network may have; cheap."""
+
+    @abstractmethod
+    def _open(self) -> Opened:
+        """The network, ready to be asked."""
+
+    @abstractmethod
+    def _digest(self) -> str:
+        """SHA-256 of the network as it is now, as a hexadecimal number."""
+
+    # -- what comes out ------------------------------------------------------------------------
+
+    @property
+    def n_features_out_(self) -> int:
+        """The numbers that the network gives for a row; 0 before it was asked."""
+        return len(getattr(self, "trial_", ()))
+
+    def transform(self, X: Any) -> Floats:
+        """The network's outputs for the rows, also before anything was learned.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), or (n, *shape)
+
+        Returns
+        -------
+        ndarray of shape (n, n_features_out_)
+        """
+        if hasattr(self, "n_features_in_"):
+            return super().transform(X)
+        self._network()  # so that it is opened once, not by each copy
+        said: Floats = clone(self).learn_transform(X)
+        return said
+
+    def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
+        """Rows, of whatever shape the network takes, as a finite matrix."""
+        form = np.shape(X)[1:] if hasattr(X, "shape") else ()
+        if len(form) > 1:
+            known = getattr(self, "shape_", self.shape)
+            hold_shape(form, known, where)
+            if known is None and learning:
+                self.shape_ = tuple(int(k) for k in form)
+            X = np.asarray(X).reshape(len(X), math.prod(form))
+        dtype = getattr(X, "dtype", None)
+        if isinstance(dtype, np.dtype) and dtype.str[1:] in _SMALL:
+            X = np.asarray(X, dtype=np.float32)
+        return super().read_rows(X, where, learning=learning)
+
+    def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+        """One row as a matrix of one row."""
+        if hasattr(x, "shape") and len(np.shape(x)) > 1:
+            return self.read_rows(np.asarray(x)[None], where, learning=learning)
+        return super().read_row(x, where, learning=learning)
+
+    def differs(self, other: Any) -> str:
+        """Where another network was asked."""
+        if not (hasattr(self, "digest_") and hasattr(other, "digest_")):
+            return ""
+        if (self.digest_, self.shape_) == (other.digest_, other.shape_) and alike(
+            self.trial_, other.trial_
+        ):
+            return ""
+        return f"its {self._what} is another. Give both the same"
+
+    # -- hooks of what is learned --------------------------------------------------------------
+
+    def _start(self, d: int) -> None:
+        validate.whole(self.batch_size, "batch_size", self._who, low=1)
+        network = self._network()
+        told = self.shape if self.shape is not None else getattr(self, "shape_", None)
+        self.shape_ = formed(told, network.shape, d, self._who)
+        self.trial_ = self._tried(network)
+        self.digest_ = network.digest
+
+    def _widen(self, d: int) -> None:
+        raise ShapeError(
+            f"{self._who}.grow: rows must have {self.n_features_in_} numbers, as in the first "
+            f"block, got {d}. What goes into a network does not grow; start a new feature."
+        )
+
+    def _join(self, other: Any, at: Array, known: int) -> Array:
+        del known
+        reason = self.differs(other)
+        if reason or not np.array_equal(at, np.arange(self.n_features_in_)):
+            raise MergeError(
+                f"{self._who}.merge: both must give a row the same features, but "
+                f"{reason or 'columns came in another order. Give both the same'}."
+            )
+        return np.arange(self.n_features_out_)
+
+    def _seen(self, X: Floats) -> Floats:
+        network = self._network()
+        parts = self._parts(network, X.reshape(len(X), *self.shape_))
+        Z: Floats = np.concatenate([np.empty((0, len(self.trial_)), self.trial_.dtype), *parts])
+        finite = np.isfinite(Z)
+        if not finite.all():
+            i, j = np.argwhere(~finite)[0].tolist()
+            raise NumericalError(
+                f"{self._who}: features must be finite, got {Z[i, j]} in row {i}, feature "
+                f"{self._letter}{j}, of a row with numbers up to {np.abs(X[i]).max():.3g}. Leave "
+                f"the row out, or give numbers of the size that the {self._what} was trained with."
+            )
+        return Z
+
+    def _parts(self, network: Opened, rows: Array) -> list[Floats]:
+        """Outputs for rows, some at a time."""
+        step = network.rows or int(self.batch_size)
+        return [self._asked(network, rows[i : i + step]) for i in range(0, len(rows), step)]
+
+    def _asked(self, network: Opened, rows: Array) -> Floats:
+        width = len(self.trial_) if hasattr(self, "trial_") else None
+        return network.outputs(rows, width, f"{self._who}: the {self._what}")
+
+    # -- copies --------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        state.pop("_opened", None)
+        return state
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """As any estimator, without the pages that a network fills."""
+        shown = copy.copy(self)
+        for name in self.outside:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, (str, os.PathLike)):
+                setattr(shown, name, _Shown(type(value).__name__))
+        return str(BaseEstimator.__repr__(shown, N_CHAR_MAX))
+
+    def __sklearn_clone__(self) -> Self:
+        """One that has learned nothing and asks the very same network, which nobody changes."""
+        twin = type(self)(**self.get_params(deep=False))
+        if "_opened" in vars(self):
+            twin.__dict__["_opened"] = self._opened
+        return twin
+
+    # -- the same network ----------------------------------------------------------------------
+
+    def _network(self) -> Opened:
+        """What is asked, opened when first needed, and again when it may have changed."""
+        key = self._key()
+        held = vars(self).get("_opened")
+        if held is not None and held[0] == key:
+            opened: Opened = held[1]
+            return opened
+        network = self._open()
+        if hasattr(self, "digest_"):
+            if network.digest != self.digest_:
+                raise ParameterError(f"{self._who}: {self._unlike_digest(network.digest)}")
+            if not alike(self.trial_, self._tried(network)):
+                raise ParameterError(
+                    f"{self._who}: the {self._what} must answer as it did when learning began, "
+                    "got other outputs with the same weights. Build it as it was built then: "
+                    "with the same layers, of the same settings."
+                )
+        self._opened = key, network
+        return network
+
+    def _tried(self, network: Opened) -> Floats:
+        """What it says of a row of noise."""
+        several = (network.rows or int(self.batch_size)) > 1
+        return tried(
+            lambda rows: self._asked(network, rows),
+            self.shape_,
+            self._who,
+            several=several,
+            whole=network.whole is not None,
+        )
+
+    def _unlike_digest(self, came: str) -> str:
+        return (
+            f"the {self._what} must be the one that was there when learning began, of digest "
+            f"{self.digest_[:12]}, got one of digest {came[:12]}. Hand in the network as it was: "
+            "what was learned is about its features."
+        )
+
+    @property
+    def _unlike(self) -> str:
+        """In what the network that was handed in again is not the one of before; empty if not."""
+        if not hasattr(self, "digest_"):
+            return ""
+        try:
+            digest = self._digest()
+        except OnepassError as wrong:
+            return str(wrong)
+        return "" if digest == self.digest_ else self._unlike_digest(digest)
+
+    @property
+    def _sound(self) -> bool:
+        """Whether what a file says fits together; what has another type does not."""
+        if not hasattr(self, "n_features_in_"):
+            return True
+        digest, shape, trial = (getattr(self, name, None) for name in self._drawn)
+        return (
+            type(digest) is str
+            and type(shape) is tuple
+            and all(type(k) is int and k > 0 for k in shape)
+            and math.prod(shape) == self.n_features_in_
+            and isinstance(trial, np.ndarray)
+            and trial.dtype.kind == "f"
+            and trial.ndim == 1
+        )
+
+
+class _Shown(NamedTuple):
+    """Something by the name of its class."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"{self.name}(...)"

@@ -1,0 +1,474 @@
+"""Frozen networks as features: what the network says, never changed, and known again when saved."""
+
+import copy
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from feature_cases import CUTS, in_blocks, state
+from hypothesis import given, settings
+from numpy.testing import assert_allclose, assert_array_equal
+from onnx import TensorProto, helper
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+
+import onepass as op
+from onepass.errors import (
+    CheckpointError,
+    MergeError,
+    MissingExtraError,
+    ModuleError,
+    NotFiniteError,
+    NumericalError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
+from onepass.features import ONNXFeatures, TorchFeatures
+from onepass.features.network import FrozenNetwork
+from onnx_files import convolution, doubling, written
+
+torch = pytest.importorskip("torch")
+
+rng = np.random.default_rng(0)
+PICTURES = rng.random((30, 2, 6, 6))
+ROWS = PICTURES.reshape(30, -1)
+Y = np.arange(30) % 3
+FILTERS = rng.normal(size=(4, 2, 3, 3)).astype(np.float32)
+
+
+def convolving(seed: int = 0) -> Any:
+    """A network with all that has a mode, which learned the statistics of some pictures."""
+    torch.manual_seed(seed)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(2, 5, 3), torch.nn.BatchNorm2d(5), torch.nn.ReLU(inplace=True),
+        torch.nn.Dropout(0.5), torch.nn.Flatten(), torch.nn.Linear(80, 7),
+    )  # fmt: skip
+    net(torch.tensor(PICTURES, dtype=torch.float32))
+    return net
+
+
+def made(kind: str, **changes: Any) -> FrozenNetwork:
+    if kind == "torch":
+        return TorchFeatures(convolving(), **({"shape": (2, 6, 6)} | changes))
+    return ONNXFeatures(convolution(FILTERS, 6), **changes)
+
+
+def expected(kind: str, X: np.ndarray) -> np.ndarray:
+    """What the network says, asked by plain PyTorch."""
+    rows = torch.tensor(X.reshape(-1, 2, 6, 6), dtype=torch.float32)
+    with torch.no_grad():
+        if kind == "torch":
+            return convolving().eval()(rows).numpy()
+        found = torch.nn.functional.conv2d(rows, torch.tensor(FILTERS)).relu()
+    return found.reshape(len(X), -1).numpy()
+
+
+each = pytest.mark.parametrize("kind", ["torch", "onnx"])
+
+
+@each
+def test_features_are_what_the_network_says(kind: str) -> None:
+    feature = made(kind)
+    assert feature.n_features_out_ == 0
+    Z = feature.transform(ROWS)
+    assert not feature.__sklearn_is_fitted__()
+    assert_allclose(Z, expected(kind, ROWS), atol=1e-5)
+    assert_array_equal(made(kind).learn_transform(PICTURES), Z)
+    assert_array_equal(made(kind).transform(PICTURES), Z)
+    assert Z.dtype == np.float32
+    assert feature.learn(ROWS[:0]).n_features_out_ == Z.shape[1]
+    assert feature.transform(ROWS[:0]).shape == (0, Z.shape[1])
+    assert len(set(feature.get_feature_names_out())) == Z.shape[1]
+    assert feature.get_feature_names_out()[0] == f"{kind}0"
+    assert_array_equal(feature.transform(ROWS.astype(np.float32)), Z)
+
+
+@each
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(cuts=CUTS)
+def test_cutting_a_stream_changes_nothing(kind: str, cuts: list[int]) -> None:
+    whole, part, alone = (made(kind, batch_size=size) for size in (64, 7, 1))
+    expected = whole.learn_transform(ROWS)
+    assert_allclose(in_blocks(part, ROWS, cuts), expected, atol=1e-5)
+    assert_allclose(part.trial_, whole.trial_, atol=1e-5)
+    assert (part.rows_seen_, part.digest_) == (whole.rows_seen_, whole.digest_)
+    one = made(kind, batch_size=1)
+    assert_array_equal(in_blocks(one, ROWS, cuts), alone.learn_transform(ROWS))
+    assert state(one.trial_) == state(alone.trial_)
+
+
+@each
+def test_it_is_saved_without_the_network_and_goes_on(kind: str, tmp_path: Path) -> None:
+    model = op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1)).partial_fit(ROWS[:20], Y[:20])
+    op.save(model, tmp_path / "m.onepass")
+    name = next(iter(type(model.steps[0]).outside))
+    again = op.load(tmp_path / "m.onepass", **{name: getattr(made(kind), name)})
+    for one in (model, again):
+        one.partial_fit(ROWS[20:], Y[20:])
+    assert_array_equal(again.decision_function(ROWS), model.decision_function(ROWS))
+    with pytest.raises(CheckpointError, match=rf"features_|steps.*no replacement.*{name}="):
+        op.load(tmp_path / "m.onepass")
+    other = {"module": convolving(1), "model": convolution(FILTERS + 1, 6)}[name]
+    with pytest.raises(CheckpointError, match=r"m.onepass: `features_.0`: the .* digest"):
+        op.load(tmp_path / "m.onepass", **{name: other})
+    with pytest.raises(CheckpointError, match="must be"):
+        op.load(tmp_path / "m.onepass", **{name: 3})
+
+
+@each
+def test_a_file_that_does_not_fit_together_is_refused(kind: str, tmp_path: Path) -> None:
+    name = next(iter(made(kind).outside))
+    for attribute, value in (("shape_", (5,)), ("digest_", 3), ("trial_", np.eye(2))):
+        feature = made(kind).learn(ROWS)
+        setattr(feature, attribute, value)
+        op.save(feature, tmp_path / "f.onepass")
+        with pytest.raises(CheckpointError, match="has not learned what"):
+            op.load(tmp_path / "f.onepass", **{name: getattr(feature, name)})
+
+
+@each
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a)), clone])  # noqa: S301
+def test_copies_say_the_same(kind: str, copied: Any) -> None:
+    model = op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1)).partial_fit(ROWS, Y)
+    twin = copied(model)
+    twin = twin if hasattr(twin, "learner_") else twin.partial_fit(ROWS, Y)
+    assert_array_equal(twin.decision_function(ROWS), model.decision_function(ROWS))
+    assert "_opened" in vars(model.features_[0])
+    assert "_opened" not in model.features_[0].__getstate__()
+    assert len(repr(model)) < 200
+
+
+@each
+def test_pipelines_of_parts_of_a_stream_merge_exactly(kind: str) -> None:
+    whole = op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1))
+    one, two, fresh = (copy.deepcopy(whole) for _ in range(3))
+    whole.partial_fit(ROWS, Y)
+    one.partial_fit(ROWS[:11], Y[:11]).merge(two.partial_fit(ROWS[11:], Y[11:]))
+    assert_allclose(one.decision_function(ROWS), whole.decision_function(ROWS), atol=1e-4)
+    assert_allclose(fresh.merge(one).predict(ROWS), one.predict(ROWS))
+    other = {"torch": lambda: TorchFeatures(convolving(1), shape=(2, 6, 6)),
+             "onnx": lambda: ONNXFeatures(convolution(FILTERS + 1, 6))}[kind]()  # fmt: skip
+    before = state(one.learner_)
+    for begun in (other, clone(other)):
+        strange = op.Pipeline(other, op.RLSClassifier(ridge=0.1)).partial_fit(ROWS, Y)
+        with pytest.raises(MergeError, match="is another"):
+            one.merge(strange)
+        with pytest.raises(MergeError, match="is another"):
+            begun.merge(made(kind).learn(ROWS))
+    assert state(one.learner_) == before
+
+
+@each
+def test_rows_one_by_one_are_rows_in_a_block(kind: str) -> None:
+    one, many = (op.Pipeline(made(kind), op.RLSClassifier(ridge=0.1)) for _ in range(2))
+    assert one.predict_one(PICTURES[0]) is None
+    many.partial_fit(PICTURES, Y)
+    for x, label in zip(PICTURES, Y, strict=True):
+        one.learn_one(x, label)
+    assert_allclose(one.decision_function(ROWS), many.decision_function(ROWS), atol=1e-3)
+    assert one.predict_one(ROWS[3]) == many.predict_one(PICTURES[3])
+
+
+@each
+def test_what_cannot_be_is_refused_and_nothing_is_learned(kind: str) -> None:
+    feature = made(kind).learn(ROWS[:5])
+    before = state({name: value for name, value in vars(feature).items() if name.endswith("_")})
+    wrong: list[tuple[type[Exception], str, Any]] = [
+        (NumericalError, f"row 1, feature {kind}", np.stack([ROWS[0], 3e38 * (ROWS[1] + 1)])),
+        (NotFiniteError, "NaN in row 2", np.where(ROWS[2, 3] == ROWS, np.nan, ROWS)),
+        (ShapeError, "72 features|72 columns", ROWS[:, :5]),
+        (ShapeError, r"must have shape \(2, 6, 6\)", PICTURES.transpose(0, 2, 3, 1)),
+    ]
+    for error, words, X in wrong:
+        with pytest.raises(error, match=words):
+            feature.learn(X)
+        with pytest.raises(error, match=words):
+            feature.transform(X)
+    with pytest.raises(ShapeError, match="does not grow"):
+        feature.grow(100)
+    after = state({name: value for name, value in vars(feature).items() if name.endswith("_")})
+    assert after == before
+    for changes in ({"shape": (3, 5)}, {"shape": 3}, {"shape": (0, 72)}, {"batch_size": 0}):
+        with pytest.raises((ParameterError, ShapeError)):
+            made(kind, **changes).learn(ROWS)
+
+
+@each
+def test_an_extra_that_is_missing_is_named(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = {"torch": "torch", "onnx": "onnxruntime"}[kind]
+    feature = made(kind)
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"onepass\[{kind}\]"):
+        feature.learn(ROWS)
+
+
+@each
+def test_an_exact_learner_behind_it_is_exact(kind: str) -> None:
+    model = op.Pipeline(made(kind), op.RLSRegressor(ridge=0.5, fit_intercept=False))
+    for i in range(0, 30, 4):
+        model.partial_fit(ROWS[i : i + 4], ROWS[i : i + 4, 0])
+    Z = expected(kind, ROWS).astype(float)
+    w = np.linalg.solve(Z.T @ Z + 0.5 * np.eye(Z.shape[1]), Z.T @ ROWS[:, 0])
+    assert_allclose(model.predict(ROWS), Z @ w, atol=1e-3)
+
+
+# -- PyTorch ---------------------------------------------------------------------------------------
+
+
+def test_the_module_stays_as_it_was_to_the_last_bit() -> None:
+    net = convolving()
+    net[0].weight.grad = torch.ones_like(net[0].weight)
+    net[1].eval()
+    before = [each.clone() for each in (*net.state_dict().values(), net[0].weight.grad)]
+    flags = [each.training for each in net.modules()]
+    X = ROWS.copy()
+    with torch.autocast("cpu", dtype=torch.bfloat16):  # it computes in its own dtype all the same
+        feature = TorchFeatures(net, shape=(2, 6, 6)).learn(X)
+        Z = feature.transform(X)
+    assert_allclose(Z, expected("torch", X), atol=1e-5)
+    op.Pipeline(feature, op.RLSClassifier()).partial_fit(X, Y).predict(X)
+    after = (*net.state_dict().values(), net[0].weight.grad)
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert [each.training for each in net.modules()] == flags
+    assert all(each.requires_grad for each in net.parameters())
+    assert_array_equal(X, ROWS)
+    assert clone(feature).module is net
+
+
+def test_a_layer_within_ends_the_pass() -> None:
+    net = convolving()
+    Z = TorchFeatures(net, layer="4", shape=(2, 6, 6)).transform(ROWS)
+    with torch.no_grad():
+        found = net.eval()[:5](torch.tensor(PICTURES, dtype=torch.float32))
+    assert_allclose(Z, found.numpy(), atol=1e-5)
+    broken = torch.nn.Sequential(torch.nn.Linear(72, 3), torch.nn.Linear(99, 1))
+    assert TorchFeatures(broken, layer="0").transform(ROWS).shape == (30, 3)
+    with pytest.raises(ParameterError, match=r"`layer` must be the name .* got 'head'"):
+        TorchFeatures(net, layer="head").transform(ROWS)
+
+
+def test_a_dtype_is_that_in_which_a_copy_computes() -> None:
+    net = convolving()
+    fine = TorchFeatures(net, shape=(2, 6, 6), dtype="float64").transform(ROWS)
+    assert fine.dtype == np.float64
+    exact = copy.deepcopy(net).double().eval()(torch.tensor(PICTURES)).detach().numpy()
+    assert_allclose(fine, exact, atol=1e-12)
+    coarse = TorchFeatures(net, shape=(2, 6, 6), dtype="bfloat16", device="cpu").transform(ROWS)
+    assert coarse.dtype == np.float32
+    assert 1e-4 < np.abs(coarse - exact).max() < 0.2
+    assert net[0].weight.dtype == torch.float32
+    for changes in ({"dtype": "int8"}, {"device": "moon"}):
+        with pytest.raises(ParameterError, match=next(iter(changes))):
+            TorchFeatures(net, shape=(2, 6, 6), **changes).transform(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("write", "refused"),
+    [
+        (lambda net: net[0].weight.mul_(2.0), True),
+        (lambda net: net[1].running_mean.add_(1.0), True),
+        (lambda net: setattr(net[5].bias, "data", torch.zeros(7)), True),
+        (lambda net: net[0].weight.mul_(1.0), False),
+        (lambda net: net.train(), False),
+    ],
+)
+def test_weights_that_change_are_noticed(write: Any, refused: bool) -> None:  # noqa: FBT001
+    net = convolving()
+    model = op.Pipeline(TorchFeatures(net, shape=(2, 6, 6)), op.RLSClassifier())
+    model.partial_fit(ROWS, Y)
+    said = model.decision_function(ROWS)
+    with torch.no_grad():
+        write(net)
+    if refused:
+        with pytest.raises(ParameterError, match="digest"):
+            model.partial_fit(ROWS, Y)
+    else:
+        assert_array_equal(model.decision_function(ROWS), said)
+
+
+def test_the_same_weights_in_other_layers_are_noticed(tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(72, 9), torch.nn.ReLU())
+    op.save(TorchFeatures(net).learn(ROWS), tmp_path / "f.onepass")
+    other = torch.nn.Sequential(net[0], torch.nn.Softplus())
+    again = op.load(tmp_path / "f.onepass", module=other)
+    with pytest.raises(ParameterError, match="answer as it did when learning began"):
+        again.transform(ROWS)
+
+
+class Lots(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.dropout(x, 0.5, training=True)
+
+
+class Mixing(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x - x.mean(dim=0)
+
+
+class Telling(torch.nn.Module):
+    def __init__(self, what: Any) -> None:
+        super().__init__()
+        self.what = what
+
+    def forward(self, x: Any) -> Any:
+        return self.what(x)
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "words"),
+    [
+        (3, TypeMismatchError, "`module` must be a torch.nn.Module, got int"),
+        (torch.nn.Linear, TypeMismatchError, "got type"),
+        (torch.nn.Linear(3, 3), ModuleError, r"rows of shape \(72,\), got RuntimeError"),
+        (torch.nn.LazyLinear(3), TypeMismatchError, "must have all its weights"),
+        (torch.nn.Linear(3, 3, device="meta"), TypeMismatchError, "must have all its weights"),
+        (torch.nn.LSTM(72, 3), ShapeError, "one tensor of real numbers, got tuple"),
+        (Telling(torch.sum), ShapeError, r"output of shape \(\)"),
+        (Telling(lambda x: x.sum(dim=0)), ShapeError, r"output of shape \(72,\)"),
+        (Telling(lambda x: x + 1j), ShapeError, "got complex numbers"),
+        (Lots(), ParameterError, "asked once more"),
+        (Mixing(), ParameterError, "another row is beside it"),
+    ],
+)
+def test_a_module_that_is_no_feature_is_refused(module: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        TorchFeatures(module).learn(ROWS)
+
+
+def test_a_number_a_row_is_a_feature() -> None:
+    Z = TorchFeatures(Telling(lambda x: x.sum(dim=1))).transform(ROWS)
+    assert_allclose(Z, ROWS.sum(axis=1, keepdims=True), rtol=1e-5)
+    assert TorchFeatures(Mixing(), batch_size=1).transform(ROWS).max() == 0.0
+
+
+# -- ONNX ------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_found_by_its_path_and_known_by_its_digest(tmp_path: Path) -> None:
+    net, saved = tmp_path / "net.onnx", tmp_path / "m.onepass"
+    net.write_bytes(convolution(FILTERS, 6))
+    model = op.Pipeline(ONNXFeatures(net), op.RLSClassifier(ridge=0.1)).partial_fit(ROWS, Y)
+    op.save(model, saved)
+    assert op.load(saved).steps[0].model == str(net)
+    assert_array_equal(op.load(saved).predict(ROWS), model.predict(ROWS))
+    from onepass.persist import describe
+
+    assert describe(saved)["functions"] == []
+    assert describe(saved)["parameters"]["steps"][0]["parameters"]["model"] == str(net)
+    moved = net.rename(tmp_path / "moved.onnx")
+    with pytest.raises(CheckpointError, match=r"features_.*net.onnx.*op.load\(path, model="):
+        op.load(saved)
+    assert_array_equal(op.load(saved, model=moved).predict(ROWS), model.predict(ROWS))
+    with pytest.raises(ParameterError, match="which is none"):
+        pickle.loads(pickle.dumps(model)).predict(ROWS)  # noqa: S301  what is open is in no copy
+    moved.write_bytes(convolution(FILTERS + 1, 6))
+    with pytest.raises(CheckpointError, match="digest"):
+        op.load(saved, model=str(moved))
+    moved.rename(net)
+    with pytest.raises(CheckpointError, match="digest"):
+        op.load(saved)
+    with pytest.raises(ParameterError, match="digest"):
+        model.predict(ROWS)  # the file was altered while the model was in use
+
+
+def test_a_fixed_number_of_rows_is_filled_up() -> None:
+    for rows in (1, 4, 64):
+        Z = ONNXFeatures(convolution(FILTERS, 6, rows)).transform(ROWS)
+        assert_allclose(Z, expected("onnx", ROWS), atol=1e-5)
+
+
+def test_an_open_shape_is_told() -> None:
+    free = ONNXFeatures(convolution(FILTERS, None), shape=(2, 6, 6))
+    assert_allclose(free.transform(ROWS), expected("onnx", ROWS), atol=1e-5)
+    assert_allclose(
+        ONNXFeatures(convolution(FILTERS, None)).transform(PICTURES), free.transform(ROWS)
+    )
+    with pytest.raises(ParameterError, match=r"\(2, any, any\), got none for 72 columns"):
+        ONNXFeatures(convolution(FILTERS, None)).learn(ROWS)
+    with pytest.raises(ParameterError, match=r"`shape` must be one that the network takes"):
+        ONNXFeatures(convolution(FILTERS, 6), shape=(6, 6, 2)).learn(ROWS)
+    assert ONNXFeatures(doubling("d")).transform(ROWS).shape == (30, 72)  # type: ignore[arg-type]
+
+
+def test_numbers_go_in_as_the_file_wants_them() -> None:
+    whole = rng.integers(0, 100, (5, 3))
+    for kind in (TensorProto.INT64, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT32):
+        Z = ONNXFeatures(doubling(3, kind=kind)).transform(whole)
+        assert_array_equal(Z, 2 * whole)
+        assert Z.dtype == (np.float64 if kind == TensorProto.DOUBLE else np.float32)
+    feature = ONNXFeatures(doubling(3, kind=TensorProto.INT32))
+    with pytest.raises(TypeMismatchError, match=r"whole numbers .* got 0.5 in row 1, column 2"):
+        feature.learn([[0, 0, 0], [1, 1, 0.5]])
+    with pytest.raises(NumericalError, match="row 1"):
+        ONNXFeatures(doubling(3, kind=TensorProto.FLOAT16)).learn([[0, 0, 0], [1, 1, 1e5]])
+
+
+def two() -> bytes:
+    nodes = [helper.make_node("Abs", ["x"], ["a"]), helper.make_node("Neg", ["x"], ["b"])]
+    return written(nodes, {"x": ["n", 2]}, {"a": ["n", 2], "b": ["n", 2]})
+
+
+def test_an_output_is_chosen_by_its_name() -> None:
+    assert_array_equal(ONNXFeatures(two(), output="b").transform([[1.0, -2.0]]), [[-1.0, 2.0]])
+    with pytest.raises(ParameterError, match=r"'a' \(tensor\(float\)\), 'b' .*, got none"):
+        ONNXFeatures(two()).learn([[1.0, 2.0]])
+    with pytest.raises(ParameterError, match="got 'c'"):
+        ONNXFeatures(two(), output="c").learn([[1.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "words"),
+    [
+        (3, TypeMismatchError, "the path or the bytes .* got int"),
+        ("nowhere.onnx", ParameterError, "got 'nowhere.onnx', which is none"),
+        ("/dev/null", ParameterError, "which is none"),
+        (b"no network", ParameterError, "must be a network in ONNX"),
+        (
+            written([helper.make_node("Add", ["x", "y"], ["z"])],
+                    {"x": ["n", 2], "y": ["n", 2]}, {"z": ["n", 2]}),
+            ParameterError, "must take one tensor of rows",
+        ),
+        (
+            written([helper.make_node("ReduceSum", ["x"], ["z"], keepdims=0)],
+                    {"x": ["n", 2]}, {"z": []}),
+            ShapeError, r"output of shape \(\)",
+        ),
+        (doubling(3), ShapeError, "rows must have 3 numbers, .* got 2 columns"),
+        (doubling(2, kind=TensorProto.STRING), ParameterError, "must"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_feature_is_refused(model: Any, error: Any, words: str) -> None:
+    with pytest.raises(error, match=words):
+        ONNXFeatures(model).learn([[1.0, 2.0]])
+
+
+def test_a_provider_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"CPUExecutionProvider.* got 'Moon'"):
+        ONNXFeatures(two(), output="a", providers=["Moon"]).learn([[1.0, 2.0]])
+
+
+# -- continual learning ----------------------------------------------------------------------------
+
+
+def test_what_was_trained_on_some_classes_serves_others() -> None:
+    X, y = load_digits(return_X_y=True)
+    X = X / 16.0
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 20, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(),
+        torch.nn.Linear(180, 5),
+    )  # fmt: skip
+    old = y[:1000] < 5
+    rows = torch.tensor(X[:1000][old].reshape(-1, 1, 8, 8), dtype=torch.float32)
+    labels, steps = torch.tensor(y[:1000][old]), torch.optim.Adam(net.parameters(), 1e-2)
+    for _ in range(20):
+        steps.zero_grad()
+        torch.nn.functional.cross_entropy(net(rows), labels).backward()
+        steps.step()
+    model = op.Pipeline(TorchFeatures(net, layer="3", shape=(1, 8, 8)), op.RLSClassifier(ridge=1.0))
+    for task in op.stream.experiences(X[:1300], y[:1300], X[1300:], y[1300:]):
+        model.partial_fit(task.X, task.y)
+    assert model.score(X[1300:], y[1300:]) > 0.94
