@@ -15,6 +15,7 @@
     ├── SourceError           (OSError, ValueError)  a stream cannot be opened or read
     ├── CheckpointError       (ValueError)      a model file is damaged, hostile or too new
     ├── MergeError            (ValueError)      what two learners learned cannot be made one
+    ├── ProcessError          (RuntimeError)    a process was gone before its work was done
     └── MissingExtraError     (ImportError)     an optional package is not installed
 
     UserWarning
@@ -49,6 +50,7 @@ __all__ = [
     "NumericalError",
     "OnepassError",
     "ParameterError",
+    "ProcessError",
     "RowsRefusedWarning",
     "ShapeError",
     "SourceError",
@@ -110,6 +112,10 @@ class CheckpointError(OnepassError, ValueError):
 
 class MergeError(OnepassError, ValueError):
     """What two learners learned cannot be made one as if one had seen all rows."""
+
+
+class ProcessError(OnepassError, RuntimeError):
+    """A process that was begun for a part of the work was gone before this was done."""
 
 
 class MissingExtraError(OnepassError, ImportError):

@@ -11,11 +11,12 @@ last is learned. Beside them stands what it took: bytes, prototypes, time, and r
 ``domain``  tasks share their classes, or are regression; nothing is told
 =========== =======================================================================================
 
-Cost: what the learners cost; (T + 1) T / T tests of all rows to test.
+Cost: what the learners cost, and T + 1 tests of all rows to test.
 """
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -114,6 +115,11 @@ def continual(
     processes = whole(jobs, "jobs", _WHERE, low=1)
     chosen = given.seeds(seeds)
     source = given.source(experiences)
+    if not (callable(on_progress) or on_progress is None):
+        raise ParameterError(
+            f"{_WHERE}: `on_progress` must be a function of a Progress, got {on_progress!r}. Give "
+            "one, or leave it out."
+        )
     if isinstance(source, Iterable) and not hasattr(source, "exams"):
         if len(chosen) > 1 or processes > 1 or path is not None:
             raise ParameterError(
@@ -131,13 +137,37 @@ def continual(
         )
     first = setting.source(chosen[0])
     setting = Setting(named, source, given.rules(first, scenario, metric, rules))
-    runs = _runs(setting, chosen, processes, path, on_progress)
-    return _report([setting.source(seed) for seed in chosen], setting.rules, runs)
+    outlines = {seed: _outline(setting.source(seed), path is not None) for seed in chosen}
+    if len({(len(each.tasks), len(each.experiences)) for each in outlines.values()}) > 1:
+        raise ParameterError(
+            f"{_WHERE}: `experiences` must be as many with each seed, got "
+            f"{ {seed: len(each.experiences) for seed, each in outlines.items()} }. Make as many, "
+            "or evaluate the seeds one by one."
+        )
+    runs = _runs(setting, outlines, processes, path, on_progress)
+    return _report(list(outlines.values()), setting.rules, runs)
+
+
+@dataclass(frozen=True)
+class _Outline:
+    """What is known of a stream once it is let go: streams of many seeds are many rows."""
+
+    name: str
+    digest: str
+    tasks: tuple[str, ...]
+    experiences: tuple[str, ...]
+
+
+def _outline(known: Any, kept: bool) -> _Outline:  # noqa: FBT001  of one line alone
+    learned = getattr(known, "tasks", known)
+    tests = getattr(known, "tests", ()) or learned
+    names = [tuple(str(task.name) for task in tasks) for tasks in (tests, learned)]
+    return _Outline(known.name, known.digest if kept else "", *names)
 
 
 def _runs(
     setting: Setting,
-    seeds: Sequence[int],
+    seeds: Mapping[int, _Outline],
     processes: int,
     path: Any,
     on_progress: Callable[[Progress], object] | None,
@@ -146,18 +176,16 @@ def _runs(
     shelf = None if path is None else Shelf(path)
     found: dict[Job, Run] = {}
     settings: dict[Job, dict[str, Any]] = {}
-    length = 0
-    for seed in seeds if shelf is not None else ():
-        stream = setting.source(seed)
-        for name in setting.models:
-            job = Job(name, seed)
-            settings[job] = _settings(setting, job, stream.digest)
-            kept = None if shelf is None else shelf.find(name, seed, settings[job])
-            if kept is not None:
-                found[job] = kept
-    wanted = [job for seed in seeds for job in (Job(n, seed) for n in setting.models)]
+    wanted = [Job(name, seed) for seed in seeds for name in setting.models]
+    for job in wanted if shelf is not None else ():
+        outline = seeds[job.seed]
+        settings[job] = _settings(setting, job, outline.digest)
+        size = (len(outline.experiences), len(outline.tasks))
+        kept = None if shelf is None else shelf.find(job.model, job.seed, settings[job], size)
+        if kept is not None:
+            found[job] = kept
     left = [job for job in wanted if job not in found]
-    length = len(setting.source(seeds[0]))
+    length = len(next(iter(seeds.values())).experiences)
     past = dict.fromkeys(found, length)
 
     def told(job: Job, i: int) -> None:
@@ -167,7 +195,7 @@ def _runs(
 
     failed: list[Exception | None] = []
     for job, run, wrong in done(left, setting, processes, told):
-        if shelf is not None:
+        if shelf is not None and run.rows:
             shelf.keep(run, settings[job])
         found[job] = run
         failed.append(wrong if run.rows == 0 else None)
@@ -189,22 +217,20 @@ def _settings(setting: Setting, job: Job, digest: str) -> dict[str, Any]:
     }
 
 
-def _report(known: Sequence[Any], rules: Rules, runs: Sequence[Run]) -> ContinualReport:
+def _report(known: Sequence[_Outline], rules: Rules, runs: Sequence[Run]) -> ContinualReport:
     """All of it; tasks whose names or order the seeds draw are numbered."""
-    tests = [getattr(one, "tests", ()) or getattr(one, "tasks", one) for one in known]
     return ContinualReport(
         known[0].name,
         rules.scenario,
         rules.task,
         rules.metric,
-        _names(tests),
-        _names([getattr(one, "tasks", one) for one in known]),
+        _names([one.tasks for one in known]),
+        _names([one.experiences for one in known]),
         tuple(runs),
     )
 
 
-def _names(each: Sequence[Any]) -> tuple[str, ...]:
-    names = [tuple(str(task.name) for task in tasks) for tasks in each]
+def _names(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     if len(set(names)) == 1:
         return names[0]
     return tuple(f"task {i}" for i in range(1, len(names[0]) + 1))
@@ -230,7 +256,7 @@ def _as_they_come(
         listed, scenario or "class" if listed.classes else scenario, metric, rules
     )
     setting = Setting(named, listed, settled)
-    courses = {n: Course(setting.model(Job(n, seed)), settled, None) for n in named}
+    courses = {n: Course(setting.model(Job(n, seed)), settled, None, repr(n)) for n in named}
 
     def told(i: int) -> None:
         if on_progress is None:

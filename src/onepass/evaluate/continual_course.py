@@ -7,11 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from onepass.errors import OnepassError
-from onepass.evaluate.continual_learner import Pupil
+from onepass.evaluate.continual_learner import Pupil, silence
 from onepass.evaluate.infinite import numbers
 from onepass.evaluate.metrics import metric_class
 from onepass.stream import Exam, Experience
 from onepass.types import Array
+
+_WHERE = "op.evaluate.continual"
 
 __all__ = ["Course", "Known", "Rules", "Run", "arriving", "through"]
 
@@ -77,9 +79,25 @@ class Run:
 
     @classmethod
     def restored(cls, tree: Mapping[str, Any]) -> "Run":
-        """A run that was written with infinite numbers as text."""
+        """A run that was written with infinite numbers as text.
+
+        Raises
+        ------
+        ValueError
+            If numbers are not as many as they must be, or none.
+        """
         plain = {**tree, "before": numbers(tree["before"])}
-        return cls(**{**plain, "matrix": [numbers(row) for row in tree["matrix"]]})
+        run = cls(**{**plain, "matrix": [numbers(row) for row in tree["matrix"]]})
+        width = len(run.before)
+        sizes = {len(run.when), *map(len, run.matrix)}
+        if not run.matrix or sizes != {width}:
+            raise ValueError("a matrix must have a column for each task")
+        if any(i not in range(len(run.matrix)) for i in run.when):
+            raise ValueError("`when` must name experiences")
+        counts = (run.rows, run.nbytes, run.prototypes, run.repeated, run.learning, run.answering)
+        if not all(value is None or isinstance(value, (int, float)) for value in counts):
+            raise ValueError("what it took must be numbers")
+        return run
 
 
 @dataclass(frozen=True)
@@ -116,11 +134,15 @@ class Course:
     rules : Rules
     labels : ndarray or None
         All labels of the stream, if they are known.
+    called : str
+        What it is, for messages.
     """
 
-    def __init__(self, model: Any, rules: Rules, labels: Array | None) -> None:
+    def __init__(self, model: Any, rules: Rules, labels: Array | None, called: str) -> None:
         self.pupil = Pupil(model, labels, rules.batch, rules.block)
         self.rules = rules
+        self._called = called
+        self._undefined = False
         self.matrix: list[list[float]] = []
         self.before: list[float] = []
         self.stopped: str | None = None
@@ -143,6 +165,9 @@ class Course:
         except (OnepassError, ValueError, NotImplementedError) as refused:
             self.stopped = f"{experience.name}: {refused}"
             self.failed = refused
+        except Exception as wrong:
+            wrong.add_note(f"{_WHERE}: {self._called} raised this at {experience.name!r}.")
+            raise
         self._took[0] += self._now() - began
 
     def _weigh(self) -> None:
@@ -151,13 +176,24 @@ class Course:
         self._most = size if self._most is None else max(size or 0, self._most)
 
     def score(self, exam: Exam) -> float:
-        """How right it is of the rows to test of a task."""
+        """How right it is of the rows to test of a task.
+
+        Who was stopped amid a block, and cannot answer since, says nothing.
+        """
         among = exam.classes if self.rules.scenario == "task" and exam.classes else None
         began = self._now()
-        said = self.pupil.say(exam.X, among, exam.y)
+        try:
+            said = self.pupil.say(exam.X, among, exam.y)
+        except Exception as wrong:
+            if self.stopped is None:
+                asked = f"raised this when it was asked about {exam.name!r}"
+                wrong.add_note(f"{_WHERE}: {self._called} {asked}.")
+                raise
+            said = silence(exam.y)
+        self._undefined |= said.dtype.kind == "f" and bool(np.isnan(said).any())
         self._took[1] += self._now() - began
         self._asked += len(exam.y)
-        metric = metric_class(self.rules.metric, self.rules.task, "op.evaluate.continual")()
+        metric = metric_class(self.rules.metric, self.rules.task, _WHERE)()
         return float(metric.add(exam.y, said).value)
 
     def run(self, name: str, seed: int, when: Iterable[int]) -> Run:
@@ -188,6 +224,8 @@ class Course:
         notes = [known[scenario]] if scenario in known else []
         if scenario == "task" and self.rules.task == "classification" and not self.pupil.masks:
             notes.append("cannot be told a task's classes: it answered among all")
+        if self._undefined:
+            notes.append("said nan of some rows, of which nothing can be known")
         return notes
 
     def _now(self) -> float:

@@ -50,7 +50,8 @@ class Exported:
         """
         rows = self._records(of, "to_frame")
         names = list(rows[0]) if rows else []
-        return frame({name: [row[name] for row in rows] for name in names}, library)
+        columns = {name: [row[name] for row in rows] for name in names}
+        return frame(columns, library, "ContinualReport.to_frame")
 
     def to_csv(
         self,

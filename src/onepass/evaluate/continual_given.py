@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from onepass.errors import ParameterError
+import numpy as np
+
+from onepass.errors import LabelError, ParameterError
 from onepass.evaluate.continual_course import Rules
-from onepass.evaluate.continual_learner import is_learner
+from onepass.evaluate.continual_makers import is_learner
 from onepass.evaluate.metrics import metric_class
 from onepass.stream.arrivals import Listed, experience
 from onepass.validate import whole
@@ -41,7 +43,7 @@ def named(models: Any) -> dict[str, Any]:
 
 def seeds(seeds: Any) -> list[int]:
     """The seeds of the runs."""
-    if isinstance(seeds, (list, tuple, range)):
+    if isinstance(seeds, (list, tuple, range, np.ndarray)):
         chosen = [whole(seed, "seeds", _WHERE, low=0) for seed in seeds]
     else:
         chosen = list(range(whole(seeds, "seeds", _WHERE, low=1)))
@@ -59,7 +61,7 @@ def source(experiences: Any) -> Any:
         return experiences
     if isinstance(experiences, (list, tuple)) and experiences:
         made = [experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1)]
-        return Listed(made)
+        return _alike(Listed(made))
     if isinstance(experiences, Iterable) and not isinstance(experiences, (list, tuple, str)):
         return (experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1))
     raise ParameterError(
@@ -67,6 +69,20 @@ def source(experiences: Any) -> Any:
         f"them, or experiences one after the other, got {type(experiences).__name__}. Make them "
         "with op.stream.experiences(X, y)."
     )
+
+
+def _alike(listed: Listed) -> Listed:
+    """Experiences whose answers are all numbers, or all labels of one kind."""
+    kinds = dict.fromkeys(
+        "numbers" if not one.classes else "text" if isinstance(one.classes[0], str) else "labels"
+        for one in listed
+    )
+    if len(kinds) > 1:
+        raise LabelError(
+            f"{_WHERE}: all `experiences` must have answers of one kind, got {' and '.join(kinds)}."
+            " Give all labels one type; real numbers (of dtype float) are regression."
+        )
+    return listed
 
 
 def rules(known: Any, scenario: Any, metric: Any, rules: dict[str, Any]) -> Rules:
@@ -88,6 +104,11 @@ def rules(known: Any, scenario: Any, metric: Any, rules: dict[str, Any]) -> Rule
         raise ParameterError(
             f"{_WHERE}: `scenario` must go with the tasks, got {wanted!r} of tasks that {have}. "
             + ("Leave it out." if natural == "domain" else "Make them with within=True for that.")
+        )
+    if not (callable(rules["clock"]) or rules["clock"] is None):
+        raise ParameterError(
+            f"{_WHERE}: `clock` must be a function that gives seconds, got {rules['clock']!r}. "
+            "Give time.process_time."
         )
     measure = metric or ("accuracy" if task == "classification" else "rmse")
     metric_class(measure, task, _WHERE)

@@ -1,23 +1,29 @@
 """Continual jobs: the runs of an evaluation, one after the other or in several processes.
 
 A run follows from its learner and its seed alone, so that its result is the same in any process.
+Processes end with the one that began them: each holds the end of a pipe that this one alone holds
+the other end of, and is gone when that is closed, by an interrupt or because this one was killed.
 """
 
+import os
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context, reduction
-from os import cpu_count
+from threading import Thread
 from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, ProcessError
 from onepass.evaluate.continual_course import Course, Rules, Run, through
-from onepass.evaluate.continual_learner import is_learner, made, misplaced, takes_seed
+from onepass.evaluate.continual_makers import is_learner, made, misplaced, takes_seed
 
 __all__ = ["Job", "Progress", "Setting", "done"]
 
@@ -97,6 +103,11 @@ class Setting:
         """A learner of its own for a run."""
         given = self.models[job.model]
         model = deepcopy(given) if is_learner(given) else made(given, job.seed, _WHERE)
+        if not is_learner(model):
+            raise ParameterError(
+                f"{_WHERE}: a function of `models` must return a learner, with `predict` and "
+                f"`partial_fit` or `learn`, got {model!r} of {job.model!r}. Return an instance."
+            )
         wrong = misplaced(model, self.rules.task)
         if wrong is not None:
             raise ParameterError(
@@ -153,19 +164,27 @@ def done(
     # a fresh interpreter each: a fork would copy the threads of BLAS in whatever state they are
     context = get_context("spawn")
     heard = context.SimpleQueue()
-    threads = max(1, (cpu_count() or 1) // processes)
-    with ProcessPoolExecutor(
-        min(processes, len(jobs)), context, _begin, (setting, heard, threads)
-    ) as pool:
-        waiting: dict[Future[Any], Job] = {pool.submit(_one, job): job for job in jobs}
+    leash, held = context.Pipe(duplex=False)
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    begun = (setting, heard, threads, leash)
+    with ProcessPoolExecutor(min(processes, len(jobs)), context, _begin, begun) as pool:
         try:
+            waiting: dict[Future[Any], Job] = {pool.submit(_one, job): job for job in jobs}
             while waiting:
                 ended, _ = wait(waiting, _LISTEN, FIRST_COMPLETED)
                 while not heard.empty():
                     told(*heard.get())
                 for each in ended:
                     yield waiting.pop(each), *each.result()
+            pool.shutdown(wait=True)
+        except BrokenProcessPool as lost:
+            raise ProcessError(
+                f"{_WHERE}: with `jobs` > 1 each run must have its process to the end, got one "
+                "that was gone before. Look whether memory is short and set fewer `jobs`; a script "
+                'needs `if __name__ == "__main__":`. Runs that were kept in `path` stay.'
+            ) from lost
         finally:
+            held.close()  # whoever still runs is not waited for: nothing of it would be kept
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -194,7 +213,8 @@ class _Worker:
         if self._seed != job.seed:
             self._source, self._seed = self._setting.source(job.seed), job.seed
         labels = np.array(self._source.classes) if self._source.classes else None
-        course = Course(self._setting.model(job), self._setting.rules, labels)
+        called = f"{job.model!r} with seed {job.seed}"
+        course = Course(self._setting.model(job), self._setting.rules, labels, called)
         through([course], self._source, told)
         return course.run(job.model, job.seed, self._source.when), course.failed
 
@@ -203,9 +223,19 @@ _WORKERS: list[tuple[_Worker, Any]] = []
 """The one of a process that was begun for jobs, and what it tells progress to."""
 
 
-def _begin(setting: Setting, heard: Any, threads: int) -> None:
+def _begin(setting: Setting, heard: Any, threads: int, leash: Any) -> None:
+    # Ctrl-C in a terminal reaches all processes: the first one ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_follow, args=(leash,), daemon=True).start()
     threadpool_limits(threads)
     _WORKERS[:] = [(_Worker(setting), heard)]
+
+
+def _follow(leash: Any) -> None:
+    """End this process when the other end of a pipe is closed."""
+    with suppress(EOFError, OSError):
+        leash.recv_bytes()
+    os._exit(1)
 
 
 def _one(job: Job) -> tuple[Run, Exception | None]:

@@ -9,9 +9,13 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from hashlib import sha256
+from functools import partial
+from hashlib import blake2b, sha256
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
+
+import numpy as np
 
 from onepass.durable import replacing, writing
 from onepass.errors import ParameterError, SourceError
@@ -36,12 +40,18 @@ class Shelf:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ParameterError(
+                f"{_WHERE}: `path` must be a folder in which runs are kept, got {path!r}. Name one."
+            )
         self.path = Path(path)
         with writing(self.path, _WHERE):
             self.path.mkdir(parents=True, exist_ok=True)
 
-    def find(self, model: str, seed: int, settings: Mapping[str, Any]) -> Run | None:
-        """A run that is done, or None.
+    def find(
+        self, model: str, seed: int, settings: Mapping[str, Any], size: tuple[int, int]
+    ) -> Run | None:
+        """A run that is done, with a matrix of this size, or None.
 
         Raises
         ------
@@ -53,10 +63,10 @@ class Shelf:
         path = self._of(model, seed)
         try:
             tree = json.loads(path.read_text(encoding="utf-8"))
-            before, run = _opened(tree)
+            before, run = _opened(tree, (model, seed))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError) as wrong:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as wrong:
             raise SourceError(
                 f"{_WHERE}: {path} must be a run that was kept, got {type(wrong).__name__}: "
                 f"{wrong}. Remove it, and it is made again."
@@ -70,6 +80,11 @@ class Shelf:
             raise ParameterError(
                 f"{_WHERE}: `path` must hold runs of the same settings, got {path.name}, of which "
                 f"{told}. Give another folder, or remove that file."
+            )
+        if (len(run.matrix), len(run.before)) != size:
+            raise SourceError(
+                f"{_WHERE}: {path} must be a run of {size[0]} experiences and {size[1]} tests, got "
+                f"{len(run.matrix)} and {len(run.before)}. Remove it, and it is made again."
             )
         return run
 
@@ -88,10 +103,13 @@ class Shelf:
         return self.path / f"{letters}{tail}-seed{seed}.json"
 
 
-def _opened(tree: dict[str, Any]) -> tuple[dict[str, Any], Run]:
+def _opened(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], Run]:
     if tree["format"] != _FORMAT:
         raise ValueError("another format")
-    return dict(tree["settings"]), Run.restored(tree["run"])
+    run = Run.restored(tree["run"])
+    if (run.model, run.seed) != of:
+        raise ValueError(f"a run of {run.model!r} with seed {run.seed}")
+    return dict(tree["settings"]), run
 
 
 def _short(value: Any) -> str:
@@ -100,12 +118,53 @@ def _short(value: Any) -> str:
 
 
 def described(model: Any) -> dict[str, str]:
-    """A learner's class and settings as text, the same for all that are made alike."""
+    """A learner's class and settings as text, the same for all that are made alike.
+
+    Arrays and functions among settings are told by what they hold. What was learned is no setting,
+    nor is what a network's weights begin with.
+    """
     if hasattr(model, "get_params"):
         told = dict(sorted(model.get_params(deep=True).items()))
     else:
-        plain = (int, float, str, bool, type(None), tuple)
+        plain = (int, float, str, bool, type(None), tuple, list, dict, FunctionType, partial)
         known = {k: v for k, v in getattr(model, "__dict__", {}).items() if not k.startswith("_")}
         told = {k: v for k, v in known.items() if isinstance(v, plain) or k == "module"}
-    settings = {f"model.{name}": _ADDRESS.sub("", repr(value)) for name, value in told.items()}
+    settings = {f"model.{name}": _told(value) for name, value in told.items()}
     return {"model": f"{type(model).__module__}.{type(model).__qualname__}", **settings}
+
+
+def _told(value: Any) -> str:
+    """A setting as text that says all of it: numpy's own leaves numbers of long arrays out."""
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        held = blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
+        return f"array of shape {value.shape}, {value.dtype}, {held}"
+    if isinstance(value, FunctionType):
+        does = (_code(value.__code__), value.__defaults__, value.__kwdefaults__)
+        known = [cell.cell_contents for cell in value.__closure__ or ()]
+        # one that is known to another may know that one in turn
+        kept = [v.__qualname__ if isinstance(v, FunctionType) else _told(v) for v in known]
+        text = _ADDRESS.sub("", f"{does}{kept}")
+        held = blake2b(text.encode(), digest_size=8).hexdigest()
+        return f"function {value.__module__}.{value.__qualname__}, {held}"
+    if isinstance(value, partial):
+        return f"partial {[_told(part) for part in (value.func, value.args, value.keywords)]}"
+    if type(value) is list or (type(value) is tuple and not _plain(value)):
+        return f"[{', '.join(map(_told, value))}]"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{name!r}: {_told(part)}' for name, part in value.items())}}}"
+    return _ADDRESS.sub("", repr(value))
+
+
+def _plain(values: tuple[Any, ...]) -> bool:
+    return not any(isinstance(v, (np.ndarray, FunctionType, partial, list, dict)) for v in values)
+
+
+def _code(code: CodeType) -> Any:
+    """What a function does, whatever stands around it in its file."""
+    inner = [
+        _code(each) if isinstance(each, CodeType)
+        else sorted(map(repr, each)) if isinstance(each, frozenset)
+        else each
+        for each in code.co_consts
+    ]  # fmt: skip
+    return code.co_code, inner, code.co_names, code.co_varnames

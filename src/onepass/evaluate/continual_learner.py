@@ -13,76 +13,21 @@ what a learner has                           how it is taught and asked
 Nothing is asked of what it is, only of what it has.
 """
 
-from collections.abc import Callable, Iterator
-from inspect import Parameter, signature
+from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError as NotFitted
-from sklearn.utils import get_tags
 
 from onepass import linalg
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, ShapeError, TypeMismatchError
 from onepass.types import Array
 
-__all__ = ["Pupil", "is_learner", "made", "misplaced", "takes_seed"]
+__all__ = ["Pupil", "silence"]
 
+_WHERE = "op.evaluate.continual"
 _ASKED = 4096  # rows asked about in one call
-
-
-def is_learner(model: Any) -> bool:
-    """Whether it is a learner, not something that makes one."""
-    if isinstance(model, type):
-        return False
-    asked = any(callable(getattr(model, verb, None)) for verb in ("predict", "predict_one"))
-    taught = any(callable(getattr(model, v, None)) for v in ("partial_fit", "learn", "learn_one"))
-    return asked and taught
-
-
-def made(factory: Callable[..., Any], seed: int, where: str) -> Any:
-    """What a factory makes of a seed, if it takes one.
-
-    Parameters
-    ----------
-    factory : callable
-        Of ``seed``, of one argument without a default, or of none.
-    seed : int
-    where : str
-        The public call, for messages.
-    """
-    if takes_seed(factory):
-        named = "seed" in signature(factory).parameters
-        return factory(seed=seed) if named else factory(seed)
-    thing = factory()
-    if thing is None:
-        raise ParameterError(
-            f"{where}: a factory must return what it makes, got None of {factory!r}. Add `return`."
-        )
-    return thing
-
-
-def takes_seed(factory: Any) -> bool:
-    """Whether a factory asks for a seed that it has not been given."""
-    if "seed" in getattr(factory, "keywords", {}):  # of functools.partial
-        return False
-    try:
-        known = signature(factory).parameters
-    except (TypeError, ValueError):
-        return False
-    if "seed" in known:
-        return True
-    places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [p for p in known.values() if p.kind in places and p.default is Parameter.empty]
-    return len(needed) == 1
-
-
-def misplaced(model: Any, task: str) -> str | None:
-    """What a model is, where it says so and does something else than the task asks for."""
-    if not hasattr(model, "__sklearn_tags__"):
-        return None
-    kind = get_tags(model).estimator_type
-    wanted = {"regression": "regressor", "classification": "classifier"}[task]
-    return None if kind in {None, wanted} else str(kind)
 
 
 class Pupil:
@@ -156,7 +101,14 @@ class Pupil:
             not hasattr(self.model, "test_then_train") and "classes" in signature(verb).parameters
         )
         size = max(1, len(y)) if getattr(self.inner, "by_task", False) else self._block
+        X = self._taken(X)
         for part in _parts(len(y), size):
+            if must and self._labels is None:
+                raise ParameterError(
+                    f"{_WHERE}: {type(self.model).__name__} must know all classes beforehand, "
+                    "got an iterator, which tells none. Give a list of experiences, or a learner "
+                    "that takes new classes."
+                )
             told = {"classes": self._labels} if must and not self._told else {}
             verb(X[part], y[part], **told)
             self._told = True
@@ -182,15 +134,34 @@ class Pupil:
             if not callable(getattr(self.model, "predict", None)):
                 said = np.array([self.model.predict_one(x) for x in _dicts(X)], dtype=object)
                 return _numbers(said) if like.dtype.kind == "f" else said
-            said = _array(self.model.predict(X if self._plain() else _narrow(X)))
-            return said.reshape(like.shape) if like.dtype.kind == "f" else said
+            said = _array(self.model.predict(self._taken(X)))
+            return self._fitting(said, like)
         except NotFitted:
-            real = like.dtype.kind == "f"
-            return np.zeros(like.shape) if real else np.full(len(like), None, dtype=object)
+            return silence(like)
 
-    def _plain(self) -> bool:
-        """Whether rows are given as they are; networks take float32."""
-        return callable(getattr(self.model, "partial_fit", None))
+    def _fitting(self, said: Array, like: Array) -> Array:
+        """Answers in the shape of those that are known."""
+        where = f"{_WHERE}: {type(self.model).__name__}.predict"
+        if said.size != like.size or said.shape[:1] != like.shape[:1]:
+            raise ShapeError(
+                f"{where} must say one answer a row, of shape {like.shape}, got {said.shape}. "
+                "Return labels, or numbers, not scores."
+            )
+        said = said.reshape(like.shape)
+        if like.dtype.kind == "f" and said.dtype.kind not in "biuf":
+            raise TypeMismatchError(
+                f"{where} must say numbers where answers are numbers, got {said.dtype}. Give a "
+                "regressor."
+            )
+        return said
+
+    def _taken(self, X: Any) -> Any:
+        """Rows as the learner takes them: networks float32, and arrays whoever knows no tables."""
+        if not callable(getattr(self.model, "partial_fit", None)):
+            return _narrow(X)
+        if hasattr(X, "names") and not hasattr(self.model, "test_then_train"):
+            return np.column_stack([X[name] for name in X.names])
+        return X
 
     def _told_by(self) -> str | None:
         """The argument of ``predict`` that names the labels to choose among, if it has one."""
@@ -200,18 +171,18 @@ class Pupil:
 
     def _among(self, X: Any, among: tuple[Any, ...]) -> Array:
         """The best of some labels; None of each row where none of them is known yet."""
-        known = getattr(self.inner, "classes_", None)
+        known, scores = getattr(self.inner, "classes_", None), None
+        if hasattr(self.model, "outputs") and self._told_by() is None:
+            scores = _array(self.model.outputs(_narrow(X)))
+            known = np.arange(scores.shape[-1])
         some = list(among) if known is None else [c for c in among if c in known]
         if not some:
             # one that has learned nothing at all says so itself
-            return np.full(len(self.model.predict(X)), None, dtype=object)
-        told = self._told_by()
+            return np.full(len(self.model.predict(self._taken(X))), None, dtype=object)
+        told, X = self._told_by(), self._taken(X)
         if told is not None:
-            rows = X if self._plain() else _narrow(X)
-            return _array(self.model.predict(rows, **{told: some}))
-        if hasattr(self.model, "outputs"):
-            scores, known = _array(self.model.outputs(_narrow(X))), np.arange(10**6)
-        else:
+            return _array(self.model.predict(X, **{told: some}))
+        if scores is None:
             has = hasattr(self.model, "decision_function")
             scores = np.asarray(
                 getattr(self.model, "decision_function" if has else "predict_proba")(X)
@@ -256,6 +227,12 @@ class Pupil:
             return int(told)
         seen = getattr(self.inner, "rows_seen_", None)
         return None if seen is None else max(0, int(seen) - self.rows)
+
+
+def silence(like: Array) -> Array:
+    """What is said by who has nothing to say: zeros, or None of each row."""
+    real = like.dtype.kind == "f"
+    return np.zeros(like.shape) if real else np.full(len(like), None, dtype=object)
 
 
 def _parts(n: int, size: int) -> Iterator[slice]:

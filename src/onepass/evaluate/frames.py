@@ -8,7 +8,7 @@ from onepass.errors import MissingExtraError, ParameterError
 __all__ = ["frame"]
 
 
-def frame(columns: dict[str, list[Any]], library: str | None) -> Any:
+def frame(columns: dict[str, list[Any]], library: str | None, where: str) -> Any:
     """Columns as a frame of a library that is installed.
 
     Parameters
@@ -17,6 +17,8 @@ def frame(columns: dict[str, list[Any]], library: str | None) -> Any:
         The columns, in order.
     library : {"pandas", "polars", "pyarrow"} or None
         Whose frame to make; None for the first that is installed.
+    where : str
+        The public call, for messages.
 
     Raises
     ------
@@ -30,7 +32,7 @@ def frame(columns: dict[str, list[Any]], library: str | None) -> Any:
     for name in wanted:
         if name not in makers:
             raise ParameterError(
-                f"Report.to_frame: `library` must be one of {', '.join(makers)}, got {name!r}. "
+                f"{where}: `library` must be one of {', '.join(makers)}, got {name!r}. "
                 "Choose one of them, or None for the first that is installed."
             )
         try:
@@ -38,5 +40,5 @@ def frame(columns: dict[str, list[Any]], library: str | None) -> Any:
         except ImportError:
             continue
     raise MissingExtraError(
-        f"Report.to_frame needs {' or '.join(wanted)}. Install it with: pip install {wanted[-1]}"
+        f"{where} needs {' or '.join(wanted)}. Install it with: pip install {wanted[-1]}"
     )

@@ -212,7 +212,9 @@ class Report:
             )
         rows = list(kinds[of](self))
         names = list(rows[0]) if rows else []
-        return frame({name: [row[name] for row in rows] for name in names}, library)
+        return frame(
+            {name: [row[name] for row in rows] for name in names}, library, "Report.to_frame"
+        )
 
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
         """Write report.json, report.md, curve.csv and curve.png into a directory.

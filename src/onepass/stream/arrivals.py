@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ParameterError, ShapeError
-from onepass.stream.experiences import Exam, Experience
+from onepass.stream.experiences import Exam, Experience, held
 from onepass.table import Table, has_names, is_frame
 from onepass.types import Array
+from onepass.validate import labels
 
 __all__ = ["Listed", "experience"]
 
@@ -23,7 +24,8 @@ def experience(given: Any, name: str, where: str) -> Experience:
     Parameters
     ----------
     given : Experience, (X, y) or (X, y, X_test, y_test)
-        Of a pair the third of each five rows is tested, and not learned.
+        Of a pair the third of each five rows is tested, and not learned. There must be rows to
+        test.
     name : str
         For one that has none.
     where : str
@@ -34,7 +36,9 @@ def experience(given: Any, name: str, where: str) -> Experience:
     ParameterError
         If it is none of these.
     ShapeError
-        If rows and answers are not as many.
+        If rows and answers are not as many, or none is to be tested.
+    LabelError
+        If labels are not of one kind, text or whole numbers.
 
     Examples
     --------
@@ -43,7 +47,7 @@ def experience(given: Any, name: str, where: str) -> Experience:
     ((8, 10), (2, 10), (0, 1))
     """
     if isinstance(given, Experience):
-        return given
+        return _testable(given, where)
     if not isinstance(given, (tuple, list)) or len(given) not in {2, 4}:
         raise ParameterError(
             f"{where}: an experience must be an Experience, (X, y) or (X, y, X_test, y_test), got "
@@ -58,7 +62,17 @@ def experience(given: Any, name: str, where: str) -> Experience:
         X, y, X_test, y_test = X[~tested], y[~tested], X[tested], y[tested]
     real = y.dtype.kind == "f" or y.ndim > 1
     classes = () if real else tuple(np.unique(np.concatenate([y, y_test])).tolist())
-    return Experience(name, X, y, X_test, y_test, classes)
+    return _testable(Experience(name, X, y, X_test, y_test, classes), where)
+
+
+def _testable(one: Experience, where: str) -> Experience:
+    if not len(one.y_test):
+        raise ShapeError(
+            f"{where}: experience {one.name!r} must have rows to test, got {len(one.y)} to learn "
+            "and none to test. Give X_test and y_test, or three rows or more, of which one is "
+            "tested."
+        )
+    return one
 
 
 def _pair(X: Any, y: Any, where: str) -> tuple[Any, Array]:
@@ -73,6 +87,8 @@ def _pair(X: Any, y: Any, where: str) -> tuple[Any, Array]:
             f"{where}: an experience must have one answer a row, got {len(rows)} rows and answers "
             f"of shape {answers.shape}. Give X of shape (n, …) and y of shape (n,)."
         )
+    if answers.ndim == 1 and answers.dtype.kind != "f":
+        answers = labels(answers, len(answers), where)
     return rows, answers
 
 
@@ -116,10 +132,12 @@ class Listed:
 
     @property
     def digest(self) -> str:
-        """Tells these experiences from others: of their names and answers."""
+        """Tells these experiences from others: of all that they hold."""
         known = blake2b(digest_size=16)
         for one in self.all_of:
             known.update(
                 repr((one.name, one.classes, one.y.tolist(), one.y_test.tolist())).encode()
             )
+            known.update(held(one.X))
+            known.update(held(one.X_test))
         return known.hexdigest()

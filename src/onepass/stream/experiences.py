@@ -21,7 +21,7 @@ from onepass.errors import ParameterError
 from onepass.types import Array
 from onepass.validate import whole
 
-__all__ = ["Change", "Exam", "Experience", "Experiences", "Part", "Task"]
+__all__ = ["Change", "Exam", "Experience", "Experiences", "Part", "Task", "held"]
 
 _LOOKED_AT = 16  # rows of each task that a digest is made of, as they come to the learner
 
@@ -207,7 +207,7 @@ class Experiences:
                 known.update(repr(part.y.tolist()).encode())
                 rows = part.cut(slice(_LOOKED_AT)).of(source)
                 made = rows if self.form is None else self.form(rows)
-                known.update(_bytes(made))
+                known.update(held(made))
         return known.hexdigest()
 
     def exams(self) -> Iterator[Exam]:
@@ -258,8 +258,10 @@ class Experiences:
         return replace(self, X_test=self.X, tasks=tuple(tasks))
 
 
-def _bytes(rows: Any) -> bytes:
+def held(rows: Any) -> bytes:
     """Rows of an array or a table, as bytes that follow from their values."""
+    if isinstance(rows, np.ndarray) and rows.dtype.kind == "O":
+        return repr(rows.tolist()).encode()
     if isinstance(rows, np.ndarray):
         return repr((rows.shape, rows.dtype.str)).encode() + np.ascontiguousarray(rows).tobytes()
     return repr([(name, rows[name].tolist()) for name in rows.names]).encode()

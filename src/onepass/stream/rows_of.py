@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from onepass.errors import ParameterError, ShapeError
 from onepass.table import Table, has_names, is_frame
 from onepass.types import Array
-from onepass.validate import in_range, whole
+from onepass.validate import in_range, labels, whole
 
 __all__ = ["Source", "some_of", "sources"]
 
@@ -62,6 +63,8 @@ def sources(
     ------
     ShapeError, ColumnError, ParameterError
         If they do not go together.
+    LabelError
+        If labels are not of one kind, text or whole numbers.
     """
     where, by, by_test = said
     if isinstance(y, str) and y_test is None and X_test is not None:
@@ -91,7 +94,7 @@ def _source(X: Any, y: Any, by: Any, where: str, suffix: str) -> Source:
     elif not isinstance(X, Table):
         rows = np.asarray(X)
     if isinstance(y, str) and isinstance(rows, Table):
-        y, rows = rows[y], rows.drop([y])
+        y, rows = _answers(X, rows, y), rows.drop([y])
     answers = np.asarray(y)
     shape = (len(rows), len(rows.names)) if isinstance(rows, Table) else rows.shape
     # several answers a row have no classes that could make tasks
@@ -104,8 +107,21 @@ def _source(X: Any, y: Any, by: Any, where: str, suffix: str) -> Source:
             f"{where}: `X{suffix}` must be of shape (n, …) and `y{suffix}` of shape (n,), got "
             f"{shape} and {answers.shape}. Give one class a row."
         )
+    if answers.ndim == 1 and answers.dtype.kind != "f":
+        answers = labels(answers, len(answers), where, what=f"y{suffix}")
     key, title = _key(rows, by, len(answers), where, suffix)
     return Source(rows, answers, np.arange(len(answers)), key, title)
+
+
+def _answers(frame: Any, rows: Table, name: str) -> Array:
+    """A column of answers; whole numbers and truth values stay so, and are classes."""
+    answers: Array = rows[name]
+    if not isinstance(frame, Table):
+        column = nw.from_native(frame, eager_only=True)[name]
+        if column.dtype.is_integer() or column.dtype == nw.Boolean:
+            gaps = bool(column.is_null().any())
+            return answers if gaps else column.to_numpy()
+    return answers
 
 
 def _key(rows: Any, by: Any, n: int, where: str, suffix: str) -> tuple[Array | None, str]:

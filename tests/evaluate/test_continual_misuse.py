@@ -1,0 +1,280 @@
+"""Continual evaluation when learners, tasks, kept files and processes are not as they should be."""
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import SGDClassifier
+
+import onepass as op
+from onepass.errors import LabelError, ParameterError, ProcessError, ShapeError, SourceError
+from onepass.evaluate import continual
+from onepass.evaluate.continual_kept import described
+from onepass.types import Array
+
+X, Y = load_digits(return_X_y=True)
+X, Y = X[:400] / 16.0, Y[:400]
+
+
+def digits(seed: int = 0) -> Any:
+    return op.stream.experiences(X, Y, seed=seed, name="digits")
+
+
+class Plain:
+    """Says the label that it saw last."""
+
+    def __init__(self, seed: int = 0, layers: list[int] | None = None, how: Any = None) -> None:
+        self.seed, self.layers, self.how = seed, layers, how
+        self.blocks, self.last = 0, 0
+
+    def partial_fit(self, _: Array, labels: Array) -> None:
+        self.blocks += 1
+        self.last = labels[-1]
+
+    def predict(self, rows: Array) -> Any:
+        return np.full(len(rows), self.last)
+
+
+class Breaks(Plain):
+    """Has a fault that shows at the third task."""
+
+    def partial_fit(self, rows: Array, labels: Array) -> None:
+        super().partial_fit(rows, labels)
+        if self.blocks == 3:
+            raise self.how
+
+
+class Says(Plain):
+    """Says what it is told to."""
+
+    def predict(self, rows: Array) -> Any:
+        return self.how(len(rows))
+
+
+class Sleeps(Plain):
+    """Takes long, but for the first seed."""
+
+    def partial_fit(self, rows: Array, labels: Array) -> None:
+        super().partial_fit(rows, labels)
+        time.sleep(60.0 if self.seed else 0.0)
+
+
+class Dies(Plain):
+    """Takes its process with it."""
+
+    def partial_fit(self, *_: Array) -> None:
+        os._exit(9)
+
+
+# -- learners -------------------------------------------------------------------------------------
+
+
+def test_a_fault_says_whose_it_is_and_where() -> None:
+    with pytest.raises(IndexError, match="bound") as found:
+        continual({"net": Breaks(how=IndexError("out of bounds"))}, digits())
+    assert found.value.__notes__ == [
+        "op.evaluate.continual: 'net' with seed 0 raised this at '4–5'."
+    ]
+
+    def lost(_: int) -> Array:
+        raise RuntimeError("lost")
+
+    with pytest.raises(RuntimeError, match="lost") as found:
+        continual({"net": Says(how=lost)}, digits())
+    assert "asked about '0–1'" in found.value.__notes__[0]
+
+
+@pytest.mark.parametrize("how", [lambda n: np.zeros(n - 1), lambda n: np.zeros((n, 10)), None])
+def test_answers_of_another_shape_are_refused(how: Any) -> None:
+    how = how or (lambda _: None)
+    for tasks in (digits(), op.stream.experiences(X, X[:, 20], by=21, n_tasks=2)):
+        with pytest.raises(ShapeError, match=r"Says\.predict must say one answer a row"):
+            continual(Says(how=how), tasks)
+
+
+def test_nan_is_told() -> None:
+    tasks = op.stream.experiences(X, X[:, 20], by=21, n_tasks=2)
+    report = continual(Says(how=lambda n: np.full(n, np.nan)), tasks)
+    assert np.isnan(report.average_error)
+    assert "said nan of some rows" in str(report)
+
+
+def test_who_was_stopped_amid_a_block_says_nothing() -> None:
+    class Half(Plain):
+        def partial_fit(self, rows: Array, labels: Array) -> None:
+            super().partial_fit(rows, labels)
+            if self.blocks == 2:
+                del self.last
+                raise ValueError("no more")
+
+    report = continual({"half": Half(), "ncm": op.NearestClassMean()}, digits())
+    assert report["half"].average_accuracy == 0.0
+    assert report["half"].notes == ["stopped at 2–3: no more"]
+
+
+def test_who_must_know_all_classes_is_stopped_at_an_iterator() -> None:
+    def arriving() -> Iterator[tuple[Array, Array]]:
+        return ((X[rows], Y[rows]) for rows in (Y < 5, Y > 4))
+
+    report = continual({"sk": SGDClassifier(), "ncm": op.NearestClassMean()}, arriving())
+    assert "must know all classes beforehand" in report["sk"].notes[0]
+    assert report["ncm"].average_accuracy > 0.7
+
+
+def test_scikit_learns_learners_take_frames() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(X).rename(columns=str).assign(y=Y)
+    of_frame = op.stream.experiences(frame, "y", seed=3)
+    assert of_frame.classes == tuple(range(10))
+    learners = {"sk": SGDClassifier(random_state=0), "ncm": op.NearestClassMean()}
+    found = continual(learners, of_frame)
+    known = continual(learners, op.stream.experiences(X, Y, seed=3))
+    assert found.runs[0].matrix == known.runs[0].matrix
+    assert found.runs[1].matrix == known.runs[1].matrix
+
+
+@pytest.mark.parametrize(
+    ("models", "match"),
+    [
+        (lambda: 3, "must return a learner"),
+        (lambda one, other: (one, other), "missing a required argument"),
+    ],
+)
+def test_factories_that_make_no_learner_are_refused(models: Any, match: str) -> None:
+    with pytest.raises(ParameterError, match=match):
+        continual(models, digits())
+
+
+# -- tasks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("odd", [None, "four"])
+def test_labels_of_several_kinds_are_refused(odd: Any) -> None:
+    labels = np.where(Y == 4, odd, Y.astype(object))
+    with pytest.raises(LabelError, match="labels of one kind"):
+        op.stream.experiences(X, labels)
+    with pytest.raises(LabelError, match="labels of one kind"):
+        continual(Plain(), [(X, labels)])
+
+
+def test_tasks_of_several_kinds_are_refused() -> None:
+    for other in (Y.astype(str), Y.astype(float)):
+        with pytest.raises(LabelError, match="answers of one kind"):
+            continual(Plain(), [(X, Y), (X, other)])
+
+
+def test_tasks_without_rows_to_test_are_refused() -> None:
+    for none in ([(X, Y), (X[:0], Y[:0])], [(X, Y, X[:0], Y[:0])], iter([(X[:2], Y[:2])])):
+        with pytest.raises(ShapeError, match="rows to test"):
+            continual(Plain(), none)
+
+
+def test_seeds_must_make_as_many_tasks() -> None:
+    def tasks(seed: int) -> Any:
+        return op.stream.experiences(X, Y, n_tasks=2 + seed)
+
+    with pytest.raises(ParameterError, match=r"as many with each seed, got \{0: 2, 1: 3\}"):
+        continual(Plain(), tasks, seeds=np.arange(2))
+    for wrong in ({"clock": 3}, {"on_progress": 3}, {"path": 3}):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            continual(Plain(), tasks, **wrong)
+
+
+# -- runs that are kept ---------------------------------------------------------------------------
+
+
+def test_a_kept_run_that_was_altered_is_refused(tmp_path: Path) -> None:
+    continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
+    path = tmp_path / "a-seed0.json"
+    good = path.read_text()
+
+    def short(run: dict[str, Any]) -> None:
+        for part in ("before", "when", *range(5)):
+            (run if isinstance(part, str) else run["matrix"])[part].pop()
+
+    changes: list[Any] = [
+        short,
+        lambda run: run["matrix"][1].pop(),
+        lambda run: run["matrix"].pop(),
+        lambda run: run.update(when=[0, 1, 99, 3, 4]),
+        lambda run: run.update(rows="many"),
+        lambda run: run.update(seed=1),
+        lambda run: run.update(model="b"),
+    ]
+    for change in changes:
+        tree = json.loads(good)
+        change(tree["run"])
+        path.write_text(json.dumps(tree))
+        with pytest.raises(SourceError, match=r"a-seed0\.json must be a run"):
+            continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(SourceError, match="Remove it"):
+        continual({"a": Plain()}, digits, seeds=2, path=tmp_path)
+
+
+def test_settings_are_told_by_all_that_they_hold() -> None:
+    near = np.eye(64)
+    far = near.copy()
+    far[40, 40] = 2.0
+    unlike = [
+        (Plain(layers=[4]), Plain(layers=[5])),
+        (Plain(how=lambda x: x), Plain(how=lambda x: 2 * x)),
+        (Plain(how=partial(min, 1)), Plain(how=partial(min, 2))),
+        (op.RLSClassifier(ridge=near), op.RLSClassifier(ridge=far)),
+    ]
+    for one, other in unlike:
+        assert described(one) != described(other)
+    for number in (1, 2):  # what a function keeps of where it was made
+        assert described(Plain(how=_adds(number))) == described(Plain(how=_adds(number)))
+    assert described(Plain(how=_adds(1))) != described(Plain(how=_adds(2)))
+    assert described(op.RLSClassifier(ridge=near)) == described(op.RLSClassifier(ridge=np.eye(64)))
+
+
+def _adds(number: int) -> Any:
+    def again(x: int) -> Any:
+        return again(x - 1) if x > 9 else x + number
+
+    return again
+
+
+def test_rows_of_a_list_are_told_from_others(tmp_path: Path) -> None:
+    continual({"a": Plain()}, [(X, Y)], path=tmp_path)
+    with pytest.raises(ParameterError, match="experiences was"):
+        continual({"a": Plain()}, [(X**2, Y)], path=tmp_path)
+
+
+def test_what_learned_nothing_is_not_kept(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(ValueError, match="never"):
+            continual(_Never(), digits(), path=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+class _Never(Plain):
+    def partial_fit(self, *_: Array) -> None:
+        raise ValueError("never")
+
+
+# -- processes ------------------------------------------------------------------------------------
+
+
+def test_processes_end_with_an_interrupt(tmp_path: Path) -> None:
+    def stop(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        continual(Sleeps, digits, seeds=3, jobs=2, path=tmp_path, on_progress=stop)
+    assert not multiprocessing.active_children()
+
+
+def test_a_process_that_is_gone_is_told() -> None:
+    with pytest.raises(ProcessError, match="memory is short"):
+        continual(Dies, digits, seeds=2, jobs=2)
