@@ -206,6 +206,28 @@ def test_an_extra_that_is_missing_is_named(kind: str, monkeypatch: pytest.Monkey
 
 
 @each
+def test_a_pass_that_was_stopped_is_resumed(kind: str, tmp_path: Path) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyError
+
+    def made_now() -> dict[str, Any]:
+        return {"rls": op.Pipeline(made(kind), op.RLSRegressor(ridge=0.1))}
+
+    def stream() -> Any:
+        return op.stream.read((ROWS, ROWS[:, 0]), block=10)
+
+    marked: dict[str, Any] = {"metrics": ["mae"], "checkpoint": tmp_path / "p.run", "every": 0}
+    with pytest.raises(KeyError):
+        op.evaluate.prequential(made_now(), stream(), on_block=stop, **marked)
+    models = made_now()
+    report = op.evaluate.prequential(models, stream(), resume=True, **marked)
+    whole = made_now()
+    op.evaluate.prequential(whole, stream(), metrics=["mae"])
+    assert 0 < report.resumed[0] < 30
+    assert_array_equal(models["rls"].predict(ROWS), whole["rls"].predict(ROWS))
+
+
+@each
 def test_an_exact_learner_behind_it_is_exact(kind: str) -> None:
     model = op.Pipeline(made(kind), op.RLSRegressor(ridge=0.5, fit_intercept=False))
     for i in range(0, 30, 4):
@@ -338,6 +360,22 @@ def test_a_module_that_is_no_feature_is_refused(module: Any, error: Any, words: 
         TorchFeatures(module).learn(ROWS)
 
 
+def test_a_module_may_be_anything_that_answers() -> None:
+    linear = torch.nn.Linear(72, 4)
+    wanted = linear(torch.tensor(ROWS, dtype=torch.float32)).detach().numpy()
+    tied = torch.nn.Sequential(linear, torch.nn.Linear(4, 72), linear)
+    assert TorchFeatures(tied).transform(ROWS).shape == (30, 4)
+    with torch.inference_mode():
+        apart = torch.nn.Linear(72, 4)
+        assert_allclose(TorchFeatures(linear).transform(ROWS), wanted, atol=1e-5)
+    assert TorchFeatures(apart).transform(ROWS).shape == (30, 4)
+    normed = torch.nn.utils.parametrizations.spectral_norm(torch.nn.Linear(72, 3))
+    before = {name: each.clone() for name, each in normed.state_dict().items()}
+    TorchFeatures(normed.train()).learn(ROWS)
+    assert all(torch.equal(each, before[name]) for name, each in normed.state_dict().items())
+    assert_allclose(TorchFeatures(linear).transform(ROWS.tolist()), wanted, atol=1e-5)
+
+
 def test_a_number_a_row_is_a_feature() -> None:
     Z = TorchFeatures(Telling(lambda x: x.sum(dim=1))).transform(ROWS)
     assert_allclose(Z, ROWS.sum(axis=1, keepdims=True), rtol=1e-5)
@@ -463,11 +501,12 @@ def test_what_was_trained_on_some_classes_serves_others() -> None:
     )  # fmt: skip
     old = y[:1000] < 5
     rows = torch.tensor(X[:1000][old].reshape(-1, 1, 8, 8), dtype=torch.float32)
-    labels, steps = torch.tensor(y[:1000][old]), torch.optim.Adam(net.parameters(), 1e-2)
-    for _ in range(20):
-        steps.zero_grad()
-        torch.nn.functional.cross_entropy(net(rows), labels).backward()
-        steps.step()
+    labels, weights = torch.tensor(y[:1000][old]), list(net.parameters())
+    for _ in range(30):
+        loss = torch.nn.functional.cross_entropy(net(rows), labels)
+        with torch.no_grad():
+            for each, slope in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+                each -= 0.3 * slope
     model = op.Pipeline(TorchFeatures(net, layer="3", shape=(1, 8, 8)), op.RLSClassifier(ridge=1.0))
     for task in op.stream.experiences(X[:1300], y[:1300], X[1300:], y[1300:]):
         model.partial_fit(task.X, task.y)

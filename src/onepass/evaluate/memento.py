@@ -117,7 +117,11 @@ def _functions(model: Any, said: Any) -> dict[str, Any]:
     """The functions that a model was constructed with, by the names of their arguments."""
     wanted = set(_wanted(said))
     given = model.get_params(deep=True) if wanted else {}
-    found = {name.rpartition("__")[2]: value for name, value in given.items() if callable(value)}
+    found = {
+        name.rpartition("__")[2]: value
+        for name, value in given.items()
+        if callable(value) or isinstance(value, bytes)  # a network as it stands in a file
+    }
     return {name: function for name, function in found.items() if name in wanted}
 
 

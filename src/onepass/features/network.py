@@ -96,7 +96,9 @@ class FrozenNetwork(Frozen):
         if hasattr(self, "n_features_in_"):
             return super().transform(X)
         self._network()  # so that it is opened once, not by each copy
-        said: Floats = clone(self).learn_transform(X)
+        fresh = clone(self)
+        read = fresh.read_rows(X, f"{self._who}.transform", learning=True)
+        said: Floats = fresh.take(read, None)[0]
         return said
 
     def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
@@ -217,8 +219,9 @@ class FrozenNetwork(Frozen):
             if not alike(self.trial_, self._tried(network)):
                 raise ParameterError(
                     f"{self._who}: the {self._what} must answer as it did when learning began, "
-                    "got other outputs with the same weights. Build it as it was built then: "
-                    "with the same layers, of the same settings."
+                    "got other outputs from one of the same digest. Build it as it was built "
+                    "then, of the same layers and settings; a file of ONNX beside the weights that "
+                    "lay beside it."
                 )
         self._opened = key, network
         return network
