@@ -5,14 +5,16 @@ With filters w of mean 0 and length 1, each patch p of a picture, normalised (se
 
     z⁺ = max(0, w·p − t),        z⁻ = max(0, −w·p − t)                                         (1)
 
-and the features are their means over the cells of a pool × pool grid. Filters are noise, or are
-patches themselves, which come from where pictures lie [1].
+and the features are their means over the cells of a pool × pool grid, to a power ≤ 1 [3]. Filters
+are noise, or are patches themselves, which come from where pictures lie [1].
 
 Cost: O(places · s² · filters) time a row; O(s² · filters) memory.
 
 [1] A. Coates, A. Y. Ng, "The importance of encoding versus training with sparse coding and vector
     quantization", ICML 2011; (1) is its soft threshold, and random patches its dictionary.
 [2] A. Saxe et al., "On random weights and unsupervised feature learning", ICML 2011.
+[3] F. Perronnin, J. Sánchez, T. Mensink, "Improving the Fisher kernel for large-scale image
+    classification", ECCV 2010, section 3.2 (power normalisation).
 """
 
 import math
@@ -23,7 +25,15 @@ import numpy as np
 from onepass import validate
 from onepass.errors import ParameterError, ShapeError
 from onepass.features.frozen import Frozen, checked
-from onepass.features.patches import Places, brightness, cells, directions, normalised, patches
+from onepass.features.patches import (
+    Places,
+    brightness,
+    cells,
+    directions,
+    exceeding,
+    patches,
+    shape_of,
+)
 from onepass.types import Array, Floats
 
 __all__ = ["RandomConvolution"]
@@ -48,7 +58,7 @@ class RandomConvolution(Frozen):
     Parameters
     ----------
     filters : int, default=100
-        Filters, >= 1. Twice as many features a cell come out.
+        Filters, >= 1; two features a cell come from each.
     size : int, default=6
         Pixels of a filter's side, >= 2.
     pool : int, default=4
@@ -57,6 +67,13 @@ class RandomConvolution(Frozen):
         t of (1), >= 0. Filters' answers to a patch of noise have standard deviation 1.
     contrast : float, default=0.1
         Standard deviation, >= 0 and in the pixels' units, below which a patch is faint.
+    padding : int, default=0
+        Pixels of 0 set around a picture, >= 0 and less than ``size``.
+    overlap : float, default=0.0
+        Standard deviation, in sides of a cell and >= 0, of Gaussian weights about its middle, so
+        that small shifts change little; with 0, all its places weigh the same, and no others.
+    power : float, default=1.0
+        To which the means are raised, in (0, 1]; 0.5 takes square roots.
     source : {"random", "patches"}, default="random"
         Where filters come from: normal noise, or patches of the first rows.
     seed : int, default=0
@@ -108,6 +125,9 @@ class RandomConvolution(Frozen):
         pool: int = 4,
         threshold: float = 0.15,
         contrast: float = 0.1,
+        padding: int = 0,
+        overlap: float = 0.0,
+        power: float = 1.0,
         source: str = "random",
         seed: int = 0,
         shape: tuple[int, ...] | None = None,
@@ -117,6 +137,9 @@ class RandomConvolution(Frozen):
         self.pool = pool
         self.threshold = threshold
         self.contrast = contrast
+        self.padding = padding
+        self.overlap = overlap
+        self.power = power
         self.source = source
         self.seed = seed
         self.shape = shape
@@ -124,8 +147,8 @@ class RandomConvolution(Frozen):
     @property
     def n_features_out_(self) -> int:
         """Two a filter and cell."""
-        cells_a_side = validate.whole(self.pool, "pool", _WHO, low=1)
-        return 2 * cells_a_side**2 * validate.whole(self.filters, "filters", _WHO, low=1)
+        pool = validate.whole(self.pool, "pool", _WHO, low=1)
+        return 2 * pool**2 * validate.whole(self.filters, "filters", _WHO, low=1)
 
     def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
         """Pictures as a finite matrix."""
@@ -150,30 +173,30 @@ class RandomConvolution(Frozen):
     # -- hooks -------------------------------------------------------------------------------------
 
     def _start(self, d: int) -> None:
-        shape = getattr(self, "shape_", None) or self._told(d)
+        shape = getattr(self, "shape_", None) or shape_of(d, self.shape, _WHO)
         size = validate.whole(self.size, "size", _WHO, low=2)
+        padding = validate.whole(self.padding, "padding", _WHO, low=0)
         room = min(shape[1:]) - size + 1
-        if math.prod(shape) != d or room < 1 or self.pool > room:
+        if math.prod(shape) != d or not 0 < room > self.pool - 2 * padding - 1 or padding >= size:
             raise ParameterError(
-                f"{_WHO}: pictures must have as many numbers as rows have columns, and hold "
-                f"`pool` filters of `size` a side, got {d} columns, shape {shape}, size {size} and "
-                f"pool {self.pool}. Construct it with `shape`, a smaller `size` or a smaller "
-                "`pool`."
+                f"{_WHO}: pictures must have as many numbers as rows have columns, and `pool` "
+                f"places a side for filters of `size` > `padding`, got {d} columns, shape {shape}, "
+                f"size {size}, pool {self.pool} and padding {padding}. Construct it with others."
             )
-        for name in ("threshold", "contrast"):
+        for name in ("threshold", "contrast", "overlap"):
             validate.in_range(getattr(self, name), name, _WHO, low=0.0)
+        validate.in_range(self.power, "power", _WHO, above=0.0, high=1.0)
         seed = validate.whole(self.seed, "seed", _WHO, low=0)
         if self.source not in {"random", "patches"}:
             raise ParameterError(
-                f"{_WHO}: `source` must be 'random' or 'patches', got {self.source!r}. Construct "
-                "it with one of these."
+                f"{_WHO}: `source` must be 'random' or 'patches', got {self.source!r}. Choose one."
             )
         self.shape_ = shape
         F, p = self.n_features_out_ // (2 * self.pool**2), shape[0] * size**2
         self.filters_, self.drawn_ = np.zeros((F, p), dtype=np.float32), 0
         if self.source == "random":
-            noise = np.random.default_rng(seed).normal(size=(F, p))
-            self.filters_, self.drawn_ = directions(noise), F
+            self.filters_ = directions(np.random.default_rng(seed).normal(size=(F, p)))
+            self.drawn_ = F
 
     def _widen(self, d: int) -> None:
         raise ShapeError(
@@ -198,10 +221,11 @@ class RandomConvolution(Frozen):
         if self.drawn_ == F:
             return since
         filters, drawn = self.filters_.copy(), self.drawn_
+        inside = self._places._replace(padding=0)
         for i in range(len(X)):
             if drawn == F:
                 break
-            centred = patches(X[i : i + 1].astype(np.float64), self._places)[0]
+            centred = patches(X[i : i + 1].astype(np.float64), inside)[0]
             spread = centred.std(axis=1)
             clear = spread > _FAINT * np.ptp(X[i])
             if clear.any():
@@ -214,21 +238,17 @@ class RandomConvolution(Frozen):
 
     def _seen(self, X: Floats) -> Floats:
         W = self.filters_.T.astype(X.dtype, copy=False)
-        pooled = cells(self._places.grid, self.pool).astype(X.dtype)
+        places = self._places
+        share = cells(places.grid, self.pool, self.overlap).astype(X.dtype)
         n, F = len(X), W.shape[1]
-        Z = np.empty((n, len(pooled), 2, F), dtype=X.dtype)
-        step = max(1, _AT_ONCE // (pooled.shape[1] * max(F, len(W))))
+        Z = np.empty((n, len(share), 2, F), dtype=X.dtype)
+        step = max(1, _AT_ONCE // (share.shape[1] * max(F, len(W))))
         with np.errstate(over="ignore", invalid="ignore"):
             for i in range(0, n, step):
-                P = normalised(patches(X[i : i + step], self._places), self.contrast)
-                found = P @ W
-                above = found - X.dtype.type(self.threshold)
-                np.maximum(above, 0.0, out=above)
-                Z[i : i + step, :, 0] = pooled @ above
-                np.negative(found, out=found)
-                found -= X.dtype.type(self.threshold)
-                np.maximum(found, 0.0, out=found)
-                Z[i : i + step, :, 1] = pooled @ found
+                P = patches(X[i : i + step], places)
+                Z[i : i + step] = exceeding(P, W, self.contrast, self.threshold, share)
+            if self.power != 1.0:
+                Z **= self.power
         return checked(Z.reshape(n, self.n_features_out_), X, _WHO)
 
     def differs(self, other: "RandomConvolution") -> str:
@@ -245,7 +265,7 @@ class RandomConvolution(Frozen):
 
     @property
     def _places(self) -> Places:
-        return Places(self.shape_, int(self.size))
+        return Places(self.shape_, int(self.size), int(self.padding))
 
     @property
     def _sound(self) -> bool:
@@ -277,18 +297,3 @@ class RandomConvolution(Frozen):
             )
         if learning and not begun:
             self.shape_ = (int(came[0]), int(came[1]), int(came[2]))
-
-    def _told(self, d: int) -> tuple[int, int, int]:
-        """The shape of flat pictures, as said, or square."""
-        if self.shape is None:
-            side = math.isqrt(d)
-            if side * side == d:
-                return 1, side, side
-        elif isinstance(self.shape, (tuple, list)) and len(self.shape) in {2, 3}:
-            c, h, w = (validate.whole(k, "shape", _WHO, low=1) for k in (1, *self.shape)[-3:])
-            return c, h, w
-        raise ParameterError(
-            f"{_WHO}: `shape` must be (height, width) or (channels, height, width) of rows that "
-            f"are not square pictures, got {self.shape} for {d} columns. Construct it with "
-            "`shape`, or give pictures as (n, channels, height, width)."
-        )
