@@ -127,5 +127,10 @@ def test_what_does_not_fit_is_refused() -> None:
         blurred(lined(5, 2), 0.6)
     with pytest.raises(ParameterError, match="at most 20"):
         task_free(lined(10, 2), 21)
+    for make in (blurred, task_free):
+        with pytest.raises(ParameterError, match="`seed` must be"):
+            make(lined(10, 2), seed=-1)
+        with pytest.raises(ParameterError, match=r"must be op\.stream\.Experiences, got list"):
+            make([])  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="Hold rows"):
         free.held_out(1)

@@ -136,6 +136,29 @@ def test_what_does_not_fit_is_refused() -> None:
         experiences(X, y, X, y, [[0]], test_rows_per_class=0)
     with pytest.raises(ParameterError, match="`order` must name each of the 2 tasks once"):
         experiences(X, y, X, y, [[0], [1]], order=[0, 0])
+    with pytest.raises(ShapeError, match="of one row or more"):
+        experiences(X[:0], y[:0])
+    for groups in ([0, 1], 3, [(0, "a")]):
+        with pytest.raises(LabelError, match="`groups` must list the classes"):
+            experiences(X, y, groups=groups)  # type: ignore[arg-type]
+    for keys in (["a", 1] * 10, ["a", None] * 10):
+        with pytest.raises(LabelError, match="`by` must hold values of one kind"):
+            experiences(X, y, by=np.array(keys, dtype=object))
+    for seed in (-1, 1.5, None):
+        with pytest.raises(ParameterError, match="`seed` must be a whole number >= 0"):
+            experiences(X, y, seed=seed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_whole_numbers_of_a_frame_are_classes(library: str) -> None:
+    module = pytest.importorskip(library)
+    columns = {"a": np.arange(20.0), "n": np.tile([3, 5], 10), "t": np.tile([True, False], 10)}
+    frame = (module.table if library == "pyarrow" else module.DataFrame)(columns)
+    assert experiences(frame, "n").classes == (3, 5)
+    assert experiences(frame, "t", n_tasks=2).classes == (False, True)
+    assert experiences(frame, "a", by="n").classes == ()
+    with pytest.raises(ParameterError, match="`by` must be the place of one of the 2 columns"):
+        experiences(frame, "a", by=2)
 
 
 # -- pictures of digits ---------------------------------------------------------------------------
@@ -227,6 +250,9 @@ def test_too_few_pictures_are_refused(images: Images) -> None:
         rotation_angles(images, n_tasks=3, rows_per_task=7)
     with pytest.raises(ParameterError, match="`n_tasks` must be a whole number >= 1"):
         rotated_mnist(images, n_tasks=0)
+    for make in (rotated_mnist, permuted_mnist, rotation_angles):
+        with pytest.raises(ParameterError, match="`seed` must be a whole number >= 0"):
+            make(images, seed=-1)
     with pytest.raises(ParameterError, match="`degrees` must be a number"):
         rotation_angles(images, degrees=0)
     with pytest.raises(ParameterError, match="`order` must name each of the 2 tasks"):

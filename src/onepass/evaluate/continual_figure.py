@@ -2,6 +2,7 @@
 
 import math
 import os
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ __all__ = ["draw_curves", "draw_matrices"]
 
 _ACROSS = 3  # heat maps side by side
 _WRITTEN = 12  # tasks up to which each number is written into its field
+_LINE, _TITLE = 28, 34  # letters of a model's name in a line of the legend, and above a heat map
+_LETTER, _SIDE = 0.06, 2.1  # inches of a letter beside a heat map, and of its side
 
 
 def draw_curves(report: "ContinualReport", path: str | os.PathLike[str] | None) -> Any:
@@ -32,24 +35,31 @@ def draw_curves(report: "ContinualReport", path: str | os.PathLike[str] | None) 
         Where to write it.
     """
     scale = 100.0 if percent(report) else 1.0
-    with sheet((6.2, 3.2), path, "ContinualReport.plot", "constrained") as figure:
+    names = [fill(name, _LINE) for name in report.scores]
+    letters = max(len(line) for name in names for line in name.split("\n"))
+    lines = sum(name.count("\n") + 1 for name in names)
+    size = (5.2 + _LETTER * max(16, letters), max(3.2, 0.17 * lines))
+    with sheet(size, path, "ContinualReport.plot", "constrained") as figure:
         axes = figure.subplots()
         x = np.arange(1, len(report.experiences) + 1)
-        for k, (name, score) in enumerate(report.scores.items()):
+        for k, (name, score) in enumerate(zip(names, report.scores.values(), strict=True)):
             each = scale * _so_far(score)
             colour = COLOURS[k % len(COLOURS)]
             dash = "-" if k < len(COLOURS) else DASHES[k // len(COLOURS) % len(DASHES)]
             mean = each.mean(axis=0)
             axes.plot(x, mean, color=colour, ls=dash, lw=1.4, marker="o", ms=2.5, label=name)
             if len(each) > 1:
-                spread = each.std(axis=0, ddof=1)
+                with np.errstate(invalid="ignore"):  # of infinite errors there is none
+                    spread = each.std(axis=0, ddof=1)
                 axes.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15, lw=0)
         axes.set_xlabel("experiences learned")
         axes.set_ylabel(_label(report))
         _ticks(axes, len(x))
         axes.set_title(f"{report.name}: mean over the tasks so far", loc="left", fontsize=7.5,
                        color=GREY, parse_math=False)  # fmt: skip
-        figure.legend(loc="outside right upper", frameon=False, fontsize=7.5)
+        legend = figure.legend(loc="outside right upper", frameon=False, fontsize=7.5)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
     return figure
 
 
@@ -67,8 +77,9 @@ def draw_matrices(report: "ContinualReport", path: str | os.PathLike[str] | None
     scale = 100.0 if percent(report) else 1.0
     shown = {name: scale * score.accuracy_matrix for name, score in scores.items()}
     high = _top(report, list(shown.values()), scale)
-    low = 0.0 if percent(report) or METRICS[report.task][report.metric].better == "lower" else min(
-        0.0, *(float(np.nanmin(matrix)) for matrix in shown.values()))  # fmt: skip
+    worse = METRICS[report.task][report.metric].better == "lower"
+    lowest = [matrix[np.isfinite(matrix)].min(initial=0.0) for matrix in shown.values()]
+    low = 0.0 if percent(report) or worse else float(min(lowest))
     across = min(_ACROSS, len(shown))
     down = math.ceil(len(shown) / across)
     size = (2.7 * across + 0.8, 2.6 * down + 0.3)
@@ -76,13 +87,13 @@ def draw_matrices(report: "ContinualReport", path: str | os.PathLike[str] | None
         grid = figure.subplots(down, across, squeeze=False)
         for axes in grid.flat[len(shown) :]:
             axes.set_axis_off()
-        worse = METRICS[report.task][report.metric].better == "lower"
         for axes, (name, matrix) in zip(grid.flat, shown.items(), strict=False):
             image = axes.imshow(
                 matrix, cmap="cividis_r" if worse else "cividis", vmin=low, vmax=high
             )
             axes.grid(visible=False)
-            axes.set_title(name, loc="left", fontsize=8, color=DARK, parse_math=False)
+            title = fill(name, _TITLE)
+            axes.set_title(title, loc="left", fontsize=8, color=DARK, parse_math=False)
             _write(axes, matrix, (low, high), dark_high=worse, whole=percent(report))
             _name_sides(axes, report, matrix)
         bar = figure.colorbar(image, ax=grid, shrink=0.8 / down, pad=0.02)
@@ -110,7 +121,7 @@ def _top(report: "ContinualReport", shown: list[Floats], scale: float) -> float:
     if percent(report):
         return scale
     values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in shown])
-    return float(np.quantile(values, 0.95)) or 1.0
+    return (float(np.quantile(values, 0.95)) if len(values) else 0.0) or 1.0
 
 
 def _ticks(axes: Any, n: int) -> None:
@@ -137,8 +148,9 @@ def _name_sides(axes: Any, report: "ContinualReport", matrix: Floats) -> None:
     down, across = matrix.shape
     sides = ((axes.xaxis, report.tasks, across), (axes.yaxis, report.experiences, down))
     for side, names, n in sides:
-        step = max(1, math.ceil(n / 10))
         short = all(len(name) <= 6 for name in names)
+        letters = max(len(name) for name in names) if short else len(str(n))
+        step = max(1, math.ceil(n * _LETTER * (letters + 1) / _SIDE))
         at = range(0, n, step)
         side.set_ticks(list(at), [names[i] if short else str(i + 1) for i in at])
     axes.tick_params(length=0, labelsize=6.5)

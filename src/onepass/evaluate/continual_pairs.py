@@ -4,6 +4,8 @@ With differences d_s of the seeds s = 1 … n that two learners share, t = d̄ �
 distribution with n − 1 degrees of freedom if they do not differ. Seeds draw the same rows and order
 for both, so that what these make harder or easier is no part of the difference. Of m tests the
 k-th smallest p is multiplied by m − k + 1 [1], so that the chance of any false alarm stays p.
+Where seeds change nothing of either learner there is one run of each, whatever their number, and so
+no t and no p.
 
 [1] S. Holm, "A simple sequentially rejective multiple test procedure", 1979.
 """
@@ -66,7 +68,8 @@ def pairs(
                 f"and {other!r}. Evaluate them with the same seeds."
             )
         differences = np.array([known[0][seed] - known[1][seed] for seed in shared])
-        t, p = _tested(differences)
+        drawn = any(len({one[seed] for seed in shared}) > 1 for one in known)
+        t, p = _tested(differences) if drawn or not differences.any() else (None, None)
         row = {"model": one, "against": other, "measure": measure, "n": len(shared)}
         found.append(row | {"difference": float(differences.mean()), "t": t, "p": p})
     corrected = _holm([row["p"] for row in found])

@@ -16,7 +16,7 @@ from onepass.evaluate.continual_figure import draw_curves, draw_matrices
 from onepass.evaluate.continual_measured import Measured
 from onepass.evaluate.continual_pairs import pairs
 from onepass.evaluate.continual_score import ContinualScore
-from onepass.evaluate.continual_table import to_latex, to_markdown, to_rich
+from onepass.evaluate.continual_table import SCENARIOS, to_latex, to_markdown, to_rich
 from onepass.evaluate.infinite import spelt
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.sheet import plain
@@ -248,4 +248,10 @@ def _restored(tree: dict[str, Any]) -> ContinualReport:
         raise ValueError("another format")
     runs = tuple(Run.restored(run) for run in tree.pop("runs"))
     known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in tree.items()}
-    return ContinualReport(**known, runs=runs)
+    report = ContinualReport(**known, runs=runs)
+    size = (len(report.experiences), len(report.tasks))
+    if not runs or any((len(run.matrix), len(run.before)) != size for run in runs):
+        raise ValueError("runs of other tasks, or none")
+    if report.scenario not in SCENARIOS or report.metric not in METRICS[report.task]:
+        raise ValueError(f"scenario {report.scenario!r} and metric {report.metric!r}")
+    return report

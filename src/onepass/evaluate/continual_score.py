@@ -79,16 +79,19 @@ class ContinualScore:
             Scored(matrix, np.array(run.before, dtype=float), np.array(run.when), self.sign)
             for matrix, run in zip(self.matrices, self.runs, strict=True)
         ]
-        return np.array([MEASURES[measure](one) for one in scored])
+        with np.errstate(invalid="ignore"):  # nothing is known of inf less inf
+            return np.array([MEASURES[measure](one) for one in scored])
 
     def mean(self, measure: str) -> float:
         """A measure's mean over the seeds."""
-        return float(self.values(measure).mean())
+        with np.errstate(invalid="ignore"):
+            return float(self.values(measure).mean())
 
     def deviation(self, measure: str) -> float:
         """Its standard deviation over the seeds, of n − 1; nan of a single seed."""
         values = self.values(measure)
-        return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+        with np.errstate(invalid="ignore"):
+            return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
     @property
     def average_accuracy(self) -> float:

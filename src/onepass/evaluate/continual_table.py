@@ -15,7 +15,7 @@ from onepass.evaluate.sheet import decimals, worded
 if TYPE_CHECKING:
     from onepass.evaluate.continual_report import ContinualReport
 
-__all__ = ["percent", "to_latex", "to_markdown", "to_rich"]
+__all__ = ["SCENARIOS", "percent", "to_latex", "to_markdown", "to_rich"]
 
 _NONE = "–"
 _SHARES = ("accuracy", "macro_f1")
@@ -26,7 +26,7 @@ _MEASURES = {  # what is shown: its heading, and whether more of it is better (o
     "backward_transfer": ("backward", True),
     "forward_transfer": ("forward", True),
 }
-_SETTINGS = {
+SCENARIOS = {
     "class": "class-incremental",
     "task": "task-incremental",
     "domain": "domain-incremental",
@@ -34,7 +34,9 @@ _SETTINGS = {
 _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "–": "--", "±": r"$\pm$", "−": "$-$", "≥": r"$\ge$", "≤": r"$\le$", "<": "$<$",
-    ">": "$>$", "°": r"$^\circ$", "×": r"$\times$", "²": "$^2$",
+    ">": "$>$", "°": r"$^\circ$", "×": r"$\times$", "²": "$^2$", "…": r"\ldots{}",
+    "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "δ": r"$\delta$", "ε": r"$\epsilon$",
+    "λ": r"$\lambda$", "μ": r"$\mu$", "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$",
 }  # fmt: skip
 
 
@@ -120,21 +122,24 @@ def to_latex(report: "ContinualReport") -> str:
         ]
         lines.append(" & ".join([_tex(_marked(report, name)), *cells]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
-    lines += [f"% {line}" for line in (_caption(report), *_notes(report))]
+    caption = _caption(report).replace("* best", "bold: best")
+    lines += [f"% {line}" for line in (caption, *_notes(report))]
     return "\n".join(lines) + "\n"
 
 
 def _title(report: "ContinualReport") -> str:
     seeds = len(report.seeds)
     return (
-        f"{report.name}: {_SETTINGS[report.scenario]}, {len(report.tasks)} tasks, "
-        f"{seeds} {'seed' if seeds == 1 else 'seeds'}"
+        f"{report.name}: {SCENARIOS[report.scenario]}, {len(report.tasks)} "
+        f"{'task' if len(report.tasks) == 1 else 'tasks'}, {seeds} "
+        f"{'seed' if seeds == 1 else 'seeds'}"
     )
 
 
 def _caption(report: "ContinualReport") -> str:
     kind = METRICS[report.task][report.metric]
-    parts = ["* best", f"{kind.label} in %" if percent(report) else kind.label]
+    parts = ["* best"] if len(report.scores) > 1 else []
+    parts.append(f"{kind.label} in %" if percent(report) else kind.label)
     if kind.better == "lower":
         parts.append("lower is better")
     if len(report.seeds) > 1:
@@ -146,13 +151,15 @@ def _caption(report: "ContinualReport") -> str:
 def _notes(report: "ContinualReport") -> list[str]:
     """Which learner cannot work in this setting, and why."""
     said = {name: score.notes for name, score in report.scores.items() if score.notes}
-    return [f"[{k}] {name}: {'; '.join(notes)}" for k, (name, notes) in enumerate(said.items(), 1)]
+    whole = [f"[{k}] {n}: {'; '.join(notes)}" for k, (n, notes) in enumerate(said.items(), 1)]
+    return [" ".join(note.split()) for note in whole]  # errors may have several lines
 
 
 def _marked(report: "ContinualReport", name: str) -> str:
     """A model's name, with the number of its note."""
     noted = [known for known, score in report.scores.items() if score.notes]
-    return f"{name} [{noted.index(name) + 1}]" if name in noted else name
+    shown = " ".join(name.split())
+    return f"{shown} [{noted.index(name) + 1}]" if name in noted else shown
 
 
 def _columns(report: "ContinualReport") -> list[_Column]:

@@ -91,6 +91,7 @@ def blurred(experiences: Experiences, share: float = 0.1, *, seed: int = 0) -> E
     where = "op.stream.blurred"
     part = in_range(share, "share", where, low=0.0, high=0.5)
     _sharp(experiences, where)
+    whole(seed, "seed", where, low=0)
     rng = np.random.default_rng([seed, _BLUR])
     left = [rng.permutation(len(task.train.rows)) for task in experiences.tasks]
     taken: list[list[tuple[int, Array]]] = [[] for _ in left]
@@ -158,6 +159,7 @@ def task_free(
     sizes = np.array([len(task.train.rows) for task in experiences.tasks])
     n = int(sizes.sum())
     whole(blocks, "blocks", where, low=1)
+    whole(seed, "seed", where, low=0)
     if blocks > n:
         raise ParameterError(
             f"{where}: `blocks` must be at most {n}, as many as there are rows, got {blocks}. "
@@ -197,6 +199,11 @@ def _mixed(tasks: Sequence[Task], of: Array, place: Array) -> Part:
 
 
 def _sharp(experiences: Experiences, where: str) -> None:
+    if not isinstance(experiences, Experiences):
+        raise ParameterError(
+            f"{where}: `experiences` must be op.stream.Experiences, got "
+            f"{type(experiences).__name__}. Make them with op.stream.experiences(X, y)."
+        )
     if experiences.tests:
         raise ParameterError(
             f"{where}: `experiences` must be tasks with borders, got {experiences.name!r}, whose "

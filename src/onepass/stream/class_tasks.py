@@ -128,6 +128,7 @@ def experiences(
     >>> [(task.name, len(task.y), len(task.y_test)) for task in arm][0]
     ('x0 < 1.003', 80, 20)
     """
+    whole(seed, "seed", _WHERE, low=0)
     known = sources(X, y, X_test, y_test, test_share, seed, (_WHERE, by, by_test))
     if by is None:
         if cuts is not None or by_test is not None:
@@ -161,7 +162,13 @@ def _groups(
                 f"{_WHERE}: `n_tasks` must be left out with `groups`, got {n_tasks}. The groups "
                 "are the tasks."
             )
-        return [tuple(sorted(group)) for group in groups]
+        try:
+            return [tuple(sorted(group)) for group in groups]
+        except TypeError as wrong:
+            raise LabelError(
+                f"{_WHERE}: `groups` must list the classes of each task, of one kind, got "
+                f"{groups!r}. Give for example [(0, 1), (2, 3)]."
+            ) from wrong
     if known[0].y.dtype.kind == "f" or known[0].y.ndim > 1:
         raise ParameterError(
             f"{_WHERE}: `by` must say what tasks are made by where answers are real numbers, got "

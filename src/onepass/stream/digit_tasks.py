@@ -239,6 +239,7 @@ def all_classes(
     where: str,
 ) -> Experiences:
     """Tasks that each have all classes, of rows drawn anew for each."""
+    whole(seed, "seed", where, low=0)
     labels = (known.train_labels, known.test_labels)
     classes = tuple(np.unique(labels[0]).tolist())
     tasks = []

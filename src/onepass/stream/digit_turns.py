@@ -152,7 +152,7 @@ def rotation_angles(
         n_tasks, "n_tasks", where, low=1
     )
     known = known_images(images)
-    rng = np.random.default_rng([seed, digit])
+    rng = np.random.default_rng([whole(seed, "seed", where, low=0), digit])
     twos = [np.flatnonzero(labels == digit) for labels in (known.train_labels, known.test_labels)]
     learned = some_of(twos[0], n, rng, where, "n_tasks · rows_per_task").reshape(n_tasks, -1)
     tasks = []

@@ -6,7 +6,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from onepass.errors import ParameterError, ShapeError
+from onepass.errors import LabelError, ParameterError, ShapeError
 from onepass.table import Table, has_names, is_frame
 from onepass.types import Array
 from onepass.validate import in_range, labels, whole
@@ -102,10 +102,11 @@ def _source(X: Any, y: Any, by: Any, where: str, suffix: str) -> Source:
         not 1 <= answers.ndim <= (1 if by is None else 2)
         or len(shape) < 2
         or shape[0] != len(answers)
+        or not shape[0]
     ):
         raise ShapeError(
             f"{where}: `X{suffix}` must be of shape (n, …) and `y{suffix}` of shape (n,), got "
-            f"{shape} and {answers.shape}. Give one class a row."
+            f"{shape} and {answers.shape}. Give one class a row, of one row or more."
         )
     if answers.ndim == 1 and answers.dtype.kind != "f":
         answers = labels(answers, len(answers), where, what=f"y{suffix}")
@@ -137,6 +138,11 @@ def _key(rows: Any, by: Any, n: int, where: str, suffix: str) -> tuple[Array | N
         return rows[by], by
     if isinstance(by, (int, np.integer)) and not isinstance(by, bool):
         if isinstance(rows, Table):
+            if not -len(rows.names) <= by < len(rows.names):
+                raise ParameterError(
+                    f"{where}: `by` must be the place of one of the {len(rows.names)} columns "
+                    f"that are left, got {by}. Count from 0, or name the column."
+                )
             name = rows.names[by]
             return rows[name], name
         if rows.ndim != 2 or not -rows.shape[1] <= by < rows.shape[1]:
@@ -151,7 +157,21 @@ def _key(rows: Any, by: Any, n: int, where: str, suffix: str) -> tuple[Array | N
             f"{where}: `by{suffix}` must be of shape ({n},), a key for each row, got {key.shape}. "
             "Give one for each row."
         )
+    if key.dtype.kind == "O":
+        _refuse_kinds(key, where, suffix)
     return key, "key"
+
+
+def _refuse_kinds(key: Array, where: str, suffix: str) -> None:
+    """Refuse keys that have no order: of several kinds, or with gaps."""
+    try:
+        np.sort(key)
+    except TypeError as wrong:
+        raise LabelError(
+            f"{where}: `by{suffix}` must hold values of one kind, in each row, got "
+            f"{' and '.join(sorted({type(each).__name__ for each in key.tolist()}))}. Drop rows "
+            "without a key, and give all of them one type."
+        ) from wrong
 
 
 def _parted(source: Source, share: float, seed: int) -> list[Source]:

@@ -1,0 +1,98 @@
+"""What came of learning tasks, shown and read back where numbers or names are odd."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onepass.errors import ParameterError, SourceError
+from onepass.evaluate import ContinualReport
+from onepass.evaluate.continual_course import Run
+
+
+def made(
+    names: list[str], n: int = 3, seeds: int = 1, metric: str = "rmse", **told: Any
+) -> ContinualReport:
+    """A report of matrices that are drawn, or all one value."""
+    rng = np.random.default_rng(0)
+    value = told.pop("value", None)
+    runs = []
+    for name in names:
+        for seed in range(seeds):
+            R = rng.random((n, n)) if value is None else np.full((n, n), value)
+            matrix = [[None if np.isnan(v) else float(v) for v in row] for row in R]
+            runs.append(Run(name, seed, matrix, matrix[0], list(range(n)), 10, **told))
+    tasks = tuple(f"{2 * i}–{2 * i + 1}" for i in range(n))
+    task = "regression" if metric == "rmse" else "classification"
+    return ContinualReport("odd", "domain", task, metric, tasks, tasks, tuple(runs))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_nothing_and_infinity_are_shown(value: float, seeds: int) -> None:
+    pytest.importorskip("matplotlib")
+    report = made(["a", "b"], seeds=seeds, value=value)
+    assert np.isnan(report["a"].forgetting)
+    assert ContinualReport.from_json(report.to_json()) == report
+    assert len(report.to_csv(of="matrix").splitlines()) == 1 + 2 * seeds * 4 * 3
+    report.to_latex()
+    report.plot()
+    report.plot_matrix()
+
+
+def test_long_names_and_many_tasks_leave_room() -> None:
+    pytest.importorskip("matplotlib")
+    names = ["RLSClassifier on 4000 random ReLU features", "a_$name$_" + 60 * "x", "SGD"]
+    report = made(names, 15, metric="accuracy")
+    figure = report.plot()
+    figure.canvas.draw()
+    assert figure.axes[0].get_position().width > 0.5
+    legend = figure.legends[0].get_texts()
+    assert not any(text.get_parse_math() for text in legend)
+    figure = report.plot_matrix()
+    figure.canvas.draw()
+    for axes in figure.axes[:3]:
+        boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+    first, second = (axes.get_title(loc="left") for axes in figure.axes[:2])
+    assert max(map(len, [*first.splitlines(), *second.splitlines()])) <= 34
+
+
+def test_lines_of_an_error_stay_one_note() -> None:
+    report = made(["two\nlines", "λ"], stopped="1: first\nsecond")
+    for text in (report.to_markdown(), report.to_latex()):
+        assert "two lines [1]" in text
+        assert "stopped at 1: first second" in text
+    assert r"$\lambda$" in report.to_latex()
+    assert "* best" not in report.to_latex()
+    assert "* best" not in str(made(["alone"], 1))
+    assert ", 1 task, 1 seed" in str(made(["alone"], 1))
+
+
+def test_without_any_draw_there_is_no_test() -> None:
+    report = made(["a", "b"], seeds=3)
+    same = [report.runs[0].matrix, report.runs[3].matrix]
+    fixed = [Run(r.model, r.seed, same[r.model == "b"], r.before, r.when, 10) for r in report.runs]
+    told = ContinualReport(*[getattr(report, k) for k in report.__match_args__[:-1]], tuple(fixed))
+    pair = told.compare()[0]
+    assert pair["difference"] != 0.0
+    assert (pair["t"], pair["p"], pair["p_holm"]) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"metric": "accuracy"}, {"scenario": "x"}, {"task": "x"}, {"tasks": ["1"]}, {"runs": []}],
+)
+def test_reports_that_were_altered_are_refused(changed: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({**json.loads(made(["a"]).to_json()), **changed}))
+    with pytest.raises(SourceError, match="must be a report"):
+        ContinualReport.from_json(path)
+
+
+def test_errors_name_this_report() -> None:
+    with pytest.raises(ParameterError, match=r"ContinualReport\.to_frame: `library`"):
+        made(["a"]).to_frame("pandaz")  # type: ignore[arg-type]
