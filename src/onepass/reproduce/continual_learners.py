@@ -73,10 +73,11 @@ NETWORKS: dict[str, dict[str, dict[str, Any]]] = {
         "lwf": {"step_size": 0.05},
         "den": {"step_size": 0.1, "epochs": 2, "batch": 64},
         "icarl": {
-            "step_size": 0.1, "momentum": 0.9, "capacity": 2000, "epochs": 5, "batch": 64,
+            "step_size": 0.05, "momentum": 0.9, "capacity": 2000, "temperature": 2.0, "epochs": 8,
+            "batch": 64,
         },
         "replay": {"step_size": 0.05, "capacity": 2000},
-        "joint": {"step_size": 0.1, "epochs": 5},
+        "joint": {"step_size": 0.1, "epochs": 3, "batch": 64},
     },
     "domain": {
         "sgd": {"step_size": 0.05},
