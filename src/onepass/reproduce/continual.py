@@ -99,11 +99,7 @@ def continual(
         stream = STREAMS[name]
         if stream.data not in known:
             known[stream.data] = found(stream.data)
-
-        def told(step: Any, past: int = past) -> None:
-            if progress is not None:
-                progress(past + step.done, total)
-
+        told = _told(progress, past, total)
         with threadpool_limits(1):
             reports[name] = evaluated(
                 {key: stream.learners[key] for key in some},
@@ -116,8 +112,7 @@ def continual(
                 on_progress=told,
             )
         past += len(some) * of[name] * stream.tasks
-        if progress is not None:
-            progress(past, total)
+        _told(progress, past, total)(None)
     setup = {"draws": of, "scale": scale, "streams": wanted[0], "methods": wanted[1]}
     settings = {n: settings_of({k: STREAMS[n].learners[k] for k in s}) for n, s in plan.items()}
     title = "Continual learning: the average over tasks after the last one"
@@ -127,6 +122,16 @@ def continual(
 def continual_names() -> dict[str, list[str]]:
     """What ``streams`` and ``methods`` of :func:`continual` may name."""
     return {"streams": list(STREAMS), "methods": list(TITLES)}
+
+
+def _told(progress: Progress | None, past: int, total: int) -> Callable[[Any], object]:
+    """Tells how far a stream's runs have come, after so many tasks of other streams."""
+
+    def tell(step: Any) -> None:
+        if progress is not None:
+            progress(past + (step.done if step is not None else 0), total)
+
+    return tell
 
 
 class _Drawn:

@@ -26,7 +26,17 @@ from onepass.learners import (
 )
 from onepass.pipeline import Pipeline
 
-__all__ = ["FILTERS", "NETWORKS", "TITLES", "Maker", "arm", "domains", "settings_of", "splits"]
+__all__ = [
+    "FILTERS",
+    "NETWORKS",
+    "TITLES",
+    "UNITS",
+    "Maker",
+    "arm",
+    "domains",
+    "settings_of",
+    "splits",
+]
 
 Maker: TypeAlias = Callable[[int], Any]
 """Makes a learner of a seed."""
@@ -53,11 +63,17 @@ TITLES: dict[str, str] = {
 }
 """Name on the command line -> name in tables, in their order."""
 
+_SMOOTH = {"filters": 100, "pool": 5, "padding": 2, "overlap": 0.4, "power": 0.5}
+
 FILTERS: dict[str, tuple[dict[str, Any], float]] = {
-    "mnist": ({"filters": 100, "size": 6, "pool": 4, "threshold": 0.15}, 0.1),
-    "fashion-mnist": ({"filters": 100, "size": 6, "pool": 4, "threshold": 0.15}, 1.0),
+    "mnist": (_SMOOTH | {"size": 7, "threshold": 0.5, "contrast": 0.1}, 0.3),
+    "fashion-mnist": (_SMOOTH | {"size": 5, "threshold": 0.3, "contrast": 0.02}, 1.0),
+    "rotated-mnist": (_SMOOTH | {"size": 7, "threshold": 0.5, "pool": 4}, 0.3),
 }
-"""Data -> options of ``RandomConvolution``, and the ridge behind it."""
+"""Data -> options of ``RandomConvolution``, and the ridge behind it; filters are noise."""
+
+UNITS: tuple[dict[str, Any], float] = ({"width": 5000, "standardize": "row", "bias": 1.0}, 30.0)
+"""Options of ``RandomReLU`` where pixels are in another order and nothing is near anything."""
 
 _SHRUNK = {"mnist": (0.03, 0.1), "fashion-mnist": (0.001, 0.6)}
 """Data -> how much the covariance of LDA is shrunk, and those of QDA."""
@@ -102,37 +118,35 @@ def splits(data: str, *, whole: bool = False) -> dict[str, Maker]:
     whole : bool, default=False
         Of all rows: those alone that go through each once.
     """
-    recipe, ridge = FILTERS[data]
     lda, qda = _SHRUNK[data]
     made: dict[str, Maker] = {
-        "rls-filters": partial(_rls_filters, recipe, ridge),
-        "rls-relu": partial(_rls_relu, {"width": 2000}, 1.0),
-        "rls-pixels": _rls_pixels,
+        "rls-filters": partial(_rls_filters, *FILTERS[data]),
         "art-ipca": partial(_art, _AXES[data], "incremental"),
-        "art-ipca-tasks": partial(_art, _AXES[data], "task"),
         "qda": partial(_qda, qda),
         "lda": partial(_lda, lda),
         "ncm": _ncm,
     }
-    return made if whole else {**made, **_networks("split")}
+    if whole:
+        return made
+    made["rls-relu"] = partial(_rls_relu, {"width": 2000}, 1.0)
+    made["rls-pixels"] = _rls_pixels
+    made["art-ipca-tasks"] = partial(_art, _AXES[data], "task")
+    return {**made, **_networks("split")}
 
 
-def domains(features: Mapping[str, Any], ridge: float) -> dict[str, Maker]:
+def domains(stream: str) -> dict[str, Maker]:
     """The learners of streams whose tasks share their classes.
 
     Parameters
     ----------
-    features : mapping
-        Options of ``RandomReLU``.
-    ridge : float
-        Behind them.
+    stream : {"rotated-mnist", "permuted-mnist"}
     """
-    return {
-        "rls-relu": partial(_rls_relu, features, ridge),
-        "rls-pixels": _rls_pixels,
-        "ncm": _ncm,
-        **_networks("domain"),
-    }
+    features: dict[str, Maker] = (
+        {"rls-filters": partial(_rls_filters, *FILTERS[stream])}
+        if stream in FILTERS
+        else {"rls-relu": partial(_rls_relu, *UNITS)}
+    )
+    return {**features, "rls-pixels": _rls_pixels, "ncm": _ncm, **_networks("domain")}
 
 
 def arm() -> dict[str, Maker]:

@@ -99,12 +99,12 @@ def _whole(name: str, known: Images, scale: float, seed: int) -> Experiences:
 
 
 def _rotated(known: Images, scale: float, seed: int) -> Experiences:
-    n, k = _rows(10_000, scale), _rows(2000, scale)
+    n, k = _rows(10_000, scale), _rows(1000, scale)
     return rotated_mnist(known, n_tasks=15, rows_per_task=n, test_rows_per_task=k, seed=seed)
 
 
 def _permuted(known: Images, scale: float, seed: int) -> Experiences:
-    n, k = _rows(10_000, scale), _rows(2000, scale)
+    n, k = _rows(10_000, scale), _rows(1000, scale)
     return permuted_mnist(known, n_tasks=10, rows_per_task=n, test_rows_per_task=k, seed=seed)
 
 
@@ -154,14 +154,14 @@ STREAMS: dict[str, Stream] = {
     "rotated-mnist": Stream(
         "Rotated MNIST",
         "All classes in each of 15 tasks, of which each is turned by 5° more; 10,000 rows a task "
-        "to learn and 2,000 to test. Nobody is told the task.",
-        "mnist", _rotated, 15, 3, domains({"width": 5000, "standardize": "row"}, 1.0),
+        "to learn and 1,000 to test. Nobody is told the task.",
+        "mnist", _rotated, 15, 3, domains("rotated-mnist"),
     ),
     "permuted-mnist": Stream(
         "Permuted MNIST",
         "All classes in each of 10 tasks, of which each has its pixels in an order of its own; "
-        "10,000 rows a task to learn and 2,000 to test. Nobody is told the task.",
-        "mnist", _permuted, 10, 3, domains({"width": 5000, "standardize": "row"}, 1.0),
+        "10,000 rows a task to learn and 1,000 to test. Nobody is told the task.",
+        "mnist", _permuted, 10, 3, domains("permuted-mnist"),
     ),
     "kin40k": Stream(
         "kin40k",
