@@ -1,9 +1,9 @@
 """Learners of the experiment ``continual``: how each is made for a stream, and its settings.
 
 Settings were chosen on rows held out of those to learn, never on rows to test:
-``benchmarks/fixed_features.py choose`` for features fixed before data, ``benchmarks/
-art_baselines.py --held-out`` for networks, ``benchmarks/class_statistics.py`` for statistics of
-classes. ART-IPCA has those of its paper [1].
+``benchmarks/fixed_features.py`` for features fixed before data, ``benchmarks/held_out.py`` for
+networks, ``benchmarks/class_statistics.py`` for statistics of classes. ART-IPCA has those of its
+paper [1].
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
@@ -34,6 +34,7 @@ __all__ = [
     "Maker",
     "arm",
     "domains",
+    "network",
     "settings_of",
     "splits",
 ]
@@ -214,11 +215,21 @@ def _sgd_fourier(seed: int) -> Any:
 
 
 def _networks(kind: str) -> dict[str, Maker]:
-    return {name: partial(_network, name, given) for name, given in NETWORKS[kind].items()}
+    return {name: partial(network, name, given) for name, given in NETWORKS[kind].items()}
 
 
-def _network(name: str, settings: Mapping[str, Any], seed: int) -> Any:
-    """A baseline in a perceptron of 784, 400, 400 and 10 units, whose weights the seed draws."""
+def network(name: str, settings: Mapping[str, Any], seed: int) -> Any:
+    """A baseline in a perceptron of 784, 400, 400 and 10 units, whose weights the seed draws.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``NETWORKS``.
+    settings : mapping
+        What it is made with.
+    seed : int
+        Of first weights, and of what it draws.
+    """
     torch, baselines = import_module("torch"), import_module("onepass.baselines")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
