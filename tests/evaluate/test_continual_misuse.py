@@ -120,6 +120,20 @@ def test_who_was_stopped_amid_a_block_says_nothing() -> None:
     assert report["half"].notes == ["stopped at 2–3: no more"]
 
 
+def test_networks_are_not_given_digits_for_numbers() -> None:
+    torch = pytest.importorskip("torch")
+    text = op.stream.experiences(X, Y.astype(str))
+    for scenario in ("class", "task"):
+        net = op.baselines.SGD(torch.nn.Linear(64, 10))
+        with pytest.raises(LabelError, match="Number the classes"):
+            continual(net, text, scenario=scenario)
+    few = op.baselines.SGD(torch.nn.Linear(64, 6), step_size=0.1)
+    report = continual(few, digits(), scenario="task")
+    assert report["SGD"].notes[0].startswith("stopped at 6–7")
+    assert np.all(report.accuracy_matrix[-1] > 0.5, where=[True, True, True, False, False])
+    assert report.accuracy_matrix[-1, 3:].tolist() == [0.0, 0.0]
+
+
 def test_who_must_know_all_classes_is_stopped_at_an_iterator() -> None:
     def arriving() -> Iterator[tuple[Array, Array]]:
         return ((X[rows], Y[rows]) for rows in (Y < 5, Y > 4))

@@ -91,6 +91,8 @@ def test_reports_that_were_altered_are_refused(changed: dict[str, Any], tmp_path
     path.write_text(json.dumps({**json.loads(made(["a"]).to_json()), **changed}))
     with pytest.raises(SourceError, match="must be a report"):
         ContinualReport.from_json(path)
+    with pytest.raises(SourceError, match="must be a report"):
+        ContinualReport.from_json('{"runs":' * 100_000)
 
 
 def test_errors_name_this_report() -> None:

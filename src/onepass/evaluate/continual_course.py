@@ -88,15 +88,7 @@ class Run:
         """
         plain = {**tree, "before": numbers(tree["before"])}
         run = cls(**{**plain, "matrix": [numbers(row) for row in tree["matrix"]]})
-        width = len(run.before)
-        sizes = {len(run.when), *map(len, run.matrix)}
-        if not run.matrix or sizes != {width}:
-            raise ValueError("a matrix must have a column for each task")
-        if any(i not in range(len(run.matrix)) for i in run.when):
-            raise ValueError("`when` must name experiences")
-        counts = (run.rows, run.nbytes, run.prototypes, run.repeated, run.learning, run.answering)
-        if not all(value is None or isinstance(value, (int, float)) for value in counts):
-            raise ValueError("what it took must be numbers")
+        _refuse_unlike(run)
         return run
 
 
@@ -292,3 +284,14 @@ def arriving(
 
 def _plain(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+def _refuse_unlike(run: Run) -> None:
+    sizes = {len(run.when), *map(len, run.matrix)}
+    if not run.matrix or sizes != {len(run.before)}:
+        raise ValueError("a matrix must have a column for each task")
+    if any(i not in range(len(run.matrix)) for i in run.when):
+        raise ValueError("`when` must name experiences")
+    counts = (run.rows, run.nbytes, run.prototypes, run.repeated, run.learning, run.answering)
+    if not all(value is None or isinstance(value, (int, float)) for value in counts):
+        raise ValueError("what it took must be numbers")

@@ -21,7 +21,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError as NotFitted
 
 from onepass import linalg
-from onepass.errors import ParameterError, ShapeError, TypeMismatchError
+from onepass.errors import LabelError, ParameterError, ShapeError, TypeMismatchError
 from onepass.types import Array
 
 __all__ = ["Pupil", "silence"]
@@ -115,6 +115,11 @@ class Pupil:
             self.rows += len(y[part])
 
     def _by_batches(self, X: Any, y: Array) -> None:
+        if y.dtype.kind not in "biuf":  # '0' would be taken for 0, and 0 never be '0'
+            raise LabelError(
+                f"{_WHERE}: {type(self.model).__name__} must be given classes as whole numbers "
+                f"from 0 on, got text, such as {str(y[0])!r}. Number the classes."
+            )
         answers = y.astype(np.int64 if y.dtype.kind in "iub" else np.float32)
         for part in _parts(len(y), self._batch):
             self.model.learn(_narrow(X[part]), answers[part])
@@ -181,7 +186,10 @@ class Pupil:
             return np.full(len(self.model.predict(self._taken(X))), None, dtype=object)
         told, X = self._told_by(), self._taken(X)
         if told is not None:
-            return _array(self.model.predict(X, **{told: some}))
+            try:
+                return _array(self.model.predict(X, **{told: some}))
+            except LabelError:  # a network without outputs for them
+                return np.full(len(X), None, dtype=object)
         if scores is None:
             has = hasattr(self.model, "decision_function")
             scores = np.asarray(

@@ -9,7 +9,6 @@ from typing import Any
 from rich.table import Table as RichTable
 
 from onepass.durable import writing
-from onepass.errors import SourceError
 from onepass.evaluate.continual_course import Run
 from onepass.evaluate.continual_exported import Exported
 from onepass.evaluate.continual_figure import draw_curves, draw_matrices
@@ -19,6 +18,7 @@ from onepass.evaluate.continual_score import ContinualScore
 from onepass.evaluate.continual_table import SCENARIOS, to_latex, to_markdown, to_rich
 from onepass.evaluate.infinite import spelt
 from onepass.evaluate.metrics import METRICS
+from onepass.evaluate.reread import reread
 from onepass.evaluate.sheet import plain
 
 __all__ = ["ContinualReport"]
@@ -197,16 +197,7 @@ class ContinualReport(Measured, Exported):
         SourceError
             If there is no such file, or it is no report.
         """
-        given = isinstance(source, str) and source.lstrip().startswith("{")
-        try:
-            text = str(source) if given else Path(source).read_text(encoding="utf-8")
-            return _restored(json.loads(text))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as wrong:
-            raise SourceError(
-                f"ContinualReport.from_json: {'the text' if given else os.fspath(source)} must be "
-                f"a report that to_json wrote, in format {_FORMAT}, got {type(wrong).__name__}: "
-                f"{wrong}. Write it again with to_json."
-            ) from wrong
+        return reread(source, _restored, "ContinualReport.from_json", _FORMAT)
 
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
         """Write continual.json, .md, .tex, -runs.csv, -matrix.csv, -curves.png and -matrix.png.

@@ -1,6 +1,5 @@
 """Continual tables: for a terminal, a document and a paper."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +9,7 @@ from rich.table import Table as RichTable
 
 from onepass.evaluate.continual_score import ContinualScore
 from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.sheet import decimals, worded
+from onepass.evaluate.sheet import Column, decimals, worded
 
 if TYPE_CHECKING:
     from onepass.evaluate.continual_report import ContinualReport
@@ -38,15 +37,6 @@ _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "δ": r"$\delta$", "ε": r"$\epsilon$",
     "λ": r"$\lambda$", "μ": r"$\mu$", "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Column:
-    """A heading, and a cell for each model; ``best`` are the rows that no other beats."""
-
-    heading: str
-    cells: list[str]
-    best: set[int]
 
 
 def percent(report: "ContinualReport") -> bool:
@@ -162,7 +152,7 @@ def _marked(report: "ContinualReport", name: str) -> str:
     return f"{shown} [{noted.index(name) + 1}]" if name in noted else shown
 
 
-def _columns(report: "ContinualReport") -> list[_Column]:
+def _columns(report: "ContinualReport") -> list[Column]:
     scores = list(report.scores.values())
     label = METRICS[report.task][report.metric].label
     label = label if label.isupper() else label.lower()
@@ -180,7 +170,7 @@ def _columns(report: "ContinualReport") -> list[_Column]:
         known = [m for m in means if np.isfinite(m)]
         top = (max if higher else min)(known) if known else None
         best = {i for i, m in enumerate(means) if m == top} if len(scores) > 1 else set()
-        columns.append(_Column(heading.format(label), cells, best))
+        columns.append(Column(heading.format(label), cells, best))
     return columns + _costs(scores)
 
 
@@ -193,7 +183,7 @@ def _cell(score: ContinualScore, measure: str, scale: float, places: int, *, sig
     return text if np.isnan(deviation) else f"{text} ± {worded(deviation, places)}"
 
 
-def _costs(scores: list[ContinualScore]) -> list[_Column]:
+def _costs(scores: list[ContinualScore]) -> list[Column]:
     """What it took, as far as is known."""
     told = {
         "prototypes": ([s.prototypes for s in scores], 1.0, 0),
@@ -208,7 +198,7 @@ def _costs(scores: list[ContinualScore]) -> list[_Column]:
         places = min(most, max(0, decimals(known) - 1))
         cells = [_NONE if value is None else worded(value, places) for value in known]
         if any(value is not None for value in known):
-            columns.append(_Column(heading, cells, set()))
+            columns.append(Column(heading, cells, set()))
     return columns
 
 

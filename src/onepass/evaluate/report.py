@@ -10,13 +10,14 @@ from typing import Any, Literal
 from rich.table import Table as RichTable
 
 from onepass.durable import writing
-from onepass.errors import ParameterError, SourceError
+from onepass.errors import ParameterError
 from onepass.evaluate.curve import Curve
 from onepass.evaluate.drift import restored
 from onepass.evaluate.figure import draw
 from onepass.evaluate.frames import frame
 from onepass.evaluate.infinite import numbers, spelt
 from onepass.evaluate.records import of_curves, of_drift, of_scores
+from onepass.evaluate.reread import reread
 from onepass.evaluate.score import Score
 from onepass.evaluate.sheet import to_html, to_markdown, to_rich, to_text
 
@@ -173,16 +174,7 @@ class Report:
         SourceError
             If there is no such file, or it is no report.
         """
-        given = isinstance(source, str) and source.lstrip().startswith("{")
-        what = "the text" if given else os.fspath(source)
-        try:
-            text = str(source) if given else Path(source).read_text(encoding="utf-8")
-            return _restored(json.loads(text))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as wrong:
-            raise SourceError(
-                f"Report.from_json: {what} must be a report that to_json wrote, in format "
-                f"{_FORMAT}, got {type(wrong).__name__}: {wrong}. Write it again with to_json."
-            ) from wrong
+        return reread(source, _restored, "Report.from_json", _FORMAT)
 
     def to_frame(
         self,

@@ -17,15 +17,24 @@ from onepass.evaluate.metrics import METRICS, Metric
 if TYPE_CHECKING:
     from onepass.evaluate.report import Report
 
-__all__ = ["decimals", "plain", "to_html", "to_markdown", "to_rich", "to_text", "worded"]
+__all__ = ["Column", "decimals", "plain", "to_html", "to_markdown", "to_rich", "to_text", "worded"]
 
 _WIDEST = 10_000  # columns of plain text, at most
 _NONE = "–"
 
 
 @dataclass(frozen=True)
-class _Column:
-    """A heading, and a cell for each model; ``best`` are the rows that no other beats."""
+class Column:
+    """A column of a table.
+
+    Parameters
+    ----------
+    heading : str
+    cells : list of str
+        One for each model.
+    best : set of int
+        The models that no other beats.
+    """
 
     heading: str
     cells: list[str]
@@ -62,7 +71,7 @@ def to_rich(report: "Report") -> RichTable:
     return table
 
 
-def _add_rows(table: RichTable, report: "Report", columns: list[_Column]) -> None:
+def _add_rows(table: RichTable, report: "Report", columns: list[Column]) -> None:
     """A row for each model, the best of each column marked."""
     for i, (name, score) in enumerate(report.scores.items()):
         cells = [
@@ -158,13 +167,13 @@ def _window(report: "Report") -> str:
     return f"{min(report.window or 0, report.rows):,}"
 
 
-def _overall(report: "Report") -> list[_Column]:
+def _overall(report: "Report") -> list[Column]:
     """The metrics over all rows."""
     kinds, scores = METRICS[report.task], report.scores.values()
     return [_scored(kinds[m], "", [s.overall[m] for s in scores]) for m in report.metrics]
 
 
-def _recent(report: "Report") -> list[_Column]:
+def _recent(report: "Report") -> list[Column]:
     """The metrics over the last rows, if a window was asked for."""
     if report.window is None:
         return []
@@ -175,30 +184,30 @@ def _recent(report: "Report") -> list[_Column]:
     ]
 
 
-def _drift(report: "Report") -> list[_Column]:
+def _drift(report: "Report") -> list[Column]:
     """How often detectors found drift in the errors, and warned of it, if any watched."""
     said = [score.drift or {} for score in report.scores.values()]
     columns = []
     for name in dict.fromkeys(name for drift in said for name in drift):
         alarms = [drift[name].alarms.count if name in drift else None for drift in said]
-        columns.append(_Column(f"{name} alarms", _cells(alarms, 0), set()))
+        columns.append(Column(f"{name} alarms", _cells(alarms, 0), set()))
         warned = [drift[name].warnings if name in drift else None for drift in said]
         if any(warned):
             counts = [None if marks is None else marks.count for marks in warned]
-            columns.append(_Column(f"{name} warnings", _cells(counts, 0), set()))
+            columns.append(Column(f"{name} warnings", _cells(counts, 0), set()))
     return columns
 
 
-def _costs(report: "Report") -> list[_Column]:
+def _costs(report: "Report") -> list[Column]:
     """Time and memory, as far as they were measured."""
     scores, columns = report.scores.values(), []
     if any(score.seconds is not None for score in scores):
         rates = [report.rows / s.seconds if s.seconds else None for s in scores]
-        columns.append(_Column("seconds", _cells([s.seconds for s in scores], 2), set()))
-        columns.append(_Column("rows/s", _cells(rates, 0), set()))
+        columns.append(Column("seconds", _cells([s.seconds for s in scores], 2), set()))
+        columns.append(Column("rows/s", _cells(rates, 0), set()))
     if any(score.nbytes is not None for score in scores):
         kib = [None if s.nbytes is None else s.nbytes / 1024 for s in scores]
-        columns.append(_Column("KiB", _cells(kib, 1), set()))
+        columns.append(Column("KiB", _cells(kib, 1), set()))
     return columns
 
 
@@ -226,13 +235,13 @@ def to_html(report: "Report") -> str:
     return f"<pre>{html.escape(to_text(report))}</pre>"
 
 
-def _scored(kind: type[Metric], over: str, values: list[float | None]) -> _Column:
+def _scored(kind: type[Metric], over: str, values: list[float | None]) -> Column:
     cells = _cells(values, decimals(values))
     known = [value for value in values if value is not None]
     choose: Callable[[list[float]], float] = min if kind.better == "lower" else max
     # of values that look alike in print all are marked
     best = cells[values.index(choose(known))] if known else None
-    return _Column(kind.label + over, cells, {i for i, c in enumerate(cells) if c == best})
+    return Column(kind.label + over, cells, {i for i, c in enumerate(cells) if c == best})
 
 
 def _cells(values: Sequence[float | None], places: int) -> list[str]:

@@ -260,8 +260,11 @@ def _fits(feature: Frozen, names: tuple[str, ...], shapes: tuple[tuple[Any, ...]
 
 def _standard(X: Floats) -> Floats:
     """Rows of mean 0 and standard deviation 1; constant ones are 0."""
-    Z: Floats = X - X.mean(axis=1, keepdims=True)
+    # by a power of two, so that squares neither overflow nor vanish and nothing is rounded
+    _, power = np.frexp(np.abs(X).max(axis=1, keepdims=True, initial=0.0))
+    near = np.ldexp(X, -power)
+    Z: Floats = near - near.mean(axis=1, keepdims=True)
     spread = Z.std(axis=1, keepdims=True)
-    least = 8 * np.finfo(X.dtype).eps * np.abs(X).max(axis=1, keepdims=True, initial=0.0)
+    least = 8 * np.finfo(X.dtype).eps * np.abs(near).max(axis=1, keepdims=True, initial=0.0)
     Z /= np.where(spread > least, spread, np.inf)
     return Z
