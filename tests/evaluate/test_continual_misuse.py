@@ -138,7 +138,10 @@ def test_who_must_know_all_classes_is_stopped_at_an_iterator() -> None:
     def arriving() -> Iterator[tuple[Array, Array]]:
         return ((X[rows], Y[rows]) for rows in (Y < 5, Y > 4))
 
-    report = continual({"sk": SGDClassifier(), "ncm": op.NearestClassMean()}, arriving())
+    steps: list[op.evaluate.Progress] = []
+    models = {"sk": SGDClassifier(), "ncm": op.NearestClassMean()}
+    report = continual(models, arriving(), on_progress=steps.append)
+    assert [(step.done, step.total) for step in steps] == [(1, 2), (2, 2), (3, 4), (4, 4)]
     assert "must know all classes beforehand" in report["sk"].notes[0]
     assert report["ncm"].average_accuracy > 0.7
 

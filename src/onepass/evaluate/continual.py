@@ -261,8 +261,8 @@ def _as_they_come(
     def told(i: int) -> None:
         if on_progress is None:
             return
-        for name in named:
-            on_progress(Progress(name, seed, i, i, i))
+        for past, name in enumerate(named, (i - 1) * len(named) + 1):
+            on_progress(Progress(name, seed, i, past, i * len(named)))
 
     names = arriving(courses.values(), chain(listed, source), told)
     runs = [course.run(name, seed, range(len(names))) for name, course in courses.items()]

@@ -60,7 +60,7 @@ class Progress:
     experience : int
         How many experiences it has learned.
     done, total : int
-        Experiences learned in all runs, and to learn.
+        Experiences learned in all runs, and to learn; of an iterator, those that have come.
     """
 
     model: str
