@@ -1,34 +1,25 @@
 """Continual jobs: the runs of an evaluation, one after the other or in several processes.
 
 A run follows from its learner and its seed alone, so that its result is the same in any process.
-Processes end with the one that began them: each holds the end of a pipe that this one alone holds
-the other end of, and is gone when that is closed, by an interrupt or because this one was killed.
 """
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context, reduction
-from threading import Thread
+from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from onepass.errors import ParameterError, ProcessError
+from onepass.errors import ParameterError
 from onepass.evaluate.continual_course import Course, Rules, Run, through
 from onepass.evaluate.continual_makers import is_learner, made, misplaced, takes_seed
+from onepass.processes import side_by_side
 
 __all__ = ["Job", "Progress", "Setting", "done"]
 
 _WHERE = "op.evaluate.continual"
-_LISTEN = 0.2  # seconds to wait for a run that is done before progress is looked at again
 
 
 @dataclass(frozen=True)
@@ -154,6 +145,8 @@ def done(
     ------
     ParameterError
         If the setting cannot be sent to other processes.
+    ProcessError
+        If one of these was gone before its run was done.
     """
     if processes == 1 or len(jobs) < 2:
         worker = _Worker(setting)
@@ -161,31 +154,13 @@ def done(
             yield job, *worker(job, partial(told, job))
         return
     _refuse_unsendable(setting)
-    # a fresh interpreter each: a fork would copy the threads of BLAS in whatever state they are
-    context = get_context("spawn")
-    heard = context.SimpleQueue()
-    leash, held = context.Pipe(duplex=False)
-    threads = max(1, (os.cpu_count() or 1) // processes)
-    begun = (setting, heard, threads, leash)
-    with ProcessPoolExecutor(min(processes, len(jobs)), context, _begin, begun) as pool:
-        try:
-            waiting: dict[Future[Any], Job] = {pool.submit(_one, job): job for job in jobs}
-            while waiting:
-                ended, _ = wait(waiting, _LISTEN, FIRST_COMPLETED)
-                while not heard.empty():
-                    told(*heard.get())
-                for each in ended:
-                    yield waiting.pop(each), *each.result()
-            pool.shutdown(wait=True)
-        except BrokenProcessPool as lost:
-            raise ProcessError(
-                f"{_WHERE}: with `jobs` > 1 each run must have its process to the end, got one "
-                "that was gone before. Look whether memory is short and set fewer `jobs`; a script "
-                'needs `if __name__ == "__main__":`. Runs that were kept in `path` stay.'
-            ) from lost
-        finally:
-            held.close()  # whoever still runs is not waited for: nothing of it would be kept
-            pool.shutdown(wait=True, cancel_futures=True)
+
+    def hear(said: tuple[Job, int]) -> None:
+        told(*said)
+
+    beside = side_by_side(jobs, _one, processes, _begin, setting, where=_WHERE, hear=hear)
+    for job, found in beside:
+        yield job, *found
 
 
 def _refuse_unsendable(setting: Setting) -> None:
@@ -219,25 +194,14 @@ class _Worker:
         return course.run(job.model, job.seed, self._source.when), course.failed
 
 
-_WORKERS: list[tuple[_Worker, Any]] = []
+_WORKERS: list[tuple[_Worker, Callable[[Any], None]]] = []
 """The one of a process that was begun for jobs, and what it tells progress to."""
 
 
-def _begin(setting: Setting, heard: Any, threads: int, leash: Any) -> None:
-    # Ctrl-C in a terminal reaches all processes: the first one ends the others
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_follow, args=(leash,), daemon=True).start()
-    threadpool_limits(threads)
-    _WORKERS[:] = [(_Worker(setting), heard)]
-
-
-def _follow(leash: Any) -> None:
-    """End this process when the other end of a pipe is closed."""
-    with suppress(EOFError, OSError):
-        leash.recv_bytes()
-    os._exit(1)
+def _begin(setting: Setting, tell: Callable[[Any], None]) -> None:
+    _WORKERS[:] = [(_Worker(setting), tell)]
 
 
 def _one(job: Job) -> tuple[Run, Exception | None]:
-    worker, heard = _WORKERS[0]
-    return worker(job, lambda i: heard.put((job, i)))
+    worker, tell = _WORKERS[0]
+    return worker(job, lambda i: tell((job, i)))

@@ -4,14 +4,14 @@ A run follows from its place and its seed alone, so that its result is the same 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass.learners import ARTIPCAClassifier
+from onepass.processes import side_by_side
 from onepass.stream import Images
 from onepass.types import Array, Floats
 
@@ -111,23 +111,15 @@ def done(jobs: Sequence[Job], setting: Setting, processes: int) -> Iterator[tupl
     if processes == 1:
         yield from ((job, _run(job, setting)) for job in jobs)
         return
-    # a fresh interpreter each: a fork would copy the threads of BLAS in whatever state they are
-    with ProcessPoolExecutor(
-        processes, get_context("spawn"), initializer=_begin, initargs=(setting,)
-    ) as pool:
-        waiting = {pool.submit(_one, job): job for job in jobs}
-        try:
-            for each in as_completed(waiting):
-                yield waiting[each], each.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    yield from side_by_side(jobs, _one, processes, _begin, setting, where="art_tables")
 
 
 _SETTING: list[Setting] = []
 """That of a process that was begun for runs."""
 
 
-def _begin(setting: Setting) -> None:
+def _begin(setting: Setting, tell: Any) -> None:
+    del tell  # a run is short
     _SETTING[:] = [setting]
 
 

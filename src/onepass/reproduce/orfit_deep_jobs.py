@@ -4,11 +4,10 @@ A run follows from its place and its seed alone, so that its result is the same 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from typing import Any
 
+from onepass.processes import side_by_side
 from onepass.reproduce.orfit_deep_course import Run, run
 from onepass.reproduce.orfit_deep_methods import METHODS
 from onepass.reproduce.orfit_deep_streams import STREAMS
@@ -95,16 +94,7 @@ def done(jobs: Sequence[Job], setting: Setting, processes: int) -> Iterator[tupl
         worker = _Worker(setting)
         yield from ((job, worker(job)) for job in jobs)
         return
-    # a fresh interpreter each: a fork would copy the threads of BLAS in whatever state they are
-    with ProcessPoolExecutor(
-        processes, get_context("spawn"), initializer=_begin, initargs=(setting,)
-    ) as pool:
-        waiting = {pool.submit(_one, job): job for job in jobs}
-        try:
-            for each in as_completed(waiting):
-                yield waiting[each], each.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    yield from side_by_side(jobs, _one, processes, _begin, setting, where="orfit_deep")
 
 
 class _Worker:
@@ -127,7 +117,8 @@ _WORKERS: list[_Worker] = []
 """The one of a process that was begun for jobs."""
 
 
-def _begin(setting: Setting) -> None:
+def _begin(setting: Setting, tell: Any) -> None:
+    del tell  # a run is short
     _WORKERS[:] = [_Worker(setting)]
 
 

@@ -1,0 +1,109 @@
+"""Processes: pieces of work side by side, none of which outlives whoever began them.
+
+Each process is a fresh interpreter: a fork would copy the threads of BLAS in whatever state they
+are. It holds the end of a pipe that the process which began it alone holds the other end of, and is
+gone when that is closed: by an interrupt, an error, or because the other was killed.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from multiprocessing import get_context
+from threading import Thread
+from typing import Any, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from onepass.errors import ProcessError
+
+__all__ = ["side_by_side"]
+
+_Job = TypeVar("_Job")
+_LISTEN = 0.2  # seconds to wait for what is done before what is heard is told
+
+
+def side_by_side(
+    jobs: Sequence[_Job],
+    one: Callable[[_Job], Any],
+    processes: int,
+    begin: Callable[[Any, Callable[[Any], None]], None],
+    given: Any,
+    *,
+    where: str,
+    hear: Callable[[Any], object] | None = None,
+) -> Iterator[tuple[_Job, Any]]:
+    """Each job with what it came to, when it is done.
+
+    Parameters
+    ----------
+    jobs : sequence
+        What is done.
+    one : callable
+        Does one of them in a process, and returns what it came to.
+    processes : int
+        How many, each with its share of the machine's threads.
+    begin : callable
+        Called in each process with ``given`` and with what tells ``hear`` something.
+    given : object
+        What all jobs have in common.
+    where : str
+        The public call, for messages.
+    hear : callable, optional
+        Called in this process with what was told.
+
+    Yields
+    ------
+    job
+        One of ``jobs``.
+    found : object
+        What it came to.
+
+    Raises
+    ------
+    ProcessError
+        If a process was gone before its job was done.
+    """
+    context = get_context("spawn")
+    heard = context.SimpleQueue()
+    leash, held = context.Pipe(duplex=False)
+    threads = max(1, (os.cpu_count() or 1) // processes)
+    begun = (begin, given, heard, threads, leash)
+    with ProcessPoolExecutor(min(processes, len(jobs)), context, _begin, begun) as pool:
+        try:
+            waiting: dict[Future[Any], _Job] = {pool.submit(one, job): job for job in jobs}
+            while waiting:
+                ended, _ = wait(waiting, _LISTEN, FIRST_COMPLETED)
+                while not heard.empty():
+                    told = heard.get()
+                    if hear is not None:
+                        hear(told)
+                for each in ended:
+                    yield waiting.pop(each), each.result()
+            pool.shutdown(wait=True)
+        except BrokenProcessPool as lost:
+            raise ProcessError(
+                f"{where}: each run beside others must have its process to the end, got one that "
+                "was gone before. Look whether memory is short and set fewer processes; a script "
+                'needs `if __name__ == "__main__":`. Runs that were kept stay.'
+            ) from lost
+        finally:
+            held.close()  # whoever still runs is not waited for: nothing of it would be kept
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(begin: Any, given: Any, heard: Any, threads: int, leash: Any) -> None:
+    # Ctrl-C in a terminal reaches all processes: the first one ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_follow, args=(leash,), daemon=True).start()
+    threadpool_limits(threads)
+    begin(given, heard.put)
+
+
+def _follow(leash: Any) -> None:
+    """End this process when the other end of a pipe is closed."""
+    with suppress(EOFError, OSError):
+        leash.recv_bytes()
+    os._exit(1)
