@@ -256,7 +256,7 @@ class Learner:
             if self.velocity_:
                 ways = [self.momentum * v + g for v, g in zip(self.velocity_, found, strict=True)]
             fresh = self._pulled(
-                [w - self.step_size * v for w, v in zip(weights, ways, strict=True)]
+                [w.sub(v, alpha=self.step_size) for w, v in zip(weights, ways, strict=True)]
             )
             self._refuse_nonfinite(loss, fresh, buffers, where)
         return Step(fresh, ways if self.momentum else [], list(buffers.values()), found)
@@ -264,6 +264,10 @@ class Learner:
     def _refuse_nonfinite(
         self, loss: Any, fresh: list[Any], buffers: dict[str, Any], where: str
     ) -> None:
+        # what is not finite makes a sum so, which is quicker; a sum of large numbers may overflow
+        every = (loss, *fresh, *buffers.values())
+        if bool(torch.isfinite(torch.stack([t.sum().float() for t in every]).sum())):
+            return
         # a buffer that was not finite before, such as a mask of -inf, may stay so
         was = dict(self.module.named_buffers())
         seen = [torch.isfinite(b) | ~torch.isfinite(was[name]) for name, b in buffers.items()]
