@@ -143,6 +143,14 @@ class ContinualOutcome(Shown):
         lines += ["", "## Settings", "", "What differs between streams is named with them.", ""]
         return "\n".join([*lines, *self._set(), ""])
 
+    def published(self) -> str:
+        """Those of whom there are published numbers, as a table in Markdown."""
+        heads = ["data", "learner", "paper", "here", "difference", "MB", "seconds", "rows again"]
+        chosen = [self.columns.index(head) for head in ("stream", "learner", *heads[2:])]
+        rows = [[row[i] for i in chosen] for row in self._rows() if row[2] != _NONE]
+        sides = ["---"] * 2 + ["---:"] * (len(heads) - 2)
+        return "\n".join("| " + " | ".join(row) + " |" for row in [heads, sides, *rows]) + "\n"
+
     def save(self, directory: str | os.PathLike[str]) -> list[Any]:
         """Write the page, its figure and all numbers; and of each stream its whole report.
 
