@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from onepass.errors import ShapeError
+from onepass.errors import NumericalError, ParameterError, ShapeError
 from onepass.features import RandomConvolution
 from onepass.features.patches import cells
 
@@ -81,4 +81,18 @@ def test_convolution_is_its_formula(channels: int, more: dict[str, Any]) -> None
 def test_cells_as_narrow_as_can_be_are_their_middle() -> None:
     assert_allclose(cells((1, 5), 1, overlap=1e-9), [[0, 0, 1, 0, 0]])
     assert_allclose(cells((1, 4), 1, overlap=1e-9), [[0, 0.5, 0.5, 0]])
+    assert_allclose(cells((1, 5), 1, overlap=1e-310), [[0, 0, 1, 0, 0]])
     assert_allclose(cells((3, 4), 2, overlap=1e9), np.full((4, 12), 1 / 12))
+
+
+@pytest.mark.parametrize("wrong", [{"pool": "4"}, {"pool": None}, {"source": ["patches"]}])
+def test_what_is_no_option_is_refused_by_its_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=f"`{next(iter(wrong))}` must be"):
+        RandomConvolution(5, size=3, **wrong).learn(np.zeros((2, 64)))
+
+
+def test_pictures_too_large_to_tell_are_refused_and_not_faint() -> None:
+    X = np.random.default_rng(2).random((3, 64))
+    with pytest.raises(NumericalError, match="got rows with values up to 9"):
+        RandomConvolution(5, size=3, pool=2).learn(1e200 * X)
+    assert RandomConvolution(5, size=3, pool=2, contrast=1e300).learn(X).transform(X).max() == 0.0

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,16 @@ def test_the_module_stays_as_it_was_to_the_last_bit() -> None:
     assert clone(feature).module is net
 
 
+def test_a_compiled_module_answers_whole_and_tells_no_layer() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(72, 4), torch.nn.ReLU())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that PyTorch means to give it up
+        traced = torch.jit.trace(net, torch.zeros(1, 72))
+    assert_allclose(TorchFeatures(traced).transform(ROWS), TorchFeatures(net).transform(ROWS))
+    with pytest.raises(ParameterError, match="`layer` must be of a module that tells"):
+        TorchFeatures(traced, layer="0").learn(ROWS)
+
+
 def test_a_layer_within_ends_the_pass() -> None:
     net = convolving()
     Z = TorchFeatures(net, layer="4", shape=(2, 6, 6)).transform(ROWS)
@@ -351,6 +362,7 @@ class Telling(torch.nn.Module):
         (Telling(torch.sum), ShapeError, r"output of shape \(\)"),
         (Telling(lambda x: x.sum(dim=0)), ShapeError, r"output of shape \(72,\)"),
         (Telling(lambda x: x + 1j), ShapeError, "got complex numbers"),
+        (Telling(lambda x: x[:, :0]), ShapeError, r"output of shape \(1, 0\)"),
         (Lots(), ParameterError, "asked once more"),
         (Mixing(), ParameterError, "another row is beside it"),
     ],
@@ -418,6 +430,20 @@ def test_a_fixed_number_of_rows_is_filled_up() -> None:
         assert_allclose(Z, expected("onnx", ROWS), atol=1e-5)
 
 
+def test_leading_axes_of_length_one_are_nothing() -> None:
+    one = convolution(FILTERS[:, :1], 6)
+    grey = PICTURES[:, 0]
+    wanted = ONNXFeatures(one).transform(grey.reshape(30, -1))
+    for feature, rows in (
+        (ONNXFeatures(one), grey),
+        (ONNXFeatures(one), grey[:, None, None]),
+        (ONNXFeatures(one, shape=(6, 6)), grey.reshape(30, -1)),
+    ):
+        assert_array_equal(feature.learn(rows).transform(rows), wanted)
+        assert feature.shape_ == (1, 6, 6)
+        assert_array_equal(feature.transform(grey[:, None]), wanted)
+
+
 def test_an_open_shape_is_told() -> None:
     free = ONNXFeatures(convolution(FILTERS, None), shape=(2, 6, 6))
     assert_allclose(free.transform(ROWS), expected("onnx", ROWS), atol=1e-5)
@@ -455,6 +481,8 @@ def test_an_output_is_chosen_by_its_name() -> None:
         ONNXFeatures(two()).learn([[1.0, 2.0]])
     with pytest.raises(ParameterError, match="got 'c'"):
         ONNXFeatures(two(), output="c").learn([[1.0, 2.0]])
+    with pytest.raises(ParameterError, match=r"got \['b'\]"):
+        ONNXFeatures(two(), output=["b"]).learn([[1.0, 2.0]])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -474,6 +502,14 @@ def test_an_output_is_chosen_by_its_name() -> None:
                     {"x": ["n", 2]}, {"z": []}),
             ShapeError, r"output of shape \(\)",
         ),
+        (
+            written([helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
+                     helper.make_node("ReduceMean", ["f"], ["m"], axes=[0]),
+                     helper.make_node("Sub", ["f", "m"], ["z"])],
+                    {"x": ["n", 2]}, {"z": ["n", 2]}, kind=TensorProto.INT64,
+                    gives=TensorProto.FLOAT),
+            ParameterError, "another row is beside it",
+        ),
         (doubling(3), ShapeError, "rows must have 3 numbers, .* got 2 columns"),
         (doubling(2, kind=TensorProto.STRING), ParameterError, "must"),
     ],
@@ -484,8 +520,9 @@ def test_a_file_that_is_no_feature_is_refused(model: Any, error: Any, words: str
 
 
 def test_a_provider_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"CPUExecutionProvider.* got 'Moon'"):
-        ONNXFeatures(two(), output="a", providers=["Moon"]).learn([[1.0, 2.0]])
+    for providers in (["Moon"], "CPUExecutionProvider", 3):
+        with pytest.raises(ParameterError, match=r"CPUExecutionProvider.* got .*(Moon|CPU|3)"):
+            ONNXFeatures(two(), output="a", providers=providers).learn([[1.0, 2.0]])  # type: ignore[arg-type]
 
 
 # -- continual learning ----------------------------------------------------------------------------

@@ -12,7 +12,9 @@ class y, in the order in which they were chosen,
     budget      of each class the first ⌊K / classes⌋                               Algorithm 5
 
 With T = 1, as in the paper, a new row that looks like an old class must go on being that class as
-well, and what tells the two apart is not learned. T = 2 asks for less, as distillation does [2].
+well, and what tells the two apart is not learned. T = 2 asks for less: the outputs of before are
+softened as in distillation [2], which softens those that learn as well; these stay here as they are
+and become smaller from task to task, which means of features do not mind.
 
 It keeps rows, holds those of the present task until it ends, and goes over all of them ``epochs``
 times: a bound for those who may keep rows, and no one-pass learning. A class that comes again in a

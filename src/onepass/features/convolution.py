@@ -176,27 +176,27 @@ class RandomConvolution(Frozen):
         shape = getattr(self, "shape_", None) or shape_of(d, self.shape, _WHO)
         size = validate.whole(self.size, "size", _WHO, low=2)
         padding = validate.whole(self.padding, "padding", _WHO, low=0)
-        room = min(shape[1:]) - size + 1
-        if math.prod(shape) != d or not 0 < room > self.pool - 2 * padding - 1 or padding >= size:
+        room, pool = min(shape[1:]) - size + 1, validate.whole(self.pool, "pool", _WHO, low=1)
+        if math.prod(shape) != d or not 0 < room > pool - 2 * padding - 1 or padding >= size:
             raise ParameterError(
                 f"{_WHO}: pictures must have as many numbers as rows have columns, and `pool` "
                 f"places a side for filters of `size` > `padding`, got {d} columns, shape {shape}, "
-                f"size {size}, pool {self.pool} and padding {padding}. Construct it with others."
+                f"size {size}, pool {pool} and padding {padding}. Construct it with others."
             )
         for name in ("threshold", "contrast", "overlap"):
             validate.in_range(getattr(self, name), name, _WHO, low=0.0)
         validate.in_range(self.power, "power", _WHO, above=0.0, high=1.0)
         seed = validate.whole(self.seed, "seed", _WHO, low=0)
-        if self.source not in {"random", "patches"}:
+        if self.source not in ("random", "patches"):
             raise ParameterError(
                 f"{_WHO}: `source` must be 'random' or 'patches', got {self.source!r}. Choose one."
             )
         self.shape_ = shape
-        F, p = self.n_features_out_ // (2 * self.pool**2), shape[0] * size**2
+        F, p = self.n_features_out_ // (2 * pool**2), shape[0] * size**2
         self.filters_, self.drawn_ = np.zeros((F, p), dtype=np.float32), 0
         if self.source == "random":
-            self.filters_ = directions(np.random.default_rng(seed).normal(size=(F, p)))
-            self.drawn_ = F
+            drawn = np.random.default_rng(seed).normal(size=(F, p))
+            self.filters_, self.drawn_ = directions(drawn), F
 
     def _widen(self, d: int) -> None:
         raise ShapeError(

@@ -128,7 +128,7 @@ class ONNXFeatures(FrozenNetwork):
     # -- hooks -------------------------------------------------------------------------------------
 
     def _key(self) -> tuple[Hashable, ...]:
-        wanted = (self.output, None if self.providers is None else tuple(self.providers))
+        wanted = (self.output, None if self.providers is None else repr(self.providers))
         if isinstance(self.model, bytes):
             return (*wanted, hash(self.model))
         held: tuple[Hashable, ...] = vars(self).get("_opened", ((),))[0]
@@ -169,14 +169,14 @@ class ONNXFeatures(FrozenNetwork):
         return super()._seen(X)
 
     def _session(self, runtime: Any) -> Any:
-        providers = list(self.providers or ["CPUExecutionProvider"])
+        providers = self.providers or ["CPUExecutionProvider"]
         there = runtime.get_available_providers()
-        for each in providers:
-            if each not in there:
-                raise ParameterError(
-                    f"{_WHO}: `providers` must be of those of onnxruntime here, {', '.join(there)},"
-                    f" got {each!r}. Choose of these, or install the onnxruntime that has it."
-                )
+        if not isinstance(providers, (list, tuple)) or any(p not in there for p in providers):
+            raise ParameterError(
+                f"{_WHO}: `providers` must be a list of those of onnxruntime here, "
+                f"{', '.join(there)}, got {providers!r}. Choose of these, or install the "
+                "onnxruntime that has it."
+            )
         options = runtime.SessionOptions()
         options.log_severity_level = _FATAL
         options.use_deterministic_compute = True
@@ -198,7 +198,7 @@ class ONNXFeatures(FrozenNetwork):
         name = self.output
         if name is None and len(found) == 1:
             name = next(iter(found))
-        if name not in found or found[name] not in _TYPES:
+        if not isinstance(name, str) or found.get(name) not in _TYPES:
             came = "none" if name is None else repr(name)
             raise ParameterError(
                 f"{_WHO}: `output` must be the name of an output of numbers of the file, which "

@@ -60,7 +60,7 @@ class Opened(NamedTuple):
                 "shape and size that it takes; where they come flat, say it: shape=..."
             ) from wrong
         Z: Floats = said.reshape(len(said), -1)[:n] if said.ndim and said.size else said
-        if Z.ndim != 2 or len(said) != len(rows) or width not in {None, Z.shape[1]}:
+        if Z.ndim != 2 or not Z.size or len(said) != len(rows) or width not in {None, Z.shape[1]}:
             raise ShapeError(
                 f"{where} must give {width or 'one or more'} numbers for each of {len(rows)} rows, "
                 f"got an output of shape {said.shape}. Let it answer each row, with the rows along "

@@ -100,8 +100,9 @@ def normalised(centred: Floats, contrast: float) -> Floats:
         Standard deviation below which a patch is faint, >= 0.
     """
     variance = np.einsum("...i,...i->...", centred, centred) / centred.shape[-1]
-    spread = np.sqrt(variance + contrast**2)
-    centred /= np.where(spread > 0.0, spread, 1.0)[..., None].astype(centred.dtype, copy=False)
+    variance[np.isinf(variance)] = np.nan  # too large to tell, which is not faint
+    spread = np.sqrt(variance + contrast * contrast)
+    centred /= np.where(spread == 0.0, 1.0, spread)[..., None].astype(centred.dtype, copy=False)
     return centred
 
 
@@ -190,7 +191,8 @@ def _gaussian(length: int, parts: int, overlap: float) -> Floats:
     middle = (np.arange(parts) + 0.5) * length / parts - 0.5
     away = np.abs(np.arange(length) - middle[:, None]) * parts / length
     nearest = away.min(axis=1, keepdims=True)  # so that some weight is 1, however narrow they are
-    share: Floats = np.exp((nearest - away) / overlap * (nearest + away) / overlap / 2.0)
+    with np.errstate(over="ignore"):
+        share: Floats = np.exp((nearest - away) / overlap * (nearest + away) / overlap / 2.0)
     share /= share.sum(axis=1, keepdims=True)
     return share
 

@@ -27,7 +27,8 @@ def formed(told: Any, said: Sequence[int | None] | None, d: int, where: str) -> 
     Returns
     -------
     tuple of int
-        ``told`` if given, else ``said`` if but one size is open, else ``(d,)``.
+        ``told`` if given, with as many leading axes of length 1 as ``said`` has; else ``said`` if
+        but one size is open; else ``(d,)``.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def formed(told: Any, said: Sequence[int | None] | None, d: int, where: str) -> 
     (1, 28, 28)
     """
     if told is not None:
-        shape = _sizes(told, where)
+        shape = _lined(_sizes(told, where), said)
         if said is not None and not _fits(shape, said):
             raise ParameterError(
                 f"{where}: `shape` must be one that the network takes, {_shown(said)}, got "
@@ -88,6 +89,14 @@ def _fits(shape: Sequence[int], said: Sequence[int | None]) -> bool:
     )
 
 
+def _lined(shape: tuple[int, ...], said: Sequence[int | None] | None) -> tuple[int, ...]:
+    """A shape with the leading axes of length 1 that the network has."""
+    if said is None or len(said) == len(shape):
+        return shape
+    bare = _bare(shape)
+    return (1,) * (len(said) - len(bare)) + bare
+
+
 def _closed(said: Sequence[int | None], d: int, where: str) -> tuple[int, ...]:
     """What the network says, one open size being what is left of d."""
     if sum(k is None for k in said) > 1:
@@ -107,4 +116,5 @@ def _bare(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _shown(said: Sequence[int | None]) -> str:
-    return f"({', '.join('any' if k is None else str(k) for k in said)})"
+    sizes = ", ".join("any" if k is None else str(k) for k in said)
+    return f"({sizes}{',' if len(said) == 1 else ''})"

@@ -34,7 +34,8 @@ class TorchFeatures(FrozenNetwork):
     It is asked in evaluation mode, whatever its training flag: dropout is off, and batch
     normalisation uses its running statistics. Its parameters, buffers, flags and gradients stay
     as they are. Nothing is learned, so that a learner behind it is as exact as it is on raw
-    columns. Should the weights change from outside, the next rows are refused.
+    columns. Should the weights change from outside, the next rows are refused; what PyTorch does
+    not count itself, writes through ``.data`` or NumPy, goes unseen.
 
     Numbers go in as they come, bytes not divided by 255: scale them as they were in training.
     Matrix products round a little differently for other numbers of rows, so that how a stream is
@@ -144,9 +145,10 @@ class TorchFeatures(FrozenNetwork):
             )
         digest = _digest(module)
         dtype = None if self.dtype is None else getattr(torch, self.dtype)
-        twin = _twin(module, shared=dtype is None and self.device is None)
+        shared = dtype is None and self.device is None
+        twin = _twin(module, shared=shared)
         try:
-            twin = twin.to(device=self.device, dtype=dtype)
+            twin = twin if shared else twin.to(device=self.device, dtype=dtype)
         except (RuntimeError, ValueError, TypeError, AssertionError) as wrong:
             raise ParameterError(
                 f"{_WHO}: `device` must be one that PyTorch finds here, got {self.device!r}: "
@@ -190,7 +192,14 @@ def _stop_at(twin: Any, layer: str) -> None:
     def reached(_layer: Any, _given: Any, said: Any) -> None:
         raise _Reached(said)
 
-    found.register_forward_hook(reached)
+    try:
+        found.register_forward_hook(reached)
+    except RuntimeError as wrong:
+        raise ParameterError(
+            f"{_WHO}: `layer` must be of a module that tells what its layers say, got a "
+            f"{type(twin).__name__}: {wrong}. Hand in the module that it was compiled from, or one "
+            "that ends with this layer."
+        ) from wrong
 
 
 def _torch() -> Any:

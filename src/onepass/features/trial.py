@@ -52,7 +52,7 @@ def tried(
     1
     """
     noise = np.random.default_rng(0).random((2, *shape), dtype=np.float32)
-    noise = np.floor(noise) if whole else noise
+    noise = np.round(noise) if whole else noise  # 0 or 1, which most indices may be
     alone: Floats = ask(noise[:1])[0]
     again = ask(noise[:1])[0]
     beside = ask(noise)[0] if several else alone
