@@ -249,6 +249,13 @@ def test_icarl_is_its_algorithms(temperature: float) -> None:
     assert model.nbytes == 8 * (4 * model.rows_kept_ + 4 * 5)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_icarl_answers_in_half_precision(dtype: torch.dtype) -> None:
+    (x, y), _ = batches(2)
+    model = baselines.ICaRL(net().to(dtype), capacity=6).learn(x, y).after_task()
+    assert model.predict(x).shape == y.shape
+
+
 def test_icarl_learns_a_class_that_comes_again_and_says_what_it_wants() -> None:
     model = baselines.ICaRL(net(), capacity=6, epochs=1)
     (x, y), (x2, y2) = batches(2)

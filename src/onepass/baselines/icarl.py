@@ -152,7 +152,9 @@ class ICaRL(Tasked):
             )
         near = self._like.new_full((len(rows), self._head.out_features), -torch.inf)
         if len(rows):
-            near[:, list(self.classes_)] = -torch.cdist(self._features(rows), self.means_)
+            wide = torch.promote_types(near.dtype, torch.float32)  # cdist knows none below
+            away = torch.cdist(self._features(rows).to(wide), self.means_.to(wide))
+            near[:, list(self.classes_)] = -away.to(near.dtype)
         return near
 
     def _features(self, x: Any) -> Any:
