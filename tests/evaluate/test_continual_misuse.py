@@ -295,3 +295,41 @@ def test_processes_end_with_an_interrupt(tmp_path: Path) -> None:
 def test_a_process_that_is_gone_is_told() -> None:
     with pytest.raises(ProcessError, match="memory is short"):
         continual(Dies, digits, seeds=2, jobs=2)
+
+
+def test_rows_learned_beforehand_are_not_rows_learned_again() -> None:
+    known = op.RLSClassifier().partial_fit(X, Y)
+    assert continual(known, digits())["RLSClassifier"].repeated == 0
+
+
+def test_a_bare_network_is_told_where_it_belongs() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ParameterError, match=r"a network to a learner, as in op\.nn\.ORFit"):
+        continual(torch.nn.Linear(64, 10), digits())
+
+
+def test_a_baseline_in_a_pipeline_is_told_how_rows_are_scaled() -> None:
+    torch = pytest.importorskip("torch")
+    learner = op.baselines.EWC(torch.nn.Linear(64, 10))
+    with pytest.raises(TypeError, match=r"networks stand in no Pipeline"):
+        op.Pipeline(op.features.Scale(), learner)
+
+
+def test_a_key_of_numbers_without_ranges_is_told_of_them() -> None:
+    numbers = np.random.default_rng(0).normal(size=len(X))
+    with pytest.raises(ParameterError, match=r"values are a task each, ask for ranges: n_tasks"):
+        op.stream.experiences(X, Y, by=numbers)
+
+
+class Stops(Plain):
+    """Refuses the third task with some seeds."""
+
+    def partial_fit(self, rows: Array, labels: Array) -> None:
+        super().partial_fit(rows, labels)
+        if self.blocks == 3 and self.seed:
+            raise ValueError("no more")
+
+
+def test_a_stop_tells_with_which_seeds() -> None:
+    report = continual({"plain": Stops}, digits, seeds=3)
+    assert report["plain"].notes == ["with seed 1, 2 stopped at 4–5: no more"]

@@ -112,6 +112,8 @@ def test_the_command_shows_the_table(
         == 0
     )
     said = capsys.readouterr().out
+    assert "One run, of rows" in said
+    assert "± 0.00" not in said  # one run has no deviation
     assert "Fashion-MNIST" in said
     assert "vigilance 0.4" in " ".join(said.split())
     assert "99.47 ± 0.05" in said

@@ -96,7 +96,7 @@ def advancing(
 
             yield advance
     else:
-        yield _lines(unit, before)
+        yield _lines(fraction, unit, before)
 
 
 def _bar(unit: str) -> Progress:
@@ -111,7 +111,7 @@ def _bar(unit: str) -> Progress:
     return Progress(*columns, console=Console(file=sys.stderr), transient=True)
 
 
-def _lines(unit: str, before: int) -> Callable[[int], None]:
+def _lines(fraction: Callable[[], float | None], unit: str, before: int) -> Callable[[int], None]:
     """A line now and then."""
     began = last = time.monotonic()
 
@@ -120,10 +120,14 @@ def _lines(unit: str, before: int) -> Callable[[int], None]:
         nonlocal last
         if time.monotonic() - last >= _PATIENCE:
             last = time.monotonic()
-            remark(f"{done:,} {unit}, {_speed(done - before, began, unit)}, {last - began:.0f} s")
+            part = fraction()
+            share = "" if part is None else f" ({part:.0%})"
+            speed = _speed(done - before, began, unit)
+            remark(f"{done:,} {unit}{share}, {speed}, {last - began:.0f} s")
 
     return advance
 
 
 def _speed(done: int, began: float, unit: str) -> str:
-    return f"{done / max(time.monotonic() - began, 1e-9):,.0f} {unit}/s"
+    speed = done / max(time.monotonic() - began, 1e-9)
+    return f"{speed:,.0f} {unit}/s" if speed >= 10.0 else f"{60.0 * speed:,.0f} {unit}/min"

@@ -30,15 +30,21 @@ def named(models: Any) -> dict[str, Any]:
             while name in named:
                 name, i = f"{kind} {i}", i + 1
             named[name] = model
-    wrong = {k: m for k, m in named.items() if not is_learner(m) and not callable(m)}
+    wrong = {k: m for k, m in named.items() if not is_learner(m) and not _makes(m)}
     if wrong or not named:
         name, model = next(iter(wrong.items()), ("", None))
         raise ParameterError(
             f"{_WHERE}: `models` must be learners, with `predict` and `partial_fit` or `learn`, or "
             f"functions that make one, got {f'{name!r}: {model!r}' if wrong else 'none'}. Give an "
-            "instance, or a function of the seed."
+            "instance, or a function of the seed; a network to a learner, as in "
+            "op.nn.ORFit(module) or op.baselines.EWC(module)."
         )
     return named
+
+
+def _makes(model: Any) -> bool:
+    """Whether it may be a function that makes a learner; a torch module is called with rows."""
+    return callable(model) and not hasattr(model, "named_parameters")
 
 
 def seeds(seeds: Any) -> list[int]:

@@ -49,6 +49,7 @@ class Pupil:
         self._batch, self._block = batch, block
         self._told = False
         self.rows = 0
+        self._before = _counted(self.inner)
 
     @property
     def inner(self) -> Any:
@@ -230,11 +231,17 @@ class Pupil:
     @property
     def repeated(self) -> int | None:
         """How often a row was learned again, as the learner tells; None if it does not."""
-        told = getattr(self.inner, "rows_repeated_", None)
-        if told is not None:
-            return int(told)
-        seen = getattr(self.inner, "rows_seen_", None)
-        return None if seen is None else max(0, int(seen) - self.rows)
+        repeated, seen = _counted(self.inner)
+        if repeated is not None:
+            return repeated - (self._before[0] or 0)
+        return None if seen is None else max(0, seen - (self._before[1] or 0) - self.rows)
+
+
+def _counted(learner: Any) -> tuple[int | None, int | None]:
+    """Rows that were learned again, and rows that were learned, as a learner tells."""
+    told = (getattr(learner, name, None) for name in ("rows_repeated_", "rows_seen_"))
+    repeated, seen = (None if count is None else int(count) for count in told)
+    return repeated, seen
 
 
 def silence(like: Array) -> Array:

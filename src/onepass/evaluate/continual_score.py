@@ -157,8 +157,13 @@ class ContinualScore:
     def notes(self) -> list[str]:
         """What is known of its limits here, and where and why it stopped."""
         told = dict.fromkeys(note for run in self.runs for note in run.notes)
-        stops = dict.fromkeys(f"stopped at {run.stopped}" for run in self.runs if run.stopped)
-        return [*told, *stops]
+        stops: dict[str, list[str]] = {}
+        for run in self.runs:
+            if run.stopped:
+                stops.setdefault(f"stopped at {run.stopped}", []).append(str(run.seed))
+        if len(self.runs) == 1:
+            return [*told, *stops]
+        return [*told, *(f"with seed {', '.join(of)} {stop}" for stop, of in stops.items())]
 
     def _over(self, name: str) -> float | None:
         values: list[Any] = [getattr(run, name) for run in self.runs]

@@ -39,8 +39,10 @@ class IncrementalPCA(Columnwise):
     learning it and asking about it give the same numbers; axes that are not known yet give 0. With
     ``block`` as its batch size it agrees with scikit-learn's, which wants k rows at once.
 
-    When the axes turn, the same row has other coordinates: what stands behind should not hold on
-    to them for long, or the axes should be learned beforehand.
+    When the axes turn, the same row has other coordinates, and a learner behind that holds on to
+    them loses much: on scikit-learn's digits ``RLSClassifier`` is right of 0.87 alone, and of 0.5
+    behind 30 such axes in a pipeline. Learn the axes beforehand for it and hand it
+    ``pca.transform(X)``; a pipeline begins them anew.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
                 f"the class {step.__name__}" if isinstance(step, type) else type(step).__name__
                 for step in steps
             )
-            if steps and hasattr(steps[-1], "network"):
+            if steps and (hasattr(steps[-1], "network") or hasattr(steps[-1], "after_task")):
                 raise TypeMismatchError(
                     f"{type(self).__name__}: the learner must be one of tables, such as "
                     f"RLSRegressor(), got {came}: networks stand in no {type(self).__name__}. Give "

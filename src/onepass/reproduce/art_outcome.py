@@ -175,10 +175,13 @@ class ArtOutcome(Shown):
 
     def _caption(self) -> str:
         setup = self.setup
+        several = setup["draws"] > 1
+        counted = f"{setup['draws']} runs, each of rows" if several else "One run, of rows"
+        tested = "± standard deviation over runs; p of a paired t-test; " if several else ""
         return (
-            f"{setup['draws']} runs, each of rows drawn anew, in an order of its own; seed "
-            f"{setup['seed']}, vigilance {setup['vigilance']:g}. ± standard deviation over runs; "
-            "p of a paired t-test; MB of all that was learned, and of what answering needs."
+            f"{counted} drawn anew, in an order of its own; seed {setup['seed']}, vigilance "
+            f"{setup['vigilance']:g}. {tested}MB of all that was learned, and of what answering "
+            "needs."
         )
 
     def _rows(self) -> Iterator[list[str]]:
@@ -188,7 +191,7 @@ class ArtOutcome(Shown):
                 one.data,
                 one.method,
                 "–" if paper is None else f"{paper[0]:.2f} ± {paper[1]:.2f}",
-                f"{one.mean:.2f} ± {one.deviation:.2f}",
+                f"{one.mean:.2f}" + (f" ± {one.deviation:.2f}" if len(one.accuracy) > 1 else ""),
                 "–" if paper is None else f"{round(one.mean - paper[0], 2) + 0.0:+.2f}",
                 "–" if chance is None else f"{chance:.1g}",
                 f"{one.prototypes:,.0f}",

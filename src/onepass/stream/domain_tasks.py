@@ -136,6 +136,7 @@ def _among(values: Array, key: Array, where: str) -> Array:
         came = key[values[inside] != key][0]
         raise ParameterError(
             f"{where}: each row to test must have a value of `by` that is learned, got {came!r}. "
-            "Leave such rows out."
+            f"Leave such rows out; or, as {len(values)} values are a task each, ask for ranges: "
+            "n_tasks=..."
         )
     return places

@@ -1,0 +1,25 @@
+"""Progress where there is no terminal: lines that tell how far slow work has come."""
+
+import pytest
+
+from onepass.cli import terminal
+
+
+def test_slow_work_tells_its_share_and_runs_a_minute(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, 20.0, 20.0, 20.0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
+    with terminal.advancing(lambda: 0.25, quiet=False, unit="runs") as advance:
+        advance(2)
+    assert capsys.readouterr().err == "2 runs (25%), 6 runs/min, 20 s\n"
+
+
+def test_fast_work_of_unknown_length_tells_rows_a_second(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, 20.0, 20.0, 20.0])
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(times))
+    with terminal.advancing(lambda: None, quiet=False) as advance:
+        advance(40_000)
+    assert capsys.readouterr().err == "40,000 rows, 2,000 rows/s, 20 s\n"
