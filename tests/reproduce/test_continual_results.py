@@ -11,7 +11,7 @@ import pytest
 
 import onepass as op
 from onepass.cli import main
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, SourceError
 from onepass.reproduce import ContinualOutcome, continual
 from onepass.reproduce.continual_learners import NETWORKS, TITLES, settings_of
 from onepass.reproduce.continual_streams import STREAMS
@@ -165,6 +165,29 @@ def test_bad_names_and_numbers_are_refused(data: dict[str, Any]) -> None:
         continual(data, streams=["splt-mnist"])
     with pytest.raises(ParameterError, match="`methods` must learn some of the streams"):
         continual(data, streams=["kin40k"], methods=["ewc"])
+
+
+@pytest.mark.parametrize(
+    ("handed", "came"),
+    [
+        ({"kin": 3}, "'kin' with a int"),
+        ({"mnist": (np.zeros((3, 784)), np.zeros(3))}, "'mnist' with a tuple"),
+        ({"kin40k": np.zeros((3, 8))}, "'kin40k' with a ndarray"),
+        ({"kin40k": (np.zeros((3, 8)), np.zeros(2))}, "'kin40k' with a tuple"),
+    ],
+)
+def test_what_is_no_data_is_refused(handed: dict[str, Any], came: str) -> None:
+    with pytest.raises(ParameterError, match=f"`data` must hold .* got {came}"):
+        continual(handed, streams=["kin40k"], draws=1)
+
+
+def test_a_place_that_cannot_hold_it_is_refused(outcome: ContinualOutcome, tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="`path` must be a folder"):
+        continual(path=3)  # type: ignore[arg-type]
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(SourceError, match=r"ContinualOutcome\.save: .*file"):
+        outcome.save(file)
 
 
 def test_the_command_keeps_runs_and_writes_the_page(

@@ -23,7 +23,7 @@ from onepass.evaluate import continual as evaluated
 from onepass.extras import need
 from onepass.reproduce.continual_learners import NETWORKS, TITLES, settings_of
 from onepass.reproduce.continual_outcome import ContinualOutcome
-from onepass.reproduce.continual_streams import STREAMS, Stream, found
+from onepass.reproduce.continual_streams import STREAMS, Stream, found, held
 from onepass.spelling import meant
 
 __all__ = ["continual", "continual_names"]
@@ -76,7 +76,8 @@ def continual(
     Raises
     ------
     ParameterError
-        If a name is unknown, a number out of range, or ``path`` holds runs of other settings.
+        If a name is unknown, ``data`` holds something else, a number is out of range, or ``path``
+        is no folder or holds runs of other settings.
     MissingExtraError
         If networks are wanted and torch is not installed.
     SourceError
@@ -86,13 +87,17 @@ def continual(
         validate.whole(draws, "draws", "continual", low=1)
     validate.whole(processes, "processes", "continual", low=1)
     validate.in_range(scale, "scale", "continual", above=0.0, high=1.0)
+    if not isinstance(path, (str, os.PathLike, type(None))):
+        raise ParameterError(
+            f"continual: `path` must be a folder in which runs are kept, got {path!r}. Name one."
+        )
     wanted = _named(streams, "streams"), _named(methods, "methods")
     plan = _plan(*wanted)
     if any(name in NETWORKS["split"] for some in plan.values() for name in some):
         need("torch", extra="torch", where="continual")
     of = {name: draws or STREAMS[name].draws for name in plan}
     total = sum(len(some) * of[name] * STREAMS[name].tasks for name, some in plan.items())
-    known = dict(data or {})
+    known = held(data)
     reports: dict[str, ContinualReport] = {}
     past = 0
     for name, some in plan.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import ParameterError
 from onepass.reproduce.continual_learners import Maker, arm, domains, splits
 from onepass.stream import (
     Experiences,
@@ -24,9 +25,10 @@ from onepass.stream import (
 )
 from onepass.types import Floats
 
-__all__ = ["STREAMS", "Stream", "found"]
+__all__ = ["STREAMS", "Stream", "found", "held"]
 
 _KNOWN = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+_ARM = "kin40k"
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,35 @@ def found(data: str) -> Any:
     blocks = list(dataset(data))
     X = np.concatenate([np.stack(list(b.X.columns.values()), axis=1) for b in blocks])
     return X, np.concatenate([b.y for b in blocks])
+
+
+def held(data: Any) -> dict[str, Any]:
+    """What users hand in, if streams can be made of it.
+
+    Parameters
+    ----------
+    data : mapping or None
+        Name of :func:`found` -> Images, or (X, y).
+
+    Raises
+    ------
+    ParameterError
+        If a name is unknown, or something else is handed in.
+    """
+    taken: dict[str, Any] = {}
+    for name, given in (data or {}).items():
+        if name in _KNOWN and isinstance(given, Images):
+            taken[name] = given
+            continue
+        pair = [np.asarray(part) for part in given] if isinstance(given, (tuple, list)) else []
+        if name != _ARM or [part.ndim for part in pair] != [2, 1] or len({*map(len, pair)}) != 1:
+            raise ParameterError(
+                f"continual: `data` must hold op.stream.Images by the names {', '.join(_KNOWN)}, "
+                f"or (X, y) of shapes (n, d) and (n,) by {_ARM}, got {name!r} with a "
+                f"{type(given).__name__}. Give these, or nothing, so that they are fetched."
+            )
+        taken[name] = tuple(pair)
+    return taken
 
 
 def _rows(n: int, scale: float) -> int:

@@ -107,9 +107,12 @@ class Shown(ABC):
         ------
         MissingExtraError
             If matplotlib is not installed: then all but the figure is written.
+        SourceError
+            If the folder or a file cannot be written.
         """
         folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
+        with writing(folder, f"{type(self).__name__}.save"):
+            folder.mkdir(parents=True, exist_ok=True)
         paths = [folder / f"{self.name}{suffix}" for suffix in (".json", ".csv", ".md", ".png")]
         self.to_json(paths[0])
         self.to_csv(paths[1])
