@@ -87,7 +87,12 @@ def reproduce(
             share[0] = done / of
             advance(done)
 
-        outcome = EXPERIMENTS[name](progress=progress, **given)
+        try:
+            outcome = EXPERIMENTS[name](progress=progress, **given)
+        except KeyboardInterrupt:
+            if "path" in taken:
+                remark("Stopped. The same words go on with what was not done.", quiet=quiet)
+            raise
     if out is not None:
         remark(f"Saved: {', '.join(map(str, outcome.save(out)))}", quiet=quiet)
     show(outcome.table())

@@ -18,7 +18,11 @@ _WIDE, _HIGH, _HEAD = 4.6, 0.19, 0.75  # inches: a panel, a learner, and what is
 
 
 def drawn(
-    title: str, reports: Mapping[str, ContinualReport], path: str | os.PathLike[str] | None
+    title: str,
+    reports: Mapping[str, ContinualReport],
+    path: str | os.PathLike[str] | None,
+    *,
+    paper: bool,
 ) -> Any:
     """Each learner's average at the end ± its deviation, and what is published.
 
@@ -29,6 +33,8 @@ def drawn(
         By the stream's name.
     path : path or None
         Where to write it.
+    paper : bool
+        Whether what is published is shown, which is of all rows.
     """
     names = list(reports)
     rows = [names[i : i + _SIDE] for i in range(0, len(names), _SIDE)]
@@ -41,12 +47,12 @@ def drawn(
         for panel in panels.ravel()[len(names) :]:
             panel.set_visible(False)
         for panel, name in zip(panels.ravel(), names, strict=False):
-            _panel(panel, name, reports[name])
+            _panel(panel, name, reports[name], paper=paper)
         figure.suptitle(title, fontsize=10)
     return figure
 
 
-def _panel(panel: Any, name: str, report: ContinualReport) -> None:
+def _panel(panel: Any, name: str, report: ContinualReport, *, paper: bool) -> None:
     stream, scores = STREAMS[name], report.scores
     share = report.metric == "accuracy"
     scale = 100.0 if share else 1.0
@@ -63,9 +69,9 @@ def _panel(panel: Any, name: str, report: ContinualReport) -> None:
                 means[those], places[those], xerr=spread[those], fmt="o", color=colour,
                 label=label, capsize=2, markersize=4,
             )  # fmt: skip
-    paper = [stream.published.get(key, (np.nan, None))[0] for key in scores]
-    if np.isfinite(paper).any():
-        panel.plot(paper, places, "|", color=GREY, markersize=9, label="published")
+    known = [stream.published.get(key, (np.nan, None))[0] for key in scores]
+    if paper and np.isfinite(known).any():
+        panel.plot(known, places, "|", color=GREY, markersize=9, label="published")
     for mean, place in zip(means, places, strict=True):
         panel.annotate(
             f"{mean:.1f}" if share else f"{mean:.2f}", (mean, place), xytext=(0, 3.5), ha="center",

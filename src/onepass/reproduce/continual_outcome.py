@@ -126,7 +126,7 @@ class ContinualOutcome(Shown):
         SourceError
             If the file cannot be written.
         """
-        return drawn(self.title, self.reports, path)
+        return drawn(self.title, self.reports, path, paper=self.setup["scale"] == 1.0)
 
     def to_markdown(self) -> str:
         """The page: a table a stream, who cannot work there and why, and all settings."""
@@ -178,13 +178,19 @@ class ContinualOutcome(Shown):
         return paths
 
     def _caption(self) -> str:
+        metrics = {report.metric for report in self.reports.values()}
+        errors = "RMSE, which is better where it is lower"
+        kinds = {
+            "accuracy": "Accuracy in %",
+            "rmse": errors if len(metrics) == 1 else f"of kin40k {errors}",
+        }
+        said = ", ".join(text for metric, text in kinds.items() if metric in metrics)
         return (
-            "Accuracy in %, of kin40k RMSE, which is better where it is lower; mean ± standard "
-            "deviation over seeds. p of a paired t-test with the first learner of the stream; "
-            "forgetting: loss from the best that was known of a task; backward: what later tasks "
-            "brought to earlier ones; MB: the most kept from row to row, a network's weights among "
-            "them; seconds: to learn the stream once through, on one core; rows again: how often a "
-            "row was learned a second time, 0 in one pass."
+            f"{said}; mean ± standard deviation over seeds. p of a paired t-test with the first "
+            "learner of the stream; forgetting: loss from the best that was known of a task; "
+            "backward: what later tasks brought to earlier ones; MB: the most kept from row to "
+            "row, a network's weights among them; seconds: to learn the stream once through, on "
+            "one core; rows again: how often a row was learned a second time, 0 in one pass."
         )
 
     def _draws(self, name: str) -> str:
@@ -202,7 +208,7 @@ class ContinualOutcome(Shown):
         share = report.metric == "accuracy"
         scale, places = (100.0, 2) if share else (1.0, 3)
         for key, one in report.scores.items():
-            paper = STREAMS[name].published.get(key)
+            paper = STREAMS[name].published.get(key) if self.setup["scale"] == 1.0 else None
             mean, spread = scale * one.mean("average"), scale * one.deviation("average")
             chance, row = self.chance(name, key), one.learning
             yield [

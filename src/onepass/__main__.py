@@ -1,0 +1,10 @@
+"""The command line as ``python -m onepass``."""
+
+import sys
+
+from onepass.cli import main
+
+__all__: list[str] = []
+
+if __name__ == "__main__":
+    sys.exit(main())
