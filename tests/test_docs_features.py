@@ -13,7 +13,7 @@ benchmark = script("fixed_features")
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = benchmark.PAGE.read_text(encoding="utf-8")
-    assert run_document(page, "docs/features.md", tmp_path) == 6
+    assert run_document(page, "docs/features.md", tmp_path) == 7
 
 
 def test_the_table_is_what_the_command_found() -> None:

@@ -130,22 +130,25 @@ class Axes:
 
     def taken(self, X: Floats, s: Floats | None = None) -> "Axes":
         """The axes after rows X (n, d), no more than up to the next look, of weights s (n,)."""
+        new = self.noted(X, s)
+        if new.rows % self.room == 0:
+            return new.truncated()
+        if new.rows < self.room and new.rows & (new.rows - 1) == 0:
+            return replace(new, view=new.looked())
+        return new
+
+    def noted(self, X: Floats, s: Floats | None = None) -> "Axes":
+        """The same with rows X (n, d), no more than up to the next truncation, not looked at."""
         mean, mass, vectors = self._apart(X, s)
-        rows = self.rows + len(X)
         trace = self.trace + float(np.einsum("ij,ij->", vectors, vectors))
-        new = replace(
+        return replace(
             self,
             mean=mean,
             mass=mass,
-            rows=rows,
+            rows=self.rows + len(X),
             trace=trace,
             since=self.since.appended(vectors.T),
         )
-        if rows % self.room == 0:
-            return new.truncated()
-        if rows < self.room and rows & (rows - 1) == 0:
-            return replace(new, view=new.looked())
-        return new
 
     def joined(self, X: Floats, s: Floats | None = None) -> "Axes":
         """The axes after rows X (n, d) as one batch, truncated after it, of weights s (n,)."""

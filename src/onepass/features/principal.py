@@ -6,7 +6,8 @@ With the mean m and the top k axes V of the rows so far, a row x becomes
 
 The axes are those of :mod:`onepass.axes`: sequential Karhunen-Loève, truncated to k after every
 ``block`` rows, wherever the stream was cut. Between two looks, after rows 1, 2, 4, … and then after
-each block, rows are seen along the same axes.
+each block, rows are seen along the same axes. Axes can be those of the first rows alone, and (1) is
+then one function for all rows after these.
 
 Cost: O(d (k + block)) memory; O(d (k + block)² / block) time a row.
 
@@ -16,33 +17,42 @@ Cost: O(d (k + block)) memory; O(d (k + block)² / block) time a row.
     images", IEEE Transactions on Image Processing 9(8), 2000.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 
 from onepass import linalg, validate
-from onepass.axes import Axes
-from onepass.errors import NotFittedError, NumericalError, ParameterError
-from onepass.features.columnwise import Columnwise
+from onepass.axes import Axes, View
+from onepass.errors import MergeError, NumericalError
+from onepass.features.components import (
+    begun,
+    checked_components,
+    gathered,
+    rows_between,
+    stilled,
+)
+from onepass.features.projection import Projection
 from onepass.types import Array, Floats
 
-__all__ = ["IncrementalPCA", "checked_components", "rows_between"]
-
-_LEAST_BLOCK = 128
+__all__ = ["IncrementalPCA"]
 
 
-class IncrementalPCA(Columnwise):
+class IncrementalPCA(Projection):
     """Coordinates along the principal axes of the rows so far.
 
     It works from the first row. A row is seen along the axes of the last look before it, so that
     learning it and asking about it give the same numbers; axes that are not known yet give 0. With
     ``block`` as its batch size it agrees with scikit-learn's, which wants k rows at once.
 
-    When the axes turn, the same row has other coordinates, and a learner behind that holds on to
-    them loses much: on scikit-learn's digits ``RLSClassifier`` is right of 0.87 alone, and of 0.5
-    behind 30 such axes in a pipeline. Learn the axes beforehand for it and hand it
-    ``pca.transform(X)``; a pipeline begins them anew.
+    **In front of a learner, set** ``freeze_after``. Axes that go on turning give the same row other
+    coordinates, and a learner that holds on to what it learned along the old ones is misled: on
+    scikit-learn's digits ``RLSClassifier`` is right of 0.87 alone, of 0.53 behind 30 axes that
+    turn, and of 0.86 behind 30 that were frozen after 500 rows.
+
+    Frozen axes are those of the first rows. Until they are there all features are 0; they are in
+    use from the row after the last of these, and are never learned again, so that a learner
+    behind them is exact on all rows from there on. Columns that come later have no part in them.
 
     Parameters
     ----------
@@ -56,6 +66,10 @@ class IncrementalPCA(Columnwise):
         products, not of their covariance.
     block : int, optional
         Rows between two truncations, >= 1; twice the components, and 128 or more, if not given.
+        With ``freeze_after``, if not given, nothing is truncated: the axes are those of
+        scikit-learn's ``PCA`` of the first rows, in O(d min(rows, d)) memory until they are there.
+    freeze_after : int, optional
+        Rows, >= 1, from which the axes are learned; then they stand still. Without, never.
 
     Attributes
     ----------
@@ -76,7 +90,9 @@ class IncrementalPCA(Columnwise):
     ParameterError
         When learning begins, if a parameter is out of range.
     NumericalError
-        If squares of the values overflow float64.
+        If squares of the values, or coordinates, overflow float64.
+    MergeError
+        If frozen axes are to be merged with others than the same.
 
     Examples
     --------
@@ -87,12 +103,13 @@ class IncrementalPCA(Columnwise):
     1.0
     >>> float(abs(pca.inverse_transform(pca.transform(X)) - X).max()) < 1e-12
     True
+    >>> fixed = IncrementalPCA(2, freeze_after=200).learn(X)
+    >>> float(abs(fixed.mean_ - X[:200].mean(axis=0)).max()) < 1e-12
+    True
     """
 
     merging: ClassVar[str] = "approximate"
     uses_units: ClassVar[bool] = True
-
-    axes_: Axes
 
     def __init__(
         self,
@@ -101,89 +118,26 @@ class IncrementalPCA(Columnwise):
         whiten: bool = False,
         centred: bool = True,
         block: int | None = None,
+        freeze_after: int | None = None,
     ) -> None:
         self.n_components = n_components
         self.whiten = whiten
         self.centred = centred
         self.block = block
-
-    # -- what was learned --------------------------------------------------------------------------
-
-    @property
-    def components_(self) -> Floats:
-        """The axes, (k, d)."""
-        return self._known().view.directions
-
-    @property
-    def mean_(self) -> Floats:
-        """What is taken from each row, (d,)."""
-        return self._known().view.center
-
-    @property
-    def singular_values_(self) -> Floats:
-        """Roots of the sums of squares along the axes, (k,)."""
-        return self._known().view.lengths
-
-    @property
-    def explained_variance_(self) -> Floats:
-        """Variances along the axes, (k,); of one row, zeros."""
-        axes = self._known()
-        return axes.view.lengths**2 / max(axes.view.mass - 1.0, 1.0)
-
-    @property
-    def explained_variance_ratio_(self) -> Floats:
-        """Shares of the whole variance, (k,)."""
-        axes = self._known()
-        return axes.view.lengths**2 / (axes.view.trace or 1.0)
-
-    @property
-    def n_features_out_(self) -> int:
-        """The number of columns that come out now."""
-        d = getattr(self, "n_features_in_", 0)
-        k = self.axes_.n_components if hasattr(self, "axes_") else self.n_components
-        if isinstance(k, (int, np.integer)):
-            return min(int(k), d)
-        return len(self.axes_.view.lengths) if hasattr(self, "axes_") else 0
-
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
-        """The names of the columns that come out now: pc0, pc1 and so on.
-
-        Parameters
-        ----------
-        input_features : sequence of str, optional
-            Not needed.
-        """
-        del input_features
-        return np.array([f"pc{j}" for j in range(self.n_features_out_)], dtype=object)
-
-    def inverse_transform(self, Z: Any) -> Floats:
-        """The rows (n, d) nearest to the mean with these coordinates (n, k).
-
-        Parameters
-        ----------
-        Z : array-like of shape (n, k)
-
-        Raises
-        ------
-        NotFittedError
-            Before anything was learned.
-        """
-        view = self._known().view
-        k = self.n_features_out_
-        given, _ = validate.matrix(Z, "IncrementalPCA.inverse_transform", d=k, names=None)
-        Z = given[:, : len(view.lengths)]
-        if self.whiten:
-            Z = Z * np.sqrt(self.explained_variance_)
-        rows: Floats = Z @ view.directions + view.center
-        return rows
+        self.freeze_after = freeze_after
 
     # -- hooks -------------------------------------------------------------------------------------
 
     def _start(self, d: int) -> None:
         who = type(self).__name__
         k = checked_components(self.n_components, who)
-        room = rows_between(self.block, k, d, who)
-        self.axes_ = Axes.start(d, k, room, centred=bool(self.centred))
+        room, centred = rows_between(self.block, k, d, who), bool(self.centred)
+        if self.freeze_after is None:
+            self.axes_ = Axes.start(d, k, room, centred=centred)
+            return
+        rows = validate.whole(self.freeze_after, "freeze_after", who, low=1)
+        between = None if self.block is None else room
+        self.axes_ = begun(d, k, rows, between, centred=centred)
 
     def _widen(self, d: int) -> None:
         self.axes_ = self.axes_.grown(d)
@@ -191,11 +145,13 @@ class IncrementalPCA(Columnwise):
     def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
         del born
         X = X.astype(np.float64, copy=False)
+        if self.freeze_after is not None:
+            return self._step_until(X, self.freeze_after)
         parts, widths, begin = [], [self.n_features_out_], 0
         with np.errstate(over="ignore", invalid="ignore"):
             for end in self.axes_.looks(len(X)):
                 parts.append(self._seen(X[begin:end]))
-                self.axes_ = self._taken(X[begin:end])
+                self.axes_ = self._sane(self.axes_.taken, X[begin:end])
                 widths += [self.n_features_out_] * (end - begin)
                 begin = end
         born = np.searchsorted(widths, np.arange(widths[-1]), side="right")
@@ -204,89 +160,69 @@ class IncrementalPCA(Columnwise):
             out[end - len(part) : end, : part.shape[1]] = part
         return out, born
 
-    def _taken(self, X: Floats) -> Axes:
-        where = "IncrementalPCA"
+    def _step_until(self, X: Floats, rows: int) -> tuple[Floats, Array]:
+        """Learn rows where the axes are those of the first ``rows`` of all."""
+        width, before = self.n_features_out_, max(0, min(len(X), rows - self.axes_.rows))
+        if before:
+            k = checked_components(self.n_components, type(self).__name__)
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.axes_ = self._sane(lambda X: gathered(self.axes_, X, rows, k), X[:before])
+        out = np.zeros((len(X), self.n_features_out_))
+        if before < len(X):
+            out[before:] = self._seen(X[before:])
+        return out, np.where(np.arange(out.shape[1]) < width, 0, before)
+
+    def _sane(self, learn: Callable[[Floats], Axes], X: Floats) -> Axes:
         try:
-            axes = self.axes_.taken(X)
+            axes = learn(X)
         except np.linalg.LinAlgError:
             axes = None
         if axes is None or not linalg.finite(axes.mean, np.array([axes.trace])):
             raise NumericalError(
-                f"{where}: squares of the values must be within float64, got values up to "
+                "IncrementalPCA: squares of the values must be within float64, got values up to "
                 f"{np.abs(X).max():.3g}. Give the columns in larger units."
             )
         return axes
 
-    def _seen(self, X: Floats) -> Floats:
-        view = self.axes_.view
-        Z = view.of(X.astype(np.float64, copy=False))
-        if self.whiten:
-            spread = np.sqrt(self.explained_variance_)
-            Z /= np.where(spread > 0.0, spread, 1.0)
-        missing = self.n_features_out_ - Z.shape[1]
-        return np.pad(Z, ((0, 0), (0, missing))) if missing else Z
-
     def _join(self, other: "IncrementalPCA", at: Array, known: int) -> Array:
         del known
         theirs = other.axes_.placed(at, self.n_features_in_)
-        self.axes_ = self.axes_.merged(theirs)
+        if self.freeze_after is None or not (self._still or other._still):  # noqa: SLF001
+            self.axes_ = self.axes_.merged(theirs)
+            if self._still:
+                self.axes_ = stilled(self.axes_, checked_components(self.n_components, "merge"))
+        elif not self.axes_.rows:
+            self.axes_ = theirs
+        elif other.axes_.rows:
+            self._hold_same(theirs)
         return np.arange(other.n_features_out_)
 
+    def _hold_same(self, theirs: Axes) -> None:
+        """Refuse axes that are not these, or where only one of the two stands still."""
+        mine, came = self.axes_, theirs
+        pairs = zip(_arrays(mine.view), _arrays(came.view), strict=True)
+        if mine.rows != came.rows or not all(np.array_equal(a, b) for a, b in pairs):
+            raise MergeError(
+                "IncrementalPCA.merge: frozen axes must be the same in both, got some of "
+                f"{mine.rows} rows and others of {came.rows}. Begin both from one copy that has "
+                "seen `freeze_after` rows."
+            )
+
     def differs(self, other: "IncrementalPCA") -> str:
-        """Always, once both have learned: the axes of each turned as its rows came."""
+        """Where the axes of each turned as its rows came, or were learned from other rows."""
         if not (self.rows_seen_ and other.rows_seen_):
             return ""
+        if self.freeze_after is not None:
+            unseen = self.axes_.rows + other.axes_.rows <= self.freeze_after
+            still = self._still and other._still  # noqa: SLF001
+            if unseen or still:  # all are 0, or ``_join`` will look whether the axes are the same
+                return ""
+            return "its axes are of its own first rows. Begin both from one copy that has them"
         return (
-            "its rows were seen along axes of their own. Merge the features alone, or put one that "
-            "is fixed beforehand in front of the learner"
+            "its rows were seen along axes of their own. Merge the features alone, put one that "
+            "is fixed beforehand in front of the learner, or begin from one copy of a frozen one"
         )
 
-    @property
-    def _sound(self) -> bool:
-        """Whether what a file says fits together; what has another type does not."""
-        axes = getattr(self, "axes_", None)
-        try:
-            fits = axes is None or (axes._sound and len(axes.mean) == self.n_features_in_)  # noqa: SLF001
-        except (AttributeError, IndexError, TypeError, ValueError):
-            return False
-        return bool(fits)
 
-    def _known(self) -> Axes:
-        if not hasattr(self, "axes_"):
-            raise NotFittedError(
-                "IncrementalPCA: it has learned no row yet. Call learn or learn_transform first."
-            )
-        return self.axes_
-
-
-def checked_components(given: Any, who: str) -> float:
-    """A number of axes as an int, or a share of the variance as a float.
-
-    Raises
-    ------
-    ParameterError
-        If it is neither.
-    """
-    if isinstance(given, (float, np.floating)) and not isinstance(given, bool):
-        share = float(given)
-        if 0.0 < share < 1.0:
-            return share
-    elif isinstance(given, (int, np.integer)) and not isinstance(given, bool) and given >= 1:
-        return int(given)
-    raise ParameterError(
-        f"{who}: `n_components` must be a whole number >= 1, or a share of the variance in (0, 1), "
-        f"got {given!r}. Construct it with another `n_components`."
-    )
-
-
-def rows_between(block: Any, k: float, d: int, who: str) -> int:
-    """Rows between two truncations.
-
-    Raises
-    ------
-    ParameterError
-        If it is no whole number >= 1.
-    """
-    if block is not None:
-        return validate.whole(block, "block", who, low=1)
-    return max(_LEAST_BLOCK, 2 * min(k, d) if isinstance(k, int) else 0)
+def _arrays(view: View) -> tuple[Floats, ...]:
+    return view.center, view.directions, view.lengths

@@ -11,7 +11,7 @@ from onepass import linalg, validate
 from onepass.axes import Axes
 from onepass.errors import NotFittedError, NumericalError, ParameterError
 from onepass.estimator import Layout
-from onepass.features.principal import checked_components, rows_between
+from onepass.features.components import checked_components, rows_between
 from onepass.learners.contest import Rules, checked_rules, met
 from onepass.learners.looking import WAYS, along, as_rows
 from onepass.learners.prototypes import Prototypes

@@ -1,0 +1,153 @@
+"""Projection: rows as their coordinates along axes, and what is known of these.
+
+With the mean m and axes V, both as :mod:`onepass.axes` has them, a row x becomes
+
+    z = V (x − m)                                                                       (1)
+
+and with ``whiten`` each number of z is divided by its standard deviation.
+
+Cost: O(d k) time a row.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onepass import validate
+from onepass.axes import Axes, View
+from onepass.errors import NotFittedError
+from onepass.features.columnwise import Columnwise
+from onepass.features.components import nothing
+from onepass.features.frozen import checked
+from onepass.types import Array, Floats
+
+__all__ = ["Projection"]
+
+
+class Projection(Columnwise):
+    """A feature of matrices that gives their rows' coordinates along ``axes_``.
+
+    A new one brings its arguments and how axes are learned.
+    """
+
+    axes_: Axes
+    n_components: float
+    whiten: bool
+    freeze_after: int | None
+
+    # -- what was learned --------------------------------------------------------------------------
+
+    @property
+    def components_(self) -> Floats:
+        """The axes, (k, d)."""
+        return self._view.directions
+
+    @property
+    def mean_(self) -> Floats:
+        """What is taken from each row, (d,)."""
+        return self._view.center
+
+    @property
+    def singular_values_(self) -> Floats:
+        """Roots of the sums of squares along the axes, (k,)."""
+        return self._view.lengths
+
+    @property
+    def explained_variance_(self) -> Floats:
+        """Variances along the axes, (k,); of one row, zeros."""
+        view = self._view
+        return view.lengths**2 / max(view.mass - 1.0, 1.0)
+
+    @property
+    def explained_variance_ratio_(self) -> Floats:
+        """Shares of the whole variance, (k,)."""
+        view = self._view
+        return view.lengths**2 / (view.trace or 1.0)
+
+    @property
+    def n_features_out_(self) -> int:
+        """The number of columns that come out now."""
+        d = getattr(self, "n_features_in_", 0)
+        k = self.axes_.n_components if self._still else self.n_components
+        if isinstance(k, (int, np.integer)):
+            return min(int(k), d)
+        return len(self._view.lengths) if hasattr(self, "axes_") else 0
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
+        """The names of the columns that come out now: pc0, pc1 and so on.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            Not needed.
+        """
+        del input_features
+        return np.array([f"pc{j}" for j in range(self.n_features_out_)], dtype=object)
+
+    def inverse_transform(self, Z: Any) -> Floats:
+        """The rows (n, d) nearest to the mean with these coordinates (n, k).
+
+        Parameters
+        ----------
+        Z : array-like of shape (n, k)
+
+        Raises
+        ------
+        NotFittedError
+            Before anything was learned.
+        """
+        view = self._view
+        k = self.n_features_out_
+        given, _ = validate.matrix(Z, "IncrementalPCA.inverse_transform", d=k, names=None)
+        Z = given[:, : len(view.lengths)]
+        if self.whiten:
+            Z = Z * np.sqrt(self.explained_variance_)
+        rows: Floats = Z @ view.directions + view.center
+        return rows
+
+    # -- hooks ------------------------------------------------------------------------------------
+
+    def _seen(self, X: Floats) -> Floats:
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = self._view.of(X.astype(np.float64, copy=False))
+        if self.whiten:
+            spread = np.sqrt(self.explained_variance_)
+            Z /= np.where(spread > 0.0, spread, 1.0)
+        Z = checked(Z, X, type(self).__name__)
+        missing = self.n_features_out_ - Z.shape[1]
+        return np.pad(Z, ((0, 0), (0, missing))) if missing else Z
+
+    @property
+    def _sound(self) -> bool:
+        """Whether what a file says fits together; what has another type does not."""
+        axes = getattr(self, "axes_", None)
+        try:
+            fits = axes is None or (axes._sound and len(axes.mean) == self.n_features_in_)  # noqa: SLF001
+            fits = fits and self.n_features_out_ >= len(self._view.lengths if axes else ())
+        except (AttributeError, IndexError, TypeError, ValueError):
+            return False
+        return bool(fits)
+
+    # -- what stands behind them -------------------------------------------------------------------
+
+    @property
+    def _still(self) -> bool:
+        """Whether the axes are there and stand still."""
+        rows = self.axes_.rows if hasattr(self, "axes_") else 0
+        return self.freeze_after is not None and rows >= self.freeze_after
+
+    @property
+    def _view(self) -> View:
+        """What rows are seen through: nothing while frozen axes are being learned."""
+        axes = self._known()
+        if self.freeze_after is None or self._still:
+            return axes.view
+        return nothing(len(axes.mean))
+
+    def _known(self) -> Axes:
+        if not hasattr(self, "axes_"):
+            raise NotFittedError(
+                "IncrementalPCA: it has learned no row yet. Call learn or learn_transform first."
+            )
+        return self.axes_
