@@ -56,7 +56,7 @@ def continual(
         Which of :func:`continual_names`; all, if not given.
     draws : int, optional
         Seeds: of rows and their order, first weights and whatever a learner draws. By default 5,
-        but 2 of Rotated and Permuted MNIST, which are long, and 3 of kin40k.
+        but 1 of Rotated and Permuted MNIST, which are long, and 3 of kin40k.
     scale : float, default=1.0
         Rows to learn and to test, as a share, in (0, 1]: for a quick look.
     processes : int, default=1

@@ -186,13 +186,13 @@ STREAMS: dict[str, Stream] = {
         "Rotated MNIST",
         "All classes in each of 15 tasks, of which each is turned by 5° more; 10,000 rows a task "
         "to learn and 1,000 to test. Nobody is told the task.",
-        "mnist", _rotated, 15, 2, domains("rotated-mnist"),
+        "mnist", _rotated, 15, 1, domains("rotated-mnist"),
     ),
     "permuted-mnist": Stream(
         "Permuted MNIST",
         "All classes in each of 10 tasks, of which each has its pixels in an order of its own; "
         "10,000 rows a task to learn and 1,000 to test. Nobody is told the task.",
-        "mnist", _permuted, 10, 2, domains("permuted-mnist"),
+        "mnist", _permuted, 10, 1, domains("permuted-mnist"),
     ),
     "kin40k": Stream(
         "kin40k",
