@@ -73,7 +73,7 @@ def deep() -> Any:
     """The streams of tasks: each draw of each method, and two pictures."""
     done = os.cpu_count() or 1
     outcome: Any = EXPERIMENTS[DEEP](processes=done, clock=process_time, progress=told)
-    (RESULTS / f"{DEEP}.csv").write_text(outcome.to_csv(), encoding="utf-8")
+    outcome.to_csv(RESULTS / f"{DEEP}.csv")
     picture(outcome.plot(), DOCS / f"{DEEP}.png")
     picture(outcome.plot_curves(), DOCS / f"{DEEP}-curves.png")
     return outcome

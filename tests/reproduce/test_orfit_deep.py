@@ -1,7 +1,6 @@
 """The experiment orfit-deep: its streams, its measures, what it writes, on drawn pictures."""
 
 import csv
-import io
 import json
 import math
 from pathlib import Path
@@ -257,7 +256,8 @@ def test_an_outcome_is_numbers(outcome: DeepOutcome, tmp_path: Path) -> None:
     first = tree["results"][0]
     assert Result(**first).last == pytest.approx(outcome.results[0].last, rel=1e-5)
     assert (tmp_path / "a.json").read_text(encoding="utf-8") == text + "\n"
-    rows = list(csv.DictReader(io.StringIO(outcome.to_csv())))
+    outcome.to_csv(tmp_path / "a.csv")
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 2 * len(outcome.results)
     assert float(rows[1]["last"]) == pytest.approx(outcome.results[0].last[1], rel=1e-5)
     assert rows[-1]["forgetting"] == ""

@@ -6,18 +6,14 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import ttest_rel
 
-from onepass.durable import writing
 from onepass.reproduce.art_figure import drawn
-from onepass.reproduce.shown import Shown
-from onepass.stream import write
+from onepass.reproduce.shown import Shown, paired
 
 __all__ = ["ArtOutcome", "Entry"]
 
 _FORMAT = 1
 _MEGABYTE = 1e6
-_SAME = 1e-9  # percent: differences that are rounding
 _BASE = "IPCA"  # what the others are compared with
 
 
@@ -81,6 +77,7 @@ class ArtOutcome(Shown):
         "data", "method", "paper", "here", "difference", "p of IPCA", "prototypes", "MB",
         "MB compact", "seconds",
     ]  # fmt: skip
+    _groups: ClassVar[int] = 1
 
     name: str
     title: str
@@ -110,68 +107,25 @@ class ArtOutcome(Shown):
         ----------
         entry : Entry
         """
-        base = self.entry(entry.data, _BASE).accuracy
-        apart = np.subtract(entry.accuracy, base)
-        if entry.method == _BASE or len(apart) < 2 or np.ptp(apart) < _SAME:
-            return None
-        return float(ttest_rel(entry.accuracy, base).pvalue)
+        return paired(entry.accuracy, self.entry(entry.data, _BASE).accuracy)
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers."""
         return {"format": _FORMAT, **asdict(self)}
 
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """All runs as one table, a row each: data, method, run, accuracy in percent.
+    def _tables(self) -> Iterator[dict[str, Any]]:
+        """Runs: data, method, run, accuracy in percent."""
+        for one in self.entries:
+            yield {
+                "data": np.full(len(one.accuracy), one.data, dtype=object),
+                "method": np.full(len(one.accuracy), one.method, dtype=object),
+                "run": np.arange(len(one.accuracy)),
+                "accuracy": np.round(one.accuracy, 3),
+            }
 
-        Parameters
-        ----------
-        path : path
-            Where to write it: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
-
-        Raises
-        ------
-        ParameterError
-            If the path has another suffix.
-        SourceError
-            If the file cannot be written.
-        """
-        write(
-            (
-                {
-                    "data": np.full(len(one.accuracy), one.data, dtype=object),
-                    "method": np.full(len(one.accuracy), one.method, dtype=object),
-                    "run": np.arange(len(one.accuracy)),
-                    "accuracy": np.round(one.accuracy, 3),
-                }
-                for one in self.entries
-            ),
-            path,
-        )
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Accuracy as published and as repeated, a panel for each data set.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it; the suffix says how: .png, .svg, .pdf.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed.
-        SourceError
-            If the file cannot be written.
-        """
-        figure = drawn(self.title, self.entries)
-        if path is not None:
-            with writing(path, "ArtOutcome.plot"):
-                figure.savefig(path, dpi=150, bbox_inches="tight")
-        return figure
+    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
+        """Accuracy as published and as repeated, a panel for each data set."""
+        return drawn(self.title, self.entries, path)
 
     def _caption(self) -> str:
         setup = self.setup

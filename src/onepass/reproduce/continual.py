@@ -24,7 +24,6 @@ from onepass.extras import need
 from onepass.reproduce.continual_learners import NETWORKS, TITLES, settings_of
 from onepass.reproduce.continual_outcome import ContinualOutcome
 from onepass.reproduce.continual_streams import STREAMS, Stream, found, held
-from onepass.spelling import meant
 
 __all__ = ["continual", "continual_names"]
 
@@ -91,8 +90,8 @@ def continual(
         raise ParameterError(
             f"continual: `path` must be a folder in which runs are kept, got {path!r}. Name one."
         )
-    wanted = _named(streams, "streams"), _named(methods, "methods")
-    plan = _plan(*wanted)
+    wanted = _wanted({"streams": streams, "methods": methods})
+    plan = _plan(**wanted)
     if any(name in NETWORKS["split"] for some in plan.values() for name in some):
         need("torch", extra="torch", where="continual")
     of = {name: draws or STREAMS[name].draws for name in plan}
@@ -118,7 +117,7 @@ def continual(
             )
         past += len(some) * of[name] * stream.tasks
         _told(progress, past, total)(None)
-    setup = {"draws": of, "scale": scale, "streams": wanted[0], "methods": wanted[1]}
+    setup = {"draws": of, "scale": scale, **wanted}
     settings = {n: settings_of({k: STREAMS[n].learners[k] for k in s}) for n, s in plan.items()}
     title = "Continual learning: the average over tasks after the last one"
     return ContinualOutcome("continual-results", title, setup, reports, settings)
@@ -149,6 +148,12 @@ class _Drawn:
         return self._make(self._data, self._scale, seed)
 
 
+def _wanted(given: dict[str, Iterable[str] | None]) -> dict[str, list[str]]:
+    """The streams and methods that are wanted, by their names."""
+    known = continual_names()
+    return {what: validate.some_of(given[what], known[what], what, "continual") for what in known}
+
+
 def _plan(streams: list[str], methods: list[str]) -> dict[str, list[str]]:
     """The learners of each stream that are wanted, in the order of tables."""
     plan = {n: [key for key in TITLES if key in methods and key in STREAMS[n].learners]
@@ -159,17 +164,3 @@ def _plan(streams: list[str], methods: list[str]) -> dict[str, list[str]]:
             f"{', '.join(streams)}. Choose others: rls-filters learns split streams, say."
         )
     return {name: some for name, some in plan.items() if some}
-
-
-def _named(given: Iterable[str] | None, what: str) -> list[str]:
-    """Those of the names that are wanted, in the order in which they are known."""
-    known = continual_names()[what]
-    wanted = known if given is None else list(given)
-    strange = [name for name in wanted if name not in known]
-    if strange or not wanted:
-        raise ParameterError(
-            f"continual: `{what}` must be of {', '.join(known)}, got "
-            f"{strange[0] if strange else 'none'!r}.{meant(strange[0], known) if strange else ''} "
-            "Give some of these names."
-        )
-    return [name for name in known if name in wanted]

@@ -7,22 +7,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.stats import ttest_rel
 
 from onepass.durable import writing
 from onepass.evaluate import ContinualReport
 from onepass.reproduce.continual_figure import drawn
 from onepass.reproduce.continual_learners import TITLES
 from onepass.reproduce.continual_streams import STREAMS
-from onepass.reproduce.shown import Shown
-from onepass.stream import write
+from onepass.reproduce.shown import Shown, paired
 
 __all__ = ["ContinualOutcome"]
 
 _FORMAT = 1
 _NONE = "–"
 _MEGABYTE = 1e6
-_SAME = 1e-9  # differences that are rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +44,7 @@ class ContinualOutcome(Shown):
         "stream", "learner", "paper", "here", "difference", "p of first", "forgetting",
         "backward", "prototypes", "MB", "ms a row", "seconds", "rows again",
     ]  # fmt: skip
+    _groups: ClassVar[int] = 1
 
     name: str
     title: str
@@ -72,10 +70,7 @@ class ContinualOutcome(Shown):
         """
         scores = self.reports[stream].scores
         first = next(iter(scores))
-        ours, base = (scores[name].values("average") for name in (learner, first))
-        if learner == first or len(ours) < 2 or np.ptp(ours - base) < _SAME:
-            return None
-        return float(ttest_rel(ours, base).pvalue)
+        return paired(*(scores[name].values("average") for name in (learner, first)))
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers."""
@@ -87,46 +82,6 @@ class ContinualOutcome(Shown):
             "settings": self.settings,
             "reports": {name: json.loads(one.to_json()) for name, one in self.reports.items()},
         }
-
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """All runs as one table, a row each: stream, learner, seed, measures and costs.
-
-        Parameters
-        ----------
-        path : path
-            Where to write it: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
-
-        Raises
-        ------
-        ParameterError
-            If the path has another suffix.
-        SourceError
-            If the file cannot be written.
-        """
-        write((self._runs(name) for name in self.reports), path)
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """A panel a stream: each learner at the end, and what is published of it.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it; the suffix says how: .png, .svg, .pdf.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed.
-        ParameterError
-            If the path has another suffix.
-        SourceError
-            If the file cannot be written.
-        """
-        return drawn(self.title, self.reports, path, paper=self.setup["scale"] == 1.0)
 
     def to_markdown(self) -> str:
         """The page: a table a stream, who cannot work there and why, and all settings."""
@@ -226,6 +181,14 @@ class ContinualOutcome(Shown):
                 _NONE if row is None else f"{row * one.rows:,.0f}",
                 _NONE if one.repeated is None else f"{one.repeated:,.0f}",
             ]
+
+    def _tables(self) -> Iterator[dict[str, Any]]:
+        """Runs: stream, learner, seed, measures and costs."""
+        return map(self._runs, self.reports)
+
+    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
+        """A panel a stream: each learner at the end, and what is published of it."""
+        return drawn(self.title, self.reports, path, paper=self.setup["scale"] == 1.0)
 
     def _runs(self, name: str) -> dict[str, Any]:
         """The runs of a stream as columns."""

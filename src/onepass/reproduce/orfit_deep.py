@@ -34,7 +34,6 @@ from onepass.reproduce.orfit_deep_methods import METHODS
 from onepass.reproduce.orfit_deep_networks import NETWORKS
 from onepass.reproduce.orfit_deep_outcome import DeepOutcome, Result
 from onepass.reproduce.orfit_deep_streams import STREAMS, halved
-from onepass.spelling import meant
 from onepass.stream import Images
 from onepass.stream import images as images_of
 from onepass.types import Floats
@@ -103,9 +102,9 @@ def orfit_deep(
     validate.whole(processes, "processes", "orfit_deep", low=1)
     validate.in_range(scale, "scale", "orfit_deep", above=0.0)
     chosen = {
-        "streams": _named(streams, "streams"),
-        "networks": _named(networks, "networks"),
-        "methods": _named(methods, "methods"),
+        "streams": validate.some_of(streams, known_names()["streams"], "streams", "orfit_deep"),
+        "networks": validate.some_of(networks, known_names()["networks"], "networks", "orfit_deep"),
+        "methods": validate.some_of(methods, known_names()["methods"], "methods", "orfit_deep"),
     }
     known = halved(images_of("mnist") if images is None else images)
     of = chosen_settings() if settings is None else settings
@@ -193,17 +192,3 @@ def _summed_up(place: _Place, runs: list[Run], settings: dict[str, Any]) -> list
 
 def _plain(matrix: Floats) -> list[list[float | None]]:
     return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
-
-
-def _named(given: Iterable[str] | None, what: str) -> list[str]:
-    """Those of the names that are wanted, in the order in which they are known."""
-    known = known_names()[what]
-    wanted = known if given is None else list(given)
-    strange = [name for name in wanted if name not in known]
-    if strange or not wanted:
-        raise ParameterError(
-            f"orfit_deep: `{what}` must be of {', '.join(known)}, got "
-            f"{strange[0] if strange else 'none'!r}.{meant(strange[0], known) if strange else ''} "
-            "Give some of these names."
-        )
-    return [name for name in known if name in wanted]

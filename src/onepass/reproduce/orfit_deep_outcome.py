@@ -13,20 +13,16 @@ always a larger number.
 [2] A. Chaudhry et al., "Riemannian walk for incremental learning", ECCV 2018, section 3.
 """
 
-import csv
-import io
-import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-from rich.table import Table as RichTable
 
-from onepass.durable import writing
 from onepass.reproduce.orfit_deep_figure import bars, curves
+from onepass.reproduce.shown import Shown, rounded
 from onepass.types import Floats
 
 __all__ = ["DeepOutcome", "Measure", "Result", "average", "forgotten"]
@@ -108,7 +104,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class DeepOutcome:
+class DeepOutcome(Shown):
     """What came of ``orfit-deep``.
 
     Parameters
@@ -123,13 +119,16 @@ class DeepOutcome:
         In the order in which they were measured.
     """
 
+    columns: ClassVar[list[str]] = [
+        "stream", "network", "method", "at the end", "forgetting", "memory", "ms a row",
+    ]  # fmt: skip
+    _words: ClassVar[int] = 3
+    _groups: ClassVar[int] = 2
+
     name: str
     title: str
     setup: dict[str, Any]
     results: tuple[Result, ...]
-
-    def __rich__(self) -> RichTable:
-        return self.table()
 
     def result(self, stream: str, network: str, method: str) -> Result:
         """The result of a method, such as ``outcome.result("Split MNIST", "mlp", "SGD")``.
@@ -142,91 +141,20 @@ class DeepOutcome:
         known = {(r.stream, r.network, r.method): r for r in self.results}
         return known[stream, network, method]
 
-    def table(self) -> RichTable:
-        """Averages and deviations over the draws, for a terminal."""
-        table = RichTable(title=self.title, caption=f"± over {self.setup['draws']} draws")
-        for i, column in enumerate(_COLUMNS):
-            table.add_column(column, justify="left" if i < 3 else "right", no_wrap=True)
-        before = None
-        for result in self.results:
-            place = (result.stream, result.network)
-            if before not in {None, place}:
-                table.add_section()
-            table.add_row(*_row(result))
-            before = place
-        return table
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, text and numbers, those to six digits."""
+        tree: dict[str, Any] = rounded({"format": _FORMAT, **asdict(self)}, _six)
+        return tree
 
     def to_markdown(self) -> str:
         """A table in Markdown for each stream, networks side by side."""
         parts = []
         for stream in dict.fromkeys(result.stream for result in self.results):
-            chosen = [result for result in self.results if result.stream == stream]
-            sides = ["---", "---", *["---:"] * (len(_COLUMNS) - 3)]
-            rows = [_COLUMNS[1:], sides, *(_row(result)[1:] for result in chosen)]
-            lines = ["| " + " | ".join(row) + " |" for row in rows]
+            sides = ["---"] * (self._words - 1) + ["---:"] * (len(self.columns) - self._words)
+            chosen = [row[1:] for row in self._rows() if row[0] == stream]
+            lines = ["| " + " | ".join(row) + " |" for row in [self.columns[1:], sides, *chosen]]
             parts.append("\n".join([f"### {stream}", "", *lines]))
         return "\n\n".join(parts) + "\n"
-
-    def to_csv(self) -> str:
-        """One row for each draw of each result: tidy, with all numbers in full."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(
-            ["stream", "network", "method", "draw", "measure", "last", "forgetting", "bytes",
-             "seconds_per_row"]
-        )  # fmt: skip
-        for r in self.results:
-            each = zip(r.last, r.forgotten, r.seconds, strict=True)
-            for draw, (last, lost, seconds) in enumerate(each):
-                writer.writerow(
-                    [r.stream, r.network, r.method, draw, r.measure, f"{last:.6g}",
-                     "" if np.isnan(lost) else f"{lost:.6g}", r.nbytes,
-                     "" if seconds is None else f"{seconds:.6g}"]
-                )  # fmt: skip
-        return text.getvalue()
-
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """All of it as JSON.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it as well.
-
-        Raises
-        ------
-        SourceError
-            If the file cannot be written.
-        """
-        tree = {"format": _FORMAT, **asdict(self), "results": [asdict(r) for r in self.results]}
-        text = json.dumps(_rounded(tree), ensure_ascii=False, allow_nan=False)
-        if path is not None:
-            with writing(path, "DeepOutcome.to_json"):
-                Path(path).write_text(text + "\n", encoding="utf-8")
-        return text
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Average accuracy of all methods as bars, a panel a stream and network.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it; the suffix says how: .png, .svg, .pdf.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed.
-        ParameterError
-            If the path has another suffix.
-        SourceError
-            If the file cannot be written.
-        """
-        return bars(self, path)
 
     def plot_curves(self, path: str | os.PathLike[str] | None = None) -> Any:
         """What was known of the tasks so far, after each task; as :meth:`plot` otherwise."""
@@ -249,22 +177,38 @@ class DeepOutcome:
         ------
         MissingExtraError
             If matplotlib is not installed: then all but the figures is written.
+        SourceError
+            If the folder or a file cannot be written.
         """
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        ends = (".json", ".csv", ".md", ".png", "-curves.png")
-        paths = [folder / f"{self.name}{end}" for end in ends]
-        self.to_json(paths[0])
-        paths[1].write_text(self.to_csv(), encoding="utf-8")
-        paths[2].write_text(self.to_markdown(), encoding="utf-8")
-        self.plot(paths[3])
-        self.plot_curves(paths[4])
-        return paths
+        paths = super().save(directory)
+        beside = Path(directory) / f"{self.name}-curves.png"
+        self.plot_curves(beside)
+        return [*paths, beside]
 
+    def _caption(self) -> str:
+        return f"± over {self.setup['draws']} draws"
 
-_COLUMNS = [
-    "stream", "network", "method", "at the end", "forgetting", "memory", "ms a row",
-]  # fmt: skip
+    def _rows(self) -> Iterator[list[str]]:
+        return map(_row, self.results)
+
+    def _tables(self) -> Iterator[dict[str, Any]]:
+        """Draws: stream, network, method, draw, measure, last, forgetting, bytes, seconds."""
+        for r in self.results:
+            n = len(r.matrices)
+            same = {"stream": r.stream, "network": r.network, "method": r.method}
+            yield {
+                **{head: np.full(n, word, dtype=object) for head, word in same.items()},
+                "draw": np.arange(n),
+                "measure": np.full(n, r.measure, dtype=object),
+                "last": _column(r.last),
+                "forgetting": _column(r.forgotten),
+                "bytes": np.full(n, r.nbytes),
+                "seconds_per_row": _column(r.seconds),
+            }
+
+    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
+        """Average accuracy of all methods as bars, a panel a stream and network."""
+        return bars(self, path)
 
 
 def _row(r: Result) -> list[str]:
@@ -289,9 +233,11 @@ def _size(nbytes: int) -> str:
     return f"{nbytes / 1e6:.2f} MB" if nbytes else "0"
 
 
-def _rounded(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {name: _rounded(part) for name, part in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [_rounded(part) for part in tree]
-    return float(f"{tree:.6g}") if isinstance(tree, float) else tree
+def _six(value: float) -> float:
+    """To six digits."""
+    return float(f"{value:.6g}")
+
+
+def _column(values: Sequence[float | None]) -> Floats:
+    """Values to six digits, nan where there is none."""
+    return np.array([np.nan if one is None else _six(one) for one in values])

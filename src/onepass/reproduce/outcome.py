@@ -1,7 +1,7 @@
 """Outcome: what came of repeating a paper's experiment, beside what the paper shows."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -9,8 +9,7 @@ import numpy as np
 
 from onepass.reproduce.figure import draw
 from onepass.reproduce.published import Published
-from onepass.reproduce.shown import Shown
-from onepass.stream import write
+from onepass.reproduce.shown import Shown, rounded
 from onepass.types import Array, Floats
 
 __all__ = ["Band", "Line", "Outcome", "band"]
@@ -117,51 +116,17 @@ class Outcome(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers, those to a thousandth of a degree."""
-        tree: dict[str, Any] = _rounded({"format": _FORMAT, **asdict(self)})
+        tree: dict[str, Any] = rounded(
+            {"format": _FORMAT, **asdict(self)}, lambda value: round(value, 3)
+        )
         return tree
 
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """All curves as one table, a row for each step of each line; numbers as in JSON.
+    def _tables(self) -> Iterable[dict[str, Any]]:
+        """Curves: figure, method, error, step; ours as in :class:`Band`; published."""
+        return map(self._curve, self.lines)
 
-        Its columns are figure, method, error, step; mean, low, high and deviation, as in
-        :class:`Band`; and published, what the paper shows. A field is empty where one of the two
-        was not measured at this step.
-
-        Parameters
-        ----------
-        path : path
-            Where to write it: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
-
-        Raises
-        ------
-        ParameterError
-            If the path has another suffix.
-        SourceError
-            If the file cannot be written.
-        """
-        write(map(self._curve, self.lines), path)
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """The figure of the paper, as published on the left and as repeated on the right.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it; the suffix says how: .png, .svg, .pdf.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed.
-        ParameterError
-            If the path has another suffix.
-        SourceError
-            If the file cannot be written.
-        """
+    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
+        """The figure of the paper, as published on the left and as repeated on the right."""
         return draw(self, path)
 
     def _caption(self) -> str:
@@ -227,11 +192,3 @@ def _column(found: dict[int, float], steps: list[int]) -> Array:
     """Values at steps, nan where there is none, to a thousandth."""
     values: Array = np.round([found.get(step, np.nan) for step in steps], 3)
     return values + 0.0  # no minus before zero
-
-
-def _rounded(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {name: _rounded(part) for name, part in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [_rounded(part) for part in tree]
-    return round(tree, 3) if isinstance(tree, float) else tree

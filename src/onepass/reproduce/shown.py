@@ -1,19 +1,23 @@
-"""Shown: what outcomes of experiments share: a table, its Markdown, JSON, and a folder of all."""
+"""Shown: what outcomes of experiments share: a table, a figure, and files of both."""
 
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from rich.table import Table as RichTable
+from scipy.stats import ttest_rel
 
 from onepass.durable import writing
+from onepass.stream import write
+from onepass.types import Floats
 
-__all__ = ["Shown"]
+__all__ = ["Shown", "paired", "rounded"]
 
-_WORDS = 2  # columns of words; the others hold numbers
+_SAME = 1e-9  # differences that are rounding
 
 
 class Shown(ABC):
@@ -26,24 +30,29 @@ class Shown(ABC):
     title : str
         What is shown.
     columns : list of str
-        Heads of the table, the first two of words.
+        Heads of the table.
     """
+
+    columns: ClassVar[list[str]]
+    _words: ClassVar[int] = 2
+    """Columns of words, which come first; the others hold numbers."""
+    _groups: ClassVar[int] = 0
+    """Columns that rows of a section of the table have in common."""
 
     name: str
     title: str
-    columns: ClassVar[list[str]]
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers."""
 
     @abstractmethod
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """All numbers as one table."""
+    def _tables(self) -> Iterable[dict[str, Any]]:
+        """All numbers as columns, one piece after the other."""
 
     @abstractmethod
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """The figure."""
+    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
+        """The figure, and where to write it."""
 
     @abstractmethod
     def _rows(self) -> Iterator[list[str]]:
@@ -60,14 +69,59 @@ class Shown(ABC):
         """The outcome as a table for a terminal."""
         table = RichTable(title=self.title, caption=self._caption())
         for i, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if i < _WORDS else "right")
+            table.add_column(column, justify="left" if i < self._words else "right")
+        before: list[str] | None = None
         for row in self._rows():
+            group = row[: self._groups]
+            if before not in (None, group):
+                table.add_section()
             table.add_row(*row)
+            before = group
         return table
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """The figure.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it; the suffix says how: .png, .svg, .pdf.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        ParameterError
+            If the path has another suffix.
+        SourceError
+            If the file cannot be written.
+        """
+        return self._draw(path)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """All numbers as one tidy table; a field is empty where there is none.
+
+        Parameters
+        ----------
+        path : path
+            Where to write it: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
+
+        Raises
+        ------
+        ParameterError
+            If the path has another suffix.
+        SourceError
+            If the file cannot be written.
+        """
+        write(self._tables(), path)
 
     def to_markdown(self) -> str:
         """The same table in Markdown, with what is said of it below."""
-        sides = ["---"] * _WORDS + ["---:"] * (len(self.columns) - _WORDS)
+        sides = ["---"] * self._words + ["---:"] * (len(self.columns) - self._words)
         lines = ["| " + " | ".join(row) + " |" for row in [self.columns, sides, *self._rows()]]
         return "\n".join([*lines, "", self._caption(), ""])
 
@@ -120,3 +174,33 @@ class Shown(ABC):
             paths[2].write_text(self.to_markdown(), encoding="utf-8")
         self.plot(paths[3])
         return paths
+
+
+def rounded(tree: Any, by: Callable[[float], float]) -> Any:
+    """A tree of dicts and lists with all its numbers that are not whole rounded.
+
+    Parameters
+    ----------
+    tree : dict, list, tuple or what they hold
+    by : callable
+        Rounds a number.
+    """
+    if isinstance(tree, dict):
+        return {name: rounded(part, by) for name, part in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [rounded(part, by) for part in tree]
+    return by(tree) if isinstance(tree, float) else tree
+
+
+def paired(ours: Sequence[float] | Floats, base: Sequence[float] | Floats) -> float | None:
+    """P of a paired t-test, two-sided; None of fewer than two pairs, or if all differ by the same.
+
+    Parameters
+    ----------
+    ours, base : sequence of float, or array
+        A number each of every run.
+    """
+    apart = np.subtract(ours, base)
+    if len(apart) < 2 or np.ptp(apart) < _SAME:
+        return None
+    return float(ttest_rel(ours, base).pvalue)

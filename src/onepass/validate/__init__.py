@@ -6,6 +6,7 @@ and returns arrays that the learners may trust: float, finite, of the right shap
 
 from onepass.validate.arrays import matrix, row_vector, targets, weights
 from onepass.validate.labels import class_names, labels
+from onepass.validate.names import some_of
 from onepass.validate.ranges import in_range, whole
 from onepass.validate.times import duration, elapsed, seconds, times
 
@@ -18,6 +19,7 @@ __all__ = [
     "matrix",
     "row_vector",
     "seconds",
+    "some_of",
     "targets",
     "times",
     "weights",
