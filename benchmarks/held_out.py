@@ -1,65 +1,85 @@
-"""Settings of networks for ``onepass reproduce continual``, tried on rows held out.
+"""Settings of learners for ``onepass reproduce continual``, tried on rows held out.
 
 The last rows to learn of each task, 400 where tasks have classes of their own and 1000 else, are
-tested and not learned; rows to test never choose any. A baseline is made with its settings in
-:mod:`onepass.reproduce.continual_learners`, or with others. What it reached is printed as JSON.
+tested and not learned; rows to test never choose any. A learner is made as
+:mod:`onepass.reproduce.continual_learners` makes it, or with other settings; behind features those
+that the features know are theirs. What it reached is printed as JSON.
 
     ONEPASS_DATA=folder python benchmarks/held_out.py split-mnist icarl [--seeds 1] [--tasks 3]
         [--set '{"temperature": 1.0}']
+    ONEPASS_DATA=folder python benchmarks/held_out.py kin40k rls-fourier --set '{"gamma": 0.2}'
 """
 
 import argparse
+import inspect
 import json
 import time
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
+from threadpoolctl import threadpool_limits
 
 import onepass as op
-from onepass.reproduce.continual_learners import NETWORKS, network
+from onepass.reproduce.continual_learners import behind
 from onepass.reproduce.continual_streams import STREAMS, Stream, found
 
-KINDS = {"split": 400, "domain": 1000}
-"""Kind of stream -> rows of a task that are held out."""
 
-
-def kind_of(stream: Stream) -> str:
-    return "split" if "icarl" in stream.learners else "domain"
+def held_out(stream: Stream) -> int:
+    """Rows of a task that are tested in place of those to test."""
+    return 400 if "icarl" in stream.learners else 1000
 
 
 def tasks(stream: Stream, data: Any, count: int | None, seed: int) -> Any:
     """The tasks, or the first of them, each tested on its last rows to learn."""
     made = stream.make(data, 1.0, seed)
-    return replace(made, tasks=made.tasks[:count]).held_out(KINDS[kind_of(stream)])
+    return replace(made, tasks=made.tasks[:count]).held_out(held_out(stream))
+
+
+def made_with(maker: Any, others: dict[str, Any]) -> Any:
+    """A maker with other settings."""
+    if maker.func is not behind:
+        kind, settings = maker.args
+        return partial(maker.func, kind, {**settings, **others})
+    features, options, kind, settings = maker.args
+    theirs = {k: v for k, v in others.items() if k in inspect.signature(features).parameters}
+    own = {k: v for k, v in others.items() if k not in theirs}
+    return partial(behind, features, {**options, **theirs}, kind, {**settings, **own})
+
+
+def shown(maker: Any) -> dict[str, Any]:
+    """All settings of a maker."""
+    return {name: value for part in maker.args if isinstance(part, dict)
+            for name, value in part.items()}  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("stream", choices=[n for n in STREAMS if "sgd" in STREAMS[n].learners])
-    parser.add_argument("baseline", choices=NETWORKS["split"])
+    parser.add_argument("stream", choices=STREAMS)
+    parser.add_argument("learner", help="a name that onepass reproduce continual --methods knows")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--tasks", type=int, help="so many of the first")
     parser.add_argument("--set", type=json.loads, default={}, help="other settings, as JSON")
     given = parser.parse_args()
-    torch.set_num_threads(1)
     stream = STREAMS[given.stream]
-    settings = {**NETWORKS[kind_of(stream)].get(given.baseline, {}), **given.set}
+    if given.learner not in stream.learners:
+        parser.error(f"{given.stream} is learned by {', '.join(stream.learners)}")
+    maker = made_with(stream.learners[given.learner], given.set)
     began = time.process_time()
-    report = op.evaluate.continual(
-        {given.baseline: partial(network, given.baseline, settings)},
-        partial(tasks, stream, found(stream.data), given.tasks),
-        seeds=given.seeds,
-    )
-    score = report[given.baseline]
+    with threadpool_limits(1):
+        report = op.evaluate.continual(
+            {given.learner: maker},
+            partial(tasks, stream, found(stream.data), given.tasks),
+            seeds=given.seeds,
+        )
+    score = report[given.learner]
     if any(run.stopped for run in score.runs):
-        parser.error(f"{given.baseline} could not go on: {score.notes[-1]}")
+        parser.error(f"{given.learner} could not go on: {score.notes[-1]}")
     told = {
         "stream": given.stream,
-        "baseline": given.baseline,
-        "settings": settings,
-        "accuracy on rows held out, %": [round(100 * v, 2) for v in score.values("average")],
+        "learner": given.learner,
+        "settings": shown(maker),
+        f"{report.metric} on rows held out": [round(v, 4) for v in score.values("average")],
         "processor seconds a run": round((time.process_time() - began) / given.seeds, 1),
     }
     print(json.dumps(told))

@@ -4,6 +4,7 @@ import csv
 import re
 from collections import defaultdict
 from pathlib import Path
+from statistics import mean, stdev
 
 import pytest
 
@@ -12,17 +13,50 @@ from onepass.reproduce.continual_streams import STREAMS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "continual-results.md").read_text(encoding="utf-8")
+REACHED = {
+    "Split MNIST, 20,000 rows": "split-mnist",
+    "Split MNIST, 60,000 rows": "whole-mnist",
+    "Split Fashion-MNIST, 20,000 rows": "split-fashion-mnist",
+    "Split Fashion-MNIST, 60,000 rows": "whole-fashion-mnist",
+    "Rotated MNIST, 15 × 10,000 rows": "rotated-mnist",
+    "Permuted MNIST, 10 × 10,000 rows": "permuted-mnist",
+}
+BEHIND = {"`RandomConvolution`": "rls-filters", "`RandomReLU`": "rls-relu"}
+
+
+def section(page: str, title: str) -> str:
+    """A part of a page."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.split(r"\n## ", text.split(f"\n## {title}\n")[1])[0]
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[tuple[str, str], list[float]]:
-    """Stream and learner -> the average at the end of each run."""
-    runs = defaultdict(list)
+def runs() -> list[dict[str, str]]:
+    """All runs, as the command wrote them."""
     path = ROOT / "benchmarks" / "results" / "continual-results.csv"
     with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            runs[row["stream"], row["learner"]].append(float(row["average"]))
-    return dict(runs)
+        return list(csv.DictReader(file))
+
+
+def of(runs: list[dict[str, str]], measure: str = "average") -> dict[tuple[str, str], list[float]]:
+    """Stream and learner -> a number of each run."""
+    found = defaultdict(list)
+    for row in runs:
+        if row[measure]:
+            found[row["stream"], row["learner"]].append(float(row[measure]))
+    return dict(found)
+
+
+@pytest.fixture(scope="module")
+def found(runs: list[dict[str, str]]) -> dict[tuple[str, str], list[float]]:
+    """Stream and learner -> the average at the end of each run."""
+    return of(runs)
+
+
+def percent(values: list[float], places: int) -> str:
+    """Mean ± deviation, as pages have it."""
+    spread = f" ± {100 * stdev(values):.{places}f}" if len(values) > 1 else ""
+    return f"{100 * mean(values):.{places}f}{spread}"
 
 
 def test_every_stream_and_learner_is_there(found: dict[tuple[str, str], list[float]]) -> None:
@@ -58,3 +92,45 @@ def test_one_pass_on_fixed_features_is_as_good_as_promised(
     assert sum(ours) / len(ours) >= least
     for other, runs in found.items():  # and the best of all learners of the stream
         assert other[0] != stream or sum(runs) / len(runs) <= sum(ours) / len(ours)
+
+
+def test_what_features_reach_is_what_came(runs: list[dict[str, str]]) -> None:
+    lines = section("features.md", "What it reaches").splitlines()
+    table = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "`Random" in line
+    ]
+    average, nbytes, pace = (of(runs, name) for name in ("average", "nbytes", "learning"))
+    assert {row[0] for row in table} == set(REACHED)
+    for stream, features, _, right, ms, megabytes in table:
+        key = REACHED[stream], BEHIND[features]
+        assert right == percent(average[key], 2), key
+        assert ms == f"{1000 * mean(pace[key]):.1f}", key
+        assert megabytes == f"{mean(nbytes[key]) / 1e6:.0f}", key
+
+
+def test_what_learners_reach_is_what_came(found: dict[tuple[str, str], list[float]]) -> None:
+    text = section("continual.md", "What learners reach")
+    for stream, learner in [
+        ("split-mnist", "rls-filters"), ("split-fashion-mnist", "rls-filters"),
+        ("whole-mnist", "rls-filters"), ("whole-fashion-mnist", "rls-filters"),
+        ("rotated-mnist", "rls-filters"), ("permuted-mnist", "rls-relu"),
+        ("split-mnist", "qda"), ("split-fashion-mnist", "qda"),
+        ("split-mnist", "art-ipca"), ("split-fashion-mnist", "art-ipca"),
+        *[("split-mnist", name) for name in ("sgd", "ewc", "si", "lwf", "den", "icarl", "replay")],
+        *[("split-fashion-mnist", name) for name in ("icarl", "replay")],
+        *[(s, name) for s in ("rotated-mnist", "permuted-mnist") for name in ("sgd", "ewc")],
+    ]:  # fmt: skip
+        said = f"{100 * mean(found[stream, learner]):.1f}"
+        assert said in re.findall(r"\d+\.\d", text), (stream, learner)
+
+
+def test_the_robot_arm_is_what_came(runs: list[dict[str, str]]) -> None:
+    text = section("continual.md", "Continual regression")
+    for learner in ("rls-fourier", "sgd-fourier"):
+        (ends, lost, back) = (
+            of(runs, name)["kin40k", learner]
+            for name in ("average", "forgetting", "backward_transfer")
+        )
+        assert f"{mean(ends):.3f} ± {stdev(ends):.3f}" in text
+        assert f"{mean(lost):.3f}" in text
+        assert f"{mean(back):.3f}".replace("-", "−") in text

@@ -33,7 +33,9 @@ __all__ = [
     "UNITS",
     "Maker",
     "arm",
+    "behind",
     "domains",
+    "learner",
     "network",
     "settings_of",
     "splits",
@@ -122,17 +124,17 @@ def splits(data: str, *, whole: bool = False) -> dict[str, Maker]:
     """
     lda, qda = _SHRUNK[data]
     made: dict[str, Maker] = {
-        "rls-filters": partial(_rls_filters, *FILTERS[data]),
-        "art-ipca": partial(_art, _AXES[data], "incremental"),
-        "qda": partial(_qda, qda),
-        "lda": partial(_lda, lda),
-        "ncm": _ncm,
+        "rls-filters": _least_squares(RandomConvolution, *FILTERS[data]),
+        "art-ipca": _art(_AXES[data], "incremental"),
+        "qda": partial(learner, StreamingQDA, {"reg_param": qda}),
+        "lda": partial(learner, StreamingLDA, {"shrinkage": lda}),
+        "ncm": partial(learner, NearestClassMean, {}),
     }
     if whole:
         return made
-    made["rls-relu"] = partial(_rls_relu, {"width": 2000}, 1.0)
-    made["rls-pixels"] = _rls_pixels
-    made["art-ipca-tasks"] = partial(_art, _AXES[data], "task")
+    made["rls-relu"] = _least_squares(RandomReLU, {"width": 2000}, 1.0)
+    made["rls-pixels"] = partial(learner, RLSClassifier, {"ridge": 1.0})
+    made["art-ipca-tasks"] = _art(_AXES[data], "task")
     return {**made, **_networks("split")}
 
 
@@ -144,16 +146,24 @@ def domains(stream: str) -> dict[str, Maker]:
     stream : {"rotated-mnist", "permuted-mnist"}
     """
     features: dict[str, Maker] = (
-        {"rls-filters": partial(_rls_filters, *FILTERS[stream])}
+        {"rls-filters": _least_squares(RandomConvolution, *FILTERS[stream])}
         if stream in FILTERS
-        else {"rls-relu": partial(_rls_relu, *UNITS)}
+        else {"rls-relu": _least_squares(RandomReLU, *UNITS)}
     )
-    return {**features, "rls-pixels": _rls_pixels, "ncm": _ncm, **_networks("domain")}
+    plain: dict[str, Maker] = {
+        "rls-pixels": partial(learner, RLSClassifier, {"ridge": 1.0}),
+        "ncm": partial(learner, NearestClassMean, {}),
+    }
+    return {**features, **plain, **_networks("domain")}
 
 
 def arm() -> dict[str, Maker]:
     """The learners of a robot arm."""
-    return {"rls-fourier": _rls_fourier, "sgd-fourier": _sgd_fourier}
+    waves = {"width": 1000, "gamma": 0.1}
+    return {
+        "rls-fourier": partial(behind, RandomFourier, waves, RLSRegressor, {"ridge": 1e-4}),
+        "sgd-fourier": partial(behind, RandomFourier, waves, SGDRegressor, {}),
+    }
 
 
 def settings_of(makers: Mapping[str, Maker]) -> dict[str, str]:
@@ -174,45 +184,54 @@ def _shown(name: str, maker: Maker) -> str:
     return f"{_CLASSES[name]}({told})"
 
 
-def _rls_filters(recipe: Mapping[str, Any], ridge: float, seed: int) -> Any:
-    return Pipeline(RandomConvolution(**recipe, seed=seed), RLSClassifier(ridge=ridge))
+def learner(kind: type, settings: Mapping[str, Any], seed: int) -> Any:
+    """A learner that draws nothing.
 
-
-def _rls_relu(features: Mapping[str, Any], ridge: float, seed: int) -> Any:
-    return Pipeline(RandomReLU(**features, seed=seed), RLSClassifier(ridge=ridge))
-
-
-def _rls_pixels(seed: int) -> Any:
+    Parameters
+    ----------
+    kind : type
+        Its class.
+    settings : mapping
+        What it is made with.
+    seed : int
+        Of no use to it.
+    """
     del seed
-    return RLSClassifier(ridge=1.0)
+    return kind(**settings)
 
 
-def _art(axes: int, pca: Any, seed: int) -> Any:
-    del seed
-    return ARTIPCAClassifier(axes, 0.5, pca=pca, max_prototypes=None)
+def behind(
+    features: type,
+    options: Mapping[str, Any],
+    kind: type,
+    settings: Mapping[str, Any],
+    seed: int,
+) -> Pipeline:
+    """A learner behind features that are drawn before data come.
+
+    Parameters
+    ----------
+    features : type
+        Their class.
+    options : mapping
+        What they are made with.
+    kind : type
+        The learner's class.
+    settings : mapping
+        What it is made with.
+    seed : int
+        Of the features.
+    """
+    return Pipeline(features(**options, seed=seed), kind(**settings))
 
 
-def _qda(share: float, seed: int) -> Any:
-    del seed
-    return StreamingQDA(reg_param=share)
+def _least_squares(features: type, options: Mapping[str, Any], ridge: float) -> Maker:
+    return partial(behind, features, options, RLSClassifier, {"ridge": ridge})
 
 
-def _lda(share: float, seed: int) -> Any:
-    del seed
-    return StreamingLDA(shrinkage=share)
-
-
-def _ncm(seed: int) -> Any:
-    del seed
-    return NearestClassMean()
-
-
-def _rls_fourier(seed: int) -> Any:
-    return Pipeline(RandomFourier(1000, gamma=0.1, seed=seed), RLSRegressor(ridge=1e-4))
-
-
-def _sgd_fourier(seed: int) -> Any:
-    return Pipeline(RandomFourier(1000, gamma=0.1, seed=seed), SGDRegressor())
+def _art(axes: int, pca: str) -> Maker:
+    settings = {"n_components": axes, "vigilance": 0.5, "pca": pca, "max_prototypes": None}
+    return partial(learner, ARTIPCAClassifier, settings)
 
 
 def _networks(kind: str) -> dict[str, Maker]:
