@@ -22,6 +22,7 @@ from onepass.errors import ProcessError
 __all__ = ["side_by_side"]
 
 _Job = TypeVar("_Job")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LISTEN = 0.2  # seconds to wait for what is done before what is heard is told
 
 
@@ -98,7 +99,8 @@ def _begin(begin: Any, given: Any, heard: Any, threads: int, leash: Any) -> None
     # Ctrl-C in a terminal reaches all processes: the first one ends the others
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_follow, args=(leash,), daemon=True).start()
-    threadpool_limits(threads)
+    threadpool_limits(threads)  # of libraries that are here; others read these when they come
+    os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     begin(given, heard.put)
 
 
