@@ -21,13 +21,13 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 import onepass as op
-from onepass.reproduce.continual_learners import behind
+from onepass.reproduce.continual_learners import behind, network
 from onepass.reproduce.continual_streams import STREAMS, Stream, found
 
 
 def held_out(stream: Stream) -> int:
     """Rows of a task that are tested in place of those to test."""
-    return 400 if "icarl" in stream.learners else 1000
+    return 400 if "art-ipca" in stream.learners else 1000
 
 
 def tasks(stream: Stream, data: Any, count: int | None, seed: int) -> Any:
@@ -42,13 +42,14 @@ def made_with(maker: Any, others: dict[str, Any]) -> Any:
         kind, settings = maker.args
         return partial(maker.func, kind, {**settings, **others})
     features, options, kind, settings = maker.args
-    theirs = {k: v for k, v in others.items() if k in inspect.signature(features).parameters}
+    known = set(inspect.signature(features).parameters) - {"seed"}
+    theirs = {k: v for k, v in others.items() if k in known}
     own = {k: v for k, v in others.items() if k not in theirs}
     return partial(behind, features, {**options, **theirs}, kind, {**settings, **own})
 
 
 def shown(maker: Any) -> dict[str, Any]:
-    """All settings of a maker."""
+    """What a maker sets."""
     return {name: value for part in maker.args if isinstance(part, dict)
             for name, value in part.items()}  # fmt: skip
 
@@ -64,6 +65,10 @@ def main() -> None:
     stream = STREAMS[given.stream]
     if given.learner not in stream.learners:
         parser.error(f"{given.stream} is learned by {', '.join(stream.learners)}")
+    if stream.learners[given.learner].func is network:
+        import torch  # noqa: PLC0415  those who learn without it need not wait
+
+        torch.set_num_threads(1)
     maker = made_with(stream.learners[given.learner], given.set)
     began = time.process_time()
     with threadpool_limits(1):

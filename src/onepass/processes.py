@@ -22,7 +22,9 @@ from onepass.errors import ProcessError
 __all__ = ["side_by_side"]
 
 _Job = TypeVar("_Job")
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_THREADS = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
 _LISTEN = 0.2  # seconds to wait for what is done before what is heard is told
 
 
@@ -45,7 +47,8 @@ def side_by_side(
     one : callable
         Does one of them in a process, and returns what it came to.
     processes : int
-        How many, each with its share of the machine's threads.
+        How many, each with its share of the machine's threads, or fewer where the environment
+        says so (``OMP_NUM_THREADS``).
     begin : callable
         Called in each process with ``given`` and with what tells ``hear`` something.
     given : object
@@ -100,7 +103,9 @@ def _begin(begin: Any, given: Any, heard: Any, threads: int, leash: Any) -> None
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_follow, args=(leash,), daemon=True).start()
     threadpool_limits(threads)  # of libraries that are here; others read these when they come
-    os.environ.update(dict.fromkeys(_THREADS, str(threads)))
+    for name in _THREADS:
+        if not os.environ.get(name, "").isdigit() or int(os.environ[name]) > threads:
+            os.environ[name] = str(threads)
     begin(given, heard.put)
 
 

@@ -161,7 +161,8 @@ def test_bad_names_and_numbers_are_refused(data: dict[str, Any]) -> None:
         with pytest.raises(ParameterError, match=f"continual: `{next(iter(given))}`"):
             continual(data, **given)  # type: ignore[arg-type]
     with pytest.raises(
-        ParameterError, match=r"`streams` must be of .* got 'splt-mnist'.*Did you mean"
+        ParameterError,
+        match=r"`streams` must be .* got 'splt-mnist'.*Did you mean",
     ):
         continual(data, streams=["splt-mnist"])
     with pytest.raises(ParameterError, match="`methods` must learn some of the streams"):

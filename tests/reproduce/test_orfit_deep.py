@@ -219,9 +219,9 @@ def test_processes_change_nothing(images: Images) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"methods": ["SDG"]}, "`methods` must be of .*'SDG'. Did you mean"),
-        ({"streams": ["cifar"]}, "`streams` must be of"),
-        ({"networks": []}, "`networks` must be of mlp, conv, got 'none'"),
+        ({"methods": ["SDG"]}, "`methods` must be a list of some of .*'SDG'. Did you mean"),
+        ({"streams": ["cifar"]}, "`streams` must be a list of some of"),
+        ({"networks": []}, "`networks` must be a list of some of mlp, conv, got 'none'"),
         ({"draws": 0}, "`draws` must be a whole number >= 1"),
         ({"processes": 0}, "`processes` must be a whole number >= 1"),
         ({"scale": 0.0}, "`scale` must be a number"),

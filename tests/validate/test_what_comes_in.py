@@ -154,3 +154,30 @@ def test_classes_are_a_list_of_labels(kind: Any, wrong: Any) -> None:
         kind(classes=wrong).fit(X, [0, 1] * 3)
     with pytest.raises(OnepassError, match="classes"):
         kind().partial_fit(X, [0, 1] * 3, classes=wrong)
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def test_some_of_the_known_names_in_their_order() -> None:
+    known = ["one", "two", "three"]
+    assert validate.some_of(None, known, "names", "here") == known
+    assert validate.some_of(iter(["three", "one", "one"]), known, "names", "here") == [
+        "one",
+        "three",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["tow"], r"here: `names` .* got 'tow'\. Did you mean 'two'"),
+        ("two", r"got 'two'\. .* Give a list"),
+        ([], "got 'none'"),
+        ([None], "got None"),
+        (["two", 3], "got 3"),
+    ],
+)
+def test_other_names_are_refused(given: Any, said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        validate.some_of(given, ["one", "two", "three"], "names", "here")

@@ -71,6 +71,11 @@ class ArtOutcome(Shown):
     setup : dict of str to Any
         All that was set, in plain values: enough to repeat it.
     entries : tuple of Entry
+
+    Notes
+    -----
+    The CSV has a row for each run: data, method, run, accuracy in percent. The figure shows
+    accuracy as published and as repeated.
     """
 
     columns: ClassVar[list[str]] = [

@@ -1,9 +1,9 @@
 """Learners of the experiment ``continual``: how each is made for a stream, and its settings.
 
 Settings were chosen on rows held out of those to learn, never on rows to test:
-``benchmarks/fixed_features.py`` for features fixed before data, ``benchmarks/held_out.py`` for
-networks, ``benchmarks/class_statistics.py`` for statistics of classes. ART-IPCA has those of its
-paper [1].
+``benchmarks/fixed_features.py`` for features of pictures, ``benchmarks/held_out.py`` for the other
+features and for networks, ``benchmarks/class_statistics.py`` for statistics of classes. ART-IPCA
+has those of its paper [1].
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.

@@ -38,6 +38,11 @@ class ContinualOutcome(Shown):
         What came of each stream, by its name on the command line.
     settings : dict of str to dict of str to str
         Stream and learner -> how it is made.
+
+    Notes
+    -----
+    The CSV has a row for each run: stream, learner, seed, measures and costs. The figure has a
+    panel for each stream: the learners at its end, and what is published of them.
     """
 
     columns: ClassVar[list[str]] = [

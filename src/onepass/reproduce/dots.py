@@ -75,4 +75,5 @@ def panel(axes: Any, title: str, methods: Sequence[str], kinds: Sequence[Dots]) 
     axes.set_title(title, fontsize=8)
     axes.tick_params(axis="x", labelsize=7)
     axes.grid(visible=True, axis="x")
-    axes.legend(fontsize=6, frameon=False, loc="best")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=6, frameon=False, loc="best")

@@ -101,10 +101,10 @@ def orfit_deep(
     validate.whole(draws, "draws", "orfit_deep", low=1)
     validate.whole(processes, "processes", "orfit_deep", low=1)
     validate.in_range(scale, "scale", "orfit_deep", above=0.0)
+    given_names = {"streams": streams, "networks": networks, "methods": methods}
     chosen = {
-        "streams": validate.some_of(streams, known_names()["streams"], "streams", "orfit_deep"),
-        "networks": validate.some_of(networks, known_names()["networks"], "networks", "orfit_deep"),
-        "methods": validate.some_of(methods, known_names()["methods"], "methods", "orfit_deep"),
+        what: validate.some_of(given_names[what], names, what, "orfit_deep")
+        for what, names in known_names().items()
     }
     known = halved(images_of("mnist") if images is None else images)
     of = chosen_settings() if settings is None else settings

@@ -117,6 +117,11 @@ class DeepOutcome(Shown):
         All that was set, in plain values: enough to repeat it.
     results : tuple of Result
         In the order in which they were measured.
+
+    Notes
+    -----
+    The CSV has a row for each draw of each result: stream, network, method, draw, measure, last,
+    forgetting, bytes, seconds_per_row. The figure shows the averages at the end as bars.
     """
 
     columns: ClassVar[list[str]] = [

@@ -79,6 +79,12 @@ class Outcome(Shown):
     lines : tuple of Line
     remark : str
         What is to be said of them besides.
+
+    Notes
+    -----
+    The CSV has a row for each step of each line: figure, method, error, step; mean, low, high and
+    deviation, as in :class:`Band`; and published, what the paper shows. The figure is the paper's,
+    as published on the left and as repeated on the right.
     """
 
     columns: ClassVar[list[str]] = [

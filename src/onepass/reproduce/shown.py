@@ -69,7 +69,8 @@ class Shown(ABC):
         """The outcome as a table for a terminal."""
         table = RichTable(title=self.title, caption=self._caption())
         for i, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if i < self._words else "right")
+            words = i < self._words
+            table.add_column(column, justify="left" if words else "right", no_wrap=words)
         before: list[str] | None = None
         for row in self._rows():
             group = row[: self._groups]
@@ -80,7 +81,7 @@ class Shown(ABC):
         return table
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """The figure.
+        """The figure, as the class tells.
 
         Parameters
         ----------
@@ -103,7 +104,7 @@ class Shown(ABC):
         return self._draw(path)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """All numbers as one tidy table; a field is empty where there is none.
+        """All numbers as one tidy table, whose columns the class tells; empty where there is none.
 
         Parameters
         ----------
@@ -193,14 +194,17 @@ def rounded(tree: Any, by: Callable[[float], float]) -> Any:
 
 
 def paired(ours: Sequence[float] | Floats, base: Sequence[float] | Floats) -> float | None:
-    """P of a paired t-test, two-sided; None of fewer than two pairs, or if all differ by the same.
+    """The p of a paired t-test, two-sided; None where there is nothing to test.
+
+    That is of fewer than two pairs, if all differ by the same, or if one is not finite.
 
     Parameters
     ----------
     ours, base : sequence of float, or array
         A number each of every run.
     """
-    apart = np.subtract(ours, base)
-    if len(apart) < 2 or np.ptp(apart) < _SAME:
+    if len(ours) < 2 or not (np.isfinite(ours).all() and np.isfinite(base).all()):
+        return None
+    if np.ptp(np.subtract(ours, base)) < _SAME:
         return None
     return float(ttest_rel(ours, base).pvalue)

@@ -1,6 +1,7 @@
 """Names out of those that are known."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from onepass.errors import ParameterError
 from onepass.spelling import meant
@@ -16,12 +17,15 @@ def some_of(given: Iterable[str] | None, known: Sequence[str], name: str, where:
     ParameterError
         If one is unknown, or none is given.
     """
-    wanted = list(known) if given is None else list(given)
+    wanted: list[Any] = list(known) if given is None else [given]
+    if given is not None and not isinstance(given, str):
+        wanted = list(given)
     strange = [each for each in wanted if each not in known]
-    if strange or not wanted:
+    if strange or not wanted or isinstance(given, str):
+        came = strange[0] if strange else given if wanted else "none"
+        hint = meant(came, known) if isinstance(came, str) else ""
         raise ParameterError(
-            f"{where}: `{name}` must be of {', '.join(known)}, got "
-            f"{strange[0] if strange else 'none'!r}.{meant(strange[0], known) if strange else ''} "
-            "Give some of these names."
+            f"{where}: `{name}` must be a list of some of {', '.join(known)}, got {came!r}.{hint} "
+            "Give a list of these names."
         )
     return [each for each in known if each in wanted]
