@@ -221,7 +221,7 @@ def test_processes_change_nothing(images: Images) -> None:
     [
         ({"methods": ["SDG"]}, "`methods` must be a list of some of .*'SDG'. Did you mean"),
         ({"streams": ["cifar"]}, "`streams` must be a list of some of"),
-        ({"networks": []}, "`networks` must be a list of some of mlp, conv, got 'none'"),
+        ({"networks": []}, "`networks` must be a list of some of mlp, conv, got \\[\\]"),
         ({"draws": 0}, "`draws` must be a whole number >= 1"),
         ({"processes": 0}, "`processes` must be a whole number >= 1"),
         ({"scale": 0.0}, "`scale` must be a number"),

@@ -17,12 +17,12 @@ def some_of(given: Iterable[str] | None, known: Sequence[str], name: str, where:
     ParameterError
         If one is unknown, or none is given.
     """
-    wanted: list[Any] = list(known) if given is None else [given]
-    if given is not None and not isinstance(given, str):
-        wanted = list(given)
+    if given is None:
+        return list(known)
+    wanted: list[Any] = [] if isinstance(given, str) else list(given)
     strange = [each for each in wanted if each not in known]
-    if strange or not wanted or isinstance(given, str):
-        came = strange[0] if strange else given if wanted else "none"
+    if strange or not wanted:
+        came = strange[0] if strange else given
         hint = meant(came, known) if isinstance(came, str) else ""
         raise ParameterError(
             f"{where}: `{name}` must be a list of some of {', '.join(known)}, got {came!r}.{hint} "
