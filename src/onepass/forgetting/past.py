@@ -43,6 +43,11 @@ class Coming(NamedTuple):
         """Answers Y (n, c) relative to what w₀ says of rows X (n, d)."""
         return Y - X @ self.start if self.start.any() else Y
 
+    def part(self, i: int, j: int) -> "Coming":
+        """The rows from i on and before j, of those that need no time."""
+        weights = None if self.weights is None else self.weights[i:j]
+        return self._replace(X=self.X[i:j], Y=self.Y[i:j], weights=weights)
+
     @property
     def roots(self) -> Floats:
         """√s, (n,)."""

@@ -16,6 +16,7 @@ from onepass.forgetting.past import Coming, Past
 from onepass.forgetting.written import rule
 from onepass.learners.linear import Linear, initial_weights
 from onepass.learners.mergeable import Mergeable
+from onepass.learners.row_loop import learned
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.types import Array, Floats
@@ -73,20 +74,20 @@ class LeastSquares(Linear, Mergeable):
         rows = Coming(X, Y, s, self.start_, time, getattr(self, "time_", None))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
-                learned = self._rule().learn(self.forgetting_, past, rows)
+                found = learned(self._rule(), self.forgetting_, past, rows)
             except np.linalg.LinAlgError as wrong:  # of infinity
                 raise self._too_large(X, Y) from wrong
-            memory, centering, prior = learned.past
-            said: Floats = Y - learned.errors
+            memory, centering, prior = found.past
+            said: Floats = Y - found.errors
             weights = self.start_ + memory.w
             offset = centering.answers - centering.features @ weights
-            good = learned.state.finite and linalg.finite(
+            good = found.state.finite and linalg.finite(
                 weights, np.diagonal(memory.R), memory.squares, offset, said
             )
         if not good:
             raise self._too_large(X, Y)
         self.memory_, self.centering_, self.prior_ = memory, centering, prior
-        self.forgetting_ = learned.state
+        self.forgetting_ = found.state
         self.weights_, self.offset_ = weights, offset
         if time is not None:
             self.time_ = time[-1] if time.dtype.kind == "M" else time[-1].item()

@@ -1,0 +1,349 @@
+/* Recursive least squares row by row, by rotations without square roots [1], a few rows at once.
+ *
+ * With R = D^(1/2) U, where U has ones on its diagonal, and z = D^(1/2) theta, a row [a b] of weight
+ * q is taken in column by column:
+ *
+ *     D_j' = D_j + q a_j^2,   k = q a_j / D_j',   q <- q D_j / D_j'                           (1)
+ *     [a b] <- [a b] - a_j [U theta]_j,   [U theta]_j <- [U theta]_j + k [a b]                (2)
+ *
+ * What is left of b is the row's error before it was learned, and q times its square is by how much
+ * the least sum of squares grows. To fade is to multiply D. Of K rows all (1) of a column are found
+ * together, since D_j is a running sum; and each number of the triangle is read and written once.
+ * Where a row says far more than all before it, (2) would take the difference of large numbers, and
+ * [U theta]_j <- D_j / D_j' [U theta]_j + k [a b], of the row as it was, is used in its place.
+ * Cost: 2 d^2 + O(d) operations a row.
+ *
+ * [1] W. M. Gentleman, "Least squares computations by Givens transformations without square roots",
+ *     Journal of the Institute of Mathematics and its Applications 12, 1973.
+ */
+#include "rows.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && __GNUC__ >= 12
+#define EVERY_MACHINE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define EVERY_MACHINE
+#endif
+#define WITHIN static inline __attribute__((always_inline))
+
+enum { K = 8, WIDE = 8 };            /* rows at once; doubles in a vector */
+static const double SHARP = 0.25;    /* a row that leaves less of D says much more than the past */
+static const double FAINT = 1e-100;  /* D below it: others look after what is so nearly lost */
+
+typedef double vector __attribute__((vector_size(8 * WIDE), may_alias));
+
+/* Where the vector begins that holds column j. */
+WITHIN ptrdiff_t edge(ptrdiff_t j)
+{
+    return j & ~(ptrdiff_t)(WIDE - 1);
+}
+
+/* (2) of k rows and a row of the triangle, of m numbers. Left of its diagonal, which is 1, the
+   triangle is 0, and the rows are 0 there after their columns were taken in: so they stay. */
+WITHIN void take(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
+                 const double *a, const double *gain, const int k)
+{
+    for (ptrdiff_t l = 0; l < m; l += WIDE) {
+        vector u = *(const vector *)(row + l);
+#pragma GCC unroll 8
+        for (int i = 0; i < k; i++) {
+            vector *at = (vector *)(rows + i * wide + l);
+            const vector x = *at - a[i] * u;
+            *at = x;
+            u += gain[i] * x;
+        }
+        *(vector *)(next + l) = u;
+    }
+}
+
+/* The same where some rows say much more than all before them. */
+WITHIN void take_sharp(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
+                       const double *a, const double *gain, const double *kept, const int k)
+{
+    for (ptrdiff_t l = 0; l < m; l += WIDE) {
+        vector u = *(const vector *)(row + l);
+        for (int i = 0; i < k; i++) {
+            vector *at = (vector *)(rows + i * wide + l);
+            const vector x = *at;
+            *at = x - a[i] * u;
+            u = kept[i] * u + gain[i] * x;
+        }
+        *(vector *)(next + l) = u;
+    }
+}
+
+/* Take in the k rows of the block, of weights q; 0 if a direction lost its digits. */
+WITHIN int absorb(Rows *rows, double *q, const int k)
+{
+    const ptrdiff_t d = rows->d, wide = rows->wide;
+    const double *row = rows->triangle[rows->now], *diagonal = rows->diagonal[rows->now];
+    double *next = rows->triangle[1 - rows->now], *after = rows->diagonal[1 - rows->now];
+    double a[K], D[K + 1], gain[K], kept[K], least = INFINITY;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        const ptrdiff_t first = edge(j), m = wide - first;
+        double smallest = 1.0;
+        D[0] = rows->due * diagonal[j];
+        for (int i = 0; i < k; i++)
+            a[i] = rows->block[i * wide + j];
+        for (int i = 0; i < k; i++)
+            D[i + 1] = D[i] + q[i] * a[i] * a[i];
+        for (int i = 0; i < k; i++) {
+            const double over = 1.0 / D[i + 1];
+            kept[i] = D[i] * over;
+            gain[i] = q[i] * a[i] * over;
+            q[i] *= kept[i];
+        }
+        for (int i = 0; i < k; i++)
+            smallest = kept[i] < smallest ? kept[i] : smallest;
+        least = D[k] < least ? D[k] : least;
+        after[j] = D[k];
+        if (smallest > SHARP)
+            take(row, next, rows->block + first, wide, m, a, gain, k);
+        else {
+            take_sharp(row, next, rows->block + first, wide, m, a, gain, kept, k);
+            next[j - first] = 1.0;
+        }
+        row += m;
+        next += m;
+    }
+    rows->now = 1 - rows->now;
+    rows->due = 1.0;
+    rows->fresh = 0;
+    return least > FAINT;
+}
+
+double *rows_at(const Rows *rows, ptrdiff_t j)
+{
+    const ptrdiff_t whole = j / WIDE, rest = j % WIDE, wide = rows->wide;
+    const ptrdiff_t before = WIDE * (whole * wide - WIDE * (whole * (whole - 1) / 2));
+    return rows->triangle[rows->now] + before + rest * (wide - whole * WIDE) - whole * WIDE;
+}
+
+/* U w = theta, from the last row on. */
+EVERY_MACHINE void rows_solve(Rows *rows)
+{
+    const ptrdiff_t d = rows->d, c = rows->c;
+    if (rows->fresh)
+        return;
+    for (ptrdiff_t j = d - 1; j >= 0; j--) {
+        const double *row = rows_at(rows, j);
+        double *w = rows->w + j * c;
+        memcpy(w, row + d, c * sizeof *w);
+        if (c > 1) {
+            for (ptrdiff_t l = j + 1; l < d; l++)
+                for (ptrdiff_t i = 0; i < c; i++)
+                    w[i] -= row[l] * rows->w[l * c + i];
+            continue;
+        }
+        const ptrdiff_t last = edge(d - 1);
+        vector sum = {0.0};
+        w[0] = 0.0; /* its own, as are those of the vectors beyond d */
+        for (ptrdiff_t l = edge(j); l <= last; l += WIDE)
+            sum += *(const vector *)(row + l) * *(const vector *)(rows->w + l);
+        w[0] = row[d];
+        for (int i = 0; i < WIDE; i++)
+            w[0] -= sum[i];
+    }
+    rows->fresh = 1;
+}
+
+/* Means move by a part of what lies between them and a row: the sum, and what rounding left. */
+WITHIN void centre(double *mean, double *rest, const double *x, double *moved, ptrdiff_t n,
+                   double part)
+{
+    for (ptrdiff_t j = 0; j < n; j++) {
+        const double away = x[j] - mean[j] - rest[j], by = rest[j] + part * away;
+        const double total = mean[j] + by, back = total - mean[j];
+        rest[j] = (mean[j] - (total - back)) + (by - back);
+        mean[j] = total;
+        moved[j] = away;
+    }
+}
+
+/* Note a row for the floor: its energy, and whether its feature was silent. */
+WITHIN void note(Rows *rows, const double *x, const double *moved, double weight)
+{
+    for (ptrdiff_t j = 0; j < rows->d; j++) {
+        const int on = rows->free ? x[j] != rows->last[j] && rows->count > 0 : x[j] != 0.0;
+        rows->energy[j] += weight * (moved[j] * moved[j]);
+        rows->active[j] += on ? weight : 0.0;
+        rows->last[j] = x[j];
+    }
+    rows->count++;
+}
+
+/* Put a row into the block: centred, its answer relative to w0. Returns its weight there. */
+WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, double weight)
+{
+    const ptrdiff_t d = rows->d, c = rows->c;
+    const double past = rows->factor * rows->mass;
+    double q = weight;
+    rows->mass = past + weight;
+    rows->faded *= rows->factor;
+    for (ptrdiff_t j = d + c; j < rows->wide; j++)
+        to[j] = 0.0;
+    if (rows->free) {
+        const double part = weight / rows->mass;
+        centre(rows->means, rows->rest, x, to, d, part);
+        centre(rows->means + d, rows->rest + d, y, to + d, c, part);
+        q = part * past;
+    } else {
+        memcpy(to, x, d * sizeof *x);
+        memcpy(to + d, y, c * sizeof *y);
+    }
+    if (rows->level > 0.0)
+        note(rows, x, to, weight);
+    if (rows->started)
+        for (ptrdiff_t j = 0; j < d; j++)
+            for (ptrdiff_t k = 0; k < c; k++)
+                to[d + k] -= to[j] * rows->start[j * c + k];
+    return q;
+}
+
+/* Up to k rows, as if one after the other. */
+WITHIN int learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
+                 double *errors, const int k)
+{
+    const ptrdiff_t d = rows->d, c = rows->c, stride = rows->wide;
+    double q[K], grown = 1.0, fade = rows->factor;
+    for (ptrdiff_t i = 0; i < k; i++) {
+        double *row = rows->block + i * stride;
+        q[i] = 0.0;
+        if (i >= n) {
+            memset(row, 0, stride * sizeof *row);
+            continue;
+        }
+        q[i] = prepare(rows, row, X + i * d, Y + i * c, weights ? weights[i] : 1.0) * grown;
+        grown /= rows->factor; /* a later row is as much larger as the past would be smaller */
+        fade *= i ? rows->factor : 1.0;
+    }
+    rows->due *= rows->factor;
+    const int good = absorb(rows, q, k);
+    for (ptrdiff_t l = 0; l < c; l++) {
+        double sum = rows->factor * rows->squares[l];
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const double error = rows->block[i * stride + d + l];
+            errors[i * c + l] = error;
+            sum += q[i] * error * error;
+        }
+        rows->squares[l] = sum * (fade / rows->factor);
+    }
+    rows->due = fade / rows->factor;
+    return good;
+}
+
+/* Put a floor under what is known of each weight: rows that the weights as they are answer. */
+WITHIN int hold(Rows *rows)
+{
+    const ptrdiff_t d = rows->d, c = rows->c, stride = rows->wide;
+    const double gone = -expm1(-log(2.0) * rows->age);
+    int good = 1;
+    rows_solve(rows);
+    for (ptrdiff_t first = 0; first < d; first += K) {
+        double q[K] = {0.0};
+        memset(rows->block, 0, K * stride * sizeof(double));
+        for (ptrdiff_t j = first; j < d && j < first + K; j++) {
+            const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
+            const double known = rows->level * size, least = rows->least[j];
+            double *to = rows->block + (j - first) * stride;
+            q[j - first] = (known > least ? known : least) * gone;
+            to[j] = 1.0;
+            memcpy(to + d, rows->w + j * c, c * sizeof *to);
+        }
+        good &= absorb(rows, q, K);
+    }
+    rows->age = 0.0;
+    rows->fresh = 1; /* the weights answered all of them */
+    return good;
+}
+
+EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
+                             const double *weights, double *errors)
+{
+    const ptrdiff_t d = rows->d, c = rows->c;
+    const double step = -log2(rows->factor);
+    int good = 1;
+    for (ptrdiff_t k; n > 0 && good; n -= k) {
+        const ptrdiff_t room = rows->level > 0.0 ? rows->period - rows->count % rows->period : n;
+        k = n < K ? n : K;
+        k = room < k ? room : k;
+        if (k == 1)
+            good = learn(rows, 1, X, Y, weights, errors, 1);
+        else
+            good = learn(rows, k, X, Y, weights, errors, K);
+        if (rows->level > 0.0) {
+            rows->age += step * k;
+            if (rows->count % rows->period == 0)
+                good &= hold(rows);
+        }
+        X += k * d;
+        Y += k * c;
+        errors += k * c;
+        weights += weights ? k : 0;
+    }
+    return good;
+}
+
+EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, double weight,
+                                 double *errors)
+{
+    const Rows was = *rows;
+    const size_t size = (rows->last + rows->d - rows->squares) * sizeof(double);
+    memcpy(rows->before, rows->squares, size);
+    int good = learn(rows, 1, x, y, &weight, errors, 1);
+    rows_solve(rows);
+    for (ptrdiff_t i = 0; i < rows->d * rows->c; i++)
+        good &= isfinite(rows->w[i]) != 0;
+    if (!good) { /* the triangle before the row is still there */
+        *rows = was;
+        memcpy(rows->squares, rows->before, size);
+        rows->fresh = 0;
+        return 0;
+    }
+    if (rows->level > 0.0) {
+        rows->age -= log2(rows->factor);
+        if (rows->count % rows->period == 0)
+            hold(rows);
+    }
+    return 1;
+}
+
+int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
+{
+    memset(rows, 0, sizeof *rows);
+    rows->d = d;
+    rows->c = c;
+    rows->wide = edge(d + c + WIDE - 1);
+    rows->factor = rows->due = rows->faded = 1.0;
+    const size_t m = d + c, size = rows_at(rows, d) - rows_at(rows, 0) + rows->wide;
+    const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d,
+                            c + 2 * m + 3 * d + 12 * WIDE,
+                            K * rows->wide};
+    double **parts[] = {&rows->triangle[0], &rows->triangle[1], &rows->diagonal[0],
+                        &rows->diagonal[1], &rows->w, &rows->start, &rows->squares, &rows->means,
+                        &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,
+                        &rows->before, &rows->block};
+    const int count = sizeof sizes / sizeof *sizes;
+    size_t all = WIDE;
+    for (int i = 0; i < count; i++)
+        all += edge(sizes[i] + 2 * WIDE - 1);
+    rows->memory = calloc(all, sizeof(double));
+    if (!rows->memory)
+        return 0;
+    const size_t off = (size_t)rows->memory % sizeof(vector);
+    double *place = (double *)rows->memory + (off ? (sizeof(vector) - off) / sizeof(double) : 0);
+    for (int i = 0; i < count; i++) {
+        *parts[i] = place;
+        place += edge(sizes[i] + 2 * WIDE - 1);
+    }
+    return 1;
+}
+
+void rows_close(Rows *rows)
+{
+    free(rows->memory);
+    rows->memory = NULL;
+}

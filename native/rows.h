@@ -1,0 +1,56 @@
+/* Recursive least squares row by row: the triangle of centred rows, and their means. */
+#ifndef ONEPASS_ROWS_H
+#define ONEPASS_ROWS_H
+
+#include <stddef.h>
+
+typedef struct {
+    ptrdiff_t d, c;       /* features, outputs */
+    int free;             /* whether there is an intercept */
+    double factor;        /* by how much the past fades as a row comes */
+    ptrdiff_t wide;       /* d + c, filled up to whole vectors */
+    double *triangle[2];  /* rows of [U theta], each from the vector of its diagonal on; a spare */
+    double *diagonal[2];  /* D (d) */
+    int now;              /* which of them it is */
+    double due;           /* D is to be multiplied by it yet */
+    double *w;            /* U w = theta (d, c), if it is fresh */
+    int fresh;
+    double *start;        /* w0 (d, c) */
+    int started;          /* whether w0 is not zero */
+    /* from squares to last all lie one after the other, so that they can be put back */
+    double *squares;      /* least sum of squares (c) */
+    double *means;        /* of features (d) and answers (c) */
+    double *rest;         /* what rounding left of them (d + c) */
+    double mass;          /* sum of faded weights */
+    double faded;         /* by how much all has faded since the beginning */
+    /* a floor under what is known of each weight, if level > 0 */
+    double level;
+    ptrdiff_t period, count;        /* rows between two visits, rows so far */
+    double age;                     /* half-lives since the last visit */
+    double *energy, *active, *last; /* (d) each */
+    double *least;                  /* the ridge of each weight (d) */
+    /* work */
+    double *before;       /* squares to last, before a row */
+    double *block;        /* rows that are taken in at once (wide each) */
+    void *memory;
+} Rows;
+
+/* Room for d features and c outputs, in zeros; 0 if there is none. */
+int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c);
+void rows_close(Rows *rows);
+
+/* Learn n rows one after the other; errors (n, c) are those just before each.
+   weights may be NULL. 0 if a direction lost its digits: then the state is of no more use. */
+int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
+               double *errors);
+
+/* Learn one row, or leave all as it is and return 0. w is fresh then. */
+int rows_learn_one(Rows *rows, const double *x, const double *y, double weight, double *errors);
+
+/* Solve for w, if it is not fresh. */
+void rows_solve(Rows *rows);
+
+/* Row j of [U theta] now, as if it began with column 0. */
+double *rows_at(const Rows *rows, ptrdiff_t j);
+
+#endif

@@ -1,0 +1,154 @@
+"""Row loop: least squares learned by the compiled loop, where a learner is one that it knows.
+
+It knows the past that fades by rows, with or without a floor, once every direction is determined;
+whatever else comes, and numbers so large or small that squares of them need care, is learned by
+the blocks of :mod:`onepass.forgetting`. Both are the same recursion, to rounding.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from onepass import compiled, linalg
+from onepass.centering import Centering
+from onepass.forgetting.fading import Bounded, Exponential
+from onepass.forgetting.past import Coming, Learned, Past
+from onepass.memory.floor import Floor, rows_between
+from onepass.memory.square_root import Triangle
+from onepass.types import Floats
+
+__all__ = ["learned", "opened", "told"]
+
+_WIDEST = 1024  # features; of more, the triangle is out of the nearer caches for each row
+_SHARE = 256  # features that a visit of the floor looks at
+_HEAD = 64  # rows that are learned by blocks before it is asked again whether enough is known
+_NO_ROWS = (None,) * 5  # no single rows will come
+_LARGEST, _SMALLEST = 1e60, 1e-50  # their squares, and sums of them, are far from the ends
+
+
+def opened(rule: Any, past: Past, floor: Any, start: Floats, reading: tuple[Any, ...]) -> Any:
+    """The loop with this past; None where too little is known yet, or numbers are extreme.
+
+    Parameters
+    ----------
+    rule : rule of forgetting
+    past : Past
+    floor : state of the rule
+    start : ndarray of shape (d, c)
+        w₀.
+    reading : tuple
+        How single rows are read and answered: the last five arguments of ``compiled.rows``.
+    """
+    memory, centering, prior = past
+    d, c = memory.z.shape
+    level = rule.level if rule.factor < 1.0 else 0.0
+    open_ = memory.span is not None or centering.mass == 0.0
+    if open_ or (prior.level and not prior.met.all()):
+        return None
+    size = np.abs(np.diagonal(memory.R))
+    largest = max(map(linalg.magnitude, (memory.R, memory.z, start, centering.features)))
+    if not (size.min() > _SMALLEST and largest < _LARGEST):
+        return None
+    loop = compiled.rows(d, c, centering.free, rule.factor, level, rows_between(rule.factor), *reading)
+    parts = {
+        "start": start,
+        "squares": memory.squares,
+        "means": np.concatenate((centering.features, centering.answers)),
+        "rest": np.concatenate((centering.features_rest, centering.answers_rest)),
+        "least": floor.least,
+        "energy": floor.squares,
+        "active": floor.active,
+        "last": floor.last,
+    }
+    for name, values in parts.items():
+        loop.put(name, np.ascontiguousarray(values, dtype=np.float64))
+    loop.numbers(centering.mass, float(floor.ages.max(initial=0.0)), floor.rows)
+    loop.triangle(np.ascontiguousarray(memory.R), np.ascontiguousarray(memory.z), 0)
+    return loop
+
+
+def told(loop: Any, past: Past, floor: Floor) -> tuple[Past, Floor]:
+    """What the loop has made of a past and a floor.
+
+    Parameters
+    ----------
+    loop : compiled.rows
+    past, floor : Past and Floor
+        With which it was opened.
+    """
+    memory, centering, prior = past
+    d, c = memory.z.shape
+    mass, age, faded, count, _ = loop.numbers()
+    R, z = np.zeros((d, d)), np.empty((d, c))
+    loop.triangle(R, z, 1)
+    means, rest = _part(loop, "means"), _part(loop, "rest")
+    w = _part(loop, "w").reshape(d, c)
+    past = Past(
+        Triangle(np.asfortranarray(R), z, w, _part(loop, "squares"), memory.ridge, None),
+        Centering(means[:d], means[d:], mass, centering.free, rest[:d], rest[d:]),
+        prior.faded(faded),
+    )
+    if count == floor.rows:  # it is not in use
+        return past, floor
+    seen = (_part(loop, name) for name in ("energy", "active", "last"))
+    return past, Floor(floor.least, *seen, np.array([age]), count)
+
+
+def learned(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
+    """Learn rows one after the other, as ``rule.learn`` does.
+
+    Parameters
+    ----------
+    rule, state, past
+        A rule of forgetting, its state, and what is known.
+    rows : Coming
+    """
+    n, d = rows.X.shape
+    errors, i = np.empty(rows.Y.shape), 0
+    if not _serves(rule, rows):
+        return _by_blocks(rule, state, past, rows)
+    while i < n:
+        rest = rows.part(i, n)
+        loop = opened(rule, past, state, rows.start, _NO_ROWS)
+        if loop is not None and loop.learn(n - i, *_plain(rest), errors[i:]):
+            past, state = told(loop, past, state)
+            break
+        width = n if loop is not None else 1 if past.centering.mass == 0.0 else max(d, _HEAD)
+        errors[i : i + width], past, state = _by_blocks(rule, state, past, rows.part(i, i + width))
+        i += width
+    return Learned(errors, past, state)
+
+
+def _by_blocks(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
+    found: Learned = rule.learn(state, past, rows)
+    return found
+
+
+def _serves(rule: Any, rows: Coming) -> bool:
+    """Whether the loop can learn these rows, once enough is known."""
+    n, d = rows.X.shape
+    if compiled.rows is None or type(rule) not in {Bounded, Exponential} or rule.factor is None:
+        return False
+    if d > (_SHARE if rule.factor < 1.0 and rule.level else _WIDEST):
+        return False
+    if 8 * n < d:  # to copy the triangle would take longer
+        return False
+    largest = max(linalg.magnitude(rows.X), linalg.magnitude(rows.Y))
+    s = rows.weights
+    if s is not None:
+        largest = max(largest, float(s.max()), 1.0 / float(s.min()))
+    return largest < _LARGEST
+
+
+def _plain(rows: Coming) -> tuple[Floats, Floats, Floats | None]:
+    """Rows, answers and weights as the loop reads them."""
+    X, Y, s = (
+        None if one is None else np.ascontiguousarray(one, dtype=np.float64)
+        for one in (rows.X, rows.Y, rows.weights)
+    )
+    return X, Y, s
+
+
+def _part(loop: Any, name: str) -> Floats:
+    """A part of the state, writable."""
+    return np.frombuffer(loop.get(name), dtype=np.float64).copy()
