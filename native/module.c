@@ -23,6 +23,7 @@ typedef struct {
     double *said;      /* (c) */
     double *weights;   /* w0 + w (d, c), and the offset (c), if they are fresh */
     int fresh;
+    int released;      /* no more rows are learned one by one */
 } Object;
 
 /* The doubles of an object that has so many, one after the other; NULL with an error if not. */
@@ -239,7 +240,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
     const double weight = number(args[2]);
-    if (!(weight > 0.0) || !row_of(self, args[0]))
+    if (self->released || !(weight > 0.0) || !row_of(self, args[0]))
         Py_RETURN_FALSE;
     if (self->places == Py_None) {
         answers[0] = number(args[1]);
@@ -261,6 +262,13 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     self->seen += good;
     self->fresh = 0;
     return PyBool_FromLong(good);
+}
+
+static PyObject *release(Object *self, PyObject *none)
+{
+    (void)none;
+    self->released = 1;
+    Py_RETURN_NONE;
 }
 
 /* The weights as they are now, and the offset. */
@@ -363,6 +371,7 @@ static PyMethodDef methods[] = {
     {"learn", (PyCFunction)learn, METH_VARARGS, "learn(n, X, Y, weights, said): whether all is well."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
      "learn_one(x, y, weight): whether it was learned."},
+    {"release", (PyCFunction)release, METH_NOARGS, "release(): learn_one learns nothing more."},
     {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the answer, or None."},
     {NULL, NULL, 0, NULL},
 };

@@ -16,6 +16,7 @@ from onepass.forgetting.past import Coming, Past
 from onepass.forgetting.written import rule
 from onepass.learners.linear import Linear, initial_weights
 from onepass.learners.mergeable import Mergeable
+from onepass.learners.one_by_one import OneByOne
 from onepass.learners.row_loop import learned
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
@@ -24,7 +25,7 @@ from onepass.types import Array, Floats
 __all__ = ["LeastSquares"]
 
 
-class LeastSquares(Linear, Mergeable):
+class LeastSquares(OneByOne, Linear, Mergeable):
     """What the regressor and the classifier share: learning rows into triangle and means."""
 
     scale_free = True  # the answers do not depend on the features' units, but through the ridge

@@ -17,7 +17,7 @@ from onepass.memory.floor import Floor, rows_between
 from onepass.memory.square_root import Triangle
 from onepass.types import Floats
 
-__all__ = ["learned", "opened", "told"]
+__all__ = ["learned", "opened", "serves", "told"]
 
 _WIDEST = 1024  # features; of more, the triangle is out of the nearer caches for each row
 _SHARE = 256  # features that a visit of the floor looks at
@@ -105,7 +105,7 @@ def learned(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
     """
     n, d = rows.X.shape
     errors, i = np.empty(rows.Y.shape), 0
-    if not _serves(rule, rows):
+    if not serves(rule, d) or 8 * n < d or not _tame(rows):  # to copy it all would take longer
         return _by_blocks(rule, state, past, rows)
     while i < n:
         rest = rows.part(i, n)
@@ -124,15 +124,21 @@ def _by_blocks(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
     return found
 
 
-def _serves(rule: Any, rows: Coming) -> bool:
-    """Whether the loop can learn these rows, once enough is known."""
-    n, d = rows.X.shape
+def serves(rule: Any, d: int) -> bool:
+    """Whether the loop can learn rows of d features by this rule, once enough is known.
+
+    Parameters
+    ----------
+    rule : rule of forgetting
+    d : int
+    """
     if compiled.rows is None or type(rule) not in {Bounded, Exponential} or rule.factor is None:
         return False
-    if d > (_SHARE if rule.factor < 1.0 and rule.level else _WIDEST):
-        return False
-    if 8 * n < d:  # to copy the triangle would take longer
-        return False
+    return d <= (_SHARE if rule.factor < 1.0 and rule.level else _WIDEST)
+
+
+def _tame(rows: Coming) -> bool:
+    """Whether rows are neither so large nor so small that their squares need care."""
     largest = max(linalg.magnitude(rows.X), linalg.magnitude(rows.Y))
     s = rows.weights
     if s is not None:

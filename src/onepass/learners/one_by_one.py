@@ -1,0 +1,141 @@
+"""One by one: single rows learned by the compiled loop, which holds what was learned meanwhile.
+
+A row of few features is learned in less time than Python needs to look at it twice. So while single
+rows come, what was learned stays in the loop's own memory, written over by each row, and a row is
+one call. Whoever looks at an attribute, or at all of them (``vars``, a copy, a pickle), finds it
+there: the loop is read out first, and goes on from a copy when the next rows come one by one. So
+nobody ever holds an array that is written to.
+"""
+
+from functools import cache
+from types import GetSetDescriptorType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from onepass.forgetting.past import Past
+from onepass.learners.row_loop import opened, serves, told
+
+__all__ = ["OneByOne"]
+
+_PATIENCE = 64  # features for which one row by itself is enough to open the loop
+
+
+class OneByOne:
+    """``learn_one`` and ``predict_one`` of least squares.
+
+    Stands before the class that has them for rows of any kind among a class's bases.
+    """
+
+    held: ClassVar[tuple[str, ...]] = (
+        "memory_", "centering_", "prior_", "forgetting_", "weights_", "offset_", "rows_seen_",
+    )  # fmt: skip
+    """What the loop holds while it is open."""
+
+    _loop: Any = None
+    _from: Any = None
+    _single: int = 0
+
+    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0, *, time: Any = None) -> Self:
+        """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
+
+        Returns
+        -------
+        self
+        """
+        loop = self._loop
+        if loop is not None and time is None and loop.learn_one(x, y, sample_weight):
+            return self
+        super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
+        self._open()
+        return self
+
+    def predict_one(self, x: Any) -> Any:
+        """The answer for one row; before anything was learned, that of the initial weights."""
+        loop = self._loop
+        said = None if loop is None else loop.predict_one(x)
+        return super().predict_one(x) if said is None else said  # type: ignore[misc]
+
+    def _reading(self) -> tuple[Any, ...] | None:
+        """How the loop reads single rows; None where answers are several numbers."""
+        names = getattr(self, "feature_names_in_", None)
+        rows = (np.ndarray, None if names is None else tuple(map(str, names)))
+        classes = getattr(self, "classes_", None)
+        if classes is not None:
+            labels = tuple(classes)
+            return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
+        return (*rows, np.float64, None, None) if self.answer_ndim_ == 1 else None
+
+    def _open(self) -> None:
+        """Let the loop have what was learned, if rows come one by one and it is for them."""
+        own = _own(self)
+        self._single += 1
+        d, c = self.weights_.shape
+        rule = self._rule()
+        if d > _PATIENCE * self._single or not serves(rule, d) or (reading := self._reading()) is None:
+            return
+        past = Past(self.memory_, self.centering_, self.prior_)
+        loop = opened(rule, past, self.forgetting_, self.start_, reading)
+        if loop is None:
+            return
+        self._from = (past, self.forgetting_, self.rows_seen_)
+        self._loop = loop
+        for name in self.held:
+            own.pop(name, None)
+
+    def _close(self) -> None:
+        """Take what was learned out of the loop."""
+        loop, own = self._loop, _own(self)
+        if loop is None:
+            return
+        loop.release()  # whoever has it still learns no row by it
+        past, floor, rows = self._from
+        past, floor = told(loop, past, floor)
+        weights = self.start_ + past.memory.w
+        offset = past.centering.answers - past.centering.features @ weights
+        found = (*past, floor, weights, offset, rows + loop.numbers()[-1])
+        own.update(zip(self.held, found, strict=True))
+        for name in ("_loop", "_from", "_single"):
+            own.pop(name, None)
+
+    # -- whoever looks -------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name in type(self).held and self._loop is not None:
+            self._close()
+            return getattr(self, name)
+        who = type(self).__name__
+        raise AttributeError(f"{who!r} object has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._loop is not None:  # a hyperparameter acts from the next row
+            self._close()
+        super().__setattr__(name, value)
+
+    def __getstate__(self) -> Any:
+        self._close()
+        return super().__getstate__()
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        self._close()
+        return _own(self)
+
+    @__dict__.setter
+    def __dict__(self, values: dict[str, Any]) -> None:
+        _dictionary(type(self)).__set__(self, values)
+
+
+@cache
+def _dictionary(kind: type) -> Any:
+    """Where things of a kind keep their attributes, as Python itself finds it."""
+    return next(
+        own for each in kind.__mro__
+        if isinstance(own := vars(each).get("__dict__"), GetSetDescriptorType)
+    )  # fmt: skip
+
+
+def _own(thing: Any) -> dict[str, Any]:
+    """The attributes of a thing, as they are."""
+    own: dict[str, Any] = _dictionary(type(thing)).__get__(thing)
+    return own
