@@ -19,21 +19,13 @@
 #include "rows.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && __GNUC__ >= 12
-#define EVERY_MACHINE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define EVERY_MACHINE
-#endif
-#define WITHIN static inline __attribute__((always_inline))
+#include "machine.h"
 
-enum { K = 8, WIDE = 8 };            /* rows at once; doubles in a vector */
+enum { K = 8 };                      /* rows at once */
 static const double SHARP = 0.25;    /* a row that leaves less of D says much more than the past */
 static const double FAINT = 1e-100;  /* D below it: others look after what is so nearly lost */
-
-typedef double vector __attribute__((vector_size(8 * WIDE), may_alias));
 
 /* Where the vector begins that holds column j. */
 WITHIN ptrdiff_t edge(ptrdiff_t j)

@@ -31,6 +31,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 __all__ = [
     "MARGIN_LOSSES",
@@ -53,6 +54,14 @@ def _sign(e: float) -> float:
 class Loss(ABC):
     """What a score costs once its answer is known."""
 
+    number: ClassVar[int]
+    """By which the compiled loops know it."""
+
+    @property
+    def parameter(self) -> float:
+        """What else they must know of it."""
+        return 0.0
+
     @abstractmethod
     def value(self, score: float, answer: float) -> float:
         """The loss ℓ(s, y) >= 0."""
@@ -72,6 +81,8 @@ class Squared(Loss):
     2.0
     """
 
+    number: ClassVar[int] = 1
+
     def value(self, score: float, answer: float) -> float:
         """Half the squared error."""
         return 0.5 * (score - answer) * (score - answer)
@@ -84,6 +95,8 @@ class Squared(Loss):
 @dataclass(frozen=True)
 class Absolute(Loss):
     """The absolute error."""
+
+    number: ClassVar[int] = 2
 
     def value(self, score: float, answer: float) -> float:
         """The absolute error."""
@@ -104,7 +117,14 @@ class Huber(Loss):
         The error, in units of the answers, at which one turns into the other.
     """
 
+    number: ClassVar[int] = 3
+
     huber_delta: float = field(default=1.0, metadata={"above": 0.0})
+
+    @property
+    def parameter(self) -> float:
+        """The error at which one turns into the other."""
+        return self.huber_delta
 
     def value(self, score: float, answer: float) -> float:
         """The loss of Huber."""
@@ -128,7 +148,14 @@ class EpsilonInsensitive(Loss):
         Errors up to here, in units of the answers, cost nothing.
     """
 
+    number: ClassVar[int] = 4
+
     epsilon: float = field(default=0.1, metadata={"low": 0.0})
+
+    @property
+    def parameter(self) -> float:
+        """The tolerance."""
+        return self.epsilon
 
     def value(self, score: float, answer: float) -> float:
         """The absolute error beyond the tolerance."""
@@ -150,6 +177,8 @@ class Hinge(Loss):
     0.75
     """
 
+    number: ClassVar[int] = 5
+
     def value(self, score: float, answer: float) -> float:
         """What the margin lacks of 1."""
         return max(0.0, 1.0 - answer * score)
@@ -162,6 +191,8 @@ class Hinge(Loss):
 @dataclass(frozen=True)
 class Logistic(Loss):
     """The negative log-likelihood of logistic regression: a score is a log-odds."""
+
+    number: ClassVar[int] = 6
 
     def value(self, score: float, answer: float) -> float:
         """−log P(y | s), without overflow at any score."""
@@ -178,6 +209,8 @@ class Logistic(Loss):
 @dataclass(frozen=True)
 class Misclassified(Loss):
     """The perceptron's loss: only misclassified rows count [1, (6)]."""
+
+    number: ClassVar[int] = 7
 
     def value(self, score: float, answer: float) -> float:
         """How far the score stands on the wrong side."""

@@ -10,26 +10,22 @@ Cost: O(dc) a row, with one BLAS call for (1) and one for (3).
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import repeat
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg.blas import daxpy, ddot, dgemv, dger
 
-from onepass import validate
+from onepass import compiled, validate
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.choice import chosen
 from onepass.learners.linear import Linear
-from onepass.learners.stepsize import STEP_RULES, StepRule, Steps
+from onepass.learners.stepsize import STEP_RULES, Slope, StepRule, Steps
 from onepass.losses import Loss
 from onepass.types import Array, Floats
 
-__all__ = ["Descent", "Slope", "descend"]
-
-Slope = Callable[[float, float], float]
-"""ℓ′(s, y) of two floats."""
-
+__all__ = ["Descent", "descend"]
 
 class Descent(Linear):
     """What the regressor and the classifier share: the loss, the step rule, and the weights."""
@@ -119,8 +115,8 @@ def descend(
     X : ndarray of shape (n, d)
         Of float64, row after row in memory.
     Y : ndarray of shape (n, c)
-    slope : callable
-        ℓ′(s, y) of two floats.
+    slope : Slope
+        ℓ′(s, y).
     steps : Steps
         The step of each row.
     fit_intercept : bool
@@ -135,6 +131,8 @@ def descend(
         The scores of each row just before it was learned.
     """
     unit = 1.0 if fit_intercept else 0.0
+    if compiled.loops is not None:
+        return _compiled(compiled.loops, weights, offset, X, Y, slope, steps, unit)
     if weights.shape[1] == 1:
         w, b, scores = _one_output(
             weights[:, 0].copy(), float(offset[0]), X, Y[:, 0], slope, steps, unit
@@ -143,6 +141,25 @@ def descend(
     return _several_outputs(
         np.array(weights, dtype=np.float64, order="F"), offset.copy(), X, Y, slope, steps, unit
     )
+
+
+def _compiled(
+    loops: Any,
+    weights: Floats,
+    offset: Floats,
+    X: Floats,
+    Y: Floats,
+    slope: Slope,
+    steps: Steps,
+    unit: float,
+) -> tuple[Floats, Floats, Floats]:
+    """The same by a loop in C."""
+    W, b, said = np.array(weights.T, order="C"), np.array(offset, float), np.empty(Y.shape)
+    pace = (None if part is None else np.ascontiguousarray(part) for part in steps)
+    answers = np.ascontiguousarray(Y, dtype=np.float64)
+    how = (unit, slope.number, slope.parameter)
+    loops.descend(*X.shape, len(b), *how, X, answers, *pace, W, b, said)
+    return W.T, b, said
 
 
 def _one_output(
@@ -155,7 +172,7 @@ def _one_output(
     for x, answer, rate, limit, keep in rows:
         score = ddot(x, w) + b  # (1)
         said.append(score)
-        change = rate * slope(score, answer)  # (2)
+        change = rate * slope.at(score, answer)  # (2)
         if limit is not None:
             change = max(-limit, min(limit, change))
         if keep is not None:
@@ -176,7 +193,7 @@ def _several_outputs(
         scores = dgemv(1.0, W, x, trans=1)  # (1)
         scores += b
         said[i] = scores
-        changes = [rate * slope(s, y) for s, y in zip(scores.tolist(), answers, strict=True)]  # (2)
+        changes = [rate * slope.at(s, y) for s, y in zip(scores.tolist(), answers, strict=True)]  # (2)
         if limit is not None:
             changes = [max(-limit, min(limit, change)) for change in changes]
         if keep is not None:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import validate
+from onepass import compiled, validate
 from onepass.errors import NumericalError, ParameterError
 from onepass.estimator import Classifier
 from onepass.learners.linear import HALVES, Linear, named_columns, said_at_first
@@ -143,8 +143,13 @@ class Perceptron(Linear, Classifier):
         """Weights and offset after these rows, what was said of each before, and the mistakes."""
         W, b, said = self.weights_.T.copy(), self.offset_.copy(), np.empty(Y.shape)
         unit, mistakes = (1.0 if self.fit_intercept else 0.0), 0
-        answers = Y.argmax(axis=1).tolist()
-        for i, (x, y, move) in enumerate(zip(X, answers, moves.tolist(), strict=True)):
+        answers = Y.argmax(axis=1)
+        if compiled.loops is not None:
+            seen = None if known is None else np.ascontiguousarray(known)
+            rows = (X, answers.astype(np.float64), moves, seen)
+            mistakes = compiled.loops.correct(*X.shape, len(b), unit, *rows, W, b, said)
+            return W.T, b, said, mistakes
+        for i, (x, y, move) in enumerate(zip(X, answers.tolist(), moves.tolist(), strict=True)):
             said[i] = scores = W.dot(x) + b
             best = _best(scores if known is None else np.where(known[i], scores, -np.inf))  # (1)
             if best == y:

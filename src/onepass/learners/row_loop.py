@@ -37,19 +37,20 @@ def opened(rule: Any, past: Past, floor: Any, start: Floats, reading: tuple[Any,
     start : ndarray of shape (d, c)
         w₀.
     reading : tuple
-        How single rows are read and answered: the last five arguments of ``compiled.rows``.
+        How single rows are read and answered: the last five arguments of ``compiled.loops.Rows``.
     """
     memory, centering, prior = past
     d, c = memory.z.shape
     level = rule.level if rule.factor < 1.0 else 0.0
-    open_ = memory.span is not None or centering.mass == 0.0
-    if open_ or (prior.level and not prior.met.all()):
+    early = memory.span is not None or centering.mass == 0.0
+    if compiled.loops is None or early or (prior.level and not prior.met.all()):
         return None
     size = np.abs(np.diagonal(memory.R))
     largest = max(map(linalg.magnitude, (memory.R, memory.z, start, centering.features)))
     if not (size.min() > _SMALLEST and largest < _LARGEST):
         return None
-    loop = compiled.rows(d, c, centering.free, rule.factor, level, rows_between(rule.factor), *reading)
+    fading = (rule.factor, level, rows_between(rule.factor))
+    loop = compiled.loops.Rows(d, c, centering.free, *fading, *reading)
     parts = {
         "start": start,
         "squares": memory.squares,
@@ -72,7 +73,7 @@ def told(loop: Any, past: Past, floor: Floor) -> tuple[Past, Floor]:
 
     Parameters
     ----------
-    loop : compiled.rows
+    loop : Rows
     past, floor : Past and Floor
         With which it was opened.
     """
@@ -132,7 +133,7 @@ def serves(rule: Any, d: int) -> bool:
     rule : rule of forgetting
     d : int
     """
-    if compiled.rows is None or type(rule) not in {Bounded, Exponential} or rule.factor is None:
+    if compiled.loops is None or type(rule) not in {Bounded, Exponential} or rule.factor is None:
         return False
     return d <= (_SHARE if rule.factor < 1.0 and rule.level else _WIDEST)
 

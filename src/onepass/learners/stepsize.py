@@ -45,11 +45,30 @@ __all__ = [
     "PassiveAggressive",
     "PassiveAggressiveI",
     "PassiveAggressiveII",
+    "Slope",
     "StepRule",
     "Steps",
 ]
 
 _TINY = float(np.finfo(np.float64).tiny)  # below it a squared length has lost its digits
+
+
+class Slope(NamedTuple):
+    """What a row's rate is multiplied with.
+
+    Parameters
+    ----------
+    at : callable
+        Of two floats, a score and its answer.
+    number : int
+        By which the compiled loops know it: the loss's; negative where it is ℓ ℓ′.
+    parameter : float
+        The loss's.
+    """
+
+    at: Callable[[float, float], float]
+    number: int
+    parameter: float
 
 
 class Steps(NamedTuple):
@@ -90,9 +109,9 @@ class StepRule(ABC):
         """The largest penalty with which no step turns a weight's sign round."""
         return 0.0
 
-    def slope(self, loss: Loss) -> Callable[[float, float], float]:
+    def slope(self, loss: Loss) -> Slope:
         """What a row's rate is multiplied with."""
-        return loss.slope
+        return Slope(loss.slope, loss.number, loss.parameter)
 
 
 @dataclass(frozen=True)
@@ -199,10 +218,14 @@ class PassiveAggressive(StepRule):
         del q, t, l2
         return Steps(_inverse(lengths))
 
-    def slope(self, loss: Loss) -> Callable[[float, float], float]:
+    def slope(self, loss: Loss) -> Slope:
         """(ℓ² / 2)′ = ℓ ℓ′."""
         value, slope = loss.value, loss.slope
-        return lambda score, answer: value(score, answer) * slope(score, answer)
+        return Slope(
+            lambda score, answer: value(score, answer) * slope(score, answer),
+            -loss.number,
+            loss.parameter,
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,366 @@
+/* The type Rows for Python; onepass/compiled.py says what its parts are. */
+#include "buffers.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "rows.h"
+
+static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
+
+typedef struct {
+    PyObject_HEAD
+    Rows rows;
+    PyObject *array;   /* the type of arrays that are read as rows */
+    PyObject *names;   /* of features, a tuple; or None */
+    PyObject *number;  /* the type of answers; or None where they are labels */
+    PyObject *labels;  /* answers that may be given, a tuple */
+    PyObject *places;  /* label -> its output, a dict */
+    Py_ssize_t seen;   /* rows learned one by one */
+    double *row;       /* the row that came (d), and its answers (c) */
+    double *said;      /* (c) */
+    double *weights;   /* w0 + w (d, c), and the offset (c), if they are fresh */
+    int fresh;
+    int released;      /* no more rows are learned one by one */
+} Object;
+
+/* A part of the state by its name, and its size; NULL with an error if there is none. */
+static double *part(Rows *rows, PyObject *name, Py_ssize_t *size)
+{
+    const ptrdiff_t d = rows->d, c = rows->c;
+    const struct {
+        const char *name;
+        double *at;
+        ptrdiff_t size;
+    } known[] = {
+        {"start", rows->start, d * c}, {"squares", rows->squares, c}, {"means", rows->means, d + c},
+        {"rest", rows->rest, d + c},   {"least", rows->least, d},     {"energy", rows->energy, d},
+        {"active", rows->active, d},   {"last", rows->last, d},       {"w", rows->w, d * c},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (PyUnicode_CompareWithASCIIString(name, known[i].name) == 0) {
+            *size = known[i].size;
+            return known[i].at;
+        }
+    PyErr_Format(PyExc_KeyError, "Rows: no part %R", name);
+    return NULL;
+}
+
+static PyObject *put(Object *self, PyObject *args)
+{
+    PyObject *name, *given;
+    Py_buffer view;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "UO:put", &name, &given))
+        return NULL;
+    double *to = part(&self->rows, name, &size);
+    const double *from = to ? numbers_of(given, "d", size, 0, &view) : NULL;
+    if (!from)
+        return NULL;
+    memcpy(to, from, size * sizeof(double));
+    PyBuffer_Release(&view);
+    self->rows.started = 0;
+    for (ptrdiff_t i = 0; i < self->rows.d * self->rows.c; i++)
+        self->rows.started |= self->rows.start[i] != 0.0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *get(Object *self, PyObject *name)
+{
+    Py_ssize_t size;
+    if (!PyUnicode_Check(name))
+        return PyErr_Format(PyExc_TypeError, "Rows.get: expected a name");
+    rows_solve(&self->rows);
+    const double *from = part(&self->rows, name, &size);
+    return from ? PyBytes_FromStringAndSize((const char *)from, size * sizeof(double)) : NULL;
+}
+
+/* Row j of R and z into the triangle, divided by its diagonal; or out of it. */
+static void load(Rows *rows, ptrdiff_t j, const double *R, const double *z)
+{
+    double *row = rows_at(rows, j);
+    rows->diagonal[rows->now][j] = R[j] * R[j];
+    for (ptrdiff_t l = j; l < rows->d; l++)
+        row[l] = R[l] / R[j];
+    for (ptrdiff_t k = 0; k < rows->c; k++)
+        row[rows->d + k] = z[k] / R[j];
+}
+
+static void unload(Rows *rows, ptrdiff_t j, double *R, double *z)
+{
+    const double *row = rows_at(rows, j);
+    const double root = sqrt(rows->due * rows->diagonal[rows->now][j]);
+    for (ptrdiff_t l = j; l < rows->d; l++)
+        R[l] = row[l] * root;
+    for (ptrdiff_t k = 0; k < rows->c; k++)
+        z[k] = row[rows->d + k] * root;
+}
+
+static PyObject *triangle(Object *self, PyObject *args)
+{
+    Rows *rows = &self->rows;
+    const ptrdiff_t d = rows->d, c = rows->c;
+    PyObject *given[2];
+    Py_buffer view[2];
+    int out;
+    if (!PyArg_ParseTuple(args, "OOp:triangle", &given[0], &given[1], &out))
+        return NULL;
+    double *R = numbers_of(given[0], "d", d * d, out, &view[0]);
+    if (!R)
+        return NULL;
+    double *z = numbers_of(given[1], "d", d * c, out, &view[1]);
+    if (!z) {
+        PyBuffer_Release(&view[0]);
+        return NULL;
+    }
+    for (ptrdiff_t j = 0; j < d; j++, R += d, z += c)
+        if (out)
+            unload(rows, j, R, z);
+        else
+            load(rows, j, R, z);
+    if (!out) {
+        rows->due = 1.0;
+        rows->fresh = 0;
+    }
+    PyBuffer_Release(&view[0]);
+    PyBuffer_Release(&view[1]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *learn(Object *self, PyObject *args)
+{
+    Rows *rows = &self->rows;
+    PyObject *given[4];
+    Py_buffer view[4];
+    double *at[4] = {NULL};
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "nOOOO:learn", &n, &given[0], &given[1], &given[2], &given[3]))
+        return NULL;
+    const Py_ssize_t sizes[] = {n * rows->d, n * rows->c, n, n * rows->c};
+    int got = 0, good = 0;
+    for (; got < 4; got++)
+        if (given[got] != Py_None &&
+            !(at[got] = numbers_of(given[got], "d", sizes[got], got == 3, &view[got])))
+            break;
+    if (got == 4) {
+        Py_BEGIN_ALLOW_THREADS
+        good = rows_learn(rows, n, at[0], at[1], at[2], at[3]);
+        Py_END_ALLOW_THREADS
+    }
+    for (int i = 0; i < got; i++)
+        if (at[i])
+            PyBuffer_Release(&view[i]);
+    return got < 4 ? NULL : PyBool_FromLong(good);
+}
+
+static PyObject *numbers(Object *self, PyObject *args)
+{
+    Rows *rows = &self->rows;
+    if (PyTuple_Size(args) > 0) {
+        Py_ssize_t count;
+        if (!PyArg_ParseTuple(args, "ddn:numbers", &rows->mass, &rows->age, &count))
+            return NULL;
+        rows->count = count;
+        rows->faded = 1.0;
+    }
+    return Py_BuildValue("(dddnn)", rows->mass, rows->age, rows->faded, (Py_ssize_t)rows->count,
+                         self->seen);
+}
+
+/* A number as a double that is not too large; NAN where it is none, without an error. */
+static double number(PyObject *given)
+{
+    double value = NAN;
+    if (PyFloat_Check(given))
+        value = PyFloat_AsDouble(given);
+    else if (PyLong_CheckExact(given)) {
+        value = PyLong_AsDouble(given);
+        if (PyErr_Occurred())
+            PyErr_Clear();
+    }
+    return fabs(value) <= LARGEST ? value : NAN;
+}
+
+/* A row that is an array of doubles, or a dict of plain numbers under the known names. */
+static int row_of(Object *self, PyObject *given)
+{
+    const ptrdiff_t d = self->rows.d;
+    double *row = self->row;
+    if ((PyObject *)Py_TYPE(given) == self->array) {
+        Py_buffer view;
+        if (PyObject_GetBuffer(given, &view, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
+            PyErr_Clear();
+            return 0;
+        }
+        int good = view.ndim == 1 && view.shape[0] == d && strcmp(view.format, "d") == 0;
+        const char *at = view.buf;
+        for (ptrdiff_t j = 0; good && j < d; j++, at += view.strides[0])
+            memcpy(row + j, at, sizeof *row);
+        PyBuffer_Release(&view);
+        for (ptrdiff_t j = 0; good && j < d; j++)
+            good = fabs(row[j]) <= LARGEST;
+        return good;
+    }
+    if (!PyDict_CheckExact(given) || self->names == Py_None || PyDict_Size(given) != d)
+        return 0;
+    for (ptrdiff_t j = 0; j < d; j++) {
+        PyObject *value = PyDict_GetItemWithError(given, PyTuple_GetItem(self->names, j));
+        if (!value) {
+            PyErr_Clear();
+            return 0;
+        }
+        row[j] = number(value);
+        if (isnan(row[j]))
+            return 0;
+    }
+    return 1;
+}
+
+/* learn_one(x, y, weight): whether it was learned; if not, all is as it was before. */
+static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
+{
+    const ptrdiff_t d = self->rows.d, c = self->rows.c;
+    double *answers = self->row + d;
+    if (count != 3)
+        return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
+    const double weight = number(args[2]);
+    if (self->released || !(weight > 0.0) || !row_of(self, args[0]))
+        Py_RETURN_FALSE;
+    if (self->places == Py_None) {
+        answers[0] = number(args[1]);
+        if (isnan(answers[0]))
+            Py_RETURN_FALSE;
+    } else {
+        PyObject *place = NULL;
+        const int plain = PyLong_CheckExact(args[1]) || PyUnicode_CheckExact(args[1]);
+        if (plain || Py_TYPE(args[1]) == Py_TYPE(PyTuple_GetItem(self->labels, 0)))
+            place = PyDict_GetItemWithError(self->places, args[1]);
+        if (!place) {
+            PyErr_Clear();
+            Py_RETURN_FALSE;
+        }
+        memset(answers, 0, c * sizeof *answers);
+        answers[PyLong_AsSsize_t(place)] = 1.0;
+    }
+    const int good = rows_learn_one(&self->rows, self->row, answers, weight, self->said);
+    self->seen += good;
+    self->fresh = 0;
+    return PyBool_FromLong(good);
+}
+
+static PyObject *release(Object *self, PyObject *none)
+{
+    (void)none;
+    self->released = 1;
+    Py_RETURN_NONE;
+}
+
+/* The weights as they are now, and the offset. */
+static void refresh(Object *self)
+{
+    Rows *rows = &self->rows;
+    const ptrdiff_t d = rows->d, c = rows->c;
+    double *offset = self->weights + d * c;
+    rows_solve(rows);
+    memcpy(offset, rows->means + d, c * sizeof *offset);
+    for (ptrdiff_t j = 0, i = 0; j < d; j++)
+        for (ptrdiff_t k = 0; k < c; k++, i++) {
+            self->weights[i] = rows->start[i] + rows->w[i];
+            offset[k] -= rows->means[j] * self->weights[i];
+        }
+    self->fresh = 1;
+}
+
+/* predict_one(x): the answer; None where the row is one for others. */
+static PyObject *predict_one(Object *self, PyObject *x)
+{
+    const ptrdiff_t d = self->rows.d, c = self->rows.c;
+    double *scores = self->said;
+    if (!row_of(self, x))
+        Py_RETURN_NONE;
+    if (!self->fresh)
+        refresh(self);
+    memset(scores, 0, c * sizeof *scores);
+    for (ptrdiff_t j = 0, i = 0; j < d; j++)
+        for (ptrdiff_t k = 0; k < c; k++, i++)
+            scores[k] += self->row[j] * self->weights[i];
+    ptrdiff_t best = 0;
+    for (ptrdiff_t k = 0; k < c; k++) {
+        scores[k] += self->weights[d * c + k];
+        best = scores[k] >= scores[best] ? k : best;
+    }
+    if (self->places != Py_None)
+        return Py_NewRef(PyTuple_GetItem(self->labels, best));
+    PyObject *plain = PyFloat_FromDouble(scores[0]);
+    PyObject *said = plain ? PyObject_CallFunctionObjArgs(self->number, plain, NULL) : NULL;
+    Py_XDECREF(plain);
+    return said;
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *kept[5];
+    double factor, level;
+    Py_ssize_t d, c, period;
+    int free_;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "nnpddnOOOOO:Rows", &d, &c, &free_, &factor, &level, &period,
+                          &kept[0], &kept[1], &kept[2], &kept[3], &kept[4]))
+        return NULL;
+    if (d < 1 || c < 1 || period < 1 || !(factor > 0.0 && factor <= 1.0))
+        return PyErr_Format(PyExc_ValueError, "Rows: sizes must be >= 1, and factor in (0, 1]");
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Object *self = (Object *)alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->array = Py_NewRef(kept[0]);
+    self->names = Py_NewRef(kept[1]);
+    self->number = Py_NewRef(kept[2]);
+    self->labels = Py_NewRef(kept[3]);
+    self->places = Py_NewRef(kept[4]);
+    self->row = PyMem_Calloc(d + 3 * c + d * c, sizeof(double));
+    if (!self->row || !rows_open(&self->rows, d, c)) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    self->said = self->row + d + c;
+    self->weights = self->said + c;
+    self->rows.free = free_;
+    self->rows.factor = factor;
+    self->rows.level = level;
+    self->rows.period = period;
+    return (PyObject *)self;
+}
+
+static void drop(Object *self)
+{
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    rows_close(&self->rows);
+    PyMem_Free(self->row);
+    Py_XDECREF(self->array);
+    Py_XDECREF(self->names);
+    Py_XDECREF(self->number);
+    Py_XDECREF(self->labels);
+    Py_XDECREF(self->places);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"put", (PyCFunction)put, METH_VARARGS, "put(name, doubles): set a part."},
+    {"get", (PyCFunction)get, METH_O, "get(name): a copy of a part, as bytes."},
+    {"triangle", (PyCFunction)triangle, METH_VARARGS, "triangle(R, z, out): copy in, or out."},
+    {"numbers", (PyCFunction)numbers, METH_VARARGS, "numbers([mass, age, count]): set or tell."},
+    {"learn", (PyCFunction)learn, METH_VARARGS, "learn(n, X, Y, weights, said): whether all is well."},
+    {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
+     "learn_one(x, y, weight): whether it was learned."},
+    {"release", (PyCFunction)release, METH_NOARGS, "release(): learn_one learns nothing more."},
+    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the answer, or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, make}, {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {0, NULL}};
+
+PyType_Spec rows_spec = {"onepass._compiled.Rows", sizeof(Object), 0, Py_TPFLAGS_DEFAULT, slots};
