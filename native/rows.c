@@ -23,7 +23,8 @@
 
 #include "machine.h"
 
-enum { K = 8 };                      /* rows at once */
+enum { K = 8, MOST = 64 };           /* rows in a group, and at once */
+enum { NEAR = 1 << 15 };             /* doubles that stay in the nearer caches */
 static const double SHARP = 0.25;    /* a row that leaves less of D says much more than the past */
 static const double FAINT = 1e-100;  /* D below it: others look after what is so nearly lost */
 
@@ -67,19 +68,19 @@ WITHIN void take_sharp(const double *row, double *next, double *rows, ptrdiff_t 
     }
 }
 
-/* Take in the k rows of the block, of weights q; 0 if a direction lost its digits. */
-WITHIN int absorb(Rows *rows, double *q, const int k)
+/* Take k rows, the last of which may be zero, into rows `first` to before `last` of the triangle. */
+WITHIN void pass(Rows *rows, ptrdiff_t first, ptrdiff_t last, double *block, double *q, double due,
+                 const double *row, const double *diagonal, double *next, double *after,
+                 const int k)
 {
-    const ptrdiff_t d = rows->d, wide = rows->wide;
-    const double *row = rows->triangle[rows->now], *diagonal = rows->diagonal[rows->now];
-    double *next = rows->triangle[1 - rows->now], *after = rows->diagonal[1 - rows->now];
-    double a[K], D[K + 1], gain[K], kept[K], least = INFINITY;
-    for (ptrdiff_t j = 0; j < d; j++) {
-        const ptrdiff_t first = edge(j), m = wide - first;
+    const ptrdiff_t wide = rows->wide;
+    double a[K], D[K + 1], gain[K], kept[K];
+    for (ptrdiff_t j = first; j < last; j++) {
+        const ptrdiff_t from = edge(j), m = wide - from;
         double smallest = 1.0;
-        D[0] = rows->due * diagonal[j];
+        D[0] = due * diagonal[j];
         for (int i = 0; i < k; i++)
-            a[i] = rows->block[i * wide + j];
+            a[i] = block[i * wide + j];
         for (int i = 0; i < k; i++)
             D[i + 1] = D[i] + q[i] * a[i] * a[i];
         for (int i = 0; i < k; i++) {
@@ -90,17 +91,39 @@ WITHIN int absorb(Rows *rows, double *q, const int k)
         }
         for (int i = 0; i < k; i++)
             smallest = kept[i] < smallest ? kept[i] : smallest;
-        least = D[k] < least ? D[k] : least;
         after[j] = D[k];
         if (smallest > SHARP)
-            take(row, next, rows->block + first, wide, m, a, gain, k);
+            take(row, next, block + from, wide, m, a, gain, k);
         else {
-            take_sharp(row, next, rows->block + first, wide, m, a, gain, kept, k);
-            next[j - first] = 1.0;
+            take_sharp(row, next, block + from, wide, m, a, gain, kept, k);
+            next[j - from] = 1.0;
         }
         row += m;
         next += m;
     }
+}
+
+/* Take in the rows of the block, of weights q, in groups of k; 0 if a direction lost its digits.
+   A panel of the triangle takes in all groups while it is near. */
+WITHIN int absorb(Rows *rows, double *q, ptrdiff_t groups, const int k)
+{
+    const ptrdiff_t d = rows->d, wide = rows->wide;
+    const ptrdiff_t panel = groups == 1 ? d : edge(NEAR / wide + WIDE);
+    const double *old = rows->triangle[rows->now], *diagonal = rows->diagonal[rows->now];
+    double *next = rows->triangle[1 - rows->now], *after = rows->diagonal[1 - rows->now];
+    double least = INFINITY;
+    for (ptrdiff_t first = 0; first < d; first += panel) {
+        const ptrdiff_t last = first + panel < d ? first + panel : d;
+        pass(rows, first, last, rows->block, q, rows->due, old, diagonal, next, after, k);
+        for (ptrdiff_t g = 1; g < groups; g++)
+            pass(rows, first, last, rows->block + g * k * wide, q + g * k, 1.0, next, after, next,
+                 after, k);
+        const ptrdiff_t size = panel * (wide - first) - WIDE * WIDE * (panel / WIDE) * (panel / WIDE - 1) / 2;
+        old += size;
+        next += size;
+    }
+    for (ptrdiff_t j = 0; j < d; j++)
+        least = after[j] < least ? after[j] : least;
     rows->now = 1 - rows->now;
     rows->due = 1.0;
     rows->fresh = 0;
@@ -195,57 +218,56 @@ WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, 
     return q;
 }
 
-/* Up to k rows, as if one after the other. */
+/* Up to MOST rows, as if one after the other, in groups of k. */
 WITHIN int learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
                  double *errors, const int k)
 {
-    const ptrdiff_t d = rows->d, c = rows->c, stride = rows->wide;
-    double q[K], grown = 1.0, fade = rows->factor;
-    for (ptrdiff_t i = 0; i < k; i++) {
-        double *row = rows->block + i * stride;
-        q[i] = 0.0;
-        if (i >= n) {
-            memset(row, 0, stride * sizeof *row);
-            continue;
-        }
+    const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide, groups = (n + k - 1) / k;
+    double q[MOST], grown = 1.0, fade = 1.0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double *row = rows->block + i * wide;
         q[i] = prepare(rows, row, X + i * d, Y + i * c, weights ? weights[i] : 1.0) * grown;
         grown /= rows->factor; /* a later row is as much larger as the past would be smaller */
         fade *= i ? rows->factor : 1.0;
     }
+    for (ptrdiff_t i = n; i < groups * k; i++) {
+        memset(rows->block + i * wide, 0, wide * sizeof *rows->block);
+        q[i] = 0.0;
+    }
     rows->due *= rows->factor;
-    const int good = absorb(rows, q, k);
+    const int good = absorb(rows, q, groups, k);
     for (ptrdiff_t l = 0; l < c; l++) {
         double sum = rows->factor * rows->squares[l];
         for (ptrdiff_t i = 0; i < n; i++) {
-            const double error = rows->block[i * stride + d + l];
+            const double error = rows->block[i * wide + d + l];
             errors[i * c + l] = error;
             sum += q[i] * error * error;
         }
-        rows->squares[l] = sum * (fade / rows->factor);
+        rows->squares[l] = sum * fade;
     }
-    rows->due = fade / rows->factor;
+    rows->due = fade;
     return good;
 }
 
 /* Put a floor under what is known of each weight: rows that the weights as they are answer. */
 WITHIN int hold(Rows *rows)
 {
-    const ptrdiff_t d = rows->d, c = rows->c, stride = rows->wide;
+    const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide;
     const double gone = -expm1(-log(2.0) * rows->age);
     int good = 1;
     rows_solve(rows);
     for (ptrdiff_t first = 0; first < d; first += K) {
         double q[K] = {0.0};
-        memset(rows->block, 0, K * stride * sizeof(double));
+        memset(rows->block, 0, K * wide * sizeof(double));
         for (ptrdiff_t j = first; j < d && j < first + K; j++) {
             const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
             const double known = rows->level * size, least = rows->least[j];
-            double *to = rows->block + (j - first) * stride;
+            double *to = rows->block + (j - first) * wide;
             q[j - first] = (known > least ? known : least) * gone;
             to[j] = 1.0;
             memcpy(to + d, rows->w + j * c, c * sizeof *to);
         }
-        good &= absorb(rows, q, K);
+        good &= absorb(rows, q, 1, K);
     }
     rows->age = 0.0;
     rows->fresh = 1; /* the weights answered all of them */
@@ -257,10 +279,11 @@ EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const dou
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     const double step = -log2(rows->factor);
+    const ptrdiff_t most = rows->factor < 1.0 && rows->period < MOST ? rows->period : MOST;
     int good = 1;
     for (ptrdiff_t k; n > 0 && good; n -= k) {
         const ptrdiff_t room = rows->level > 0.0 ? rows->period - rows->count % rows->period : n;
-        k = n < K ? n : K;
+        k = n < most ? n : most;
         k = room < k ? room : k;
         if (k == 1)
             good = learn(rows, 1, X, Y, weights, errors, 1);
@@ -313,7 +336,7 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
     const size_t m = d + c, size = rows_at(rows, d) - rows_at(rows, 0) + rows->wide;
     const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d,
                             c + 2 * m + 3 * d + 12 * WIDE,
-                            K * rows->wide};
+                            MOST * rows->wide};
     double **parts[] = {&rows->triangle[0], &rows->triangle[1], &rows->diagonal[0],
                         &rows->diagonal[1], &rows->w, &rows->start, &rows->squares, &rows->means,
                         &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,

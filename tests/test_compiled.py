@@ -1,0 +1,357 @@
+"""The compiled loops: the same numbers as NumPy's, from the first row on, whatever comes."""
+
+import copy
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass import losses
+from onepass import compiled
+from onepass.errors import NumericalError, OnepassError
+
+loops = pytest.mark.skipif(compiled.loops is None, reason="needs the compiled loops")
+pytestmark = loops
+
+Maker = Callable[[], Any]
+N = 300
+
+RULES: list[Any] = [
+    1.0,
+    0.97,
+    0.5,
+    op.forgetting.Exponential(0.99),
+    op.forgetting.Bounded(0.95, floor=3.0),
+    op.forgetting.Window(50),
+]
+
+
+def stream(d: int, c: int = 1, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(N, d)) * rng.uniform(0.1, 10, size=d) + 3.0
+    Y = X @ rng.normal(size=(d, c)) + rng.normal(size=(N, c))
+    return X, Y[:, 0] if c == 1 else Y
+
+
+def without(work: Callable[[], Any]) -> Any:
+    """What comes of work that NumPy does alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "loops", None)
+        return work()
+
+
+def close(one: Any, two: Any, scale: float = 1.0) -> None:
+    np.testing.assert_allclose(one, two, rtol=1e-8, atol=1e-9 * scale)
+
+
+# -- recursive least squares ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("settings", [
+    {}, {"fit_intercept": False}, {"ridge": 0.0}, {"prior": 1.0}, {"ridge": 10.0},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize(("d", "c"), [(1, 1), (7, 1), (8, 3), (33, 1)])
+def test_rows_are_learned_as_by_blocks(rule: Any, settings: Any, d: int, c: int) -> None:
+    X, y = stream(d, c)
+    s = np.random.default_rng(1).uniform(0.3, 3.0, size=N)
+
+    def learned() -> tuple[Any, ...]:
+        model = op.RLSRegressor(**{"ridge": 1e-3, **settings, "forgetting": rule})
+        said = [
+            model.test_then_train(X[:41], y[:41]),
+            model.test_then_train(X[41:100], y[41:100], s[41:100]),
+            model.partial_fit(X[100:101], y[100:101]).test_then_train(X[101:], y[101:]),
+        ]
+        std = model.predict(X[:5], return_std=True)[1]
+        return np.concatenate(said), model.coef_, model.intercept_, std, model.centering_.mass
+
+    ours, plain = learned(), without(learned)
+    scale = float(np.abs(y).max())
+    close(ours[0][d + 2 :], plain[0][d + 2 :], scale)
+    np.testing.assert_allclose(ours[0], plain[0], rtol=1e-5, atol=1e-5 * scale)
+    for one, two in zip(ours[1:], plain[1:], strict=True):
+        close(one, two, scale)
+
+
+@pytest.mark.parametrize("rule", [1.0, 0.98])
+@pytest.mark.parametrize("named", [False, True])
+def test_single_rows_are_the_same_as_many(rule: float, *, named: bool) -> None:
+    X, y = stream(9)
+    rows: list[Any] = [dict(zip("abcdefghi", x, strict=True)) for x in X.tolist()]
+    model, many = (op.RLSRegressor(1e-3, rule) for _ in range(2))
+    said = []
+    for x, row, answer in zip(X, rows, y.tolist(), strict=True):
+        said.append(model.predict_one(row if named else x))
+        model.learn_one(row if named else x, answer)
+    assert model._loop is not None
+    want = many.test_then_train(X, y)
+    close(said[12:], want[12:])
+    assert model.rows_seen_ == N
+    assert model._loop is None  # somebody looked
+    close(model.coef_, many.coef_)
+    close(model.predict(X), many.predict(X))
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [-1, 3, 7], ["a", "b", "c"]])
+def test_single_rows_of_classes(labels: list[Any]) -> None:
+    X, y = stream(6)
+    at = np.digitize(y, np.quantile(y, np.linspace(0, 1, len(labels) + 1)[1:-1]))
+    answers = [labels[i] for i in at]
+    model, many = op.RLSClassifier(1e-3), op.RLSClassifier(1e-3)
+    said = []
+    for x, label in zip(X, answers, strict=True):
+        said.append(model.predict_one(x))
+        model.learn_one(x, label)
+    assert model._loop is not None
+    want = many.test_then_train(X, answers)
+    assert (np.array(said[12:]) == want[12:]).all()
+    assert type(said[-1]) is type(model.predict(X)[0])
+    close(model.coef_, many.coef_)
+
+
+def test_a_class_that_comes_late_is_learned() -> None:
+    X, _ = stream(4)
+    model, many = op.RLSClassifier(), op.RLSClassifier()
+    labels = ["a", "b"] * 40 + ["c", "a"] * 40
+    for x, label in zip(X, labels, strict=False):
+        model.learn_one(x, label)
+    many.partial_fit(X[: len(labels)], labels)
+    assert list(model.classes_) == ["a", "b", "c"]
+    close(model.coef_, many.coef_)
+
+
+# -- what is held by the loop is everyone's -------------------------------------------------------
+
+
+def opened(**settings: Any) -> Any:
+    X, y = stream(5)
+    model = op.RLSRegressor(1e-3, **settings)
+    for x, answer in zip(X[:50], y.tolist(), strict=False):
+        model.learn_one(x, answer)
+    assert model._loop is not None
+    return model
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))],  # noqa: S301
+)
+def test_a_twin_goes_its_own_way(twin: Any) -> None:
+    X, y = stream(5)
+    model = opened()
+    other = twin(model)
+    coefficients = other.coef_
+    for x, answer in zip(X[50:], y[50:].tolist(), strict=True):
+        model.learn_one(x, answer)
+    assert (other.coef_ == coefficients).all()
+    assert other.rows_seen_ == 50
+    assert model.rows_seen_ == N
+    close(other.partial_fit(X[50:], y[50:]).coef_, model.coef_)
+
+
+def test_arrays_that_were_looked_at_are_never_written_to() -> None:
+    X, y = stream(5)
+    model = opened()
+    weights, triangle, means = model.weights_, model.memory_.R, model.centering_.features
+    before = [each.copy() for each in (weights, triangle, means)]
+    for x, answer in zip(X[50:], y[50:].tolist(), strict=True):
+        model.learn_one(x, answer)
+    for each, was in zip((weights, triangle, means), before, strict=True):
+        assert (each == was).all()
+
+
+def test_all_attributes_are_there_for_whoever_looks() -> None:
+    model = opened()
+    names = {"memory_", "centering_", "prior_", "forgetting_", "weights_", "offset_", "rows_seen_"}
+    assert names <= set(vars(model))
+    assert opened().nbytes == model.nbytes
+    assert repr(opened()) == repr(model)
+    with pytest.raises(AttributeError, match="no attribute 'nothing_'"):
+        _ = opened().nothing_
+
+
+def test_a_parameter_acts_from_the_next_row() -> None:
+    X, y = stream(5)
+    one, two = opened(), opened()
+    one.set_params(forgetting=0.9)
+    two.forgetting = 0.9
+    for x, answer in zip(X[50:], y[50:].tolist(), strict=True):
+        one.learn_one(x, answer)
+        two.learn_one(x, answer)
+    plain = op.RLSRegressor(1e-3).partial_fit(X[:50], y[:50])
+    plain.forgetting = 0.9
+    plain.partial_fit(X[50:], y[50:])
+    close(one.coef_, plain.coef_)
+    close(two.coef_, plain.coef_)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (np.full(5, np.nan), 1.0),
+        (np.ones(4), 1.0),
+        (np.ones((1, 5)), 1.0),
+        ([1.0, "a", 1.0, 1.0, 1.0], 1.0),
+        (np.ones(5), np.inf),
+        (np.ones(5), "a"),
+        (np.ones(5), [1.0, 2.0]),
+        ({"a": 1.0}, 1.0),
+        (np.full(5, 1e306), 1.0),
+        (None, 1.0),
+    ],
+)
+def test_a_bad_row_leaves_all_as_it_was(x: Any, y: Any) -> None:
+    model = opened()
+    twin = copy.deepcopy(model)
+    X, answers = stream(5)
+    model.learn_one(X[60], answers[60])
+    twin.learn_one(X[60], answers[60])
+    with pytest.raises(OnepassError):
+        model.learn_one(x, y)
+    assert (model.coef_ == twin.coef_).all()
+    assert model.rows_seen_ == 51
+    model.learn_one(X[61], answers[61])
+    twin.learn_one(X[61], answers[61])
+    close(model.coef_, twin.coef_)
+
+
+@pytest.mark.parametrize("x", [[1, 2, 3, 4, 5], (1.0,) * 5, np.arange(5), np.ones(5, np.float32)])
+def test_rows_of_other_kinds_are_learned_too(x: Any) -> None:
+    model, plain = opened(), opened()
+    model.learn_one(x, 1)
+    plain.partial_fit([list(map(float, x))], [1.0])
+    close(model.coef_, plain.coef_)
+    assert model.predict_one(x) == pytest.approx(plain.predict([list(map(float, x))])[0])
+
+
+def test_strided_rows_and_weights() -> None:
+    X, y = stream(5)
+    wide = np.repeat(X, 2, axis=1)
+    model, plain = opened(), opened()
+    for i in range(60, 80):
+        model.learn_one(wide[i, ::2], y[i], 1 + i % 3)
+        model.learn_one(X[i], y[i], 0.0)
+    plain.partial_fit(X[60:80], y[60:80], 1.0 + np.arange(60, 80) % 3)
+    close(model.coef_, plain.coef_)
+    assert model.rows_seen_ == 70
+
+
+@pytest.mark.parametrize("size", [1e-70, 1e-30, 1e30, 1e70, 1e120])
+def test_extreme_sizes(size: float) -> None:
+    X, y = stream(4)
+    X, y = X * size, y * size
+
+    def learned() -> Any:
+        model = op.RLSRegressor(0.0)
+        said = model.test_then_train(X[:200], y[:200])
+        for x, answer in zip(X[200:], y[200:], strict=True):
+            model.learn_one(x, float(answer))
+        return said, model.coef_
+
+    ours, plain = learned(), without(learned)
+    close(ours[0][10:] / size, plain[0][10:] / size)
+    close(ours[1], plain[1])
+
+
+def test_rows_too_large_are_refused_as_before() -> None:
+    model = opened()
+    before = model.coef_
+    with pytest.raises(NumericalError):
+        model.partial_fit(np.full((20, 5), 1e300), np.full(20, 1e300))
+    assert (model.coef_ == before).all()
+
+
+def test_a_feature_that_falls_silent_under_plain_forgetting() -> None:
+    X, y = stream(3)
+    X = np.concatenate([X, X])  # then what was known of it is beyond squares that float64 can hold
+    y = np.concatenate([y, y])
+    X[20:, 1] = 0.0
+
+    def learned() -> Any:
+        model = op.RLSRegressor(1e-3, op.forgetting.Exponential(0.5), fit_intercept=False)
+        return model.test_then_train(X, y), model.coef_
+
+    ours, plain = learned(), without(learned)
+    close(ours[0][10:], plain[0][10:], 10.0)
+    close(ours[1], plain[1], 10.0)
+
+
+def test_without_the_loops_all_is_there() -> None:
+    code = (
+        "import numpy as np, onepass as op; from onepass import compiled;"
+        "assert compiled.loops is None;"
+        "m = op.RLSRegressor().learn_one(np.ones(2), 1.0); print(m.rows_seen_)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={"ONEPASS_COMPILED": "0", "PYTHONPATH": ":".join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.stdout == "1\n"
+
+
+# -- slopes and mistakes --------------------------------------------------------------------------
+
+STEPS: list[dict[str, Any]] = [
+    {"step": "normalised"},
+    {"step": "normalised", "l2": 0.1},
+    {"step": "constant", "step_size": 1e-4, "l2": 1.0},
+    {"step": "decaying", "step_size": 1e-3},
+]
+CLOSED: list[dict[str, Any]] = [{"step": "pa"}, {"step": "pa1"}, {"step": "pa2"}]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("c", [1, 3])
+@pytest.mark.parametrize(
+    "settings",
+    [{"loss": loss, **step} for loss in losses.REGRESSION_LOSSES for step in STEPS]
+    + [{"loss": "epsilon-insensitive", **step} for step in CLOSED],
+    ids=str,
+)
+def test_descent_is_the_same(settings: Any, c: int, *, intercept: bool) -> None:
+    X, y = stream(11, c)
+    s = np.random.default_rng(1).uniform(0.3, 3.0, size=N)
+
+    def learned() -> Any:
+        model = op.SGDRegressor(**settings, fit_intercept=intercept)
+        said = model.test_then_train(X, y, s)
+        return said, model.coef_, model.intercept_
+
+    for one, two in zip(learned(), without(learned), strict=True):
+        close(one, two, 100.0)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize(
+    "make",
+    [
+        *[
+            lambda loss=loss, step=step: op.SGDClassifier(loss, **step)
+            for loss in losses.MARGIN_LOSSES
+            for step in STEPS
+        ],
+        *[lambda step=step: op.SGDClassifier("hinge", **step) for step in CLOSED],
+        op.Perceptron,
+        lambda: op.Perceptron(fit_intercept=True, step_size=0.1),
+    ],
+)
+def test_classes_are_learned_the_same(make: Maker, k: int) -> None:
+    X, y = stream(11)
+    labels = np.digitize(y, np.quantile(y, np.linspace(0, 1, k + 1)[1:-1]))
+    labels[:60] = labels[:60].clip(0, 1)  # others come late
+
+    def learned() -> Any:
+        model = make()
+        said = model.test_then_train(X, labels)
+        return [-1 if one is None else one for one in said], model.coef_, model.intercept_
+
+    ours, plain = learned(), without(learned)
+    assert ours[0] == plain[0]
+    close(ours[1], plain[1])
+    close(ours[2], plain[2])
