@@ -6,6 +6,7 @@
 
 #include "rows.h"
 
+enum { MOST = 1 << 14 };             /* features, or outputs */
 static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
 
 typedef struct {
@@ -22,6 +23,7 @@ typedef struct {
     double *weights;   /* w0 + w (d, c), and the offset (c), if they are fresh */
     int fresh;
     int released;      /* no more rows are learned one by one */
+    int busy;          /* another thread learns rows */
 } Object;
 
 /* A part of the state by its name, and its size; NULL with an error if there is none. */
@@ -138,14 +140,19 @@ static PyObject *learn(Object *self, PyObject *args)
         return NULL;
     const Py_ssize_t sizes[] = {n * rows->d, n * rows->c, n, n * rows->c};
     int got = 0, good = 0;
+    if (self->busy)
+        return PyErr_Format(PyExc_RuntimeError, "Rows.learn: another thread is in it");
     for (; got < 4; got++)
         if (given[got] != Py_None &&
             !(at[got] = numbers_of(given[got], "d", sizes[got], got == 3, &view[got])))
             break;
     if (got == 4) {
+        self->busy = 1;
         Py_BEGIN_ALLOW_THREADS
         good = rows_learn(rows, n, at[0], at[1], at[2], at[3]);
         Py_END_ALLOW_THREADS
+        self->busy = 0;
+        self->fresh = 0;
     }
     for (int i = 0; i < got; i++)
         if (at[i])
@@ -224,9 +231,11 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
     const double weight = number(args[2]);
-    if (self->released || !(weight > 0.0) || !row_of(self, args[0]))
+    if (self->released || self->busy || !(weight > 0.0) || !row_of(self, args[0]))
         Py_RETURN_FALSE;
     if (self->places == Py_None) {
+        if (c != 1)
+            Py_RETURN_FALSE;
         answers[0] = number(args[1]);
         if (isnan(answers[0]))
             Py_RETURN_FALSE;
@@ -239,8 +248,13 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
             PyErr_Clear();
             Py_RETURN_FALSE;
         }
+        const Py_ssize_t at = PyLong_AsSsize_t(place);
+        if (at < 0 || at >= c) {
+            PyErr_Clear();
+            Py_RETURN_FALSE;
+        }
         memset(answers, 0, c * sizeof *answers);
-        answers[PyLong_AsSsize_t(place)] = 1.0;
+        answers[at] = 1.0;
     }
     const int good = rows_learn_one(&self->rows, self->row, answers, weight, self->said);
     self->seen += good;
@@ -276,7 +290,7 @@ static PyObject *predict_one(Object *self, PyObject *x)
 {
     const ptrdiff_t d = self->rows.d, c = self->rows.c;
     double *scores = self->said;
-    if (!row_of(self, x))
+    if (self->busy || !row_of(self, x))
         Py_RETURN_NONE;
     if (!self->fresh)
         refresh(self);
@@ -291,6 +305,8 @@ static PyObject *predict_one(Object *self, PyObject *x)
     }
     if (self->places != Py_None)
         return Py_NewRef(PyTuple_GetItem(self->labels, best));
+    if (c != 1)
+        Py_RETURN_NONE;
     PyObject *plain = PyFloat_FromDouble(scores[0]);
     PyObject *said = plain ? PyObject_CallFunctionObjArgs(self->number, plain, NULL) : NULL;
     Py_XDECREF(plain);
@@ -307,8 +323,14 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTuple(args, "nnpddnOOOOO:Rows", &d, &c, &free_, &factor, &level, &period,
                           &kept[0], &kept[1], &kept[2], &kept[3], &kept[4]))
         return NULL;
-    if (d < 1 || c < 1 || period < 1 || !(factor > 0.0 && factor <= 1.0))
+    const int sizes = d >= 1 && d <= MOST && c >= 1 && c <= MOST && period >= 1;
+    if (!sizes || !(factor > 0.0 && factor <= 1.0))
         return PyErr_Format(PyExc_ValueError, "Rows: sizes must be >= 1, and factor in (0, 1]");
+    if ((kept[1] != Py_None && (!PyTuple_Check(kept[1]) || PyTuple_Size(kept[1]) != d)) ||
+        (kept[3] != Py_None && (!PyTuple_Check(kept[3]) || PyTuple_Size(kept[3]) != c)) ||
+        (kept[4] != Py_None && (!PyDict_Check(kept[4]) || PyDict_Size(kept[4]) != c)) ||
+        (kept[3] == Py_None) != (kept[4] == Py_None))
+        return PyErr_Format(PyExc_ValueError, "Rows: expected a name a feature, a label an output");
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Object *self = (Object *)alloc(type, 0);
     if (!self)

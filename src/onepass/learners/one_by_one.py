@@ -15,6 +15,7 @@ import numpy as np
 
 from onepass.forgetting.past import Past
 from onepass.learners.row_loop import opened, serves, told
+from onepass.types import Floats
 
 __all__ = ["OneByOne"]
 
@@ -46,8 +47,9 @@ class OneByOne:
         loop = self._loop
         if loop is not None and time is None and loop.learn_one(x, y, sample_weight):
             return self
+        single = self._single + 1
         super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
-        self._open()
+        self._open(single)
         return self
 
     def predict_one(self, x: Any) -> Any:
@@ -66,35 +68,27 @@ class OneByOne:
             return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
         return (*rows, np.float64, None, None) if self.answer_ndim_ == 1 else None
 
-    def _open(self) -> None:
-        """Let the loop have what was learned, if rows come one by one and it is for them."""
-        own = _own(self)
-        self._single += 1
-        d, c = self.weights_.shape
-        rule = self._rule()
-        if d > _PATIENCE * self._single or not serves(rule, d) or (reading := self._reading()) is None:
+    def _open(self, single: int) -> None:
+        """Let the loop have what was learned, if so many rows that came one by one are enough."""
+        own, rule = _own(self), self._rule()
+        d = len(self.weights_)
+        if not serves(rule, d) or (reading := self._reading()) is None:
+            return
+        own["_single"] = single
+        if d > _PATIENCE * single:
             return
         past = Past(self.memory_, self.centering_, self.prior_)
         loop = opened(rule, past, self.forgetting_, self.start_, reading)
         if loop is None:
             return
-        self._from = (past, self.forgetting_, self.rows_seen_)
-        self._loop = loop
-        for name in self.held:
-            own.pop(name, None)
+        own.update(_from={name: own.pop(name) for name in self.held}, _loop=loop)
 
     def _close(self) -> None:
         """Take what was learned out of the loop."""
         loop, own = self._loop, _own(self)
-        if loop is None:
-            return
-        loop.release()  # whoever has it still learns no row by it
-        past, floor, rows = self._from
-        past, floor = told(loop, past, floor)
-        weights = self.start_ + past.memory.w
-        offset = past.centering.answers - past.centering.features @ weights
-        found = (*past, floor, weights, offset, rows + loop.numbers()[-1])
-        own.update(zip(self.held, found, strict=True))
+        if loop is not None:
+            loop.release()  # whoever has it still learns no row by it
+            own.update(_taken_out(loop, self._from, self.start_))
         for name in ("_loop", "_from", "_single"):
             own.pop(name, None)
 
@@ -124,6 +118,19 @@ class OneByOne:
     @__dict__.setter
     def __dict__(self, values: dict[str, Any]) -> None:
         _dictionary(type(self)).__set__(self, values)
+
+
+def _taken_out(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, Any]:
+    """What the loop has learned, on top of what it was given."""
+    rows = loop.numbers()[-1]
+    if not rows:
+        return before
+    memory, centering, prior, floor, *_ = before.values()
+    past, floor = told(loop, Past(memory, centering, prior), floor)
+    weights = start + past.memory.w
+    offset = past.centering.answers - past.centering.features @ weights
+    found = (*past, floor, weights, offset, before["rows_seen_"] + rows)
+    return dict(zip(before, found, strict=True))
 
 
 @cache
