@@ -166,8 +166,8 @@ EVERY_MACHINE void rows_solve(Rows *rows)
 }
 
 /* Means move by a part of what lies between them and a row: the sum, and what rounding left. */
-WITHIN void centre(double *mean, double *rest, const double *x, double *moved, ptrdiff_t n,
-                   double part)
+WITHIN void centre(double *restrict mean, double *restrict rest, const double *restrict x,
+                   double *restrict moved, ptrdiff_t n, double part)
 {
     for (ptrdiff_t j = 0; j < n; j++) {
         const double away = x[j] - mean[j] - rest[j], by = rest[j] + part * away;

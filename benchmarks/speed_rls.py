@@ -1,0 +1,176 @@
+"""Speed of recursive least squares: arrays, single rows, several outputs, float32."""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from contenders import (
+    Bandits,
+    FilterPy,
+    Floats,
+    Loop,
+    Ours,
+    OursDicts,
+    Padasip,
+    ReservoirPy,
+    River,
+    one_by_one,
+)
+from scipy.linalg import blas
+from turns import Way, Work, turns
+
+import onepass as op
+
+RIDGE = 1.0
+FEATURES = (10, 100, 1000)
+ROWS = {10: 200_000, 100: 50_000, 1000: 4_096}
+PEERS = (Padasip, ReservoirPy, River)
+WANTED = {
+    "arrays": {10: 30.0, 100: 12.0, 1000: 20.0},
+    "rows": {10: 2.5, 100: 3.0, 1000: 10.0},
+}
+"""Ratios to the best of the peers."""
+
+
+def stream(p: int, c: int = 1) -> tuple[Floats, Floats]:
+    """Rows of p features, and c noisy answers of each."""
+    rng = np.random.default_rng(p)
+    X = rng.normal(size=(ROWS[p], p))
+    Y = X @ rng.normal(size=(p, c)) + rng.normal(size=(len(X), c))
+    return X, Y[:, 0] if c == 1 else Y
+
+
+def single(kind: Any, p: int) -> Way:
+    """Say a row and learn it, one after the other."""
+    X, y = stream(p)
+    rows = kind(p, RIDGE).rows(X)
+    return lambda n: one_by_one(kind(p, RIDGE), rows[:n], y[:n])
+
+
+def blocks(p: int, verb: str = "test_then_train", dtype: Any = float, **settings: Any) -> Way:
+    """All rows of an array at once, as if one after the other."""
+    X, y = stream(p)
+    X = X.astype(dtype)
+    settings = {"fit_intercept": False, **settings}
+    return lambda n: getattr(op.RLSRegressor(RIDGE, **settings), verb)(X[:n], y[:n])
+
+
+def arrays(rounds: int, peak: float) -> Iterator[Work]:
+    """Test-then-train over arrays."""
+    for p in FEATURES:
+        ways = {"onepass": blocks(p), "with an intercept": blocks(p, fit_intercept=True)}
+        ways |= {kind.name: single(kind, p) for kind in (*PEERS, Loop, Bandits, FilterPy)}
+        yield Work(
+            f"exact RLS over arrays, {p} features",
+            "rows",
+            "onepass",
+            turns(ways, rounds, least=16, most=ROWS[p]),
+            WANTED["arrays"][p],
+            ("dgemm's peak, at 3 p² operations a row", peak / (3.0 * p * p)),
+            ("with an intercept", Loop.name),
+        )
+
+
+def rows(rounds: int) -> Iterator[Work]:
+    """One row at a time: predict_one, then learn_one."""
+    for p in FEATURES:
+        ways = {kind.name: single(kind, p) for kind in (Ours, *PEERS, Loop, Bandits, FilterPy)}
+        found = turns(ways, rounds, least=16, most=ROWS[p])
+        yield Work(
+            f"one row at a time, arrays, {p} features", "rows", Ours.name, found,
+            WANTED["rows"][p], None, (Loop.name,), numbers=latencies(p),
+        )  # fmt: skip
+    ways = {kind.name: single(kind, 10) for kind in (OursDicts, River)}
+    found = turns(ways, rounds, least=16, most=ROWS[10])
+    yield Work("one row at a time, dicts, 10 features", "rows", OursDicts.name, found, 1.0)
+
+
+def latencies(p: int) -> dict[str, float]:
+    """Microseconds of a learn_one: the median, and what one in a hundred takes longer than."""
+    X, y = stream(p)
+    model = op.RLSRegressor(RIDGE, fit_intercept=False)
+    took = np.empty(min(len(X), 20_000 if p < 1000 else 500))
+    for i, answer in enumerate(y[: len(took)].tolist()):
+        began = time.perf_counter()
+        model.learn_one(X[i], answer)
+        took[i] = time.perf_counter() - began
+    later = 1e6 * took[len(took) // 10 :]
+    return {"median, µs": float(np.median(later)), "p99, µs": float(np.quantile(later, 0.99))}
+
+
+def learning(rounds: int) -> Work:
+    """Learning alone, beside what squares the rows."""
+    X, y = stream(1000)
+    ways: dict[str, Way] = {
+        "onepass": blocks(1000, "partial_fit"),
+        "normal equations, NumPy": partial(normal, X, y),
+    }
+    try:
+        from sklearnex.linear_model import IncrementalRidge  # noqa: PLC0415  not on every machine
+    except ImportError:
+        pass
+    else:
+        ways["scikit-learn-intelex IncrementalRidge"] = partial(fitted, IncrementalRidge, X, y)
+    found = turns(ways, rounds, least=1024, most=len(X))
+    note = "The others square the rows, and lose half of the digits."
+    return Work("learning alone, 1000 features", "rows", "onepass", found, 0.45, note=note)
+
+
+def normal(X: Floats, y: Floats, n: int) -> Floats:
+    """Gram matrix and right side in blocks of 1024 rows, solved once."""
+    p = X.shape[1]
+    gram, right = np.asfortranarray(RIDGE * np.eye(p)), np.zeros(p)
+    for i in range(0, n, 1024):
+        part = X[i : min(i + 1024, n)]
+        gram = blas.dsyrk(1.0, part.T, beta=1.0, c=gram, overwrite_c=1)
+        right += part.T @ y[i : min(i + 1024, n)]
+    return np.linalg.solve(np.triu(gram) + np.triu(gram, 1).T, right)
+
+
+def fitted(kind: Callable[..., Any], X: Floats, y: Floats, n: int) -> Any:
+    """A learner of blocks of 1024 rows."""
+    model = kind(alpha=RIDGE, fit_intercept=False)
+    for i in range(0, n, 1024):
+        model.partial_fit(X[i : min(i + 1024, n)], y[i : min(i + 1024, n)])
+    return model
+
+
+def outputs(rounds: int) -> Work:
+    """Ten outputs of one hundred features."""
+    X, Y = stream(100, 10)
+    ways: dict[str, Way] = {
+        "onepass": lambda n: op.RLSRegressor(RIDGE, fit_intercept=False).test_then_train(
+            X[:n], Y[:n]
+        ),
+        ReservoirPy.name: partial(together, X, Y),
+        "River BayesianLinearRegression, ten": partial(apart, X, Y),
+    }
+    found = turns(ways, rounds, least=16, most=len(X))
+    return Work("ten outputs, 100 features", "rows", "onepass", found, 5.0)
+
+
+def together(X: Floats, Y: Floats, n: int) -> None:
+    """reservoirpy has one triangle for all outputs."""
+    from reservoirpy.nodes import RLS  # noqa: PLC0415
+
+    model = RLS(alpha=RIDGE, fit_bias=False, input_dim=X.shape[1], output_dim=Y.shape[1])
+    model.initialize(np.zeros((1, X.shape[1])), np.zeros((1, Y.shape[1])))
+    for x, y in zip(X[:n], Y[:n], strict=True):
+        model.step(x)
+        model.partial_fit(x[None], y[None])
+
+
+def apart(X: Floats, Y: Floats, n: int) -> None:
+    """River has one for each."""
+    for k in range(Y.shape[1]):
+        contender = River(X.shape[1], RIDGE)
+        one_by_one(contender, contender.rows(X[:n]), Y[:n, k])
+
+
+def single_precision(rounds: int) -> Work:
+    """Rows of float32; the triangle is kept in float64."""
+    ways = {"float32": blocks(100, dtype=np.float32), "float64": blocks(100)}
+    found = turns(ways, rounds, least=64, most=ROWS[100])
+    return Work("rows of float32, 100 features", "rows", "float32", found, 1.0)
