@@ -19,7 +19,11 @@ setup(
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             # numbers are compared and rooted, but nobody reads errno or traps what overflows
             extra_compile_args=[
-                "-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fvisibility=hidden",
+                "-std=gnu11",
+                "-O3",
+                "-fno-math-errno",
+                "-fno-trapping-math",
+                "-fvisibility=hidden",
             ],
             py_limited_api=True,
             optional=True,

@@ -152,7 +152,7 @@ def outputs(rounds: int) -> Work:
 
 
 def together(X: Floats, Y: Floats, n: int) -> None:
-    """reservoirpy has one triangle for all outputs."""
+    """Reservoirpy has one triangle for all outputs."""
     from reservoirpy.nodes import RLS  # noqa: PLC0415
 
     model = RLS(alpha=RIDGE, fit_bias=False, input_dim=X.shape[1], output_dim=Y.shape[1])

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass import losses
-from onepass import compiled
+from onepass import compiled, losses
 from onepass.errors import NumericalError, OnepassError
 
 loops = pytest.mark.skipif(compiled.loops is None, reason="needs the compiled loops")
@@ -287,7 +286,7 @@ def test_without_the_loops_all_is_there() -> None:
         "assert compiled.loops is None;"
         "m = op.RLSRegressor().learn_one(np.ones(2), 1.0); print(m.rows_seen_)"
     )
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603  our own words, our own interpreter
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env={"ONEPASS_COMPILED": "0", "PYTHONPATH": ":".join(filter(None, sys.path))},
     )  # fmt: skip

@@ -1,10 +1,21 @@
-from typing import Any
+from typing import Any, Self
 
 class Rows:
     def __new__(
-        cls, d: int, c: int, free: bool, factor: float, level: float, period: int,
-        array: Any, names: Any, number: Any, labels: Any, places: Any, /,
-    ) -> Rows: ...
+        cls,
+        d: int,
+        c: int,
+        free: bool,
+        factor: float,
+        level: float,
+        period: int,
+        array: Any,
+        names: Any,
+        number: Any,
+        labels: Any,
+        places: Any,
+        /,
+    ) -> Self: ...
     def put(self, part: str, doubles: Any, /) -> None: ...
     def get(self, part: str, /) -> bytes: ...
     def triangle(self, R: Any, z: Any, out: bool, /) -> None: ...
@@ -17,10 +28,33 @@ class Rows:
     def release(self) -> None: ...
 
 def descend(
-    n: int, d: int, c: int, unit: float, loss: int, parameter: float,
-    X: Any, Y: Any, rate: Any, limit: Any, keep: Any, W: Any, b: Any, said: Any, /,
+    n: int,
+    d: int,
+    c: int,
+    unit: float,
+    loss: int,
+    parameter: float,
+    X: Any,
+    Y: Any,
+    rate: Any,
+    limit: Any,
+    keep: Any,
+    W: Any,
+    b: Any,
+    said: Any,
+    /,
 ) -> None: ...
 def correct(
-    n: int, d: int, c: int, unit: float,
-    X: Any, y: Any, moves: Any, known: Any, W: Any, b: Any, said: Any, /,
+    n: int,
+    d: int,
+    c: int,
+    unit: float,
+    X: Any,
+    y: Any,
+    moves: Any,
+    known: Any,
+    W: Any,
+    b: Any,
+    said: Any,
+    /,
 ) -> int: ...

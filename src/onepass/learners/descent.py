@@ -27,6 +27,7 @@ from onepass.types import Array, Floats
 
 __all__ = ["Descent", "descend"]
 
+
 class Descent(Linear):
     """What the regressor and the classifier share: the loss, the step rule, and the weights."""
 
@@ -193,7 +194,9 @@ def _several_outputs(
         scores = dgemv(1.0, W, x, trans=1)  # (1)
         scores += b
         said[i] = scores
-        changes = [rate * slope.at(s, y) for s, y in zip(scores.tolist(), answers, strict=True)]  # (2)
+        changes = [
+            rate * slope.at(s, y) for s, y in zip(scores.tolist(), answers, strict=True)
+        ]  # (2)
         if limit is not None:
             changes = [max(-limit, min(limit, change)) for change in changes]
         if keep is not None:

@@ -111,13 +111,13 @@ class OneByOne:
         return super().__getstate__()
 
     @property
-    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+    def __dict__(self) -> dict[str, Any]:
         self._close()
         return _own(self)
 
     @__dict__.setter
     def __dict__(self, values: dict[str, Any]) -> None:
-        _dictionary(type(self)).__set__(self, values)
+        _dictionary(type(self)).__set__(self, values)  # type: ignore[arg-type]  # mypy: no hash
 
 
 def _taken_out(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _taken_out(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, An
 
 
 @cache
-def _dictionary(kind: type) -> Any:
+def _dictionary(kind: Any) -> Any:
     """Where things of a kind keep their attributes, as Python itself finds it."""
     return next(
         own for each in kind.__mro__
@@ -144,5 +144,5 @@ def _dictionary(kind: type) -> Any:
 
 def _own(thing: Any) -> dict[str, Any]:
     """The attributes of a thing, as they are."""
-    own: dict[str, Any] = _dictionary(type(thing)).__get__(thing)
+    own: dict[str, Any] = _dictionary(type(thing)).__get__(thing)  # type: ignore[arg-type]
     return own

@@ -91,8 +91,8 @@ def told(loop: Any, past: Past, floor: Floor) -> tuple[Past, Floor]:
     )
     if count == floor.rows:  # it is not in use
         return past, floor
-    seen = (_part(loop, name) for name in ("energy", "active", "last"))
-    return past, Floor(floor.least, *seen, np.array([age]), count)
+    energy, active, last = (_part(loop, name) for name in ("energy", "active", "last"))
+    return past, Floor(floor.least, energy, active, last, np.array([age]), count)
 
 
 def learned(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
@@ -149,11 +149,9 @@ def _tame(rows: Coming) -> bool:
 
 def _plain(rows: Coming) -> tuple[Floats, Floats, Floats | None]:
     """Rows, answers and weights as the loop reads them."""
-    X, Y, s = (
-        None if one is None else np.ascontiguousarray(one, dtype=np.float64)
-        for one in (rows.X, rows.Y, rows.weights)
-    )
-    return X, Y, s
+    X, Y = (np.ascontiguousarray(one, dtype=np.float64) for one in (rows.X, rows.Y))
+    s = rows.weights
+    return X, Y, None if s is None else np.ascontiguousarray(s, dtype=np.float64)
 
 
 def _part(loop: Any, name: str) -> Floats:
