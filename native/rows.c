@@ -23,7 +23,7 @@
 
 #include "machine.h"
 
-enum { K = 8, MOST = 64 };           /* rows in a group, and at once */
+enum { K = 8, MOST = 128 };          /* rows in a group, and at once */
 enum { NEAR = 1 << 15 };             /* doubles that stay in the nearer caches */
 static const double SHARP = 0.25;    /* a row that leaves less of D says much more than the past */
 static const double FAINT = 1e-100;  /* D below it: others look after what is so nearly lost */
