@@ -55,6 +55,7 @@ bench: $(VENV)/.ready  ## rows a second, and ratios against a plain NumPy loop
 $(VENV)-peers/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-peers/bin/python -m pip install --quiet '$(TORCH)'
 	$(VENV)-peers/bin/python -m pip install --quiet --editable '.[all]' --group peers
 	@touch $@
 

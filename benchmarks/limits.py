@@ -1,11 +1,26 @@
 """Limits: what this machine can do at most, measured in the same run as all else."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.linalg import blas
 from turns import turns
 
 ROWS = 1024  # of the matrices that are multiplied
 LONG = 1 << 25  # doubles that are read: 256 MB, more than any cache
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Operations a second of dgemm, and bytes a second that are read from memory; one thread."""
+
+    peak: float
+    bandwidth: float
+
+
+def measured(rounds: int) -> Limits:
+    """Both, here and now."""
+    return Limits(peak(rounds), bandwidth(rounds))
 
 
 def peak(rounds: int) -> float:

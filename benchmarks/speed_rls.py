@@ -18,6 +18,7 @@ from contenders import (
     River,
     one_by_one,
 )
+from limits import Limits
 from scipy.linalg import blas
 from turns import Way, Work, turns
 
@@ -55,6 +56,15 @@ def blocks(p: int, verb: str = "test_then_train", dtype: Any = float, **settings
     X = X.astype(dtype)
     settings = {"fit_intercept": False, **settings}
     return lambda n: getattr(op.RLSRegressor(RIDGE, **settings), verb)(X[:n], y[:n])
+
+
+def works(rounds: int, limits: Limits) -> Iterator[Work]:
+    """All of this file."""
+    yield from arrays(rounds, limits.peak)
+    yield learning(rounds)
+    yield from rows(rounds)
+    yield outputs(rounds)
+    yield single_precision(rounds)
 
 
 def arrays(rounds: int, peak: float) -> Iterator[Work]:

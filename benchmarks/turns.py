@@ -1,7 +1,8 @@
 """Turns: ways to do the same work, timed one after the other in rounds, and what came of them.
 
 A busy moment of the machine hits all ways alike; medians of the rounds are compared, and their
-spread is written down. Seconds are the processor's, of all threads of this process.
+spread is written down. Seconds are the processor's, of all threads of this process, where nothing
+else is asked for.
 """
 
 import time
@@ -15,6 +16,9 @@ SECONDS = 0.3  # about what a way is timed for in a round
 
 Way = Callable[[int], object]
 """Does so many units of work."""
+
+Clock = Callable[[], float]
+"""Seconds since some moment."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,9 @@ class Work:
     aside : tuple of str
         Ways that are shown, and are not peers.
     note : str
+        What a reader of the table should know besides.
+    numbers : dict of str to float
+        Others that were found beside it.
     """
 
     name: str
@@ -77,6 +84,7 @@ def turns(
     least: int = 1,
     most: int = 1 << 40,
     seconds: float = SECONDS,
+    clock: Clock = time.process_time,
 ) -> dict[str, list[float]]:
     """Units a second of each way, in each round.
 
@@ -88,24 +96,26 @@ def turns(
         Units that a way may be given.
     seconds : float
         About what a way is timed for in a round.
+    clock : callable
+        ``time.perf_counter`` where what is measured waits, or has other processes work for it.
     """
-    counts = {name: _fitting(way, least, most, seconds) for name, way in ways.items()}
+    counts = {name: _fitting(way, least, most, seconds, clock) for name, way in ways.items()}
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
-            rates[name].append(counts[name] / _seconds(way, counts[name]))
+            rates[name].append(counts[name] / _seconds(way, counts[name], clock))
     return rates
 
 
-def _seconds(way: Way, count: int) -> float:
-    began = time.process_time()
+def _seconds(way: Way, count: int, clock: Clock) -> float:
+    began = clock()
     way(count)
-    return max(time.process_time() - began, 1e-9)
+    return max(clock() - began, 1e-9)
 
 
-def _fitting(way: Way, least: int, most: int, seconds: float) -> int:
+def _fitting(way: Way, least: int, most: int, seconds: float, clock: Clock) -> int:
     """As many units as take about so long."""
     count = least
-    while (took := _seconds(way, count)) < seconds / 4 and count < most:
+    while (took := _seconds(way, count, clock)) < seconds / 4 and count < most:
         count = min(most, count * 4)
     return max(least, min(most, int(count * seconds / took)))

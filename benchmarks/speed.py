@@ -1,0 +1,90 @@
+"""Speed: each piece of work by this library and by others, and what the machine can do at most.
+
+All is measured in one run, on one thread, in turns; a section of works is a file of its own, and
+runs in a process of its own, so that no library's threads or memory are in another's way.
+
+    python benchmarks/speed.py [--only SECTION ...] [--rounds 5] [--json FILE]
+"""
+
+import argparse
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"
+
+from tables import RESULTS, markdown, write  # noqa: E402  after the number of threads
+
+SECTIONS = ("rls", "slopes", "memories", "art", "files", "start")
+"""Files speed_*.py; each has ``works(rounds, limits)``."""
+VERSIONS = (
+    "numpy", "scipy", "scikit-learn", "torch", "pyarrow", "river", "padasip", "reservoirpy",
+    "dynamax", "scikit-learn-intelex", "vowpalwabbit", "artlib", "opacus", "rebayes",
+)  # fmt: skip
+
+
+def main() -> None:
+    """All sections, or those that are asked for."""
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
+    asked.add_argument("--rounds", type=int, default=5)
+    asked.add_argument("--json", type=Path, default=None)
+    asked.add_argument("--section", help=argparse.SUPPRESS)
+    args = asked.parse_args()
+    if args.section:
+        print(json.dumps(section(args.section, args.rounds)))
+        return
+    found: dict[str, Any] = {"machine": machine(), "rounds": args.rounds, "sections": {}}
+    for name in args.only:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        command = [sys.executable, __file__, "--section", name, "--rounds", str(args.rounds)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)  # noqa: S603
+        found["sections"][name] = json.loads(done.stdout.splitlines()[-1])
+    day = datetime.now(UTC).date().isoformat()
+    write(args.json or RESULTS / f"{day}.json", found)
+    print(markdown("speed", found))
+
+
+def section(name: str, rounds: int) -> dict[str, Any]:
+    """What a section finds, with the limits of the machine just before it."""
+    limits = importlib.import_module("limits").measured(rounds)
+    works = []
+    for work in importlib.import_module(f"speed_{name}").works(rounds, limits):
+        print(f"  {work.name}: {work.ratio}", file=sys.stderr, flush=True)
+        works.append(work.to_dict())
+    return {"peak": limits.peak, "bandwidth": limits.bandwidth, "works": works}
+
+
+def machine() -> dict[str, Any]:
+    """What it was measured on, and with."""
+    model = platform.processor()
+    listed = Path("/proc/cpuinfo")
+    if listed.exists():
+        lines = listed.read_text(encoding="utf-8").splitlines()
+        model = next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "")
+    versions = {}
+    for package in VERSIONS:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {
+        "processor": model,
+        "cores": os.cpu_count(),
+        "threads": 1,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": versions,
+    }
+
+
+if __name__ == "__main__":
+    main()
