@@ -12,7 +12,7 @@
    NULL with an error if not. */
 void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable, Py_buffer *view);
 
-/* The type Rows, to be added to a module. */
-extern PyType_Spec rows_spec;
+/* Types, to be added to a module. */
+extern PyType_Spec rows_spec, linear_spec;
 
 #endif

@@ -4,30 +4,52 @@
  */
 #include "descent.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "machine.h"
 
-/* w . x, in as many sums as a vector holds. */
+enum { SUMS = 4 }; /* vectors that are summed side by side: a sum waits for the one before */
+
+static const double LATER[2 * WIDE] = {[WIDE] = 1, 1, 1, 1, 1, 1, 1, 1};
+
+#define at(numbers) (*(const loose *)(numbers))
+
+/* w . x; the numbers after the last whole vector are the end of one that overlaps it. */
 WITHIN double product(const double *w, const double *x, ptrdiff_t d)
 {
-    loose sum = {0.0};
+    if (d < WIDE) {
+        double all = 0.0;
+        for (ptrdiff_t j = 0; j < d; j++)
+            all += w[j] * x[j];
+        return all;
+    }
+    vector sum[SUMS] = {{0.0}};
     ptrdiff_t j = 0;
-    double all = 0.0;
+    for (; j + SUMS * WIDE <= d; j += SUMS * WIDE)
+#pragma GCC unroll 4
+        for (int i = 0; i < SUMS; i++)
+            sum[i] += at(w + j + i * WIDE) * at(x + j + i * WIDE);
     for (; j + WIDE <= d; j += WIDE)
-        sum += *(const loose *)(w + j) * *(const loose *)(x + j);
-    for (; j < d; j++)
-        all += w[j] * x[j];
-    for (int i = 0; i < WIDE; i++)
-        all += sum[i];
-    return all;
+        sum[0] += at(w + j) * at(x + j);
+    if (j < d)
+        sum[1] += at(LATER + (d - j)) * at(w + d - WIDE) * at(x + d - WIDE);
+    const vector v = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
 
 /* w <- keep w + by x. */
 WITHIN void move(double *w, const double *x, ptrdiff_t d, double keep, double by)
 {
-    for (ptrdiff_t j = 0; j < d; j++)
-        w[j] = keep * w[j] + by * x[j];
+    if (d < WIDE) {
+        for (ptrdiff_t j = 0; j < d; j++)
+            w[j] = keep * w[j] + by * x[j];
+        return;
+    }
+    const vector last = keep * at(w + d - WIDE) + by * at(x + d - WIDE);
+    for (ptrdiff_t j = 0; j + WIDE <= d; j += WIDE)
+        *(loose *)(w + j) = keep * at(w + j) + by * at(x + j);
+    *(loose *)(w + d - WIDE) = last;
 }
 
 WITHIN double sign(double e)
@@ -63,50 +85,72 @@ WITHIN double slope(int loss, double parameter, double s, double y)
     return NAN;
 }
 
-EVERY_MACHINE void descend(const Stream *stream, int loss, double parameter, const double *rate,
-                           const double *limit, const double *keep)
+/* 1 / length; 0 where it vanishes, and nan where it overflowed. */
+WITHIN double inverse(double length)
 {
-    const ptrdiff_t d = stream->d, c = stream->c;
-    for (ptrdiff_t i = 0; i < stream->n; i++) {
-        const double *x = stream->X + i * d;
-        for (ptrdiff_t k = 0; k < c; k++) {
-            double *w = stream->W + k * d;
-            const double s = product(w, x, d) + stream->b[k];
-            double change = rate[i] * slope(loss, parameter, s, stream->Y[i * c + k]);
-            stream->said[i * c + k] = s;
-            if (limit)
-                change = fmax(-limit[i], fmin(limit[i], change));
-            if (change != 0.0 || keep)
-                move(w, x, d, keep ? keep[i] : 1.0, -change);
-            stream->b[k] -= change * stream->unit;
-        }
-    }
+    return length < DBL_MIN ? 0.0 : length <= DBL_MAX ? 1.0 / length : NAN;
 }
 
-EVERY_MACHINE ptrdiff_t correct(const Stream *stream, const double *moves,
-                                const unsigned char *known)
+WITHIN void score_row(const Linear *model, const double *x, double *said)
 {
-    const ptrdiff_t d = stream->d, c = stream->c;
-    ptrdiff_t mistakes = 0;
-    for (ptrdiff_t i = 0; i < stream->n; i++) {
-        const double *x = stream->X + i * d;
-        double *said = stream->said + i * c;
-        const ptrdiff_t y = (ptrdiff_t)stream->Y[i];
-        ptrdiff_t best = -1;
+    for (ptrdiff_t k = 0; k < model->c; k++)
+        said[k] = product(model->W + k * model->d, x, model->d) + model->b[k];
+}
+
+EVERY_MACHINE void score(const Linear *model, const double *x, double *said)
+{
+    score_row(model, x, said);
+}
+
+EVERY_MACHINE ptrdiff_t descend(const Linear *model, int loss, double parameter, ptrdiff_t n,
+                                const double *X, const double *Y, const Pace *pace, double most,
+                                double *said, double *change)
+{
+    const ptrdiff_t d = model->d, c = model->c;
+    for (ptrdiff_t i = 0; i < n; i++, X += d, Y += c, said += c) {
+        double rate = pace->rate[i];
+        int tame = 1;
+        score_row(model, X, said);
+        if (pace->damping)
+            rate *= inverse(pace->damping[i] + product(X, X, d) + model->unit);
         for (ptrdiff_t k = 0; k < c; k++) {
-            said[k] = product(stream->W + k * d, x, d) + stream->b[k];
+            change[k] = rate * slope(loss, parameter, said[k], Y[k]);
+            if (pace->limit)
+                change[k] = fmax(-pace->limit[i], fmin(pace->limit[i], change[k]));
+            tame &= !(most > 0.0) || fabs(change[k]) <= most;
+        }
+        if (!tame)
+            return i;
+        for (ptrdiff_t k = 0; k < c; k++) {
+            if (change[k] != 0.0 || pace->keep)
+                move(model->W + k * d, X, d, pace->keep ? pace->keep[i] : 1.0, -change[k]);
+            model->b[k] -= change[k] * model->unit;
+        }
+    }
+    return n;
+}
+
+EVERY_MACHINE ptrdiff_t correct(const Linear *model, ptrdiff_t n, const double *X, const double *y,
+                                const double *moves, const unsigned char *known, double *said)
+{
+    const ptrdiff_t d = model->d, c = model->c;
+    ptrdiff_t mistakes = 0;
+    for (ptrdiff_t i = 0; i < n; i++, X += d, said += c) {
+        const ptrdiff_t right = (ptrdiff_t)y[i];
+        ptrdiff_t best = -1;
+        score_row(model, X, said);
+        for (ptrdiff_t k = 0; k < c; k++)
             if (!known || known[i * c + k])
                 best = best < 0 || said[k] >= said[best] ? k : best;
-        }
-        if (best == y)
+        if (best == right)
             continue;
         mistakes++;
-        if (best < 0 || y < 0 || y >= c)
+        if (best < 0 || right < 0 || right >= c)
             continue;
-        move(stream->W + y * d, x, d, 1.0, moves[i]);
-        move(stream->W + best * d, x, d, 1.0, -moves[i]);
-        stream->b[y] += moves[i] * stream->unit;
-        stream->b[best] -= moves[i] * stream->unit;
+        move(model->W + right * d, X, d, 1.0, moves[i]);
+        move(model->W + best * d, X, d, 1.0, -moves[i]);
+        model->b[right] += moves[i] * model->unit;
+        model->b[best] -= moves[i] * model->unit;
     }
     return mistakes;
 }

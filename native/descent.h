@@ -8,19 +8,29 @@
 enum { SQUARED = 1, ABSOLUTE, HUBER, INSENSITIVE, HINGE, LOGISTIC, MISCLASSIFIED };
 
 typedef struct {
-    ptrdiff_t n, d, c;   /* rows, features, outputs */
-    const double *X, *Y; /* (n, d) and (n, c) */
-    double *W, *b;       /* (c, d) and (c): learned in place */
-    double unit;         /* 1 with an intercept, 0 without */
-    double *said;        /* (n, c): the scores of each row just before it was learned */
-} Stream;
+    ptrdiff_t d, c; /* features, outputs */
+    double *W, *b;  /* (c, d) and (c): learned in place */
+    double unit;    /* 1 with an intercept, 0 without */
+} Linear;
 
-/* How far each row moves: w <- keep w - clip(rate slope, -limit, limit) x. limit, keep: or NULL. */
-void descend(const Stream *stream, int loss, double parameter, const double *rate,
-             const double *limit, const double *keep);
+/* How far each row moves: w <- keep w - clip(rate slope, -limit, limit) x, where rate is divided by
+   damping + |x|^2 if there is a damping. All but the rate may be NULL. */
+typedef struct {
+    const double *rate, *limit, *keep, *damping;
+} Pace;
 
-/* The perceptron; Y (n) are the numbers of classes, and known (n, c), or NULL, whether each has
+/* Learn n rows of X (n, d) with answers Y (n, c); said (n, c) are the scores just before, and
+   change (c) is room for work. It ends before a row that would move by more than `most`, if that
+   is above 0, and returns the rows learned. */
+ptrdiff_t descend(const Linear *model, int loss, double parameter, ptrdiff_t n, const double *X,
+                  const double *Y, const Pace *pace, double most, double *said, double *change);
+
+/* The perceptron; y (n) are the numbers of classes, and known (n, c), or NULL, whether each has
    come before. Returns the mistakes. */
-ptrdiff_t correct(const Stream *stream, const double *moves, const unsigned char *known);
+ptrdiff_t correct(const Linear *model, ptrdiff_t n, const double *X, const double *y,
+                  const double *moves, const unsigned char *known, double *said);
+
+/* s = W x + b. */
+void score(const Linear *model, const double *x, double *said);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "descent.h"
 
-enum { MOST = 8 }; /* arrays of a call */
+enum { MOST = 10 }; /* arrays of a call */
 
 /* What a call is given: arrays that may be None, and where their numbers are. */
 typedef struct {
@@ -39,20 +39,24 @@ static void let_go(Arrays *arrays)
 static PyObject *descended(PyObject *module, PyObject *args)
 {
     Arrays a;
-    Stream s;
+    Linear model;
+    Py_ssize_t n;
     int loss;
     double parameter;
     (void)module;
-    if (!PyArg_ParseTuple(args, "nnndidOOOOOOOO:descend", &s.n, &s.d, &s.c, &s.unit, &loss,
-                          &parameter, &a.given[0], &a.given[1], &a.given[2], &a.given[3],
-                          &a.given[4], &a.given[5], &a.given[6], &a.given[7]))
+    if (!PyArg_ParseTuple(args, "nnndidOOOOOOOOOO:descend", &n, &model.d, &model.c, &model.unit,
+                          &loss, &parameter, &a.given[0], &a.given[1], &a.given[2], &a.given[3],
+                          &a.given[4], &a.given[5], &a.given[6], &a.given[7], &a.given[8],
+                          &a.given[9]))
         return NULL;
-    const Py_ssize_t sizes[] = {s.n * s.d, s.n * s.c, s.n, s.n, s.n, s.c * s.d, s.c, s.n * s.c};
-    const int good = hold(&a, 8, "dddddddd", sizes, 1 << 5 | 1 << 6 | 1 << 7);
+    const Py_ssize_t d = model.d, c = model.c;
+    const Py_ssize_t sizes[] = {n * d, n * c, n, n, n, n, c * d, c, n * c, c};
+    const int good = hold(&a, 10, "dddddddddd", sizes, 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9);
     if (good) {
-        s.X = a.at[0], s.Y = a.at[1], s.W = a.at[5], s.b = a.at[6], s.said = a.at[7];
+        const Pace pace = {a.at[2], a.at[3], a.at[4], a.at[5]};
+        model.W = a.at[6], model.b = a.at[7];
         Py_BEGIN_ALLOW_THREADS
-        descend(&s, loss, parameter, a.at[2], a.at[3], a.at[4]);
+        descend(&model, loss, parameter, n, a.at[0], a.at[1], &pace, 0.0, a.at[8], a.at[9]);
         Py_END_ALLOW_THREADS
     }
     let_go(&a);
@@ -62,19 +66,20 @@ static PyObject *descended(PyObject *module, PyObject *args)
 static PyObject *corrected(PyObject *module, PyObject *args)
 {
     Arrays a;
-    Stream s;
-    Py_ssize_t mistakes = 0;
+    Linear model;
+    Py_ssize_t n, mistakes = 0;
     (void)module;
-    if (!PyArg_ParseTuple(args, "nnndOOOOOOO:correct", &s.n, &s.d, &s.c, &s.unit, &a.given[0],
-                          &a.given[1], &a.given[2], &a.given[3], &a.given[4], &a.given[5],
-                          &a.given[6]))
+    if (!PyArg_ParseTuple(args, "nnndOOOOOOO:correct", &n, &model.d, &model.c, &model.unit,
+                          &a.given[0], &a.given[1], &a.given[2], &a.given[3], &a.given[4],
+                          &a.given[5], &a.given[6]))
         return NULL;
-    const Py_ssize_t sizes[] = {s.n * s.d, s.n, s.n, s.n * s.c, s.c * s.d, s.c, s.n * s.c};
+    const Py_ssize_t d = model.d, c = model.c;
+    const Py_ssize_t sizes[] = {n * d, n, n, n * c, c * d, c, n * c};
     const int good = hold(&a, 7, "ddd?ddd", sizes, 1 << 4 | 1 << 5 | 1 << 6);
     if (good) {
-        s.X = a.at[0], s.Y = a.at[1], s.W = a.at[4], s.b = a.at[5], s.said = a.at[6];
+        model.W = a.at[4], model.b = a.at[5];
         Py_BEGIN_ALLOW_THREADS
-        mistakes = correct(&s, a.at[2], a.at[3]);
+        mistakes = correct(&model, n, a.at[0], a.at[1], a.at[2], a.at[3], a.at[6]);
         Py_END_ALLOW_THREADS
     }
     let_go(&a);
@@ -83,18 +88,23 @@ static PyObject *corrected(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"descend", descended, METH_VARARGS,
-     "descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, W, b, said)"},
+     "descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, said, room)"},
     {"correct", corrected, METH_VARARGS,
      "correct(n, d, c, unit, X, y, moves, known, W, b, said): the mistakes."},
     {NULL, NULL, 0, NULL},
 };
 
-static int fill(PyObject *module)
+static int add(PyObject *module, const char *name, PyType_Spec *spec)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, &rows_spec, NULL);
-    const int wrong = type ? PyModule_AddObjectRef(module, "Rows", type) : -1;
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    const int wrong = type ? PyModule_AddObjectRef(module, name, type) : -1;
     Py_XDECREF(type);
     return wrong;
+}
+
+static int fill(PyObject *module)
+{
+    return add(module, "Rows", &rows_spec) < 0 || add(module, "Linear", &linear_spec) < 0 ? -1 : 0;
 }
 
 static PyModuleDef_Slot steps[] = {{Py_mod_exec, fill}, {0, NULL}};

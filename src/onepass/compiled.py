@@ -35,7 +35,12 @@ out, and ``numbers(mass, age, count)`` the rest. ``learn(n, X, Y, weights, error
 and leaves the state of no use where it returns False; ``learn_one(x, y, weight)`` leaves it as it
 was, as it does once ``release()`` was called.
 
-``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, W, b, said)`` goes down the slope
-of a loss, and ``correct(n, d, c, unit, X, y, moves, known, W, b, said)`` corrects mistakes: W
-(c, d) and b (c,) are learned in place, and ``said`` (n, c) written.
+``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, said, room)`` goes
+down the slope of a loss, and ``correct(n, d, c, unit, X, y, moves, known, W, b, said)`` corrects
+mistakes: W (c, d) and b (c,) are learned in place, ``said`` (n, c) written, and ``room`` (c,) used.
+
+``Linear(d, c, unit, loss, parameter, array, names, number, labels, places)`` is such a model while
+single rows come; loss 0 corrects mistakes. ``put(n, W, b, rate, limit, keep, damping)`` sets it,
+and what the n rows to come do; ``get()`` tells W, b, the rows learned and the mistakes.
+``learn_one(x, y, weight)`` learns nothing where it returns False, as after ``release()``.
 """

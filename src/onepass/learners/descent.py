@@ -20,7 +20,7 @@ from scipy.linalg.blas import daxpy, ddot, dgemv, dger
 from onepass import compiled, validate
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.choice import chosen
-from onepass.learners.linear import Linear
+from onepass.learners.linear import Linear, plain_parts
 from onepass.learners.stepsize import STEP_RULES, Slope, StepRule, Steps
 from onepass.losses import Loss
 from onepass.types import Array, Floats
@@ -49,10 +49,8 @@ class Descent(Linear):
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
         slope, rule, l2 = self._method()
-        X = np.ascontiguousarray(X, dtype=np.float64)
         with np.errstate(all="ignore"):  # what overflows is refused below
-            lengths = np.einsum("ij,ij->i", X, X) + (1.0 if self.fit_intercept else 0.0)
-            steps = rule.steps(lengths, s, self.steps_, l2)
+            steps = rule.steps(len(X), s, self.steps_, l2)
             weights, offset, said = self._descended(X, Y, slope, steps, known)
         self._refuse_lost(weights, offset, said)
         self.weights_, self.offset_ = weights, offset
@@ -114,7 +112,6 @@ def descend(
     weights : ndarray of shape (d, c)
     offset : ndarray of shape (c,)
     X : ndarray of shape (n, d)
-        Of float64, row after row in memory.
     Y : ndarray of shape (n, c)
     slope : Slope
         ℓ′(s, y).
@@ -134,6 +131,8 @@ def descend(
     unit = 1.0 if fit_intercept else 0.0
     if compiled.loops is not None:
         return _compiled(compiled.loops, weights, offset, X, Y, slope, steps, unit)
+    X = np.ascontiguousarray(X, dtype=np.float64)
+    steps = steps.along(np.einsum("ij,ij->i", X, X) + unit)
     if weights.shape[1] == 1:
         w, b, scores = _one_output(
             weights[:, 0].copy(), float(offset[0]), X, Y[:, 0], slope, steps, unit
@@ -155,11 +154,14 @@ def _compiled(
     unit: float,
 ) -> tuple[Floats, Floats, Floats]:
     """The same by a loop in C."""
-    W, b, said = np.array(weights.T, order="C"), np.array(offset, float), np.empty(Y.shape)
-    pace = (None if part is None else np.ascontiguousarray(part) for part in steps)
+    W, b = np.array(weights.T, order="C"), np.array(offset, float)
+    said, room = np.empty(Y.shape), np.empty(len(b))
     answers = np.ascontiguousarray(Y, dtype=np.float64)
-    how = (unit, slope.number, slope.parameter)
-    loops.descend(*X.shape, len(b), *how, X, answers, *pace, W, b, said)
+    how = (X.shape[1], len(b), unit, slope.number, slope.parameter)
+    for rows, x in plain_parts(X):
+        loops.descend(
+            len(x), *how, x, answers[rows], *steps.of(rows), W, b, said[rows], room
+        )  # fmt: skip
     return W.T, b, said
 
 

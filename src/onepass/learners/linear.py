@@ -10,6 +10,7 @@ the answer, so ``coef_`` and ``intercept_`` show that difference, as scikit-lear
 Cost: O(dc) a row, O(dc) memory.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from onepass.errors import NotFittedError, ParameterError
 from onepass.estimator import Classifier
 from onepass.types import Array, Floats
 
-__all__ = ["HALVES", "Linear", "initial_weights", "named_columns", "said_at_first"]
+__all__ = ["HALVES", "Linear", "initial_weights", "named_columns", "plain_parts", "said_at_first"]
+
+_NEAR = 1 << 15  # numbers of rows that are made plain at once, and are in the nearer caches then
 
 HALVES = np.array([-0.5, 0.5])
 """What each of two classes takes of the one problem that they share."""
@@ -108,6 +111,15 @@ def initial_weights(initial_coef: Any, d: int, c: int, who: str) -> Floats:
             f"feature, got {came}. Construct the learner with another `initial_coef`."
         )
     return np.array(rows.T, order="C")
+
+
+def plain_parts(X: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Rows as float64, row after row in memory: all of them if they are, or some after others."""
+    plain = X.dtype == np.float64 and X.flags.c_contiguous
+    width = len(X) if plain else max(1, _NEAR // X.shape[1])
+    for i in range(0, len(X), max(1, width)):
+        rows = slice(i, i + width)
+        yield rows, np.ascontiguousarray(X[rows], dtype=np.float64)
 
 
 def named_columns(learner: Classifier, asking: str) -> Array:

@@ -29,7 +29,7 @@ import numpy as np
 from onepass import compiled, validate
 from onepass.errors import NumericalError, ParameterError
 from onepass.estimator import Classifier
-from onepass.learners.linear import HALVES, Linear, named_columns, said_at_first
+from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
 from onepass.types import Array, Floats
 
 __all__ = ["Perceptron"]
@@ -122,7 +122,6 @@ class Perceptron(Linear, Classifier):
         return rng.standard_normal((d, 1)) * HALVES if c == 2 else rng.standard_normal((d, c))
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        X = np.ascontiguousarray(X, dtype=np.float64)
         moves = np.full(len(X), 0.5 * self._checked()) * (1.0 if s is None else s)
         with np.errstate(all="ignore"):  # what overflows is refused below
             weights, offset, said, mistakes = self._corrected(X, Y, moves, known)
@@ -146,9 +145,15 @@ class Perceptron(Linear, Classifier):
         answers = Y.argmax(axis=1)
         if compiled.loops is not None:
             seen = None if known is None else np.ascontiguousarray(known)
-            rows = (X, answers.astype(np.float64), moves, seen)
-            mistakes = compiled.loops.correct(*X.shape, len(b), unit, *rows, W, b, said)
+            answers = answers.astype(np.float64)
+            how = (X.shape[1], len(b), unit)
+            for rows, x in plain_parts(X):
+                there = None if seen is None else seen[rows]
+                mistakes += compiled.loops.correct(
+                    len(x), *how, x, answers[rows], moves[rows], there, W, b, said[rows]
+                )
             return W.T, b, said, mistakes
+        X = np.ascontiguousarray(X, dtype=np.float64)
         for i, (x, y, move) in enumerate(zip(X, answers.tolist(), moves.tolist(), strict=True)):
             said[i] = scores = W.dot(x) + b
             best = _best(scores if known is None else np.where(known[i], scores, -np.inf))  # (1)

@@ -81,17 +81,24 @@ class Steps(NamedTuple):
         Where steps are bounded.
     keep : ndarray of shape (n,), optional
         Where l2 shrinks the weights.
+    damping : ndarray of shape (n,), optional
+        Where the rate is yet to be divided by damping + ‖x‖².
     """
 
     rate: Floats
     limit: Floats | None = None
     keep: Floats | None = None
+    damping: Floats | None = None
 
     def of(self, rows: slice) -> "Steps":
         """The steps of some of the rows."""
-        limit = None if self.limit is None else self.limit[rows]
-        keep = None if self.keep is None else self.keep[rows]
-        return Steps(self.rate[rows], limit, keep)
+        return Steps(self.rate[rows], *(None if part is None else part[rows] for part in self[1:]))
+
+    def along(self, lengths: Floats) -> "Steps":
+        """The steps of rows with these squared lengths (n,)."""
+        if self.damping is None:
+            return self
+        return Steps(self.rate * _inverse(self.damping + lengths), self.limit, self.keep)
 
 
 class StepRule(ABC):
@@ -101,8 +108,8 @@ class StepRule(ABC):
     """Whether the step is the solution for one loss, without a penalty."""
 
     @abstractmethod
-    def steps(self, lengths: Floats, q: Floats | None, t: int, l2: float) -> Steps:
-        """The steps of rows with squared lengths (n,) and weights q (n,), t rows before them."""
+    def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
+        """The steps of n rows with weights q (n,), t rows before them."""
 
     @property
     def most_l2(self) -> float:
@@ -126,9 +133,10 @@ class Constant(StepRule):
 
     step_size: float = field(default=0.01, metadata={"above": 0.0})
 
-    def steps(self, lengths: Floats, q: Floats | None, t: int, l2: float) -> Steps:
+    def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
         """η for every row."""
-        return Decaying(self.step_size, decay=0.0).steps(lengths, q, t, l2)
+        del t
+        return _sized(np.full(n, self.step_size), q, l2)
 
     @property
     def most_l2(self) -> float:
@@ -151,7 +159,7 @@ class Decaying(StepRule):
 
     Examples
     --------
-    >>> Decaying(step_size=1.0, decay=1.0, power=1.0).steps(np.ones(4), None, 0, 0.0).rate
+    >>> Decaying(step_size=1.0, decay=1.0, power=1.0).steps(4, None, 0, 0.0).rate
     array([1.        , 0.5       , 0.33333333, 0.25      ])
     """
 
@@ -159,11 +167,10 @@ class Decaying(StepRule):
     decay: float = field(default=0.001, metadata={"low": 0.0})
     power: float = field(default=0.5, metadata={"low": 0.0, "high": 1.0})
 
-    def steps(self, lengths: Floats, q: Floats | None, t: int, l2: float) -> Steps:
+    def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
         """η (1 + decay · t)^−power, for t, t + 1, and so on."""
-        times = np.arange(t, t + len(lengths))
-        rate = self.step_size * (1.0 + self.decay * times) ** -self.power
-        return Steps(rate if q is None else rate * q, keep=1.0 - rate * l2 if l2 else None)
+        times = np.arange(t, t + n)
+        return _sized(self.step_size * (1.0 + self.decay * times) ** -self.power, q, l2)
 
     @property
     def most_l2(self) -> float:
@@ -187,19 +194,21 @@ class Normalised(StepRule):
 
     Examples
     --------
-    >>> Normalised(step_size=1.0, noise=1.0).steps(np.array([3.0, 0.0]), None, 0, 0.0).rate
+    >>> steps = Normalised(step_size=1.0, noise=1.0).steps(2, None, 0, 0.0)
+    >>> steps.along(np.array([3.0, 0.0])).rate
     array([0.25, 1.  ])
     """
 
     step_size: float = field(default=0.1, metadata={"above": 0.0})
     noise: float = field(default=0.0, metadata={"low": 0.0})
 
-    def steps(self, lengths: Floats, q: Floats | None, t: int, l2: float) -> Steps:
+    def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
         """η / (noise + ‖x‖²)."""
         del t
-        rate = self.step_size * _inverse(lengths + self.noise)
-        keep = np.full(len(lengths), 1.0 - self.step_size * l2) if l2 else None
-        return Steps(rate if q is None else rate * q, keep=keep)
+        rate = np.full(n, self.step_size)
+        keep = np.full(n, 1.0 - self.step_size * l2) if l2 else None
+        damping = np.full(n, self.noise)
+        return Steps(rate if q is None else rate * q, keep=keep, damping=damping)
 
     @property
     def most_l2(self) -> float:
@@ -213,10 +222,10 @@ class PassiveAggressive(StepRule):
 
     closed_form: ClassVar[bool] = True
 
-    def steps(self, lengths: Floats, q: Floats | None, t: int, l2: float) -> Steps:
+    def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
         """1 / ‖x‖²."""
         del q, t, l2
-        return Steps(_inverse(lengths))
+        return Steps(np.ones(n), damping=np.zeros(n))
 
     def slope(self, loss: Loss) -> Slope:
         """(ℓ² / 2)′ = ℓ ℓ′."""
@@ -240,11 +249,11 @@ class PassiveAggressiveI(PassiveAggressive):
 
     aggressiveness: float = field(default=1.0, metadata={"above": 0.0})
 
-    def steps(self, lengths: Floats, q: Floats | None, t: int, l2: float) -> Steps:
+    def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
         """1 / ‖x‖², and the bound C."""
         del t, l2
-        limit = np.full(len(lengths), self.aggressiveness)
-        return Steps(_inverse(lengths), limit if q is None else limit * q)
+        limit = np.full(n, self.aggressiveness)
+        return Steps(np.ones(n), limit if q is None else limit * q, damping=np.zeros(n))
 
 
 @dataclass(frozen=True)
@@ -259,11 +268,11 @@ class PassiveAggressiveII(PassiveAggressive):
 
     aggressiveness: float = field(default=1.0, metadata={"above": 0.0})
 
-    def steps(self, lengths: Floats, q: Floats | None, t: int, l2: float) -> Steps:
+    def steps(self, n: int, q: Floats | None, t: int, l2: float) -> Steps:
         """1 / (‖x‖² + 1 / (2C))."""
         del t, l2
-        C = self.aggressiveness if q is None else self.aggressiveness * q
-        return Steps(_inverse(lengths + 0.5 / C))
+        C = np.full(n, self.aggressiveness)
+        return Steps(np.ones(n), damping=0.5 / (C if q is None else C * q))
 
 
 STEP_RULES: Mapping[str, type[StepRule]] = {
@@ -275,6 +284,11 @@ STEP_RULES: Mapping[str, type[StepRule]] = {
     "pa2": PassiveAggressiveII,
 }
 """The step rules, by the names that users give."""
+
+
+def _sized(rate: Floats, q: Floats | None, l2: float) -> Steps:
+    """Steps of these sizes, weighed, and the shrinkage that belongs to them."""
+    return Steps(rate if q is None else rate * q, keep=1.0 - rate * l2 if l2 else None)
 
 
 def _inverse(lengths: Floats) -> Floats:

@@ -1,0 +1,206 @@
+/* The type Linear for Python; onepass/compiled.py says what its parts are. */
+#include "buffers.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "descent.h"
+#include "reading.h"
+
+enum { MOST = 1 << 24 };          /* features, or outputs */
+static const double FAR = 1e100;  /* a row that moves by more is left to others */
+
+typedef struct {
+    PyObject_HEAD
+    Linear model;
+    Reading reading;
+    int loss; /* 0 where mistakes are corrected */
+    double parameter;
+    double *numbers;      /* of the arrays below, which lie one after the other */
+    double *row;          /* the row that came (d) */
+    double *answer;       /* its answers (c) */
+    double *said, *moved; /* (c) each */
+    double *pace;         /* what the coming rows do: rate, limit, keep, damping */
+    Pace next;            /* of them, those of the row that comes next */
+    Py_ssize_t coming, seen, mistakes;
+    int released;         /* no more rows are learned */
+} Object;
+
+/* put(W, b, rate, limit, keep, damping): the state, and what the rows to come do. */
+static PyObject *put(Object *self, PyObject *args)
+{
+    const ptrdiff_t d = self->model.d, c = self->model.c;
+    PyObject *given[6];
+    const double **at[] = {&self->next.rate, &self->next.limit, &self->next.keep,
+                           &self->next.damping};
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "nOOOOOO:put", &n, &given[0], &given[1], &given[2], &given[3],
+                          &given[4], &given[5]))
+        return NULL;
+    if (n < 0 || n > MOST || self->pace)
+        return PyErr_Format(PyExc_ValueError, "Linear.put: once, and so many rows to come");
+    self->pace = PyMem_Calloc(4 * n + 1, sizeof(double));
+    if (!self->pace)
+        return PyErr_NoMemory();
+    for (int i = 0; i < 6; i++) {
+        Py_buffer view;
+        const Py_ssize_t size = i == 0 ? c * d : i == 1 ? c : n;
+        double *to = i == 0 ? self->model.W : i == 1 ? self->model.b : self->pace + (i - 2) * n;
+        if (i > 2 && given[i] == Py_None)
+            continue;
+        const double *from = numbers_of(given[i], "d", size, 0, &view);
+        if (!from)
+            return NULL;
+        memcpy(to, from, size * sizeof *to);
+        PyBuffer_Release(&view);
+        if (i >= 2)
+            *at[i - 2] = to;
+    }
+    self->coming = n;
+    Py_RETURN_NONE;
+}
+
+/* get(): copies of W and b as bytes, the rows learned, and the mistakes among them. */
+static PyObject *get(Object *self, PyObject *none)
+{
+    const Py_ssize_t d = self->model.d, c = self->model.c;
+    (void)none;
+    return Py_BuildValue("(y#y#nn)", (const char *)self->model.W, c * d * (Py_ssize_t)sizeof(double),
+                         (const char *)self->model.b, c * (Py_ssize_t)sizeof(double), self->seen,
+                         self->mistakes);
+}
+
+/* Read an answer; 0 where it is for others. */
+static int answered(Object *self, PyObject *given)
+{
+    const ptrdiff_t c = self->model.c;
+    if (self->reading.labels == Py_None) {
+        self->answer[0] = read_number(given);
+        return !isnan(self->answer[0]);
+    }
+    const Py_ssize_t place = read_label(&self->reading, given);
+    if (place < 0)
+        return 0;
+    if (!self->loss)
+        self->answer[0] = (double)place;
+    else if (c == 1)
+        self->answer[0] = place ? 1.0 : -1.0;
+    else
+        for (ptrdiff_t k = 0; k < c; k++)
+            self->answer[k] = k == place ? 1.0 : -1.0;
+    return 1;
+}
+
+/* learn_one(x, y, weight): whether it was learned; if not, all is as it was before. */
+static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 3)
+        return PyErr_Format(PyExc_TypeError, "Linear.learn_one: expected x, y and weight");
+    if (self->released || !self->coming || read_number(args[2]) != 1.0 ||
+        !read_row(&self->reading, args[0], self->row) || !answered(self, args[1]))
+        Py_RETURN_FALSE;
+    Pace *next = &self->next;
+    if (!self->loss)
+        self->mistakes += correct(&self->model, 1, self->row, self->answer, next->rate, NULL,
+                                  self->said);
+    else if (!descend(&self->model, self->loss, self->parameter, 1, self->row, self->answer, next,
+                      FAR, self->said, self->moved))
+        Py_RETURN_FALSE;
+    next->rate++;
+    next->limit += next->limit != NULL;
+    next->keep += next->keep != NULL;
+    next->damping += next->damping != NULL;
+    self->coming--;
+    self->seen++;
+    Py_RETURN_TRUE;
+}
+
+/* predict_one(x): the answer; None where the row is one for others. */
+static PyObject *predict_one(Object *self, PyObject *x)
+{
+    const ptrdiff_t c = self->model.c;
+    ptrdiff_t best = 0;
+    if (!read_row(&self->reading, x, self->row))
+        Py_RETURN_NONE;
+    score(&self->model, self->row, self->said);
+    if (self->reading.labels == Py_None)
+        return number_said(&self->reading, self->said[0]);
+    if (c == 1)
+        return label_said(&self->reading, self->said[0] >= 0.0);
+    for (ptrdiff_t k = 1; k < c; k++)
+        best = self->said[k] >= self->said[best] ? k : best;
+    return label_said(&self->reading, best);
+}
+
+static PyObject *release(Object *self, PyObject *none)
+{
+    (void)none;
+    self->released = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *kept[5];
+    Py_ssize_t d, c;
+    double unit, parameter;
+    int loss;
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "nndidOOOOO:Linear", &d, &c, &unit, &loss, &parameter, &kept[0],
+                          &kept[1], &kept[2], &kept[3], &kept[4]))
+        return NULL;
+    if (d < 1 || d > MOST || c < 1 || c > MOST)
+        return PyErr_Format(PyExc_ValueError, "Linear: sizes must be >= 1");
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    Object *self = (Object *)alloc(type, 0);
+    if (!self)
+        return NULL;
+    if (!reading_open(&self->reading, d, kept)) {
+        Py_DECREF(self);
+        return PyErr_Format(PyExc_ValueError, "Linear: expected a name a feature, labels, places");
+    }
+    const Py_ssize_t labels = kept[3] == Py_None ? 1 : PyTuple_Size(kept[3]);
+    if (labels != c && !(labels == 2 && c == 1 && loss)) {
+        Py_DECREF(self);
+        return PyErr_Format(PyExc_ValueError, "Linear: expected an output a label, or one for two");
+    }
+    double *at = self->numbers = PyMem_Calloc(c * d + d + 4 * c, sizeof(double));
+    if (!at) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    self->model = (Linear){.d = d, .c = c, .W = at, .b = at + c * d, .unit = unit};
+    self->row = self->model.b + c;
+    self->answer = self->row + d;
+    self->said = self->answer + c;
+    self->moved = self->said + c;
+    self->loss = loss;
+    self->parameter = parameter;
+    return (PyObject *)self;
+}
+
+static void drop(Object *self)
+{
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyMem_Free(self->numbers);
+    PyMem_Free(self->pace);
+    reading_close(&self->reading);
+    freefunc free_ = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    free_(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"put", (PyCFunction)put, METH_VARARGS, "put(n, W, b, rate, limit, keep, damping): once."},
+    {"get", (PyCFunction)get, METH_NOARGS, "get(): W and b as bytes, rows learned, mistakes."},
+    {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
+     "learn_one(x, y, weight): whether it was learned."},
+    {"release", (PyCFunction)release, METH_NOARGS, "release(): learn_one learns nothing more."},
+    {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the answer, or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, make}, {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {0, NULL}};
+
+PyType_Spec linear_spec = {"onepass._compiled.Linear", sizeof(Object), 0, Py_TPFLAGS_DEFAULT, slots};

@@ -1,0 +1,114 @@
+/* A row, an answer or a label as Python gives it, where it is plain. */
+#include "reading.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
+
+int reading_open(Reading *reading, Py_ssize_t d, PyObject *const parts[5])
+{
+    PyObject *names = parts[1], *labels = parts[3], *places = parts[4];
+    const int named = names == Py_None || (PyTuple_Check(names) && PyTuple_Size(names) == d);
+    const int classes = PyTuple_Check(labels) && PyDict_Check(places) && PyTuple_Size(labels) > 0 &&
+                        PyTuple_Size(labels) == PyDict_Size(places);
+    if (!named || !(classes || (labels == Py_None && places == Py_None)))
+        return 0;
+    reading->d = d;
+    reading->array = Py_NewRef(parts[0]);
+    reading->names = Py_NewRef(names);
+    reading->number = Py_NewRef(parts[2]);
+    reading->labels = Py_NewRef(labels);
+    reading->places = Py_NewRef(places);
+    return 1;
+}
+
+void reading_close(Reading *reading)
+{
+    Py_CLEAR(reading->array);
+    Py_CLEAR(reading->names);
+    Py_CLEAR(reading->number);
+    Py_CLEAR(reading->labels);
+    Py_CLEAR(reading->places);
+}
+
+double read_number(PyObject *given)
+{
+    double value = NAN;
+    if (PyFloat_Check(given))
+        value = PyFloat_AsDouble(given);
+    else if (PyLong_CheckExact(given)) {
+        value = PyLong_AsDouble(given);
+        if (PyErr_Occurred())
+            PyErr_Clear();
+    }
+    return fabs(value) <= LARGEST ? value : NAN;
+}
+
+static int read_array(const Reading *reading, PyObject *given, double *row)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(given, &view, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    const Py_ssize_t d = reading->d;
+    const int narrow = strcmp(view.format, "f") == 0;
+    int good = view.ndim == 1 && view.shape[0] == d && (narrow || strcmp(view.format, "d") == 0);
+    const char *at = view.buf;
+    for (Py_ssize_t j = 0; good && j < d; j++, at += view.strides[0])
+        if (narrow) {
+            float value;
+            memcpy(&value, at, sizeof value);
+            row[j] = value;
+        } else
+            memcpy(row + j, at, sizeof *row);
+    PyBuffer_Release(&view);
+    for (Py_ssize_t j = 0; good && j < d; j++)
+        good = fabs(row[j]) <= LARGEST;
+    return good;
+}
+
+int read_row(const Reading *reading, PyObject *given, double *row)
+{
+    if ((PyObject *)Py_TYPE(given) == reading->array)
+        return read_array(reading, given, row);
+    if (!PyDict_CheckExact(given) || reading->names == Py_None || PyDict_Size(given) != reading->d)
+        return 0;
+    for (Py_ssize_t j = 0; j < reading->d; j++) {
+        PyObject *value = PyDict_GetItemWithError(given, PyTuple_GetItem(reading->names, j));
+        if (!value) {
+            PyErr_Clear();
+            return 0;
+        }
+        row[j] = read_number(value);
+        if (isnan(row[j]))
+            return 0;
+    }
+    return 1;
+}
+
+Py_ssize_t read_label(const Reading *reading, PyObject *given)
+{
+    const int plain = PyLong_CheckExact(given) || PyUnicode_CheckExact(given);
+    PyObject *place = NULL;
+    if (plain || Py_TYPE(given) == Py_TYPE(PyTuple_GetItem(reading->labels, 0)))
+        place = PyDict_GetItemWithError(reading->places, given);
+    const Py_ssize_t found = place ? PyLong_AsSsize_t(place) : -1;
+    if (PyErr_Occurred())
+        PyErr_Clear();
+    return found < PyTuple_Size(reading->labels) ? found : -1;
+}
+
+PyObject *number_said(const Reading *reading, double value)
+{
+    PyObject *plain = PyFloat_FromDouble(value);
+    PyObject *said = plain ? PyObject_CallFunctionObjArgs(reading->number, plain, NULL) : NULL;
+    Py_XDECREF(plain);
+    return said;
+}
+
+PyObject *label_said(const Reading *reading, Py_ssize_t place)
+{
+    return Py_NewRef(PyTuple_GetItem(reading->labels, place));
+}
