@@ -21,6 +21,7 @@ from onepass import compiled, validate
 from onepass.errors import NumericalError, ParameterError
 from onepass.learners.choice import chosen
 from onepass.learners.linear import Linear, plain_parts
+from onepass.learners.single_steps import SingleSteps
 from onepass.learners.stepsize import STEP_RULES, Slope, StepRule, Steps
 from onepass.losses import Loss
 from onepass.types import Array, Floats
@@ -28,7 +29,7 @@ from onepass.types import Array, Floats
 __all__ = ["Descent", "descend"]
 
 
-class Descent(Linear):
+class Descent(SingleSteps, Linear):
     """What the regressor and the classifier share: the loss, the step rule, and the weights."""
 
     losses: ClassVar[Mapping[str, type[Loss]]]
@@ -56,6 +57,10 @@ class Descent(Linear):
         self.weights_, self.offset_ = weights, offset
         self.steps_ += len(X)
         return said
+
+    def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
+        slope, rule, l2 = self._method()
+        return slope.number, slope.parameter, rule.steps(n, None, self.steps_, l2)
 
     def _refuse_lost(self, weights: Floats, offset: Floats, said: Floats) -> None:
         lost = ~np.isfinite(said).all(axis=1)

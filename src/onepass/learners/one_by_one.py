@@ -98,8 +98,7 @@ class OneByOne:
         if name in type(self).held and self._loop is not None:
             self._close()
             return getattr(self, name)
-        who = type(self).__name__
-        raise AttributeError(f"{who!r} object has no attribute {name!r}")
+        return object.__getattribute__(self, name)  # raises what the first look has raised
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._loop is not None:  # a hyperparameter acts from the next row

@@ -30,12 +30,14 @@ from onepass import compiled, validate
 from onepass.errors import NumericalError, ParameterError
 from onepass.estimator import Classifier
 from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
+from onepass.learners.single_steps import SingleSteps
+from onepass.learners.stepsize import Steps
 from onepass.types import Array, Floats
 
 __all__ = ["Perceptron"]
 
 
-class Perceptron(Linear, Classifier):
+class Perceptron(SingleSteps, Linear, Classifier):
     """Linear classification that moves only on mistakes.
 
     Parameters
@@ -135,6 +137,11 @@ class Perceptron(Linear, Classifier):
         self.weights_, self.offset_ = weights, offset
         self.mistakes_ += mistakes
         return said
+
+    held = ("weights_", "offset_", "rows_seen_", "mistakes_")
+
+    def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
+        return 0, 0.0, Steps(np.full(n, 0.5 * self._checked()))
 
     def _corrected(
         self, X: Floats, Y: Floats, moves: Floats, known: Array | None

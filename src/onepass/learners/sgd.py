@@ -278,6 +278,13 @@ class SGDClassifier(Descent, Classifier):
             weights[:, at], offset[at], said[rows, at] = w * halves, b * halves, scores * halves
         return weights, offset, said
 
+    def _problems(self) -> tuple[Floats, Floats]:
+        two = len(self.classes_) == 2
+        return (2.0 * self.weights_[:, 1:], 2.0 * self.offset_[1:]) if two else super()._problems()
+
+    def _solved(self, weights: Floats, offset: Floats) -> tuple[Floats, Floats]:
+        return (weights * HALVES, offset * HALVES) if len(offset) == 1 else (weights, offset)
+
     def _unlearned(self, row: Floats) -> Any:
         return said_at_first(self, row)
 

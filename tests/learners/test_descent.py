@@ -1,0 +1,47 @@
+"""Descent and mistakes over rows that lie in memory in any way."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import onepass as op
+from onepass import compiled
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("shape", [(40, 1), (40, 7), (40, 8), (40, 9), (40, 61), (7, 70_000)])
+@pytest.mark.parametrize("make", [op.SGDRegressor, op.SGDClassifier, op.Perceptron])
+def test_rows_of_any_precision_and_order_in_memory(
+    make: Any, shape: tuple[int, int], monkeypatch: Any, *, alone: bool
+) -> None:
+    """With the compiled loops and without, equal to plain rows of float64 to rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=shape).astype(np.float32)
+    y = rng.integers(0, 2, size=len(X))
+    want = make()
+    said = want.test_then_train(X.astype(np.float64), y).tolist()
+    if alone:
+        monkeypatch.setattr(compiled, "loops", None)
+    for rows in (X, np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2], X[::-1][::-1]):
+        model = make()
+        got = model.test_then_train(rows, y).tolist()
+        if make is op.SGDRegressor:
+            assert_allclose(got, said, rtol=1e-9, atol=1e-10)
+        else:
+            assert got == said
+        assert_allclose(model.coef_, want.coef_, rtol=1e-9, atol=1e-10)
+
+
+def test_many_rows_of_single_precision_are_learned_in_parts() -> None:
+    """Each part goes on where the one before it ended, with its own steps."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(5_000, 20)).astype(np.float32)
+    y, s = rng.normal(size=5_000), rng.uniform(0.5, 2.0, size=5_000)
+    settings = {"step": "decaying", "step_size": 0.05, "decay": 0.1, "l2": 0.01}
+    parts, whole = op.SGDRegressor(**settings), op.SGDRegressor(**settings)
+    got = parts.test_then_train(X, y, s)
+    assert_allclose(got, whole.test_then_train(X.astype(float), y, s), rtol=1e-9, atol=1e-10)
+    assert_allclose(parts.coef_, whole.coef_, rtol=1e-9)
+    assert parts.steps_ == 5_000
