@@ -7,6 +7,7 @@ the sizes that they say; others are refused.
 """
 
 import os
+from importlib import import_module
 from types import ModuleType
 
 __all__ = ["loops"]
@@ -16,10 +17,9 @@ def _found() -> ModuleType | None:
     if os.environ.get("ONEPASS_COMPILED") == "0":
         return None
     try:
-        from onepass import _compiled  # noqa: PLC0415  an import that may fail
+        return import_module("onepass._compiled")
     except ImportError:
         return None
-    return _compiled
 
 
 loops: ModuleType | None = _found()
