@@ -15,4 +15,29 @@ enum { WIDE = 8 }; /* doubles in a vector */
 typedef double vector __attribute__((vector_size(8 * WIDE), may_alias));
 typedef double loose __attribute__((vector_size(8 * WIDE), aligned(8), may_alias));
 
+/* Where the vector begins that holds number j. */
+WITHIN ptrdiff_t edge(ptrdiff_t j)
+{
+    return j & ~(ptrdiff_t)(WIDE - 1);
+}
+
+/* Room for parts of so many doubles, in zeros, each from a vector's beginning on and with a vector
+   to spare; to be freed. NULL if there is none. */
+static inline void *room_for(double **const *parts, const size_t *sizes, int count)
+{
+    size_t all = WIDE;
+    for (int i = 0; i < count; i++)
+        all += edge(sizes[i] + 2 * WIDE - 1);
+    void *memory = calloc(all, sizeof(double));
+    if (!memory)
+        return NULL;
+    const size_t off = (size_t)memory % sizeof(vector);
+    double *at = (double *)memory + (off ? (sizeof(vector) - off) / sizeof(double) : 0);
+    for (int i = 0; i < count; i++) {
+        *parts[i] = at;
+        at += edge(sizes[i] + 2 * WIDE - 1);
+    }
+    return memory;
+}
+
 #endif

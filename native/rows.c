@@ -18,123 +18,14 @@
  */
 #include "rows.h"
 
-#include <math.h>
-#include <string.h>
+#include "givens.h"
+#include "pending.h"
 
-#include "machine.h"
-
-enum { K = 8, MOST = 128 };          /* rows in a group, and at once */
-enum { NEAR = 1 << 15 };             /* doubles that stay in the nearer caches */
-static const double SHARP = 0.25;    /* a row that leaves less of D says much more than the past */
-static const double FAINT = 1e-100;  /* D below it: others look after what is so nearly lost */
-
-/* Where the vector begins that holds column j. */
-WITHIN ptrdiff_t edge(ptrdiff_t j)
-{
-    return j & ~(ptrdiff_t)(WIDE - 1);
-}
-
-/* (2) of k rows and a row of the triangle, of m numbers. Left of its diagonal, which is 1, the
-   triangle is 0, and the rows are 0 there after their columns were taken in: so they stay. */
-WITHIN void take(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
-                 const double *a, const double *gain, const int k)
-{
-    for (ptrdiff_t l = 0; l < m; l += WIDE) {
-        vector u = *(const vector *)(row + l);
-#pragma GCC unroll 8
-        for (int i = 0; i < k; i++) {
-            vector *at = (vector *)(rows + i * wide + l);
-            const vector x = *at - a[i] * u;
-            *at = x;
-            u += gain[i] * x;
-        }
-        *(vector *)(next + l) = u;
-    }
-}
-
-/* The same where some rows say much more than all before them. */
-WITHIN void take_sharp(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
-                       const double *a, const double *gain, const double *kept, const int k)
-{
-    for (ptrdiff_t l = 0; l < m; l += WIDE) {
-        vector u = *(const vector *)(row + l);
-        for (int i = 0; i < k; i++) {
-            vector *at = (vector *)(rows + i * wide + l);
-            const vector x = *at;
-            *at = x - a[i] * u;
-            u = kept[i] * u + gain[i] * x;
-        }
-        *(vector *)(next + l) = u;
-    }
-}
-
-/* Take k rows, the last of which may be zero, into rows `first` to before `last` of the triangle. */
-WITHIN void pass(Rows *rows, ptrdiff_t first, ptrdiff_t last, double *block, double *q, double due,
-                 const double *row, const double *diagonal, double *next, double *after,
-                 const int k)
-{
-    const ptrdiff_t wide = rows->wide;
-    double a[K], D[K + 1], gain[K], kept[K];
-    for (ptrdiff_t j = first; j < last; j++) {
-        const ptrdiff_t from = edge(j), m = wide - from;
-        double smallest = 1.0;
-        D[0] = due * diagonal[j];
-        for (int i = 0; i < k; i++)
-            a[i] = block[i * wide + j];
-        for (int i = 0; i < k; i++)
-            D[i + 1] = D[i] + q[i] * a[i] * a[i];
-        for (int i = 0; i < k; i++) {
-            const double over = 1.0 / D[i + 1];
-            kept[i] = D[i] * over;
-            gain[i] = q[i] * a[i] * over;
-            q[i] *= kept[i];
-        }
-        for (int i = 0; i < k; i++)
-            smallest = kept[i] < smallest ? kept[i] : smallest;
-        after[j] = D[k];
-        if (smallest > SHARP)
-            take(row, next, block + from, wide, m, a, gain, k);
-        else {
-            take_sharp(row, next, block + from, wide, m, a, gain, kept, k);
-            next[j - from] = 1.0;
-        }
-        row += m;
-        next += m;
-    }
-}
-
-/* Take in the rows of the block, of weights q, in groups of k; 0 if a direction lost its digits.
-   A panel of the triangle takes in all groups while it is near. */
-WITHIN int absorb(Rows *rows, double *q, ptrdiff_t groups, const int k)
-{
-    const ptrdiff_t d = rows->d, wide = rows->wide;
-    const ptrdiff_t panel = groups == 1 ? d : edge(NEAR / wide + WIDE);
-    const double *old = rows->triangle[rows->now], *diagonal = rows->diagonal[rows->now];
-    double *next = rows->triangle[1 - rows->now], *after = rows->diagonal[1 - rows->now];
-    double least = INFINITY;
-    for (ptrdiff_t first = 0; first < d; first += panel) {
-        const ptrdiff_t last = first + panel < d ? first + panel : d;
-        pass(rows, first, last, rows->block, q, rows->due, old, diagonal, next, after, k);
-        for (ptrdiff_t g = 1; g < groups; g++)
-            pass(rows, first, last, rows->block + g * k * wide, q + g * k, 1.0, next, after, next,
-                 after, k);
-        const ptrdiff_t size = panel * (wide - first) - WIDE * WIDE * (panel / WIDE) * (panel / WIDE - 1) / 2;
-        old += size;
-        next += size;
-    }
-    for (ptrdiff_t j = 0; j < d; j++)
-        least = after[j] < least ? after[j] : least;
-    rows->now = 1 - rows->now;
-    rows->due = 1.0;
-    rows->fresh = 0;
-    return least > FAINT;
-}
+enum { MOST = 128 }; /* rows at once */
 
 double *rows_at(const Rows *rows, ptrdiff_t j)
 {
-    const ptrdiff_t whole = j / WIDE, rest = j % WIDE, wide = rows->wide;
-    const ptrdiff_t before = WIDE * (whole * wide - WIDE * (whole * (whole - 1) / 2));
-    return rows->triangle[rows->now] + before + rest * (wide - whole * WIDE) - whole * WIDE;
+    return rows->triangle[rows->now] + place(rows->wide, j) - edge(j);
 }
 
 /* U w = theta, from the last row on. */
@@ -147,6 +38,7 @@ EVERY_MACHINE void rows_solve(Rows *rows)
         const double *row = rows_at(rows, j);
         double *w = rows->w + j * c;
         memcpy(w, row + d, c * sizeof *w);
+        pending_add(rows, j, w);
         if (c > 1) {
             for (ptrdiff_t l = j + 1; l < d; l++)
                 for (ptrdiff_t i = 0; i < c; i++)
@@ -155,10 +47,11 @@ EVERY_MACHINE void rows_solve(Rows *rows)
         }
         const ptrdiff_t last = edge(d - 1);
         vector sum = {0.0};
+        const double theta = w[0];
         w[0] = 0.0; /* its own, as are those of the vectors beyond d */
         for (ptrdiff_t l = edge(j); l <= last; l += WIDE)
             sum += *(const vector *)(row + l) * *(const vector *)(rows->w + l);
-        w[0] = row[d];
+        w[0] = theta;
         for (int i = 0; i < WIDE; i++)
             w[0] -= sum[i];
     }
@@ -235,7 +128,8 @@ WITHIN int learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, cons
         q[i] = 0.0;
     }
     rows->due *= rows->factor;
-    const int good = absorb(rows, q, groups, k);
+    take_in(rows, 0, d, rows->block, q, groups, k);
+    const int good = go_on(rows);
     for (ptrdiff_t l = 0; l < c; l++) {
         double sum = rows->factor * rows->squares[l];
         for (ptrdiff_t i = 0; i < n; i++) {
@@ -249,15 +143,19 @@ WITHIN int learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, cons
     return good;
 }
 
-/* Put a floor under what is known of each weight: rows that the weights as they are answer. */
+/* Put a floor under what is known of each weight: rows that the weights as they are answer. They are
+   taken in where the triangle stands, from the column on that they begin with. */
 WITHIN int hold(Rows *rows)
 {
     const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide;
     const double gone = -expm1(-log(2.0) * rows->age);
-    int good = 1;
+    double *D = rows->diagonal[rows->now], smallest = INFINITY;
     rows_solve(rows);
+    for (ptrdiff_t j = 0; j < d; j++)
+        D[j] *= rows->due;
+    rows->due = 1.0;
     for (ptrdiff_t first = 0; first < d; first += K) {
-        double q[K] = {0.0};
+        double q[K] = {0.0}, *at = rows->triangle[rows->now] + place(wide, first);
         memset(rows->block, 0, K * wide * sizeof(double));
         for (ptrdiff_t j = first; j < d && j < first + K; j++) {
             const double size = rows->active[j] > 0.0 ? rows->energy[j] / rows->active[j] : 0.0;
@@ -267,11 +165,26 @@ WITHIN int hold(Rows *rows)
             to[j] = 1.0;
             memcpy(to + d, rows->w + j * c, c * sizeof *to);
         }
-        good &= absorb(rows, q, 1, K);
+        pass(wide, first, d, rows->block, q, 1.0, at, D, at, D, NULL, K);
     }
+    for (ptrdiff_t j = 0; j < d; j++)
+        smallest = D[j] < smallest ? D[j] : smallest;
     rows->age = 0.0;
-    rows->fresh = 1; /* the weights answered all of them */
-    return good;
+    return smallest > FAINT; /* and the weights are as they were: they answered all */
+}
+
+int rows_say(Rows *rows, const double *x, double *scores)
+{
+    const ptrdiff_t d = rows->d, c = rows->c;
+    if (rows->fresh || !pending_say(rows, x, scores))
+        return 0;
+    for (ptrdiff_t k = 0; k < c; k++)
+        scores[k] += rows->means[d + k];
+    if (rows->started)
+        for (ptrdiff_t j = 0; j < d; j++)
+            for (ptrdiff_t k = 0; k < c; k++)
+                scores[k] += (x[j] - rows->means[j]) * rows->start[j * c + k];
+    return 1;
 }
 
 EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
@@ -281,6 +194,7 @@ EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const dou
     const double step = -log2(rows->factor);
     const ptrdiff_t most = rows->factor < 1.0 && rows->period < MOST ? rows->period : MOST;
     int good = 1;
+    pending_flush(rows);
     for (ptrdiff_t k; n > 0 && good; n -= k) {
         const ptrdiff_t room = rows->level > 0.0 ? rows->period - rows->count % rows->period : n;
         k = n < most ? n : most;
@@ -302,12 +216,35 @@ EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const dou
     return good;
 }
 
+/* The floor after a row, if it is time. */
+WITHIN void visit(Rows *rows)
+{
+    if (rows->level > 0.0) {
+        rows->age -= log2(rows->factor);
+        if (rows->count % rows->period == 0) {
+            pending_flush(rows);
+            hold(rows);
+        }
+    }
+}
+
 EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, double weight,
                                  double *errors)
 {
-    const Rows was = *rows;
     const size_t size = (rows->last + rows->d - rows->squares) * sizeof(double);
     memcpy(rows->before, rows->squares, size);
+    if (rows->pending) {
+        const Rows was = *rows;
+        const double q = prepare(rows, rows->block, x, y, weight);
+        if (pending_learn(rows, x, rows->block, q, errors)) {
+            visit(rows);
+            return 1;
+        }
+        *rows = was;
+        memcpy(rows->squares, rows->before, size);
+        pending_flush(rows);
+    }
+    const Rows was = *rows;
     int good = learn(rows, 1, x, y, &weight, errors, 1);
     rows_solve(rows);
     for (ptrdiff_t i = 0; i < rows->d * rows->c; i++)
@@ -318,11 +255,7 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
         rows->fresh = 0;
         return 0;
     }
-    if (rows->level > 0.0) {
-        rows->age -= log2(rows->factor);
-        if (rows->count % rows->period == 0)
-            hold(rows);
-    }
+    visit(rows);
     return 1;
 }
 
@@ -342,23 +275,18 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
                         &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,
                         &rows->before, &rows->block};
     const int count = sizeof sizes / sizeof *sizes;
-    size_t all = WIDE;
-    for (int i = 0; i < count; i++)
-        all += edge(sizes[i] + 2 * WIDE - 1);
-    rows->memory = calloc(all, sizeof(double));
+    rows->memory = room_for(parts, sizes, count);
     if (!rows->memory)
         return 0;
-    const size_t off = (size_t)rows->memory % sizeof(vector);
-    double *place = (double *)rows->memory + (off ? (sizeof(vector) - off) / sizeof(double) : 0);
-    for (int i = 0; i < count; i++) {
-        *parts[i] = place;
-        place += edge(sizes[i] + 2 * WIDE - 1);
-    }
-    return 1;
+    if (d >= FAR && !(rows->pending = pending_open(d, c, rows->wide)))
+        rows_close(rows);
+    return rows->memory != NULL;
 }
 
 void rows_close(Rows *rows)
 {
+    pending_close(rows->pending);
     free(rows->memory);
+    rows->pending = NULL;
     rows->memory = NULL;
 }

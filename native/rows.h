@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+typedef struct Pending Pending; /* pending.h */
+
 typedef struct {
     ptrdiff_t d, c;       /* features, outputs */
     int free;             /* whether there is an intercept */
@@ -33,6 +35,7 @@ typedef struct {
     double *before;       /* squares to last, before a row */
     double *block;        /* rows that are taken in at once (wide each) */
     void *memory;
+    Pending *pending;     /* rows that came one by one and are not in the triangle; or NULL */
 } Rows;
 
 /* Room for d features and c outputs, in zeros; 0 if there is none. */
@@ -44,8 +47,11 @@ void rows_close(Rows *rows);
 int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
                double *errors);
 
-/* Learn one row, or leave all as it is and return 0. w is fresh then. */
+/* Learn one row, or leave all as it is and return 0. */
 int rows_learn_one(Rows *rows, const double *x, const double *y, double weight, double *errors);
+
+/* Answers to x (c), if it takes less than to solve for w: then 1. */
+int rows_say(Rows *rows, const double *x, double *scores);
 
 /* Solve for w, if it is not fresh. */
 void rows_solve(Rows *rows);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "rows.h"
+#include "pending.h"
 
 enum { MOST = 1 << 14 };             /* features, or outputs */
 static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
@@ -115,6 +115,7 @@ static PyObject *triangle(Object *self, PyObject *args)
         PyBuffer_Release(&view[0]);
         return NULL;
     }
+    pending_flush(rows);
     for (ptrdiff_t j = 0; j < d; j++, R += d, z += c)
         if (out)
             unload(rows, j, R, z);
@@ -292,17 +293,17 @@ static PyObject *predict_one(Object *self, PyObject *x)
     double *scores = self->said;
     if (self->busy || !row_of(self, x))
         Py_RETURN_NONE;
-    if (!self->fresh)
-        refresh(self);
-    memset(scores, 0, c * sizeof *scores);
-    for (ptrdiff_t j = 0, i = 0; j < d; j++)
-        for (ptrdiff_t k = 0; k < c; k++, i++)
-            scores[k] += self->row[j] * self->weights[i];
-    ptrdiff_t best = 0;
-    for (ptrdiff_t k = 0; k < c; k++) {
-        scores[k] += self->weights[d * c + k];
-        best = scores[k] >= scores[best] ? k : best;
+    if (self->fresh || !rows_say(&self->rows, self->row, scores)) {
+        if (!self->fresh)
+            refresh(self);
+        memcpy(scores, self->weights + d * c, c * sizeof *scores);
+        for (ptrdiff_t j = 0, i = 0; j < d; j++)
+            for (ptrdiff_t k = 0; k < c; k++, i++)
+                scores[k] += self->row[j] * self->weights[i];
     }
+    ptrdiff_t best = 0;
+    for (ptrdiff_t k = 0; k < c; k++)
+        best = scores[k] >= scores[best] ? k : best;
     if (self->places != Py_None)
         return Py_NewRef(PyTuple_GetItem(self->labels, best));
     if (c != 1)

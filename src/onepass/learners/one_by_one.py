@@ -19,7 +19,7 @@ from onepass.types import Floats
 
 __all__ = ["OneByOne"]
 
-_PATIENCE = 64  # features for which one row by itself is enough to open the loop
+_FEW = 64  # features for which one row is enough to open the loop; of more, two in a row are
 
 
 class OneByOne:
@@ -75,7 +75,7 @@ class OneByOne:
         if not serves(rule, d) or (reading := self._reading()) is None:
             return
         own["_single"] = single
-        if d > _PATIENCE * single:
+        if d > _FEW and single < 2:
             return
         past = Past(self.memory_, self.centering_, self.prior_)
         loop = opened(rule, past, self.forgetting_, self.start_, reading)

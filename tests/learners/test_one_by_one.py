@@ -1,0 +1,210 @@
+"""Single rows: said and learned as many at once, whether they wait beside the triangle or not."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+
+WIDE = 61  # features, of which rows wait to be taken in
+RULES = [1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9)]
+
+
+def stream(n: int, d: int = WIDE, c: int = 1) -> tuple[Any, Any]:
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(n, d)) * np.exp(rng.normal(size=d)) + 3.0
+    Y = X @ rng.normal(size=(d, c)) + rng.normal(size=(n, c))
+    return X, Y[:, 0] if c == 1 else Y
+
+
+def close(one: Any, two: Any, digits: float = 1e-9) -> None:
+    two = np.asarray(two)
+    scale = max(np.abs(two).max(initial=0.0), 1e-300)
+    np.testing.assert_allclose(one, two, rtol=0.0, atol=digits * scale)
+
+
+def same(one: Any, two: Any, digits: float = 1e-9) -> None:
+    """Two learners of the same rows."""
+    for part in ("coef_", "intercept_", "rows_seen_"):
+        close(getattr(one, part), getattr(two, part), digits)
+    for part in ("w", "squares"):
+        close(getattr(one.memory_, part), getattr(two.memory_, part), digits)
+    for part in ("R", "z"):  # each row of them may have another sign
+        close(np.abs(getattr(one.memory_, part)), np.abs(getattr(two.memory_, part)), digits)
+
+
+def both(**settings: Any) -> tuple[Any, Any]:
+    return op.RLSRegressor(**settings), op.RLSRegressor(**settings)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("n", [1, 2, 3, 9, 10, 17, 18, 19, 26, 130, 201])
+def test_rows_are_said_and_learned_as_many_at_once(rule: Any, n: int, *, intercept: bool) -> None:
+    X, y = stream(n)
+    one, many = both(ridge=0.5, forgetting=rule, fit_intercept=intercept)
+    expected = many.test_then_train(X, y)
+    said = []
+    for x, t in zip(X, y, strict=True):
+        said.append(one.predict_one(x))
+        one.learn_one(x, t)
+    close(said, expected)
+    same(one, many)
+
+
+@pytest.mark.parametrize("d", [47, 48, 49, 55, 56, 57, 63, 64, 65, 400])
+def test_every_width(d: int) -> None:
+    X, y = stream(40, d)
+    one, many = both(ridge=2.0)
+    expected = many.test_then_train(X, y)
+    said = []
+    for x, t in zip(X, y, strict=True):
+        said.append(one.predict_one(x))
+        one.learn_one(x, t)
+    close(said, expected)
+    same(one, many)
+
+
+def test_rows_that_nobody_asked_for_and_rows_asked_for_twice() -> None:
+    X, y = stream(90)
+    one, many = both(ridge=0.5)
+    for i, (x, t) in enumerate(zip(X, y, strict=True)):
+        many.partial_fit(x[None], [t])
+        for j in range(i % 4):  # of this row and of others, before and after it is learned
+            close(one.predict_one(X[i - j]), _before(many, X, y, i, X[i - j]), 1e-8)
+        one.learn_one(x, t)
+        for j in range(i % 3):
+            close(one.predict_one(X[j]), many.predict(X[j : j + 1])[0], 1e-8)
+    same(one, many)
+
+
+def _before(many: Any, X: Any, y: Any, i: int, x: Any) -> Any:
+    """What is said of x once i rows are learned."""
+    if i == 0:
+        return 0.0
+    return type(many)(**many.get_params()).partial_fit(X[:i], y[:i]).predict(x[None])[0]
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.98])
+def test_weights_of_rows(factor: float) -> None:
+    X, y = stream(150)
+    s = np.random.default_rng(1).uniform(0.01, 100.0, size=len(y))
+    one, many = both(ridge=0.5, forgetting=factor)
+    many.partial_fit(X, y, sample_weight=s)
+    for x, t, weight in zip(X, y, s.tolist(), strict=True):
+        one.learn_one(x, t, weight)
+    same(one, many)
+
+
+@pytest.mark.parametrize("size", [1e2, 1e4, 1e6])
+def test_rows_that_say_much_more_than_all_before(size: float) -> None:
+    X, y = stream(150)
+    X[70::9] *= size
+    y[70::9] *= size
+    one, many = both(ridge=1e-3)
+    expected = many.test_then_train(X, y)
+    said = []
+    for x, t in zip(X, y, strict=True):
+        said.append(one.predict_one(x))
+        one.learn_one(x, t)
+    close(said, expected, 1e-8)
+    same(one, many, 1e-8)
+
+
+def test_a_small_prior_and_the_first_rows() -> None:
+    X, y = stream(100)
+    one, many = both(ridge=1e-9)
+    expected = many.test_then_train(X, y)
+    said = []
+    for x, t in zip(X, y, strict=True):
+        said.append(one.predict_one(x))
+        one.learn_one(x, t)
+    close(said, expected, 1e-6)  # half of the digits are the prior's
+    same(one, many, 1e-6)
+
+
+def test_rows_of_zeros_and_the_same_row_again() -> None:
+    X, y = stream(80)
+    X[20:30] = 0.0
+    X[40:70] = X[40]
+    one, many = both(ridge=0.5, fit_intercept=False)
+    expected = many.test_then_train(X, y)
+    said = []
+    for x, t in zip(X, y, strict=True):
+        said.append(one.predict_one(x))
+        one.learn_one(x, t)
+    close(said, expected)
+    same(one, many)
+
+
+def test_single_rows_and_blocks_take_turns() -> None:
+    X, y = stream(200)
+    one, many = both(ridge=0.5, forgetting=0.99)
+    many.partial_fit(X, y)
+    for i in range(0, 200, 20):
+        for x, t in zip(X[i : i + 13], y[i : i + 13], strict=True):
+            one.predict_one(x)
+            one.learn_one(x, t)
+        one.partial_fit(X[i + 13 : i + 20], y[i + 13 : i + 20])
+    same(one, many)
+
+
+@pytest.mark.parametrize("i", [2, 5, 11, 12, 19, 30, 31])
+def test_whoever_looks_finds_all_rows(i: int) -> None:
+    X, y = stream(60)
+    one, many = both(ridge=0.5)
+    many.partial_fit(X[:i], y[:i])
+    for x, t in zip(X[:i], y[:i], strict=True):
+        one.learn_one(x, t)
+    twin = pickle.loads(pickle.dumps(one))  # noqa: S301  our own
+    same(twin, many)
+    same(one, many)
+    for x, t in zip(X[i:], y[i:], strict=True):
+        one.learn_one(x, t)
+    same(twin, many)
+    same(one, many.partial_fit(X[i:], y[i:]))
+
+
+def test_a_bad_row_leaves_all_as_it_was() -> None:
+    X, y = stream(60)
+    one, many = both(ridge=0.5)
+    many.partial_fit(X, y)
+    for i, (x, t) in enumerate(zip(X, y, strict=True)):
+        if i % 7 == 5:
+            one.predict_one(x)
+            for bad in (np.full(WIDE, np.nan), x[:-1]):
+                with pytest.raises(ValueError, match=r"."):
+                    one.learn_one(bad, t)
+            with pytest.raises(ValueError, match=r"."):
+                one.learn_one(x, np.inf)
+        one.learn_one(x, t)
+    same(one, many)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], ["a", "b", "c"]])
+def test_classes(labels: list[Any]) -> None:
+    X, _ = stream(120)
+    y = np.array(labels)[np.random.default_rng(2).integers(len(labels), size=len(X))]
+    one = op.RLSClassifier(ridge=0.5).partial_fit(X[:3], y[:3], classes=labels)
+    many = op.RLSClassifier(ridge=0.5).partial_fit(X[:3], y[:3], classes=labels)
+    expected = many.test_then_train(X[3:], y[3:])
+    said = []
+    for x, label in zip(X[3:], y[3:], strict=True):
+        said.append(one.predict_one(x))
+        one.learn_one(x, label)
+    assert said == expected.tolist()
+    close(one.coef_, many.coef_)
+
+
+def test_initial_weights() -> None:
+    X, y = stream(50)
+    one, many = both(ridge=3.0, initial_coef=np.arange(WIDE, dtype=float))
+    expected = many.test_then_train(X, y)
+    said = []
+    for x, t in zip(X, y, strict=True):
+        said.append(one.predict_one(x))
+        one.learn_one(x, t)
+    close(said, expected)
+    same(one, many)
