@@ -16,3 +16,26 @@ void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writab
     PyBuffer_Release(view);
     return NULL;
 }
+
+int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written)
+{
+    for (arrays->held = 0; arrays->held < count; arrays->held++) {
+        const int i = arrays->held;
+        const char type[] = {types[i], 0};
+        arrays->at[i] = NULL;
+        if (arrays->given[i] == Py_None)
+            continue;
+        const int writable = written >> i & 1;
+        arrays->at[i] = numbers_of(arrays->given[i], type, sizes[i], writable, &arrays->view[i]);
+        if (!arrays->at[i])
+            return 0;
+    }
+    return 1;
+}
+
+void let_go(Arrays *arrays)
+{
+    for (int i = 0; i < arrays->held; i++)
+        if (arrays->at[i])
+            PyBuffer_Release(&arrays->view[i]);
+}

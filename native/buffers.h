@@ -12,7 +12,25 @@
    NULL with an error if not. */
 void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable, Py_buffer *view);
 
+enum { ARRAYS = 10 }; /* of a call, at most */
+
+/* What a call is given: arrays that may be None, and where their numbers are. */
+typedef struct {
+    PyObject *given[ARRAYS];
+    Py_buffer view[ARRAYS];
+    void *at[ARRAYS];
+    int held;
+} Arrays;
+
+int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written);
+void let_go(Arrays *arrays);
+
 /* Types, to be added to a module. */
 extern PyType_Spec rows_spec, linear_spec;
+
+/* Functions of columns, to be added to a module. */
+PyObject *columns_into(PyObject *module, PyObject *args);
+PyObject *columns_without(PyObject *module, PyObject *args);
+PyObject *columns_lengths(PyObject *module, PyObject *args);
 
 #endif

@@ -3,39 +3,6 @@
 
 #include "descent.h"
 
-enum { MOST = 10 }; /* arrays of a call */
-
-/* What a call is given: arrays that may be None, and where their numbers are. */
-typedef struct {
-    PyObject *given[MOST];
-    Py_buffer view[MOST];
-    void *at[MOST];
-    int held;
-} Arrays;
-
-static int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written)
-{
-    for (arrays->held = 0; arrays->held < count; arrays->held++) {
-        const int i = arrays->held;
-        const char type[] = {types[i], 0};
-        arrays->at[i] = NULL;
-        if (arrays->given[i] == Py_None)
-            continue;
-        const int writable = written >> i & 1;
-        arrays->at[i] = numbers_of(arrays->given[i], type, sizes[i], writable, &arrays->view[i]);
-        if (!arrays->at[i])
-            return 0;
-    }
-    return 1;
-}
-
-static void let_go(Arrays *arrays)
-{
-    for (int i = 0; i < arrays->held; i++)
-        if (arrays->at[i])
-            PyBuffer_Release(&arrays->view[i]);
-}
-
 static PyObject *descended(PyObject *module, PyObject *args)
 {
     Arrays a;
@@ -91,6 +58,11 @@ static PyMethodDef functions[] = {
      "descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, said, room)"},
     {"correct", corrected, METH_VARARGS,
      "correct(n, d, c, unit, X, y, moves, known, W, b, said): the mistakes."},
+    {"into", columns_into, METH_VARARGS, "into(type, q, p, first, last, rows, g, C): g . g."},
+    {"without", columns_without, METH_VARARGS,
+     "without(type, q, p, first, last, rows, g, c, d, rest, lifted, again): rest . rest."},
+    {"lengths", columns_lengths, METH_VARARGS,
+     "lengths(type, q, p, first, last, rows, squares)."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -43,4 +43,11 @@ mistakes: W (c, d) and b (c,) are learned in place, ``said`` (n, c) written, and
 single rows come; loss 0 corrects mistakes. ``put(n, W, b, rate, limit, keep, damping)`` sets it,
 and what the n rows to come do; ``get()`` tells W, b, the rows learned and the mistakes.
 ``learn_one(x, y, weight)`` learns nothing where it returns False, as after ``release()``.
+
+Of q columns that are the rows of an array (q, p), of type "f" or "d", and their numbers ``first`` to
+``last`` alone: ``into(type, q, p, first, last, rows, g, C)`` writes their products (q,) with a
+vector, summed in float64; ``without(type, q, p, first, last, rows, g, c, d, rest, lifted, again)``
+writes rest = g + c rows, lifted = rest + d rows, if d is given, and the products with the rest, if
+they are; both return a sum of squares, of g and of the rest. ``lengths(type, q, p, first, last,
+rows, squares)`` writes the sums of squares of each.
 """

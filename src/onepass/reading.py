@@ -13,9 +13,10 @@ done. Inner products are summed in float64 over pieces of so few numbers that in
 holds while O has a tenth of G's length. On a device, where the program would have to wait to see
 C₂, (3) is always done.
 
-In (2) and (3) the columns are read piece by piece, and used again while the processor has the
-piece at hand. C and D are small, in float64. Columns of half precision are widened to float32
-piece by piece: that they are orthonormal to three digits only is mended by projecting twice.
+In (2) and (3) the columns are read piece by piece, and used again while the processor has the piece
+at hand; of one vector by compiled loops (:mod:`onepass.sweep`). C and D are small, in float64.
+Columns of half precision are widened to float32 piece by piece: that they are orthonormal to three
+digits only is mended by projecting twice.
 
 On a CPU the pieces of tensors are multiplied with one vector by NumPy, which was measured a third
 quicker on what lies in the cache, and with several by torch, a quarter quicker; threads take runs
@@ -30,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass import linalg
+from onepass import linalg, sweep
 
 __all__ = ["Reading", "Split"]
 
@@ -38,6 +39,7 @@ Pieces = Sequence[slice]
 
 _AT_HAND = 3 << 18  # bytes of columns that a processor's cache holds beside what is made of them
 _ONCE_AT_HAND = 1 << 24  # the same, where nothing is used again
+_TURNED_AT_ONCE = 1 << 25  # the same, of products of matrices: of narrow ones they are slow
 _ON_DEVICE = 1 << 30  # bytes of a piece elsewhere, where each piece costs a wait
 _SHORT = 2048  # numbers whose products may be summed in float32, before they are in float64
 _WIDE = 8 * _SHORT  # the same, of a matrix and a vector, where more numbers are summed side by side
@@ -109,10 +111,9 @@ class Reading:
         if end <= _SHORT and q <= _BLOCK and not linalg.is_tensor(self.near):
             rows = linalg.small(self.near)
             return rows @ rows.T
-        total: Any
 
         def products(pieces: Pieces) -> linalg.Sums:
-            total = linalg.blank(linalg.small(self.rows[:, :1]), (q, q))
+            total: Any = linalg.blank(linalg.small(self.rows[:, :1]), (q, q))
             total[:] = 0.0
             for piece in pieces:
                 rows = self._wide(piece)
@@ -121,22 +122,21 @@ class Reading:
             return (total,)
 
         pieces = [slice(i, i + _SHORT) for i in range(0, max(end, 1), _SHORT)]
-        (total,) = self._summed(products, pieces)
+        (total,) = linalg.summed(products, pieces, self._many)
         below = np.tril(linalg.host(total))
         return below + np.tril(below, -1).T
 
     def squares(self) -> Any:
         """The columns' lengths, squared, NumPy's."""
+        if sweep.served(self.near):
+            return sweep.lengths(self.near, self._many)
 
         def summed(pieces: Pieces) -> linalg.Sums:
-            total = np.zeros(len(self.rows))
-            for piece in pieces:
-                total += linalg.host(_squares(self._read(piece)))
-            return (total,)
+            return (sum(linalg.host(_squares(self._read(piece))) for piece in pieces),)
 
-        p = self.rows.shape[1]
-        (total,) = self._summed(summed, [slice(i, i + _SHORT) for i in range(0, max(p, 1), _SHORT)])
-        return total
+        p = max(self.rows.shape[1], 1)
+        pieces = [slice(i, i + _SHORT) for i in range(0, p, _SHORT)]
+        return linalg.summed(summed, pieces, self._many)[0]
 
     def turn(self, T: Any, onto: Any) -> None:
         """B T of a small T (q, k), written as rows onto an array, B's own if k <= q."""
@@ -147,7 +147,7 @@ class Reading:
                 onto[:, piece] = linalg.like(turning @ self._wide(piece), onto)
             return ()
 
-        self._summed(turn, self._pieces())
+        linalg.summed(turn, self._pieces(_TURNED_AT_ONCE, 1 << 20), self._many)
 
     def _near(self, J: Any) -> Any:
         """Vectors as rows, in the precision that is computed in, on the columns' device."""
@@ -166,10 +166,15 @@ class Reading:
         one = linalg.waits(self.rows) or linalg.hands(self.rows) == 1
         return linalg.widened(self.rows[:, piece]) if one else self._read(piece)
 
-    def _summed(self, work: Callable[[Pieces], linalg.Sums], pieces: Pieces) -> linalg.Sums:
-        """What is summed over the pieces; threads share the pieces of large tensors."""
+    @property
+    def _many(self) -> int:
+        """How many threads share the reading: those of large tensors."""
         large = linalg.is_tensor(self.rows) and self.rows[:1].nbytes * len(self.rows) >= _SHARED
-        return linalg.summed(work, pieces, linalg.hands(self.rows) if large else 1)
+        return linalg.hands(self.rows) if large else 1
+
+    def _swept(self, J: Any) -> bool:
+        """Whether the compiled loops read the columns for this: for one vector."""
+        return J.ndim == 1 and sweep.served(self.near, J)
 
     def at_once(self, g: Any) -> tuple[Any, Any]:
         """C (q,) and O (p,) of one vector g (p,), of columns that are :attr:`few`."""
@@ -192,6 +197,8 @@ class Reading:
 
     def _into(self, J: Any) -> linalg.Sums:
         """(1), for vectors (n, p) or one (p,), and their lengths squared."""
+        if self._swept(J):
+            return sweep.into(self.near, J, self._many)
 
         def products(pieces: Pieces) -> linalg.Sums:
             total, squares = 0.0, 0.0
@@ -201,7 +208,7 @@ class Reading:
                 squares = squares + _squares(here)
             return total, squares
 
-        return self._summed(products, self._pieces(_ONCE_AT_HAND))
+        return linalg.summed(products, self._pieces(_ONCE_AT_HAND), self._many)
 
     def _once(self, C: Any, squares: Any) -> bool:
         """Whether (2) may well be all: nothing that a device would have to be waited for."""
@@ -218,6 +225,9 @@ class Reading:
 
     def _without(self, J: Any, C: Any, D: Any) -> tuple[Any, Any, Any, Any]:
         """(2): O so far, F of it, C₂, and the lengths of O squared."""
+        if self._swept(J):
+            c, d = (None if each is None else linalg.like(each, J) for each in (-C, D))
+            return sweep.without(self.near, J, c, d, self._many)
         rest = linalg.blank(J)
         lifted = rest if D is None else linalg.blank(J)
         c, d = (None if each is None else _across(linalg.like(each, J)) for each in (-C, D))
@@ -233,12 +243,14 @@ class Reading:
                 squares = squares + _squares(left)
             return total, squares
 
-        again, squares = self._summed(project, self._pieces())
+        again, squares = linalg.summed(project, self._pieces(), self._many)
         return rest, lifted, again, squares
 
     def _finished(self, rest: Any, again: Any, D: Any) -> Any:
         """(3): O in place, and F."""
         c, d = (None if each is None else _across(linalg.like(each, rest)) for each in (-again, D))
+        if self._swept(rest):
+            return sweep.without(self.near, rest, c, d, self._many, rest=rest)[1]
         lifted = rest if D is None else linalg.blank(rest)
 
         def project(pieces: Pieces) -> linalg.Sums:
@@ -249,13 +261,13 @@ class Reading:
                     linalg.add(left, d, rows, lifted[..., piece])
             return ()
 
-        self._summed(project, self._pieces())
+        linalg.summed(project, self._pieces(), self._many)
         return lifted
 
-    def _pieces(self, bytes_at_hand: int = _AT_HAND) -> Pieces:
+    def _pieces(self, bytes_at_hand: int = _AT_HAND, most: int = _WIDE) -> Pieces:
         """Slices of p, as wide as can be kept at hand."""
         each = max(len(self.rows), 1) * max(self.rows.itemsize, 4)
-        width = min(max(bytes_at_hand // each // _NARROW, 1) * _NARROW, _WIDE)
+        width = min(max(bytes_at_hand // each // _NARROW, 1) * _NARROW, most)
         if linalg.waits(self.rows):
             width = _ON_DEVICE // each
         return [slice(i, i + width) for i in range(0, max(self.rows.shape[1], 1), width)]

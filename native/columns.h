@@ -1,0 +1,28 @@
+/* Orthonormal columns as long as there are weights, read piece by piece. */
+#ifndef ONEPASS_COLUMNS_H
+#define ONEPASS_COLUMNS_H
+
+#include <stddef.h>
+
+/* Columns are rows in memory: q of them, p numbers each; first to last are the numbers of each that
+   are read here. */
+typedef struct {
+    ptrdiff_t q, p, first, last;
+} Extent;
+
+/* C = B g (q), summed in double, and g . g. */
+double into_floats(const Extent *at, const float *rows, const float *g, double *C);
+double into_doubles(const Extent *at, const double *rows, const double *g, double *C);
+
+/* rest = g + c B, lifted = rest + d B where d is given; again = B rest (q) where it is asked for,
+   summed in double. Returns rest . rest. The vectors g and rest may be one. */
+double without_floats(const Extent *at, const float *rows, const float *g, const float *c,
+                      const float *d, float *rest, float *lifted, double *again);
+double without_doubles(const Extent *at, const double *rows, const double *g, const double *c,
+                       const double *d, double *rest, double *lifted, double *again);
+
+/* The columns' lengths, squared (q). */
+void lengths_floats(const Extent *at, const float *rows, double *squares);
+void lengths_doubles(const Extent *at, const double *rows, double *squares);
+
+#endif
