@@ -79,6 +79,11 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         if n == 0:
             return np.empty((0, len(before))), None
         on = np.ones(n, dtype=bool) if s is None else s > 0
+        if self._begun and labels.dtype.kind == before.dtype.kind:
+            Y = labels[:, None] == before
+            if np.count_nonzero(Y) == n:  # no class is new
+                self.rows_seen_ += int(np.count_nonzero(on))
+                return Y.astype(np.float64), None
         united = _united(before, labels[on], where)
         if len(united) > len(before) or not self._begun:
             self._know(united)
@@ -126,7 +131,10 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             return np.full(scores.shape[0], None, dtype=object)
         if known is not None:
             scores = np.where(known, scores, -np.inf)
-        best = scores.shape[1] - 1 - np.argmax(scores[:, ::-1], axis=1)
+        if scores.shape[1] == 2:
+            best = (scores[:, 1] >= scores[:, 0]).astype(np.intp)
+        else:
+            best = scores.shape[1] - 1 - np.argmax(scores[:, ::-1], axis=1)
         said: Array = self.classes_[best]
         if known is not None and not known.any(axis=1).all():
             said = said.astype(object)

@@ -1,8 +1,6 @@
 """Learner: the verbs, over arrays, dicts and frames."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -145,12 +143,13 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
             row = self._row(x, where)
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
             s = None if plain else validate.weights([sample_weight], 1, where)
-            self._meet(row.shape[0], [str(name) for name in x] if isinstance(x, dict) else None)
+            if not hasattr(self, "n_features_in_"):
+                names = [str(name) for name in x] if isinstance(x, dict) else None
+                self._meet(row.shape[0], names)
             when = self._when(time, 1, where)
             Y, known = self._admit_one(y, s, where)
             if s is None or s[0] > 0:
-                with linalg.one_thread(row.shape[0], 1):
-                    self._learn_at(row[None, :], Y, s, known, when)
+                self._learn_at(row[None, :], Y, s, known, when)
         return self
 
     def predict_one(self, x: Any) -> Any:
@@ -193,7 +192,8 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
             return self._answers(Y, known)
         with linalg.one_thread(array.shape[1], n):
             if s is None or (s > 0).all():
-                return self._answers(self._learn_at(array, Y, s, known, when), known)
+                scores = self._learn_at(array, Y, s, known, when)
+                return self._answers(scores, known) if verb == "test_then_train" else scores
             if verb == "test_then_train":
                 return self._answers(self._in_runs(array, Y, s, known, when), known)
             on = s > 0
@@ -229,7 +229,7 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
         names = getattr(self, "feature_names_in_", None)
         return {
             "d": getattr(self, "n_features_in_", None),
-            "names": None if names is None else list(names),
+            "names": None if names is None else names.tolist(),
         }
 
     def _row(self, x: Any, where: str) -> Floats:
@@ -246,12 +246,23 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
             )
         return validate.matrix(X, where, **self._shape())[0]
 
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _whole(self) -> "_Whole":
         """All or nothing: whatever is raised within, the learner is as it was before."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
+        return _Whole(self)
+
+
+class _Whole:
+    """What puts a learner back; each row goes through it, so it is no generator."""
+
+    __slots__ = ("_before", "_learner")
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+        self._before = dict(learner.__dict__)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, *raised: object) -> None:
+        if kind is not None:
+            self._learner.__dict__ = self._before

@@ -13,6 +13,8 @@ from onepass.types import Array, Floats
 
 __all__ = ["Regressor"]
 
+_EXACT = 1 << 53  # whole numbers up to here are doubles
+
 
 class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
     """The verbs of regressors: answers are real numbers, one or several a row."""
@@ -57,9 +59,10 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
 
     def _admit_one(self, y: Any, s: Floats | None, where: str) -> tuple[Floats, None]:
         single = s is None and getattr(self, "answer_ndim_", 0) == 1
-        if single and isinstance(y, float) and math.isfinite(y):  # the common case, quickly
+        plain = isinstance(y, float) or (type(y) is int and abs(y) <= _EXACT)
+        if single and plain and math.isfinite(y):  # the common case, quickly
             self.rows_seen_ += 1
-            return np.array([[y]]), None
+            return np.array([[y]], dtype=np.float64), None
         return self._admit(np.asarray(y)[None], 1, s, where)
 
     def _answers(self, scores: Floats, known: Array | None) -> Array:

@@ -149,10 +149,9 @@ class Perceptron(SingleSteps, Linear, Classifier):
         """Weights and offset after these rows, what was said of each before, and the mistakes."""
         W, b, said = self.weights_.T.copy(), self.offset_.copy(), np.empty(Y.shape)
         unit, mistakes = (1.0 if self.fit_intercept else 0.0), 0
-        answers = Y.argmax(axis=1)
+        answers = Y @ np.arange(Y.shape[1], dtype=np.float64)
         if compiled.loops is not None:
             seen = None if known is None else np.ascontiguousarray(known)
-            answers = answers.astype(np.float64)
             how = (X.shape[1], len(b), unit)
             for rows, x in plain_parts(X):
                 there = None if seen is None else seen[rows]
@@ -161,7 +160,7 @@ class Perceptron(SingleSteps, Linear, Classifier):
                 )
             return W.T, b, said, mistakes
         X = np.ascontiguousarray(X, dtype=np.float64)
-        for i, (x, y, move) in enumerate(zip(X, answers.tolist(), moves.tolist(), strict=True)):
+        for i, (x, y, move) in enumerate(zip(X, answers.astype(int), moves.tolist(), strict=True)):
             said[i] = scores = W.dot(x) + b
             best = _best(scores if known is None else np.where(known[i], scores, -np.inf))  # (1)
             if best == y:

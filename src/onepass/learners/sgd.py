@@ -266,11 +266,11 @@ class SGDClassifier(Descent, Classifier):
     ) -> tuple[Floats, Floats, Floats]:
         weights, offset, said = self.weights_.copy(), self.offset_.copy(), np.zeros(Y.shape)
         for rows, at in _spans(Y, known):
-            y = 2.0 * Y[rows, at] - 1.0
-            w, b = weights[:, at], offset[at]
+            y, w, b = Y[rows, at], weights[:, at], offset[at]
             two = y.shape[1] == 2
             if two:  # the first class has minus what the second has
                 y, w, b = y[:, 1:], 2.0 * w[:, 1:], 2.0 * b[1:]
+            y = 2.0 * y - 1.0
             w, b, scores = descend(
                 w, b, X[rows], y, slope, steps.of(rows), fit_intercept=self.fit_intercept
             )

@@ -18,6 +18,7 @@ from onepass.types import Array, Floats
 __all__ = ["matrix", "refuse_nonfinite", "row_vector", "targets", "weights"]
 
 _PLAIN = frozenset({float, int})
+_MANY = 1 << 10  # numbers; of fewer, to ask each takes no longer than to sum them
 
 
 def matrix(
@@ -105,7 +106,7 @@ def _plain_row(x: dict[str, Any], names: Sequence[str]) -> Floats | None:
     It is what a stream of dicts mostly brings; as a table of one row it would take many times
     as long.
     """
-    values = [x.get(name) for name in names]
+    values = list(map(x.get, names))
     if len(x) != len(values) or not _PLAIN.issuperset(map(type, values)):
         return None
     try:
@@ -244,9 +245,17 @@ def _same_names(came: Sequence[str], names: Sequence[str], where: str) -> None:
     )
 
 
+def _summed(array: Floats) -> bool:
+    """Whether there are many numbers, of a finite sum: then all are finite, found in one read."""
+    if array.size < _MANY:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(np.add.reduce(array, axis=None)))
+
+
 def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] | None) -> None:
     """Refuse nan and infinity, saying the first place where one stands."""
-    if np.isfinite(array).all():
+    if _summed(array) or np.isfinite(array).all():
         return
     i, j = (int(k) for k in np.argwhere(~np.isfinite(array))[0])
     value: Any = array[i, j]
