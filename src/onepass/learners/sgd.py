@@ -250,16 +250,10 @@ class SGDClassifier(Descent, Classifier):
     def _start(self, d: int, c: int) -> None:
         super()._start(d, c)
         if self.initial_coef is not None:
-            self.weights_ = self._initial(d, c)
-
-    def _initial(self, d: int, c: int) -> Floats:
-        """The weights (d, c) that the coefficients of the classes named beforehand stand for."""
-        at = named_columns(self, "initial_coef")
-        problems = 1 if len(at) == 2 else len(at)
-        given = initial_weights(self.initial_coef, d, problems, type(self).__name__)
-        weights = np.zeros((d, c))
-        weights[:, at] = given * HALVES if problems == 1 else given
-        return weights
+            at = named_columns(self, "initial_coef")
+            problems = 1 if len(at) == 2 else len(at)
+            given = initial_weights(self.initial_coef, d, problems, type(self).__name__)
+            self.weights_[:, at] = given * HALVES if problems == 1 else given
 
     def _descended(
         self, X: Floats, Y: Floats, slope: Slope, steps: Steps, known: Array | None
