@@ -17,7 +17,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
@@ -32,6 +31,13 @@ from onepass.cli.terminal import remark
 
 __all__ = ["app", "launch", "main"]
 
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("onepass")
+
+
 app = App(
     name="onepass",
     help="Learn a stream in one pass: predict each row, be told the answer, learn it, let it go.",
@@ -41,8 +47,8 @@ app = App(
     onepass run table.csv --target price
     onepass COMMAND --help
 """,
-    help_format="markdown",
-    version=lambda: version("onepass"),
+    help_format="plaintext",  # to show the commands alone, nothing need be parsed as Markdown
+    version=_version,
     default_parameter=Parameter(negative=(), show_default=False),
     suppress_keyboard_interrupt=False,
     result_action="return_value",
@@ -51,13 +57,15 @@ _data = App(
     name="data",
     help="Named data sets: which there are, and where they lie.",
     help_epilogue="Examples:\n\n    onepass data list\n",
+    help_format="markdown",
 )
 
 
 def _add(where: App, name: str, command: Callable[..., Any], *examples: str) -> None:
     """A command, with examples below its help."""
     lines = "".join(f"    onepass {example}\n" for example in examples)
-    where.command(command, name=name, help_epilogue=f"Examples:\n\n{lines}")
+    epilogue = f"Examples:\n\n{lines}"
+    where.command(command, name=name, help_epilogue=epilogue, help_format="markdown")
 
 
 _add(

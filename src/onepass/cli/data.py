@@ -1,9 +1,6 @@
 """Data: the named data sets."""
 
 from cyclopts import CycloptsError
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
 from onepass.cli.terminal import remark, show
 
@@ -12,6 +9,10 @@ __all__ = ["fetch", "listed", "path"]
 
 def listed() -> None:
     """List all data sets, and whether they are here."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
     from onepass.stream import datasets
 
     table = Table(box=box.SIMPLE_HEAD)

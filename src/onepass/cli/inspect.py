@@ -5,10 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.markup import escape
-from rich.table import Table
-
 from onepass.cli.terminal import show
 
 __all__ = ["inspect"]
@@ -30,6 +26,10 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
     if json:
         print(text.dumps(description, indent=1, ensure_ascii=False))  # noqa: T201  no line is broken
         return
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE, show_header=False, title=str(model), title_justify="left")
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")

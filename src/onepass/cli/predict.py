@@ -23,7 +23,7 @@ def predict(
     types: Types = (),
     na: Names = (),
     files: Files = Files(),  # noqa: B008  it is frozen
-    block: Count = 1024,
+    block: Count | None = None,
     quiet: Quiet = False,
 ) -> None:
     """Write what a saved model says of each row, in order, in the column "said".
@@ -58,7 +58,7 @@ def predict(
     files
         How files are read.
     block
-        Rows read and answered at a time, 1024 by default.
+        Rows read and answered at a time, by default 1024 to 8192, as suits the columns.
     quiet
         Say nothing of what was written, nor of columns that only the source or the model has.
     """

@@ -56,7 +56,7 @@ def run(
     settings: Settings = (),
     metrics: Names = (),
     window: Count | None = None,
-    block: Count = 1024,
+    block: Count | None = None,
     delay: Whole = 0,
     delay_until: str | None = None,
     most_waiting: Count | None = None,
@@ -106,8 +106,8 @@ def run(
     window
         Measure also over the last so many rows.
     block
-        Rows read and learned at a time, 1024 by default. It changes the speed, not what is
-        learned.
+        Rows read and learned at a time, by default 1024 to 8192, as suits the columns. It changes
+        the speed, not what is learned.
     delay
         How many rows later an answer is known: a row is learned before that one is predicted.
     delay_until

@@ -4,10 +4,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 __all__ = ["advancing", "remark", "show"]
 
@@ -99,7 +101,15 @@ def advancing(
         yield _lines(fraction, unit, before)
 
 
-def _bar(unit: str) -> Progress:
+def _bar(unit: str) -> "Progress":
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns: list[Any] = [
         BarColumn(),
         TextColumn(f"{{task.fields[done]}} {unit}"),

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
 
 from onepass.errors import ParameterError
 from onepass.evaluate.curve import Curve
@@ -253,6 +252,8 @@ def _label_lines(axes: Any, lines: list[_Line], kind: type[Metric]) -> None:
     ends = np.clip([(value - low) / (high - low) * height for value in values], 0, height)
     steps = gap * np.arange(len(lines))
     # least squares under "at least a gap apart" is isotonic regression of the ends less the gaps
+    from sklearn.isotonic import isotonic_regression  # noqa: PLC0415  slow to load
+
     spots = steps + np.clip(isotonic_regression(ends - steps), 0, max(0, height - steps[-1]))
     places = decimals([line.last for line in lines])
     for line, end, spot in zip(lines, ends, spots, strict=True):

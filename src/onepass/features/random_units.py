@@ -18,7 +18,6 @@ Cost: O(d · width) time a row and memory.
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.kernel_approximation import RBFSampler
 
 from onepass import validate
 from onepass.errors import ParameterError
@@ -225,14 +224,14 @@ class RandomFourier(Frozen):
             raise ParameterError(
                 f"{where}: `seed` must be less than 2**32, got {seed}. Construct it with another."
             )
-        sampler = RBFSampler(gamma=gamma, n_components=self.n_features_out_, random_state=seed)
+        sampler = _sampler()(gamma=gamma, n_components=self.n_features_out_, random_state=seed)
         sampler.fit(np.zeros((1, d)))
         return sampler.random_weights_, sampler.random_offset_
 
     def _seen(self, X: Floats) -> Floats:
         if not len(X):
             return np.empty((0, self.n_features_out_), dtype=X.dtype)
-        sampler = RBFSampler(gamma=self.gamma, n_components=self.width)
+        sampler = _sampler()(gamma=self.gamma, n_components=self.width)
         sampler.n_features_in_ = X.shape[1]
         sampler.random_weights_ = self.weights_.astype(X.dtype, copy=False)
         sampler.random_offset_ = self.offset_.astype(X.dtype, copy=False)
@@ -268,3 +267,10 @@ def _standard(X: Floats) -> Floats:
     least = 8 * np.finfo(X.dtype).eps * np.abs(near).max(axis=1, keepdims=True, initial=0.0)
     Z /= np.where(spread > least, spread, np.inf)
     return Z
+
+
+def _sampler() -> Any:
+    """scikit-learn's class, which takes longer to load than all learners here."""
+    from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415
+
+    return RBFSampler

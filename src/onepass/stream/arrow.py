@@ -70,6 +70,8 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
         If it holds lists, structures, bytes or anything else that is no table's column.
     """
     types = pa.types
+    if column.type == pa.float64() and not column.null_count:  # most columns are such
+        return np.array(column.to_numpy())
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type

@@ -37,7 +37,7 @@ def datasets(*, cache: Cache = None) -> list[Description]:
     return [entry.described(cache) for entry in catalogue.ENTRIES.values()]
 
 
-def dataset(name: str, *, block: int = 1024, cache: Cache = None) -> Stream:
+def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stream:
     """A named data set as a stream, its target and time chosen as is usual for it.
 
     It is looked for in the package, in the folder that the environment variable ``ONEPASS_DATA``
@@ -48,8 +48,8 @@ def dataset(name: str, *, block: int = 1024, cache: Cache = None) -> Stream:
     ----------
     name : str
         One of the names in :func:`datasets`.
-    block : int
-        Rows a block, at least 1.
+    block : int, optional
+        Rows a block, at least 1; as :func:`read` has it by default.
     cache : path, optional
         The cache; by default ``ONEPASS_CACHE``, or the platform's own folder for caches.
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from onepass.errors import SourceError
+from onepass.stream.blocks import rows_a_block
 from onepass.stream.choice import Choice
 from onepass.stream.head import Head
 from onepass.stream.kinds import Kinds
@@ -29,6 +30,11 @@ class Fitted:
         Kinds of columns that are fixed beforehand, and of those that may be there.
     oddities : callable, optional
         Says, once the columns' names are known, which of them are not of one kind.
+    block : int, optional
+        Rows a block; by default as many as suit the columns.
+
+    Attributes
+    ----------
     block : int
         Rows a block.
     """
@@ -40,19 +46,19 @@ class Fitted:
         types: Mapping[str, str],
         kinds: Mapping[str, str],
         oddities: Callable[[], Sequence[Oddity]] | None,
-        block: int,
+        block: int | None,
     ) -> None:
         self._source = source
         self._choice = choice
         self._asked = dict(types)
         self._types = {**kinds, **types}
         self._oddities = oddities
-        self._block = block
         self._begun = False
         self._ahead: Iterator[Piece] | None = None  # pieces looked at, then the rest
         self._head: Head | None = None
-        if source.repeatable:
-            self._names()
+        names = self._names() if source.repeatable else None  # a pipe's may be slow to come
+        columns = None if names is None else len(names)
+        self.block = rows_a_block(columns, source.n_rows) if block is None else block
 
     def pieces(self, start: int) -> Iterator[Piece]:
         """All pieces, those that were looked at among them; refused where they have been read.
@@ -79,7 +85,7 @@ class Fitted:
             )
         self._begun = True
         names = self._names()
-        return self._fit(names, self._source.pieces(names, self._types, self._block, start))
+        return self._fit(names, self._source.pieces(names, self._types, self.block, start))
 
     def _fit(self, names: list[str] | None, pieces: Iterator[Piece]) -> Iterator[Piece]:
         certain = self._source.kinds()

@@ -91,11 +91,20 @@ class Ipc:
         if self._schema is None:
             opened = self._open()
             self._schema = opened.reader.schema
+            self.n_rows = self._counted(opened)
             if self.repeatable:
                 opened.close()
             else:
                 self._waiting = opened
         return self._schema
+
+    def _counted(self, opened: "_Opened") -> int | None:
+        """The rows, as a file's batches say at their heads; of a stream nobody knows."""
+        count = getattr(opened.reader, "count_rows", None)  # not of the oldest pyarrow we take
+        if opened.file is None or count is None:
+            return None
+        with self._told():
+            return int(count())
 
     def _open(self) -> "_Opened":
         """The file or stream, with what reads it."""

@@ -29,7 +29,7 @@ def read(
     time: str | int | None = None,
     drop: Sequence[str | int] = (),
     columns: Sequence[str | int] | None = None,
-    block: int = 1024,
+    block: int | None = None,
     types: Mapping[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
     na: str | Sequence[str] = (),
@@ -67,8 +67,9 @@ def read(
         Columns that are not to be features.
     columns : sequence of str or int, optional
         The only columns that are to be features. By default all but the target.
-    block : int
-        Rows a block, at least 1.
+    block : int, optional
+        Rows a block, at least 1. By default 1024 to 8192, about 2 MiB of numbers; 1024 of what can
+        be read only once, for its rows may come slowly. It changes the speed alone.
     types : dict of str to str, optional
         Kinds of columns, ``"number"``, ``"truth"``, ``"text"`` or ``"date"``. The others have the
         kind of their first values: of the first 4 MiB of a CSV file.

@@ -40,8 +40,8 @@ class Stream:
         Where the rows come from.
     choice : Choice
         What its columns are for.
-    block : int
-        Rows a block.
+    block : int, optional
+        Rows a block; by default as many as suit the columns.
     types : dict of str to str
         Kinds of columns that are fixed beforehand.
     n_rows : int, optional
@@ -65,6 +65,8 @@ class Stream:
         The column of answers, or several.
     block : int
         Rows a block.
+    block_asked : int or None
+        The same as it was asked for; None where it was left to the stream.
     start : int
         Where in the source it begins.
     rows_read : int
@@ -89,7 +91,7 @@ class Stream:
         source: Source,
         choice: Choice,
         *,
-        block: int,
+        block: int | None,
         types: Mapping[str, str],
         n_rows: int | None = None,
         task: str | None = None,
@@ -99,16 +101,17 @@ class Stream:
         read: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = source.name
-        self.block = whole(block, "block", "op.stream", low=1)
+        asked = None if block is None else whole(block, "block", "op.stream", low=1)
         self.start = self.rows_read = whole(start, "start", "op.stream", low=0)
         self.fraction: float | None = None
         self._source = source
         self._choice = choice
         self._asked = dict(types)
-        self._n_rows = source.n_rows if n_rows is None else n_rows
         self._task = task
         self._read = dict(read or {})
-        self._pieces = Fitted(source, choice, types, kinds or {}, oddities, self.block)
+        self._pieces = Fitted(source, choice, types, kinds or {}, oddities, asked)
+        self.block, self.block_asked = self._pieces.block, asked
+        self._n_rows = source.n_rows if n_rows is None else n_rows
 
     @property
     def target(self) -> str | list[str] | None:

@@ -8,7 +8,12 @@ import numpy as np
 from onepass.evaluate.metrics.total import Total
 from onepass.types import Floats
 
-__all__ = ["Mean", "Metric"]
+__all__ = ["Mean", "Metric", "averaged"]
+
+
+def averaged(value: Any) -> float:
+    """The mean over the outputs; of one output, its own value."""
+    return float(value) if isinstance(value, float) else float(np.mean(value))
 
 
 class Metric(ABC):
@@ -85,7 +90,7 @@ class Mean(Metric):
         """Take more rows."""
         loss = self._loss(y, said)
         self.rows += loss.shape[0]
-        self._total.add(loss.sum(axis=0))
+        self._total.add(np.add.reduce(loss))
         return self
 
     def merge(self, other: Self) -> Self:
@@ -97,4 +102,4 @@ class Mean(Metric):
     @property
     def value(self) -> float:
         """The mean over all rows so far; nan before the first."""
-        return float(np.mean(self._total.value / self.rows)) if self.rows else np.nan
+        return averaged(self._total.value / self.rows) if self.rows else np.nan

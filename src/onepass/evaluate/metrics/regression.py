@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from onepass.errors import ShapeError
-from onepass.evaluate.metrics.metric import Mean, Metric
+from onepass.evaluate.metrics.metric import Mean, Metric, averaged
 from onepass.evaluate.metrics.total import Total
 from onepass.types import Floats
 
@@ -79,7 +79,7 @@ class SquaredLoss(MeanSquaredLoss):
     @property
     def value(self) -> float:
         """The sum over all rows so far."""
-        return float(np.mean(self._total.value))
+        return averaged(self._total.value)
 
 
 class RMSE(MeanSquaredLoss):
@@ -97,7 +97,7 @@ class RMSE(MeanSquaredLoss):
     @property
     def value(self) -> float:
         """The root for each output, averaged; nan before the first row."""
-        return float(np.mean(np.sqrt(self._total.value / self.rows))) if self.rows else np.nan
+        return averaged(np.sqrt(self._total.value / self.rows)) if self.rows else np.nan
 
 
 class R2(Metric):
@@ -135,9 +135,9 @@ class R2(Metric):
             self._origin = answers[0].copy()
         with np.errstate(over="ignore", invalid="ignore"):
             from_origin = answers - self._origin
-            mean = from_origin.mean(axis=0)
-            self._error.add(squares.sum(axis=0))
-            self._spread.add(((from_origin - mean) ** 2).sum(axis=0))
+            mean = np.add.reduce(from_origin) / n
+            self._error.add(np.add.reduce(squares))
+            self._spread.add(np.add.reduce((from_origin - mean) ** 2))
             self._join(n, mean)
         return self
 
@@ -166,6 +166,8 @@ class R2(Metric):
         if self.rows < 2:
             return np.nan
         error, spread = self._error.value, self._spread.value
+        if isinstance(error, float) and isinstance(spread, float):  # one output
+            return 1.0 - error / spread if spread > 0 else float(error == 0)
         varied = spread > 0
         with np.errstate(invalid="ignore", over="ignore"):
             share = 1.0 - error / np.where(varied, spread, 1.0)

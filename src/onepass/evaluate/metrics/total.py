@@ -10,6 +10,7 @@ same rows cut into other blocks, agrees to the last digit or two of float64.
 [1] D. E. Knuth, The Art of Computer Programming 2, section 4.2.2, theorem B.
 """
 
+import math
 from typing import Any, Self
 
 import numpy as np
@@ -35,11 +36,20 @@ class Total:
 
     def add(self, x: Any) -> None:
         """Add a number, or an array elementwise."""
+        if isinstance(x, float) and isinstance(self._sum, float):  # NumPy's too: the same digits
+            self._add(float(x), float(self._sum), float(self._lost))
+            return
         with np.errstate(over="ignore", invalid="ignore"):
             t = self._sum + x
             z = t - self._sum
             self._lost = self._lost + ((self._sum - (t - z)) + (x - z))  # (1)
         self._sum = t
+
+    def _add(self, x: float, before: float, lost: float) -> None:
+        """Add a number as Python does, which takes a tenth of the time and warns of nothing."""
+        self._sum = t = before + x
+        z = t - before
+        self._lost = lost + ((before - (t - z)) + (x - z))  # (1)
 
     def merge(self, other: Self) -> None:
         """Add all that another total holds."""
@@ -61,5 +71,7 @@ class Total:
     @property
     def value(self) -> Any:
         """The sum; infinite once a term or the sum itself was."""
+        if isinstance(self._sum, float):
+            return self._sum + self._lost if math.isfinite(self._sum) else self._sum
         with np.errstate(invalid="ignore"):
             return np.where(np.isfinite(self._sum), self._sum + self._lost, self._sum)

@@ -1,0 +1,293 @@
+"""Speed from file to report: CSV and Parquet of 10⁷ rows, and how much of the work overlaps.
+
+Both files are made on the spot. ``onepass run`` goes through each whole, in a process of its own,
+and leaves its report; its memory is looked at on the way. What others do is measured over the
+first rows of the same files, for nothing they do grows with the rows. Seconds are the clock's on
+the wall, for reading and learning may overlap; seconds of the processors stand beside them.
+"""
+
+import csv
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from limits import Limits
+from pyarrow import csv as arrow_csv
+from turns import Way, Work, turns
+
+import onepass as op
+
+P = 20
+ROWS = int(os.environ.get("ONEPASS_FILE_ROWS", "10000000"))
+AT_ONCE = 250_000  # rows that are made at a time
+PEERS = 200_000  # rows that a peer is given at most
+FEW = 500_000  # rows over which reading and learning are measured apart
+CHUNK = 65_536  # rows that pandas reads at a time
+POINTS = 10  # of the way, at which memory is looked at
+NAMES = [f"x{j}" for j in range(P)]
+OURS = "onepass run"
+RIVER = "River BayesianLinearRegression"
+VW = "Vowpal Wabbit, its own text (SGD)"
+VW_CSV = "Vowpal Wabbit, CSV (SGD)"
+PANDAS = "pandas in chunks, NumPy normal equations"
+NOTE = (
+    "The target is of River, which learns the same model. Vowpal Wabbit goes down slopes; its text "
+    "was made beforehand. pandas with NumPy squares the rows, says a chunk as a whole and counts "
+    "no more than one sum. onepass counts three metrics of three models and leaves a report."
+)
+
+Blocks = Iterable[tuple[Any, Any]]
+
+
+def works(rounds: int, limits: Limits) -> Iterator[Work]:
+    """Both files."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        for path, rows in (made(place / "rows.csv"), rivers_csv), (
+            made(place / "rows.parquet"), rivers_parquet
+        ):  # fmt: skip
+            yield work(path, rows, rounds, limits)
+            path.unlink()
+
+
+def work(path: Path, rows: Callable[[Path], Any], rounds: int, limits: Limits) -> Work:
+    """One file by all."""
+    kind = {".csv": "CSV", ".parquet": "Parquet"}[path.suffix]
+    found, numbers = run(path)
+    peers: dict[str, Way] = {
+        PANDAS: lambda n: squares(pandas(path), n),
+        **river(path, rows),
+        **vowpal_wabbit(path),
+    }
+    rates = turns(peers, rounds, least=2_000, most=PEERS, clock=time.perf_counter)
+    numbers |= overlap(path, rounds)
+    size = path.stat().st_size
+    numbers["bytes a row"] = size / ROWS
+    return Work(
+        f"{kind} of {ROWS:,} × {P}, from file to report",
+        "rows",
+        OURS,
+        {OURS: [found], **rates},
+        10.0,
+        ("memory bandwidth, the file read once", limits.bandwidth * ROWS / size),
+        (PANDAS, VW, VW_CSV),
+        NOTE,
+        numbers,
+    )
+
+
+# -- the files -------------------------------------------------------------------------------------
+
+
+def made(path: Path) -> Path:
+    """A file of rows of which the answers are a noisy sum; four decimals, as sensors write them."""
+    rng = np.random.default_rng(0)
+    schema = pa.schema([(name, pa.float64()) for name in (*NAMES, "y")])
+    if path.suffix == ".csv":
+        # Vowpal Wabbit wants names without quotation marks, and an answer called _label
+        path.write_text(",".join((*NAMES, "_label")) + "\n", encoding="utf-8")
+        options = arrow_csv.WriteOptions(include_header=False)
+        with path.open("ab") as file:
+            for done in range(0, ROWS, AT_ONCE):
+                table = some(rng, min(AT_ONCE, ROWS - done), schema)
+                arrow_csv.write_csv(table, file, options)
+        return path
+    plain: dict[str, Any] = {"use_dictionary": False, "compression": "none"}
+    with pq.ParquetWriter(path, schema, **plain) as file:
+        for done in range(0, ROWS, AT_ONCE):
+            file.write_table(some(rng, min(AT_ONCE, ROWS - done), schema))
+    return path
+
+
+def some(rng: np.random.Generator, n: int, schema: Any) -> Any:
+    """Rows, as a table of Arrow's."""
+    X = rng.normal(size=(n, P)).round(4)
+    y = (X @ np.arange(1.0, P + 1) + rng.normal(size=n)).round(4)
+    return pa.table([*np.asfortranarray(X).T, y], schema=schema)
+
+
+def target(path: Path) -> str:
+    """The column of answers."""
+    return "_label" if path.suffix == ".csv" else "y"
+
+
+# -- this library ----------------------------------------------------------------------------------
+
+
+def run(path: Path) -> tuple[float, dict[str, float]]:
+    """Rows a second of the command line; its seconds, and its memory on the way."""
+    report = path.with_suffix(".report")
+    command = [sys.executable, "-m", "onepass", "run", str(path), "--target", target(path)]
+    command += ["--report", str(report), "--quiet"]
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:  # noqa: S603
+        seen = []
+        while process.poll() is None:
+            seen.append(resident(process.pid))
+            time.sleep(0.05)
+            # whoever looks at it now and then must not be what it waits for
+        wall = time.perf_counter() - began
+        if process.returncode:
+            raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    times = os.times()
+    seen = [one for one in seen if one]
+    later = seen[len(seen) // POINTS :]
+    points = [max(part) for part in np.array_split(later, POINTS - 1)]
+    numbers = {"seconds of the whole file": wall, "seconds of the processors": 0.0}
+    numbers["seconds of the processors"] = spent(times)
+    numbers |= {f"MB at {i + 2} tenths": one / 1e6 for i, one in enumerate(points)}
+    numbers["MB at most"] = max(seen) / 1e6
+    numbers["memory at the end to that at a fifth"] = points[-1] / points[0]
+    return ROWS / wall, numbers
+
+
+_SPENT = [0.0]
+
+
+def spent(times: os.times_result) -> float:
+    """Seconds of the processors that children took since the last time it was asked."""
+    total = times.children_user + times.children_system
+    before, _SPENT[0] = _SPENT[0], total
+    return total - before
+
+
+def resident(pid: int) -> int:
+    """Bytes that a process holds; 0 where it has gone, or the system does not say."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    return int(found[1]) * 1024 if found else 0
+
+
+def overlap(path: Path, rounds: int) -> dict[str, float]:
+    """Seconds of reading and learning apart and together, the best of the rounds.
+
+    What could be hidden is the shorter of the two, if there is a second core to hide it on.
+    """
+    best = dict.fromkeys(("reading", "learning", "both"), float("inf"))
+    for _ in range(rounds):
+        began = time.perf_counter()
+        held = list(first(path))
+        best["reading"] = min(best["reading"], time.perf_counter() - began)
+        began = time.perf_counter()
+        learn(held)
+        best["learning"] = min(best["learning"], time.perf_counter() - began)
+        del held
+        began = time.perf_counter()
+        learn(first(path))
+        best["both"] = min(best["both"], time.perf_counter() - began)
+    hidden = best["reading"] + best["learning"] - best["both"]
+    shorter = min(best["reading"], best["learning"])
+    named = {f"{what} {FEW:,} rows, s": value for what, value in best.items()}
+    return {**named, "of the shorter is hidden, %": 100 * hidden / shorter}
+
+
+def first(path: Path) -> Iterator[Any]:
+    """Blocks of the first rows."""
+    stream = op.stream.read(path, target=target(path))
+    return islice(iter(stream), FEW // stream.block)
+
+
+def learn(blocks: Iterable[Any]) -> None:
+    """As ``onepass run`` does."""
+    models = op.models.pipelines(["rls"], "regression", {})
+    op.evaluate.prequential(models, blocks, clock=time.perf_counter)
+
+
+# -- others ----------------------------------------------------------------------------------------
+
+
+def river(path: Path, rows: Callable[[Path], Any]) -> dict[str, Way]:
+    """River's exact regression, one row after the other, and one metric."""
+    try:
+        from river import linear_model, metrics  # noqa: PLC0415  not on every machine
+    except ImportError:
+        return {}
+
+    def way(n: int) -> float:
+        model, error = linear_model.BayesianLinearRegression(), metrics.MAE()
+        for x, y in islice(rows(path), n):
+            error.update(y, model.predict_one(x))
+            model.learn_one(x, y)
+        return float(error.get())
+
+    return {RIVER: way}
+
+
+def rivers_csv(path: Path) -> Any:
+    """River's own reader."""
+    from river import stream  # noqa: PLC0415
+
+    numbers = dict.fromkeys((*NAMES, target(path)), float)
+    return stream.iter_csv(str(path), target=target(path), converters=numbers)
+
+
+def rivers_parquet(path: Path) -> Iterator[Any]:
+    """Rows as dicts, by Arrow: River has no reader of Parquet."""
+    for batch in pq.ParquetFile(path).iter_batches(1024):
+        for row in batch.to_pylist():
+            answer = row.pop("y")
+            yield row, answer
+
+
+def pandas(path: Path) -> Iterator[Any]:
+    """Frames of some rows."""
+    if path.suffix == ".csv":
+        yield from pd.read_csv(path, chunksize=CHUNK)
+    else:
+        for batch in pq.ParquetFile(path).iter_batches(CHUNK):
+            yield batch.to_pandas()
+
+
+def squares(frames: Iterator[Any], n: int) -> float:
+    """Normal equations with an intercept; each frame is said before it is learned."""
+    gram, right, w = 1e-6 * np.eye(P + 1), np.zeros(P + 1), np.zeros(P + 1)
+    error = seen = 0.0
+    for frame in frames:
+        values = frame.to_numpy()[: int(n - seen)]
+        rows = np.column_stack([np.ones(len(values)), values[:, :P]])
+        answers = values[:, P]
+        error += float(np.abs(rows @ w - answers).sum())
+        gram += rows.T @ rows
+        right += rows.T @ answers
+        w = np.linalg.solve(gram, right)
+        seen += len(values)
+        if seen >= n:
+            break
+    return error / seen
+
+
+def vowpal_wabbit(path: Path) -> dict[str, Way]:
+    """Its own text, and its reader of CSV; both in one thread more, which parses."""
+    try:
+        from vowpalwabbit import Workspace  # noqa: PLC0415  not on every machine
+    except ImportError:
+        return {}
+    if path.suffix != ".csv":
+        return {}
+    text, few = path.with_suffix(".vw"), path.with_name("few.csv")
+    with path.open(encoding="utf-8") as source, few.open("w", encoding="utf-8") as copy:
+        copy.writelines(islice(source, PEERS + 1))
+    with few.open(encoding="utf-8") as source, text.open("w", encoding="utf-8") as out:
+        for row in islice(csv.reader(source), 1, None):
+            told = " ".join(f"{name}:{value}" for name, value in zip(NAMES, row, strict=False))
+            out.write(f"{row[-1]} | {told}\n")
+
+    def way(options: str, n: int) -> None:
+        Workspace(f"{options} --passes 1 --examples {n} --quiet").finish()
+
+    return {VW: partial(way, f"-d {text}"), VW_CSV: partial(way, f"--csv -d {few}")}
