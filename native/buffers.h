@@ -33,4 +33,8 @@ PyObject *columns_into(PyObject *module, PyObject *args);
 PyObject *columns_without(PyObject *module, PyObject *args);
 PyObject *columns_lengths(PyObject *module, PyObject *args);
 
+/* Functions of others. */
+PyObject *secular(PyObject *module, PyObject *args);
+PyObject *named_row(PyObject *module, PyObject *args);
+
 #endif

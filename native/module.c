@@ -63,6 +63,8 @@ static PyMethodDef functions[] = {
      "without(type, q, p, first, last, rows, g, c, d, rest, lifted, again): rest . rest."},
     {"lengths", columns_lengths, METH_VARARGS,
      "lengths(type, q, p, first, last, rows, squares)."},
+    {"secular", secular, METH_VARARGS, "secular(dlasd4, n, d, z, vectors, roots, room): if found."},
+    {"named_row", named_row, METH_VARARGS, "named_row(x, names, row): whether it was plain."},
     {NULL, NULL, 0, NULL},
 };
 

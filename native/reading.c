@@ -88,6 +88,31 @@ int read_row(const Reading *reading, PyObject *given, double *row)
     return 1;
 }
 
+PyObject *named_row(PyObject *module, PyObject *args)
+{
+    PyObject *x, *names, *out;
+    Py_buffer view;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOO:named_row", &x, &names, &out))
+        return NULL;
+    if (!PyDict_CheckExact(x) || !PyList_CheckExact(names) || PyDict_Size(x) != PyList_Size(names))
+        Py_RETURN_FALSE;
+    const Py_ssize_t d = PyList_Size(names);
+    double *row = numbers_of(out, "d", d, 1, &view);
+    if (!row)
+        return NULL;
+    Py_ssize_t j = 0;
+    for (; j < d; j++) {
+        PyObject *value = PyDict_GetItemWithError(x, PyList_GetItem(names, j));
+        row[j] = value ? read_number(value) : NAN;
+        if (isnan(row[j]))
+            break;
+    }
+    PyErr_Clear();
+    PyBuffer_Release(&view);
+    return PyBool_FromLong(j == d);
+}
+
 Py_ssize_t read_label(const Reading *reading, PyObject *given)
 {
     const int plain = PyLong_CheckExact(given) || PyUnicode_CheckExact(given);

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onepass import linalg
+from onepass import compiled, linalg
 
 Floats = NDArray[Any]
 SPECTRA = {
@@ -50,7 +50,7 @@ def test_one_column_beside_a_diagonal_is_decomposed_as_a_dense_matrix(
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(24, 40), st.floats(-20, 3), st.integers(0, 30))
+@given(st.integers(0, 2**32 - 1), st.integers(8, 40), st.floats(-20, 3), st.integers(0, 30))
 def test_any_spectrum_is_decomposed(seed: int, n: int, least: float, zeros: int) -> None:
     rng = np.random.default_rng(seed)
     d = np.sort(10.0 ** rng.uniform(least, 3, n))[::-1].copy()
@@ -78,3 +78,20 @@ def test_what_is_not_finite_is_refused(n: int, wrong: float) -> None:
         bad[place][0] = wrong
         with pytest.raises(np.linalg.LinAlgError):
             linalg.svd_beside(*bad)
+
+
+@pytest.mark.skipif(compiled.loops is None, reason="needs the compiled loops")
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize("n", [24, 57])
+def test_the_compiled_loop_says_the_same(spectrum: str, n: int, monkeypatch: Any) -> None:
+    rng = np.random.default_rng(n)
+    d = np.sort(SPECTRA[spectrum](rng, n))[::-1].copy()
+    z = rng.normal(size=(n, 1)) * d[0]
+    U, sigma = linalg.svd_beside(d, z)
+    monkeypatch.setattr(compiled, "loops", None)
+    V, plain = linalg.svd_beside(d, z)
+    np.testing.assert_allclose(sigma, plain, rtol=1e-13, atol=1e-13 * d[0])
+    apart = np.append(np.inf, -np.diff(sigma)) > 1e-6 * sigma[0]
+    alone = apart & np.append(apart[1:], True)  # equal ones may turn among each other
+    cosines = np.abs(np.einsum("ij,ij->j", U, V))[alone]
+    np.testing.assert_allclose(cosines, 1.0, atol=1e-9)

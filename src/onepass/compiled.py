@@ -39,12 +39,17 @@ was, as it does once ``release()`` was called.
 down the slope of a loss, and ``correct(n, d, c, unit, X, y, moves, known, W, b, said)`` corrects
 mistakes: W (c, d) and b (c,) are learned in place, ``said`` (n, c) written, and ``room`` (c,) used.
 
+``named_row(x, names, row)`` reads a dict of plain numbers under a list of names, and is False where
+it is any other. ``secular(dlasd4, n, d, z, vectors, roots, room)`` decomposes [diag(d) z], d and z
+(n,), by LAPACK's function in a capsule: left singular vectors (n, n) as rows, and singular values;
+``room`` (3 n) is used, and False means that there was no root.
+
 ``Linear(d, c, unit, loss, parameter, array, names, number, labels, places)`` is such a model while
 single rows come; loss 0 corrects mistakes. ``put(n, W, b, rate, limit, keep, damping)`` sets it,
 and what the n rows to come do; ``get()`` tells W, b, the rows learned and the mistakes.
 ``learn_one(x, y, weight)`` learns nothing where it returns False, as after ``release()``.
 
-Of q columns that are the rows of an array (q, p), of type "f" or "d", and their numbers ``first`` to
+Of q columns that are rows of an array (q, p), of type "f" or "d", and their numbers ``first`` to
 ``last`` alone: ``into(type, q, p, first, last, rows, g, C)`` writes their products (q,) with a
 vector, summed in float64; ``without(type, q, p, first, last, rows, g, c, d, rest, lifted, again)``
 writes rest = g + c rows, lifted = rest + d rows, if d is given, and the products with the rest, if

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onepass import validate
+from onepass import compiled, validate
 from onepass.errors import ColumnError, NotFiniteError, OnepassError, TypeMismatchError
 from onepass.table import Table
 
@@ -47,6 +47,18 @@ def test_a_dict_is_read_as_a_table_of_one_row_is(row: dict[str, Any]) -> None:
     else:
         np.testing.assert_array_equal(one, other)
         assert one.dtype == np.float64
+
+
+@given(st.dictionaries(st.sampled_from([*NAMES, "d"]), VALUES))
+def test_a_dict_is_read_the_same_without_the_compiled_loop(row: dict[str, Any]) -> None:
+    one = as_row(row)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "loops", None)
+        other = as_row(row)
+    if isinstance(other, tuple):
+        assert one == other
+    else:
+        np.testing.assert_array_equal(one, other)
 
 
 @given(st.permutations(NAMES), st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3))

@@ -18,16 +18,18 @@ Cost: O(n²) of n rows and one column, where a dense decomposition takes O(n³).
 """
 
 import math
+from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import cython_lapack, lapack
 
+from onepass import compiled
 from onepass.linalg.factors import svd
 from onepass.types import Floats
 
 __all__ = ["svd_beside"]
 
-_FEW = 24  # rows; of fewer a dense decomposition is as quick
+_FEW = 8 if compiled.loops is not None else 24  # rows; of fewer a dense one is as quick
 _APART = 16.0 * np.finfo(np.float64).eps  # of the largest: what is nearer counts as equal
 
 
@@ -78,6 +80,8 @@ def _rank_one(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
 
 def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
     """The same for d that grows, all of it apart, and z of no zeros; None if LAPACK finds none."""
+    if compiled.loops is not None:
+        return _compiled(compiled.loops, d, z)
     n, length = len(d), float(np.linalg.norm(z))
     below, above, roots = np.empty((n, n)), np.empty((n, n)), np.empty(n)
     z_one, length_squared = z / length, length * length
@@ -93,3 +97,12 @@ def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
     agreed = np.copysign(np.sqrt(np.abs(ratios.prod(axis=0) * gaps[-1])), z)
     vectors = (agreed / gaps).T
     return vectors / np.sqrt(np.einsum("ij,ij->j", vectors, vectors)), roots
+
+
+def _compiled(loops: Any, d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
+    """The same by a loop in C, which calls LAPACK by itself."""
+    n = len(d)
+    vectors, roots, room = np.empty((n, n)), np.empty(n), np.empty(3 * n)
+    d, z = np.ascontiguousarray(d), np.ascontiguousarray(z)
+    found = loops.secular(cython_lapack.__pyx_capi__["dlasd4"], n, d, z, vectors, roots, room)
+    return (vectors.T, roots) if found else None

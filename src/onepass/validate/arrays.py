@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from onepass import compiled
 from onepass.errors import (
     ColumnError,
     NotFiniteError,
@@ -106,6 +107,10 @@ def _plain_row(x: dict[str, Any], names: Sequence[str]) -> Floats | None:
     It is what a stream of dicts mostly brings; as a table of one row it would take many times
     as long.
     """
+    if compiled.loops is not None:
+        row = np.empty(len(names))
+        if compiled.loops.named_row(x, names, row):
+            return row
     values = list(map(x.get, names))
     if len(x) != len(values) or not _PLAIN.issuperset(map(type, values)):
         return None
