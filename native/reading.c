@@ -115,7 +115,8 @@ PyObject *named_row(PyObject *module, PyObject *args)
 
 Py_ssize_t read_label(const Reading *reading, PyObject *given)
 {
-    const int plain = PyLong_CheckExact(given) || PyUnicode_CheckExact(given);
+    const int plain =
+        PyLong_CheckExact(given) || PyUnicode_CheckExact(given) || PyBool_Check(given);
     PyObject *place = NULL;
     if (plain || Py_TYPE(given) == Py_TYPE(PyTuple_GetItem(reading->labels, 0)))
         place = PyDict_GetItemWithError(reading->places, given);

@@ -69,6 +69,14 @@ class Intake:
         """Whether anything was learned."""
         return bool(self.model_.__sklearn_is_fitted__())
 
+    @property
+    def loop(self) -> Any:
+        """What learns and answers dicts of plain numbers under just the names known; or None.
+
+        It leaves all other rows, and all rows while it is closed, to whoever has it.
+        """
+        return getattr(self.model_, "_loop", None)
+
     @contextmanager
     def whole(self) -> Iterator[None]:
         """All or nothing: whatever is raised within, the model and its columns are as before."""

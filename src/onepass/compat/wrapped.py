@@ -40,11 +40,18 @@ class Wrapped:
         return self._intake.model_
 
     def _learn(self, x: Row, y: Any, w: float, t: Any) -> None:
+        loop = self._intake.loop
+        if loop is not None and t is None and loop.learn_one(x, y, w):
+            return
         with self._intake.whole():
             row = self._intake.row(x, self._where("learn_one"), learning=True)
             self.model_.learn_one(row, y, sample_weight=w, **_at(t))
 
     def _said(self, x: Row) -> Any:
+        loop = self._intake.loop
+        said = None if loop is None else loop.predict_one(x)
+        if said is not None:
+            return said
         row = self._intake.row(x, self._where("predict_one"), learning=False)
         return self.model_.predict_one(row)
 

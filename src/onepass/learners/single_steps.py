@@ -16,10 +16,9 @@ from onepass.types import Floats
 __all__ = ["SingleSteps"]
 
 _COMING = 1024  # rows for which the loop is opened
-_ENOUGH = 2  # rows that came one by one; of fewer, somebody looks at what each has changed
 _PATIENCE = 64  # weights for which one row by itself is enough to copy them
 _LARGEST = 1e150  # no product of larger weights overflows while the loop is open
-_PLAIN = "iufU"  # kinds of labels that the loop tells apart as NumPy does
+_PLAIN = "biufU"  # kinds of labels that the loop tells apart as NumPy does
 
 
 class SingleSteps(OneByOne):
@@ -61,7 +60,7 @@ class SingleSteps(OneByOne):
         if compiled.loops is None:
             return
         object.__setattr__(self, "_single", single)
-        if single < _ENOUGH or self.weights_.size > _PATIENCE * single:
+        if self.weights_.size > _PATIENCE * single:
             return
         reading = self._reading()
         if reading is None or not self._tame():
