@@ -109,7 +109,7 @@ def flat(parts: Any) -> Any:
 
 
 def hooks(module: Any, X: Any) -> dict[str, Callable[[], Any]]:
-    """Opacus' hooks: the gradients of each row, in one backward pass for each output, or at once."""
+    """Opacus' hooks: the gradients of each row, by a pass for each output, or of rows repeated."""
     try:
         from opacus import GradSampleModule  # noqa: PLC0415  not on every machine
     except ImportError:

@@ -99,7 +99,7 @@ def orfit(rounds: int, bandwidth: float) -> Work:
         rates["onepass"].append(cycle / sum(spans))
         rates[READS].append(1.0 / float(np.mean(reads)))
         rates[ROTATING].append(
-            1.0 / rotating(steps.columns[:M], steps.gradient(), time.process_time)
+            1.0 / rotating(steps.columns[:M], steps.gradient()[0], time.process_time)
         )
     bound = bandwidth / (2.0 * 8.0 * P * 1.25 * M)
     del steps

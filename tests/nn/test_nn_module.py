@@ -30,10 +30,13 @@ def perceptron(dtype: Any = torch.float64) -> Any:
 # -- the Jacobian ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("layers", ["by layers", "not by layers"])
 @each_case
-def test_the_jacobian_is_that_of_a_plain_autograd_loop(case: Case) -> None:
+def test_the_jacobian_is_that_of_a_plain_autograd_loop(case: Case, layers: str) -> None:
     module, x = made(case)
     net = Network(module)
+    if layers == "not by layers":
+        net._derivative._trusted |= {"layers": False, "layers of rows": False}
     outputs, J = net.jacobian(x)
     module.eval()
     assert J.shape == (outputs.numel(), net.p)
@@ -44,7 +47,8 @@ def test_the_jacobian_is_that_of_a_plain_autograd_loop(case: Case) -> None:
     torch.testing.assert_close(
         J, plain_jacobian(module, x, list(module.parameters())), rtol=0, atol=1e-12
     )
-    assert net._derivative._trusted["rows"] is case.vmaps  # so both ways are tried here
+    if not net._derivative._trusted["layers of rows"]:
+        assert net._derivative._trusted["rows"] is case.vmaps  # so both ways are tried here
 
 
 @pytest.mark.parametrize("name", ["perceptron", "convolution", "lstm", "tuple and dict"])

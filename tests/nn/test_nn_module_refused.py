@@ -174,7 +174,7 @@ def test_a_wrong_width_after_good_rows_costs_no_speed() -> None:
         with pytest.raises(ShapeError, match=r"first axis counts rows.* check the others"):
             network.jacobian(torch.randn(n, 3))
     network.jacobian(torch.randn(1, 4))
-    assert network._derivative._trusted == {"rows": True, "outputs": True}
+    assert network._derivative._trusted == {"layers of rows": True, "layers": True}
 
 
 def test_numbers_too_large_for_half_precision_are_refused() -> None:

@@ -1,12 +1,13 @@
 """Derivative: the Jacobian of a module's outputs, each number of it written once.
 
-J (n·c, p) holds ∂f_k(x_i; w)/∂w in its row i·c + k. It is made in one of three ways:
+J (n·c, p) holds ∂f_k(x_i; w)/∂w in its row i·c + k. It is made in one of four ways:
 
+- by layers: all at once, backwards only as far as what layers gave (:mod:`onepass.nn.outer`);
 - rows at once: ``vmap`` over rows, each with its c pull-backs;
 - outputs at once: row by row, one forward and one batched backward;
 - one by one: row by row and output by output, by plain backward passes. This always works.
 
-Each of the first two is held against plain backward passes before it is trusted, and given up for
+Each of the first three is held against plain backward passes before it is trusted, and given up for
 good where it fails: modules that branch on data, write in place, or have layers that ``vmap`` does
 not know. Cost: n forward and n·c backward passes; scratch memory of a bounded number of J's rows.
 """
@@ -17,22 +18,18 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 from torch.func import vjp, vmap
 
 from onepass.errors import ShapeError
 from onepass.nn.function import Function
 from onepass.nn.inputs import Batch
 from onepass.nn.mode import derivable
+from onepass.nn.outer import Untold, Watch
 from onepass.nn.probe import refuse_underived
 from onepass.nn.rounding import tolerance
+from onepass.nn.scratch import Scratch
 
 __all__ = ["Derivative"]
-
-_SCRATCH = 2**26
-"""Bytes. Larger pieces are no quicker on a processor, which maps memory anew for them."""
-
-_SCRATCH_ON_DEVICE = 2**28
 
 
 class _OtherWidth(Exception):  # noqa: N818  caught here, never shown
@@ -56,10 +53,9 @@ class Derivative:
 
     def __init__(self, function: Function, chunk: int | None) -> None:
         self._function = function
-        self._chunk = chunk
         self._trusted: dict[str, bool] = {}
         self._c: int | None = None
-        self._held: int | None = None
+        self._scratch = Scratch(function, chunk)
         self._derived = False  # whether outputs have had a graph
 
     def jacobian(self, rows: Batch, room: Callable[[int], Any]) -> tuple[Any, Any]:
@@ -75,7 +71,7 @@ class Derivative:
             return self._function.outputs(rows), room(0)
         c = self._c or self._function.outputs(rows[:1]).shape[1]
         J = room(rows.n * c)
-        at_once = self._at_once(rows)
+        at_once = self._scratch.at_once(rows)
         step = at_once // c if rows.n > 1 and at_once >= 2 * c else 1
         try:
             pieces = [
@@ -103,7 +99,7 @@ class Derivative:
         """
         selection, first = self._function.selection, self._function.selection.parameters[0]
         gradient = first.new_zeros((1, selection.p))
-        with self._deriving(rows):
+        with self._function.deriving(rows):
             weights = self._function.weights(derive=True)
             out = self._function(weights, rows)
             v = v(out.detach()) if callable(v) else v
@@ -124,13 +120,16 @@ class Derivative:
         """Outputs of a few rows, whose Jacobian is written into J."""
         if rows.n == 1:
             return self._row(rows, J, at_once)
-        if not self._function.keeps:  # what is kept within vmap is of no use outside
+        out = self._tried("layers of rows", lambda: self._by_layers(rows, J, len(J)), rows, J)
+        if out is None and not self._function.keeps:  # what vmap's rows keep is of no use outside
             out = self._tried("rows", lambda: self._rows_at_once(rows, J), rows, J)
-            if out is not None:
-                return out
+        if out is not None:
+            self._trusted.setdefault("layers of rows", False)
+            return out
         c = len(J) // rows.n
         out = [self._row(row, J[i * c : (i + 1) * c], at_once) for i, row in enumerate(rows)]
         self._trusted["rows"] = False  # only now: what is wrong with the rows fails here too
+        self._trusted.setdefault("layers of rows", False)
         return torch.cat(out)
 
     def _rows_at_once(self, rows: Batch, J: Any) -> Any:
@@ -152,16 +151,38 @@ class Derivative:
             self._write(J.view(rows.n, c, -1), [found[name] for name in names])
         return out
 
+    def _by_layers(self, rows: Batch, J: Any, at_once: int) -> Any:
+        c = len(J) // rows.n
+        with self._function.deriving(rows), self._held_to_batches():
+            weights = self._function.weights(derive=True)
+            watch = Watch(weights)
+            with watch:
+                out = self._width(self._function(weights, rows), c)
+            if not self._has_graph(out, rows):
+                raise Untold
+            step, each = max(at_once // rows.n, 1), J.view(rows.n, c, -1)
+            for k in range(0, c, step):
+                v = out.new_zeros((min(step, c - k), *out.shape))
+                v[:, :, k : k + step].diagonal(dim1=0, dim2=2).fill_(1.0)
+                watch.write(out, v, each[:, k : k + step], self._function.selection.slices)
+        return out.detach()
+
     def _row(self, row: Batch, J: Any, at_once: int) -> Any:
-        c = len(J)
-        batched = c > 1 and at_once > 1 and self._trusted.get("outputs", True)
-        with self._deriving(row), self._held_to_batches() if batched else ExitStack():
+        c, several = len(J), len(J) > 1 and at_once > 1
+        if several:
+            out = self._tried("layers", lambda: self._by_layers(row, J, at_once), row, J)
+            if out is not None:
+                return out
+        batched = several and self._trusted.get("outputs", True)
+        with self._function.deriving(row), self._held_to_batches() if batched else ExitStack():
             weights = self._function.weights(derive=True)
             out = self._width(self._function(weights, row), c)
             if not self._has_graph(out, row):
                 J.zero_()
                 return out
             leaves = list(weights.values())
+            if several:
+                self._trusted.setdefault("layers", False)
 
             def outputs_at_once() -> Any:
                 for k in range(0, c, at_once):
@@ -213,7 +234,7 @@ class Derivative:
 
     def _as_plain(self, row: Batch, J: Any) -> bool:
         """Whether J (c, p) of a row is what plain backward passes give for a few outputs."""
-        with self._deriving(row):
+        with self._function.deriving(row):
             weights = self._function.weights(derive=True)
             out, leaves = self._function(weights, row), list(weights.values())
             for k in {0, len(J) // 2, len(J) - 1}:
@@ -258,40 +279,6 @@ class Derivative:
         if out.shape[1] != c:
             raise _OtherWidth(out.shape[1])
         return out
-
-    def _at_once(self, rows: Batch) -> int:
-        """How many rows of J fit the scratch memory, with what the backward pass holds for each."""
-        if self._chunk is not None:
-            return self._chunk
-        first = self._function.selection.parameters[0]
-        if self._held is None:
-            self._held = self._measured(rows[:1])
-        scratch = _SCRATCH if first.device.type == "cpu" else _SCRATCH_ON_DEVICE
-        a_row = self._held + self._function.selection.p * first.element_size()
-        return int(max(1, scratch // max(1, a_row)))
-
-    def _measured(self, row: Batch) -> int:
-        """Bytes that a row's forward pass keeps for its backward pass, parameters aside."""
-        weights = self._function.weights(derive=True)
-        own = {each.untyped_storage().data_ptr() for each in weights.values()}
-        held = 0
-
-        def pack(tensor: Any) -> Any:
-            nonlocal held
-            if tensor.untyped_storage().data_ptr() not in own:
-                held += tensor.numel() * tensor.element_size()
-            return tensor
-
-        with self._deriving(row), saved_tensors_hooks(pack, lambda tensor: tensor):
-            self._function(weights, row)
-        return held
-
-    def _deriving(self, rows: Batch) -> ExitStack:
-        """Derivatives on, whatever the caller has switched off."""
-        held = derivable(self._function.module)
-        held.enter_context(torch.enable_grad())
-        held.enter_context(self._function.told(rows))
-        return held
 
     def _held_to_batches(self) -> ExitStack:
         return derivable(self._function.module, batched=True)

@@ -6,7 +6,7 @@ attributes while it answers is undone.
 """
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.func import functional_call
 from onepass.errors import ParameterError
 from onepass.nn.answers import as_matrix, told
 from onepass.nn.inputs import Batch
-from onepass.nn.mode import evaluating
+from onepass.nn.mode import derivable, evaluating
 from onepass.nn.selection import Selection
 from onepass.nn.tables import holds_places, refuse_places
 
@@ -123,6 +123,18 @@ class Function:
         rows : Batch
         """
         return told(rows, rows.where or self.where, lambda: self._refuse_places(rows))
+
+    def deriving(self, rows: Batch) -> ExitStack:
+        """A context in which it is asked with a derivative, whatever the caller has switched off.
+
+        Parameters
+        ----------
+        rows : Batch
+        """
+        held = derivable(self.module)
+        held.enter_context(torch.enable_grad())
+        held.enter_context(self.told(rows))
+        return held
 
     def look_up(self, rows: Batch) -> None:
         """Ask rows that hold places, so that one there is not shows before any row is learned.
