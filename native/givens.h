@@ -10,6 +10,7 @@
 
 enum { K = 8 };                      /* rows in a group */
 enum { NEAR = 1 << 15 };             /* doubles that stay in the nearer caches */
+enum { LONG = 256 };                 /* numbers of a row that are worth to look ahead of */
 static const double SHARP = 0.25;    /* a row that leaves less of D says much more than the past */
 static const double FAINT = 1e-100;  /* D below it: others look after what is so nearly lost */
 
@@ -55,42 +56,101 @@ WITHIN void take_sharp(const double *row, double *next, double *rows, ptrdiff_t 
     }
 }
 
-/* Take k rows, the last of which may be zero, into rows `first` to before `last` of the triangle.
-   Notes each a and k of (1) if there is a place to note it. */
+/* What k rows do to a row of the triangle. */
+typedef struct {
+    double a[K], gain[K], kept[K];
+    int sharp;
+} Turn;
+
+/* (1) of k rows and a column; returns D after them. */
+WITHIN double turn_of(Turn *turn, const double *rows, ptrdiff_t wide, double *q, double known,
+                      const int k)
+{
+    double D[K + 1], smallest = 1.0;
+    D[0] = known;
+    for (int i = 0; i < k; i++)
+        turn->a[i] = rows[i * wide];
+    for (int i = 0; i < k; i++)
+        D[i + 1] = D[i] + q[i] * turn->a[i] * turn->a[i];
+    for (int i = 0; i < k; i++) {
+        const double over = 1.0 / D[i + 1];
+        turn->kept[i] = D[i] * over;
+        turn->gain[i] = q[i] * turn->a[i] * over;
+        q[i] *= turn->kept[i];
+    }
+    for (int i = 0; i < k; i++)
+        smallest = turn->kept[i] < smallest ? turn->kept[i] : smallest;
+    turn->sharp = smallest <= SHARP;
+    return D[k];
+}
+
+WITHIN void take_either(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
+                        const Turn *turn, const int k)
+{
+    if (turn->sharp)
+        take_sharp(row, next, rows, wide, m, turn->a, turn->gain, turn->kept, k);
+    else
+        take(row, next, rows, wide, m, turn->a, turn->gain, k);
+}
+
+/* (2) of k rows and as many rows of the triangle as a vector has numbers, so far apart, beyond the
+   vector of their diagonals: each number of the rows is read and written once for all of them. */
+WITHIN void take_all(const double *row, double *next, ptrdiff_t apart, double *rows,
+                     ptrdiff_t wide, ptrdiff_t m, const Turn *turns, const int k)
+{
+    for (ptrdiff_t l = 0; l < m; l += WIDE) {
+        vector x[K];
+#pragma GCC unroll 8
+        for (int i = 0; i < k; i++)
+            x[i] = *(const vector *)(rows + i * wide + l);
+#pragma GCC unroll 8
+        for (int n = 0; n < WIDE; n++) {
+            vector u = *(const vector *)(row + n * apart + l);
+#pragma GCC unroll 8
+            for (int i = 0; i < k; i++) {
+                x[i] -= turns[n].a[i] * u;
+                u += turns[n].gain[i] * x[i];
+            }
+            *(vector *)(next + n * apart + l) = u;
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < k; i++)
+            *(vector *)(rows + i * wide + l) = x[i];
+    }
+}
+
+/* Take k rows, the last of which may be zero, into rows `first` to before `last` of the triangle;
+   `first` begins a vector, and `last` does or is the end. Notes each a and k of (1) if there is a
+   place to note it. */
 WITHIN void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
                  double due, const double *row, const double *diagonal, double *next,
                  double *after, double *noted, const int k)
 {
-    double a[K], D[K + 1], gain[K], kept[K];
-    for (ptrdiff_t j = first; j < last; j++) {
-        const ptrdiff_t from = edge(j), m = wide - from;
-        double smallest = 1.0;
-        D[0] = due * diagonal[j];
-        for (int i = 0; i < k; i++)
-            a[i] = block[i * wide + j];
-        for (int i = 0; i < k; i++)
-            D[i + 1] = D[i] + q[i] * a[i] * a[i];
-        for (int i = 0; i < k; i++) {
-            const double over = 1.0 / D[i + 1];
-            kept[i] = D[i] * over;
-            gain[i] = q[i] * a[i] * over;
-            q[i] *= kept[i];
+    Turn turns[WIDE];
+    for (ptrdiff_t j = first; j < last; j += WIDE) {
+        const ptrdiff_t m = wide - j, count = last - j < WIDE ? last - j : WIDE;
+        const ptrdiff_t lead = m > LONG ? WIDE : m;
+        int sharp = 0;
+        for (ptrdiff_t n = 0; n < count; n++) {
+            Turn *turn = turns + n;
+            after[j + n] = turn_of(turn, block + j + n, wide, q, due * diagonal[j + n], k);
+            take_either(row + n * m, next + n * m, block + j, wide, lead, turn, k);
+            next[n * m + n] = 1.0;
+            sharp |= turn->sharp;
+            if (noted) {
+                memcpy(noted + 2 * K * (j + n), turn->a, k * sizeof(double));
+                memcpy(noted + 2 * K * (j + n) + K, turn->gain, k * sizeof(double));
+            }
         }
-        for (int i = 0; i < k; i++)
-            smallest = kept[i] < smallest ? kept[i] : smallest;
-        after[j] = D[k];
-        if (noted) {
-            memcpy(noted + 2 * K * j, a, k * sizeof *a);
-            memcpy(noted + 2 * K * j + K, gain, k * sizeof *gain);
-        }
-        if (smallest > SHARP)
-            take(row, next, block + from, wide, m, a, gain, k);
-        else {
-            take_sharp(row, next, block + from, wide, m, a, gain, kept, k);
-            next[j - from] = 1.0;
-        }
-        row += m;
-        next += m;
+        double *rest = block + j + lead;
+        if (lead < m && count == WIDE && !sharp)
+            take_all(row + lead, next + lead, m, rest, wide, m - lead, turns, k);
+        else
+            for (ptrdiff_t n = 0; n < count; n++)
+                take_either(row + n * m + lead, next + n * m + lead, rest, wide, m - lead,
+                            turns + n, k);
+        row += count * m;
+        next += count * m;
     }
 }
 

@@ -265,6 +265,8 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
     rows->d = d;
     rows->c = c;
     rows->wide = edge(d + c + WIDE - 1);
+    if (rows->wide % (8 * WIDE) == 0) /* or rows would lie in each other's way in the caches */
+        rows->wide += WIDE;
     rows->factor = rows->due = rows->faded = 1.0;
     const size_t m = d + c, size = rows_at(rows, d) - rows_at(rows, 0) + rows->wide;
     const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d,
