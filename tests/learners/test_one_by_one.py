@@ -54,7 +54,7 @@ def test_rows_are_said_and_learned_as_many_at_once(rule: Any, n: int, *, interce
     same(one, many)
 
 
-@pytest.mark.parametrize("d", [47, 48, 49, 55, 56, 57, 63, 64, 65, 400])
+@pytest.mark.parametrize("d", [47, 48, 49, 55, 56, 57, 63, 64, 65, 263, 264, 400, 1030])
 def test_every_width(d: int) -> None:
     X, y = stream(40, d)
     one, many = both(ridge=2.0)

@@ -19,7 +19,8 @@ from onepass.types import Floats
 
 __all__ = ["learned", "opened", "serves", "told"]
 
-_WIDEST = 1024  # features; of more, the triangle is out of the nearer caches for each row
+_WIDEST = 1 << 13  # features; of more, the copies of the triangle would be too large
+_ALONE = 1024  # features of rows that the loop's one thread learns sooner than many of BLAS
 _SHARE = 256  # features that a visit of the floor looks at
 _HEAD = 64  # rows that are learned by blocks before it is asked again whether enough is known
 _NO_ROWS = (None,) * 5  # no single rows will come
@@ -106,7 +107,8 @@ def learned(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
     """
     n, d = rows.X.shape
     errors, i = np.empty(rows.Y.shape), 0
-    if not serves(rule, d) or 8 * n < d or not _tame(rows):  # to copy it all would take longer
+    few = 8 * n < d  # to copy the triangle would take longer
+    if few or not serves(rule, d) or _shared(d) or not _tame(rows):
         return _by_blocks(rule, state, past, rows)
     while i < n:
         rest = rows.part(i, n)
@@ -136,6 +138,11 @@ def serves(rule: Any, d: int) -> bool:
     if compiled.loops is None or type(rule) not in {Bounded, Exponential} or rule.factor is None:
         return False
     return d <= (_SHARE if rule.factor < 1.0 and rule.level else _WIDEST)
+
+
+def _shared(d: int) -> bool:
+    """Whether blocks of d features are learned sooner by several threads of BLAS."""
+    return d > _ALONE and linalg.blas_threads() > 2
 
 
 def _tame(rows: Coming) -> bool:

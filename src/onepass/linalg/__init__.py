@@ -47,7 +47,15 @@ from onepass.linalg.long import (
 )
 from onepass.linalg.principal import principal
 from onepass.linalg.secular import svd_beside
-from onepass.linalg.threads import Sums, hands, one_thread, single_threaded, summed, tensors_alone
+from onepass.linalg.threads import (
+    Sums,
+    blas_threads,
+    hands,
+    one_thread,
+    single_threaded,
+    summed,
+    tensors_alone,
+)
 from onepass.linalg.triangles import (
     lower_from_rows,
     solve_upper,
@@ -62,6 +70,7 @@ __all__ = [
     "add",
     "at_hand",
     "blank",
+    "blas_threads",
     "blur",
     "cholesky_in_order",
     "eigh",

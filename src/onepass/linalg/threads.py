@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Sums", "hands", "one_thread", "single_threaded", "summed", "tensors_alone"]
+__all__ = [
+    "Sums",
+    "blas_threads",
+    "hands",
+    "one_thread",
+    "single_threaded",
+    "summed",
+    "tensors_alone",
+]
 
 Sums = tuple[Any, ...]
 
@@ -111,6 +119,11 @@ def _blas() -> list[Any]:
     """The BLAS libraries that were loaded with NumPy and SciPy, to be told how many threads."""
     controllers = ThreadpoolController().lib_controllers
     return [each for each in controllers if each.user_api == "blas"]
+
+
+def blas_threads() -> int:
+    """How many threads BLAS shares large products with; 1 where that is not known."""
+    return max(_blas_counts(), default=1)
 
 
 def _blas_counts() -> list[int]:
