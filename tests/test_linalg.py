@@ -315,3 +315,16 @@ def test_singular_values_that_dividing_misses_are_found_by_rotations(
     U, sigma = linalg.svd(M)
     np.testing.assert_allclose(sigma, np.linalg.svd(M)[1])
     np.testing.assert_allclose((U * sigma**2) @ U.T, M @ M.T, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 5, 12, 20])
+def test_principal_axes_have_no_part_where_all_rows_are_zero(k: int) -> None:
+    rng = np.random.default_rng(0)
+    F = rng.normal(size=(40, 30)) * np.linspace(1.0, 9.0, 30)
+    F[:, rng.permutation(30)[:14]] = 0.0
+    directions, lengths = linalg.principal(F, k)
+    _, sigma, V = np.linalg.svd(F, full_matrices=False)
+    k = min(k, 16)  # there are no more
+    np.testing.assert_allclose(lengths, sigma[:k], rtol=1e-10)
+    np.testing.assert_allclose(abs(directions @ V[:k].T), np.eye(k), atol=1e-9)
+    assert abs(directions[:, ~F.any(axis=0)]).max() < 1e-15

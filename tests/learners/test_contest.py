@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from onepass.learners import contest, prototypes
 from onepass.learners.contest import Rules, met
 from onepass.learners.prototypes import Prototypes
-from onepass.learners.similarity import SIMILARITIES, lengths_of
+from onepass.learners.similarity import OF_ONE, SIMILARITIES, lengths_of
 
 
 def similarity(a: Any, b: Any, kind: str) -> float:
@@ -195,3 +195,14 @@ def test_similarities_stay_within_their_range_and_a_row_is_most_like_itself() ->
             assert low == least
     apart = 1.0 / (1.0 + np.linalg.norm(A[:, None] - A[None], axis=2))
     assert_allclose(S, apart, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", SIMILARITIES)
+def test_a_row_alone_is_as_similar_as_among_others(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    A, B = rng.normal(size=(6, 9)), rng.normal(size=(30, 9))
+    A[2], B[7], B[11] = 0.0, 0.0, A[1]
+    a, b = lengths_of(A), lengths_of(B)
+    compare, _ = SIMILARITIES[kind]
+    alone = [OF_ONE[kind](z, B, float(length), b) for z, length in zip(A, a, strict=True)]
+    assert_array_equal(np.array(alone), compare(A, B, a, b))

@@ -19,6 +19,7 @@ Cost of a row, with W prototypes: O(Wk + d) time.
     data", ICLR 2023, Tiny Papers.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ import numpy as np
 from onepass import validate
 from onepass.errors import ParameterError
 from onepass.learners.prototypes import BLOCK, Prototypes
-from onepass.learners.similarity import SIMILARITIES, lengths_of
+from onepass.learners.similarity import OF_ONE, SIMILARITIES, lengths_of
 from onepass.types import Array, Floats
 
 __all__ = ["Rules", "checked_rules", "met"]
@@ -123,7 +124,7 @@ class _Block:
 
     def __init__(self, prototypes: Prototypes, rules: Rules, Z: Floats) -> None:
         self._before, self._rules, self._Z = prototypes, rules, Z
-        self._compare, _ = SIMILARITIES[rules.similarity]
+        self._compare = OF_ONE[rules.similarity]
         self._lengths = lengths_of(Z)
         self._S = prototypes.similarities(Z, rules.similarity)
         self._labels = prototypes.all("labels")
@@ -186,7 +187,7 @@ class _Block:
             best = float(self._S[j, number])
         if m:
             near = self._similar(j, m)
-            highest = float(near.max())
+            highest = float(near[near.argmax()])
             if highest >= best:
                 oldest = int(self._numbers[:m][near == highest].min())
                 number = oldest if highest > best else min(oldest, number)
@@ -207,12 +208,8 @@ class _Block:
 
     def _similar(self, j: int, m: int) -> Floats:
         """Of a row with those kept apart."""
-        one = slice(j, j + 1)
-        near = self._compare(
-            self._Z[one], self._apart.seen[:m], self._lengths[one], self._apart_lengths[:m]
-        )
-        first: Floats = near[0]
-        return first
+        near, lengths = self._apart.seen[:m], self._apart_lengths[:m]
+        return self._compare(self._Z[j], near, float(self._lengths[j]), lengths)
 
     def _crowded(self) -> bool:
         """Whether any class has more than one prototype."""
@@ -239,7 +236,7 @@ class _Block:
             share = 1.0 - (1.0 - self._rules.step) ** s
         seen = apart.seen[slot]
         seen += share * (z - seen)
-        self._apart_lengths[slot] = np.sqrt(seen @ seen)
+        self._apart_lengths[slot] = math.sqrt(seen @ seen)
         self._steps.append((slot, share))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from onepass.types import Floats
 
-__all__ = ["SIMILARITIES", "lengths_of"]
+__all__ = ["OF_ONE", "SIMILARITIES", "lengths_of"]
 
 _GRID = 2.0**40  # steps of 1
 _CANCELS = 1e-3  # share of a² + b²; of smaller squares of distances the digits have cancelled
@@ -40,6 +40,23 @@ def _cosine(A: Floats, B: Floats, a: Floats, b: Floats) -> Floats:
         scale[zero] = 1.0
     said /= scale
     return _on_grid(said)
+
+
+def _cosine_of_one(z: Floats, B: Floats, length: float, b: Floats) -> Floats:
+    """Of a row (k,) with rows (m, k) and their lengths, (m,), in fewer calls."""
+    scale = length * b
+    if not scale.all():
+        whole: Floats = _cosine(z[None], B, np.array([length]), b)[0]
+        return whole
+    said = B @ z
+    said /= scale
+    return _on_grid(said)
+
+
+def _nearness_of_one(z: Floats, B: Floats, length: float, b: Floats) -> Floats:
+    """The same."""
+    said: Floats = _nearness(z[None], B, np.array([length]), b)[0]
+    return said
 
 
 def _nearness(A: Floats, B: Floats, a: Floats, b: Floats) -> Floats:
@@ -69,3 +86,9 @@ SIMILARITIES: dict[str, tuple[Callable[[Any, Any, Any, Any], Floats], float]] = 
     "euclidean": (_nearness, 0.0),
 }
 """Name to function of rows, rows, and the lengths of both, and the least value that it has."""
+
+OF_ONE: dict[str, Callable[[Any, Any, float, Any], Floats]] = {
+    "cosine": _cosine_of_one,
+    "euclidean": _nearness_of_one,
+}
+"""Name to the same of one row (k,) with others, (m,)."""

@@ -9,6 +9,7 @@ from onepass.types import Floats
 __all__ = ["principal"]
 
 _SHARP = 1e-3  # share of the largest length; of shorter axes, squares lose too many digits
+_MOST_USED = 0.95  # of the columns that are not all zero: others, as dead pixels, are left out
 _LEAST = 1e-12  # share of the largest length that is rounding
 
 
@@ -45,6 +46,14 @@ def principal(F: Floats, k: int) -> tuple[Floats, Floats]:
 def _by_squares(F: Floats, k: int) -> tuple[Floats, Floats] | None:
     """The same by squares; None where they keep too few digits."""
     q, d = F.shape
+    used = np.flatnonzero(F.any(axis=0))
+    if q >= d and len(used) < _MOST_USED * d:
+        found = _by_squares(F[:, used], k) if k <= len(used) else None
+        if found is None:
+            return None
+        directions = np.zeros((k, d))
+        directions[:, used] = found[0]
+        return directions, found[1]
     values, vectors = eigh(F @ F.T if q < d else F.T @ F)
     squares = values[::-1][:k]
     if not squares[-1] > _SHARP**2 * squares[0]:
