@@ -124,9 +124,7 @@ class Belief:
             return row_by_row(self, w, G, e, noise, group)
         tau = linalg.resolution(G)
         with np.errstate(over="ignore", invalid="ignore"):
-            lengths = linalg.norms(G)
-            wide, coordinates = self._widened(G, lengths, exact=exact)
-            lengths, said = linalg.together(lengths, e)
+            wide, coordinates, lengths, said = self._widened(G, e, exact=exact)
             refuse_overflow(lengths**2)
             F = wide.root.T @ coordinates
             refuse_overflow((F if exact else F / np.sqrt(noise)) ** 2)
@@ -148,18 +146,23 @@ class Belief:
         memory = replace(wide, root=gain.root, used=self.used + rank)
         return Step(w, memory, errors.reshape(e.shape), rank, against)
 
-    def _widened(self, G: Any, lengths: Any, *, exact: bool) -> tuple["Belief", Floats]:
-        """With the directions that G brings, and G in coordinates, (q, n)."""
+    def _widened(self, G: Any, e: Any, *, exact: bool) -> tuple["Belief", Floats, Floats, Floats]:
+        """With the directions that G brings; G in coordinates, (q, n), its lengths, and e.
+
+        A device is waited for once, here, for all that decides.
+        """
         split, p, q = self.columns.split(G), len(G), len(self.columns)
+        lengths = linalg.norms(G)
         if q == p:
-            return self, linalg.host(split.inside)
+            inside, lengths, said = linalg.together(split.inside, lengths, e)
+            return self, inside, lengths, said
         small = linalg.resolution(G) if exact else 4.0 * linalg.rounding(G) * np.sqrt(p)
         W, L, kept = linalg.orthonormal(split.outside, small * lengths)
-        inside, height, kept = linalg.together(split.inside, L, kept)
+        inside, height, kept, lengths, said = linalg.together(split.inside, L, kept, lengths, e)
         new = np.flatnonzero(kept)[: p - q]
         height = height[:, new].T
         if not len(new):
-            return self, inside
+            return self, inside, lengths, said
         W = W if len(new) == W.shape[1] else W[:, new]
         if W.shape[1] > 1:  # rows that are nearly parallel blow up what is left of the past
             W = self.columns.split(W).outside
@@ -167,7 +170,7 @@ class Belief:
         root[:q, :q] = self.root
         root.flat[q * (len(root) + 1) :: len(root) + 1] = np.sqrt(self.beyond)
         wide = replace(self, columns=self.columns.appended(W), root=root)
-        return wide, np.vstack((inside, height))
+        return wide, np.vstack((inside, height)), lengths, said
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -144,7 +144,7 @@ class Filter(Learner):
         they must leave no trace in what time does, nor in the size of what is kept.
         """
         n = len(e)
-        count = n - (int(self._refused) - int(self._masked))
+        count = n - int(self._refused - self._masked)
         if count == n:
             return e, J
         said = e.any(dim=1) | J.reshape(n, -1).any(dim=1)
