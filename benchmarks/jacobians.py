@@ -4,6 +4,8 @@ Each way gives one matrix (rows · outputs, weights), as a step of any second-or
 it; torch.func's recipe is also timed without that, as a dictionary of tensors by parameter.
 """
 
+import copy
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -114,8 +116,7 @@ def hooks(module: Any, X: Any) -> dict[str, Callable[[], Any]]:
         from opacus import GradSampleModule  # noqa: PLC0415  not on every machine
     except ImportError:
         return {}
-    import copy  # noqa: PLC0415
-
+    warnings.filterwarnings("ignore", "Full backward hook")  # the pictures have no derivative
     hooked, n = GradSampleModule(copy.deepcopy(module).train(), loss_reduction="sum"), len(X)
     chosen = torch.eye(OUTPUTS).repeat(n, 1)
 

@@ -91,7 +91,7 @@ def orfit(rounds: int, bandwidth: float) -> Work:
     cycle, steps = M // 2, Steps(op.memory.Principal, M, P, torch.float64)
     rates: Rates = {name: [] for name in ("onepass", READS, ROTATING)}
     steps(2)
-    for _ in range(min(rounds, 3)):  # a cycle has fifty rows of a second or so in three
+    for _ in range(min(rounds, 2)):  # a cycle has fifty rows, of a quarter of a second each
         spans, reads = [], []
         for k in range(0, cycle, 5):
             reads.append(plain(steps.columns, steps.gradient()[0]))
