@@ -1,9 +1,9 @@
 """Speed from file to report: CSV and Parquet of 10⁷ rows, and how much of the work overlaps.
 
-Both files are made on the spot. ``onepass run`` goes through each whole, in a process of its own,
-and leaves its report; its memory is looked at on the way. What others do is measured over the
-first rows of the same files, for nothing they do grows with the rows. Seconds are the clock's on
-the wall, for reading and learning may overlap; seconds of the processors stand beside them.
+Both files are made on the spot. In turns with the others, over as many first rows as take a second
+or two, this library reads, learns and reports as ``onepass run`` does. Then that command goes
+through the whole file, in a process of its own, and its memory is looked at on the way. Seconds are
+those on the wall, for reading and learning may overlap; those of the processors stand beside.
 """
 
 import csv
@@ -32,12 +32,15 @@ import onepass as op
 P = 20
 ROWS = int(os.environ.get("ONEPASS_FILE_ROWS", "10000000"))
 AT_ONCE = 250_000  # rows that are made at a time
-PEERS = 200_000  # rows that a peer is given at most
+LEAST, MOST = 8192, 800_000  # rows that a way is given in a round
+SECONDS = 1.5  # about what a way is timed for in a round
+TEXT = 200_000  # rows that are made for Vowpal Wabbit, and gone through again if need be
 FEW = 500_000  # rows over which reading and learning are measured apart
 CHUNK = 65_536  # rows that pandas reads at a time
 POINTS = 10  # of the way, at which memory is looked at
 NAMES = [f"x{j}" for j in range(P)]
-OURS = "onepass run"
+OURS = "onepass"
+WHOLE = "onepass run, the whole file, its start too"
 RIVER = "River BayesianLinearRegression"
 VW = "Vowpal Wabbit, its own text (SGD)"
 VW_CSV = "Vowpal Wabbit, CSV (SGD)"
@@ -47,8 +50,6 @@ NOTE = (
     "was made beforehand. pandas with NumPy squares the rows, says a chunk as a whole and counts "
     "no more than one sum. onepass counts three metrics of three models and leaves a report."
 )
-
-Blocks = Iterable[tuple[Any, Any]]
 
 
 def works(rounds: int, limits: Limits) -> Iterator[Work]:
@@ -65,13 +66,17 @@ def works(rounds: int, limits: Limits) -> Iterator[Work]:
 def work(path: Path, rows: Callable[[Path], Any], rounds: int, limits: Limits) -> Work:
     """One file by all."""
     kind = {".csv": "CSV", ".parquet": "Parquet"}[path.suffix]
-    found, numbers = run(path)
-    peers: dict[str, Way] = {
+    ways: dict[str, Way] = {
+        OURS: lambda n: learn(first(path, n)),
         PANDAS: lambda n: squares(pandas(path), n),
         **river(path, rows),
         **vowpal_wabbit(path),
     }
-    rates = turns(peers, rounds, least=2_000, most=PEERS, clock=time.perf_counter)
+    for way in ways.values():
+        way(LEAST)  # what they import costs no one time
+    most = min(MOST, ROWS)
+    rates = turns(ways, rounds, least=LEAST, most=most, seconds=SECONDS, clock=time.perf_counter)
+    found, numbers = run(path)
     numbers |= overlap(path, rounds)
     size = path.stat().st_size
     numbers["bytes a row"] = size / ROWS
@@ -79,10 +84,10 @@ def work(path: Path, rows: Callable[[Path], Any], rounds: int, limits: Limits) -
         f"{kind} of {ROWS:,} × {P}, from file to report",
         "rows",
         OURS,
-        {OURS: [found], **rates},
+        {**rates, WHOLE: [found]},
         10.0,
         ("memory bandwidth, the file read once", limits.bandwidth * ROWS / size),
-        (PANDAS, VW, VW_CSV),
+        (PANDAS, VW, VW_CSV, WHOLE),
         NOTE,
         numbers,
     )
@@ -131,36 +136,29 @@ def run(path: Path) -> tuple[float, dict[str, float]]:
     report = path.with_suffix(".report")
     command = [sys.executable, "-m", "onepass", "run", str(path), "--target", target(path)]
     command += ["--report", str(report), "--quiet"]
-    began = time.perf_counter()
+    began, before = time.perf_counter(), spent()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:  # noqa: S603
         seen = []
         while process.poll() is None:
             seen.append(resident(process.pid))
             time.sleep(0.05)
-            # whoever looks at it now and then must not be what it waits for
         wall = time.perf_counter() - began
         if process.returncode:
             raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    times = os.times()
     seen = [one for one in seen if one]
     later = seen[len(seen) // POINTS :]
     points = [max(part) for part in np.array_split(later, POINTS - 1)]
-    numbers = {"seconds of the whole file": wall, "seconds of the processors": 0.0}
-    numbers["seconds of the processors"] = spent(times)
+    numbers = {"whole file, s": wall, "whole file, s of the processors": spent() - before}
     numbers |= {f"MB at {i + 2} tenths": one / 1e6 for i, one in enumerate(points)}
     numbers["MB at most"] = max(seen) / 1e6
-    numbers["memory at the end to that at a fifth"] = points[-1] / points[0]
+    numbers["MB at nine tenths to MB at four"] = points[-2] / points[2]
     return ROWS / wall, numbers
 
 
-_SPENT = [0.0]
-
-
-def spent(times: os.times_result) -> float:
-    """Seconds of the processors that children took since the last time it was asked."""
-    total = times.children_user + times.children_system
-    before, _SPENT[0] = _SPENT[0], total
-    return total - before
+def spent() -> float:
+    """Seconds of the processors that the children of this process have taken."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def resident(pid: int) -> int:
@@ -178,28 +176,29 @@ def overlap(path: Path, rounds: int) -> dict[str, float]:
 
     What could be hidden is the shorter of the two, if there is a second core to hide it on.
     """
+    few = min(FEW, ROWS)
     best = dict.fromkeys(("reading", "learning", "both"), float("inf"))
     for _ in range(rounds):
         began = time.perf_counter()
-        held = list(first(path))
+        held = list(first(path, few))
         best["reading"] = min(best["reading"], time.perf_counter() - began)
         began = time.perf_counter()
         learn(held)
         best["learning"] = min(best["learning"], time.perf_counter() - began)
         del held
         began = time.perf_counter()
-        learn(first(path))
+        learn(first(path, few))
         best["both"] = min(best["both"], time.perf_counter() - began)
     hidden = best["reading"] + best["learning"] - best["both"]
     shorter = min(best["reading"], best["learning"])
-    named = {f"{what} {FEW:,} rows, s": value for what, value in best.items()}
+    named = {f"{what} {few:,} rows, s": value for what, value in best.items()}
     return {**named, "of the shorter is hidden, %": 100 * hidden / shorter}
 
 
-def first(path: Path) -> Iterator[Any]:
+def first(path: Path, n: int) -> Iterator[Any]:
     """Blocks of the first rows."""
     stream = op.stream.read(path, target=target(path))
-    return islice(iter(stream), FEW // stream.block)
+    return islice(iter(stream), max(1, n // stream.block))
 
 
 def learn(blocks: Iterable[Any]) -> None:
@@ -281,13 +280,14 @@ def vowpal_wabbit(path: Path) -> dict[str, Way]:
         return {}
     text, few = path.with_suffix(".vw"), path.with_name("few.csv")
     with path.open(encoding="utf-8") as source, few.open("w", encoding="utf-8") as copy:
-        copy.writelines(islice(source, PEERS + 1))
+        copy.writelines(islice(source, TEXT + 1))
     with few.open(encoding="utf-8") as source, text.open("w", encoding="utf-8") as out:
         for row in islice(csv.reader(source), 1, None):
             told = " ".join(f"{name}:{value}" for name, value in zip(NAMES, row, strict=False))
             out.write(f"{row[-1]} | {told}\n")
 
     def way(options: str, n: int) -> None:
-        Workspace(f"{options} --passes 1 --examples {n} --quiet").finish()
+        for left in range(n, 0, -TEXT):
+            Workspace(f"{options} --examples {min(left, TEXT)} --quiet").finish()
 
     return {VW: partial(way, f"-d {text}"), VW_CSV: partial(way, f"--csv -d {few}")}

@@ -8,6 +8,7 @@ pages to that, so that no figure in them is anything but what a command has foun
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -229,8 +230,36 @@ def orfit_speed(found: Found) -> str:
     return table(head, rows, 0)
 
 
+def growth(found: Found) -> str:
+    """What a row costs at the ends of each curve."""
+    head = ["over", "from", "µs a row", "to", "µs a row", "slope at the end", "kept, kB"]
+    rows = []
+    for part, curves in found["parts"].items():
+        for name, points in curves.items():
+            ends = ((f"{x['at']:,.0f}", three(1e6 * x["s"])) for x in (points[0], points[-1]))
+            kept = three(points[-1]["bytes"] / 1e3) if "bytes" in points[-1] else ""
+            slope = f"{steepness(points):.2f}".replace("-", "−")
+            rows.append([f"{part}: {name}", *sum(ends, ()), slope, kept])
+    return table(head, rows)
+
+
+def three(value: float) -> str:
+    """Three figures, or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def steepness(points: list[dict[str, float]]) -> float:
+    """The slope of a curve's last third, both ways logarithmic: 0 is flat, 1 in proportion."""
+    last = points[-max(len(points) // 3, 2) :]
+    along, times = ([math.log(one[key]) for one in last] for key in ("at", "s"))
+    middle = sum(along) / len(along)
+    spread = sum((x - middle) ** 2 for x in along)
+    return sum((x - middle) * y for x, y in zip(along, times, strict=True)) / spread
+
+
 TABLES: Tables = {
     "cost": ("network.json", cost),
+    "growth": ("growth.json", growth),
     "resnet": ("network.json", resnet),
     "orfits": ("network_peers.json", orfits),
     "orfit_speed": ("network_peers.json", orfit_speed),

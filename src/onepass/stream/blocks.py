@@ -137,7 +137,7 @@ def stacked(tables: tuple[Table, ...]) -> Table:
     n = sum(len(table) for table in tables)
     columns = {}
     for name in names:
-        parts = [t.columns.get(name, np.full(len(t), np.nan)) for t in tables]
+        parts = [t.columns[name] if name in t else np.full(len(t), np.nan) for t in tables]
         columns[name] = _end_to_end(parts)
     return Table(columns, n)
 
