@@ -13,6 +13,7 @@ from onepass import compiled, linalg
 from onepass.centering import Centering
 from onepass.forgetting.fading import Bounded, Exponential
 from onepass.forgetting.past import Coming, Learned, Past
+from onepass.learners.linear import plain_parts
 from onepass.memory.floor import Floor, rows_between
 from onepass.memory.square_root import Triangle
 from onepass.types import Floats
@@ -113,7 +114,7 @@ def learned(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
     while i < n:
         rest = rows.part(i, n)
         loop = opened(rule, past, state, rows.start, _NO_ROWS)
-        if loop is not None and loop.learn(n - i, *_plain(rest), errors[i:]):
+        if loop is not None and _all_learned(loop, rest, errors[i:]):
             past, state = told(loop, past, state)
             break
         width = n if loop is not None else 1 if past.centering.mass == 0.0 else max(d, _HEAD)
@@ -154,11 +155,15 @@ def _tame(rows: Coming) -> bool:
     return largest < _LARGEST
 
 
-def _plain(rows: Coming) -> tuple[Floats, Floats, Floats | None]:
-    """Rows, answers and weights as the loop reads them."""
-    X, Y = (np.ascontiguousarray(one, dtype=np.float64) for one in (rows.X, rows.Y))
-    s = rows.weights
-    return X, Y, None if s is None else np.ascontiguousarray(s, dtype=np.float64)
+def _all_learned(loop: Any, rows: Coming, errors: Floats) -> bool:
+    """Whether the loop has learned all rows; if not, its state is of no use."""
+    Y, s = rows.Y, rows.weights
+    for part, X in plain_parts(rows.X):
+        answers = np.ascontiguousarray(Y[part], dtype=np.float64)
+        weights = None if s is None else np.ascontiguousarray(s[part], dtype=np.float64)
+        if not loop.learn(len(X), X, answers, weights, errors[part]):
+            return False
+    return True
 
 
 def _part(loop: Any, name: str) -> Floats:
