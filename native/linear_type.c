@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "descent.h"
+#include "machine.h"
 #include "reading.h"
 
 enum { MOST = 1 << 24 };          /* features, or outputs */
@@ -100,11 +101,16 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
         !read_row(&self->reading, args[0], self->row) || !answered(self, args[1]))
         Py_RETURN_FALSE;
     Pace *next = &self->next;
+    const unsigned was = begin_swift();
+    Py_ssize_t learned = 1;
     if (!self->loss)
         self->mistakes += correct(&self->model, 1, self->row, self->answer, next->rate, NULL,
                                   self->said);
-    else if (!descend(&self->model, self->loss, self->parameter, 1, self->row, self->answer, next,
-                      FAR, self->said, self->moved))
+    else
+        learned = descend(&self->model, self->loss, self->parameter, 1, self->row, self->answer,
+                          next, FAR, self->said, self->moved);
+    end_swift(was);
+    if (!learned)
         Py_RETURN_FALSE;
     next->rate++;
     next->limit += next->limit != NULL;

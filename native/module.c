@@ -2,6 +2,7 @@
 #include "buffers.h"
 
 #include "descent.h"
+#include "machine.h"
 
 static PyObject *descended(PyObject *module, PyObject *args)
 {
@@ -23,7 +24,9 @@ static PyObject *descended(PyObject *module, PyObject *args)
         const Pace pace = {a.at[2], a.at[3], a.at[4], a.at[5]};
         model.W = a.at[6], model.b = a.at[7];
         Py_BEGIN_ALLOW_THREADS
+        const unsigned was = begin_swift();
         descend(&model, loss, parameter, n, a.at[0], a.at[1], &pace, 0.0, a.at[8], a.at[9]);
+        end_swift(was);
         Py_END_ALLOW_THREADS
     }
     let_go(&a);
@@ -46,7 +49,9 @@ static PyObject *corrected(PyObject *module, PyObject *args)
     if (good) {
         model.W = a.at[4], model.b = a.at[5];
         Py_BEGIN_ALLOW_THREADS
+        const unsigned was = begin_swift();
         mistakes = correct(&model, n, a.at[0], a.at[1], a.at[2], a.at[3], a.at[6]);
+        end_swift(was);
         Py_END_ALLOW_THREADS
     }
     let_go(&a);

@@ -4,19 +4,16 @@
 #include <math.h>
 #include <string.h>
 
+#include "machine.h"
 #include "pending.h"
+#include "reading.h"
 
-enum { MOST = 1 << 14 };             /* features, or outputs */
-static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
+enum { MOST = 1 << 14 }; /* features, or outputs */
 
 typedef struct {
     PyObject_HEAD
     Rows rows;
-    PyObject *array;   /* the type of arrays that are read as rows */
-    PyObject *names;   /* of features, a tuple; or None */
-    PyObject *number;  /* the type of answers; or None where they are labels */
-    PyObject *labels;  /* answers that may be given, a tuple */
-    PyObject *places;  /* label -> its output, a dict */
+    Reading reading;
     Py_ssize_t seen;   /* rows learned one by one */
     double *row;       /* the row that came (d), and its answers (c) */
     double *said;      /* (c) */
@@ -150,7 +147,9 @@ static PyObject *learn(Object *self, PyObject *args)
     if (got == 4) {
         self->busy = 1;
         Py_BEGIN_ALLOW_THREADS
+        const unsigned was = begin_swift();
         good = rows_learn(rows, n, at[0], at[1], at[2], at[3]);
+        end_swift(was);
         Py_END_ALLOW_THREADS
         self->busy = 0;
         self->fresh = 0;
@@ -175,55 +174,6 @@ static PyObject *numbers(Object *self, PyObject *args)
                          self->seen);
 }
 
-/* A number as a double that is not too large; NAN where it is none, without an error. */
-static double number(PyObject *given)
-{
-    double value = NAN;
-    if (PyFloat_Check(given))
-        value = PyFloat_AsDouble(given);
-    else if (PyLong_CheckExact(given)) {
-        value = PyLong_AsDouble(given);
-        if (PyErr_Occurred())
-            PyErr_Clear();
-    }
-    return fabs(value) <= LARGEST ? value : NAN;
-}
-
-/* A row that is an array of doubles, or a dict of plain numbers under the known names. */
-static int row_of(Object *self, PyObject *given)
-{
-    const ptrdiff_t d = self->rows.d;
-    double *row = self->row;
-    if ((PyObject *)Py_TYPE(given) == self->array) {
-        Py_buffer view;
-        if (PyObject_GetBuffer(given, &view, PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
-            PyErr_Clear();
-            return 0;
-        }
-        int good = view.ndim == 1 && view.shape[0] == d && strcmp(view.format, "d") == 0;
-        const char *at = view.buf;
-        for (ptrdiff_t j = 0; good && j < d; j++, at += view.strides[0])
-            memcpy(row + j, at, sizeof *row);
-        PyBuffer_Release(&view);
-        for (ptrdiff_t j = 0; good && j < d; j++)
-            good = fabs(row[j]) <= LARGEST;
-        return good;
-    }
-    if (!PyDict_CheckExact(given) || self->names == Py_None || PyDict_Size(given) != d)
-        return 0;
-    for (ptrdiff_t j = 0; j < d; j++) {
-        PyObject *value = PyDict_GetItemWithError(given, PyTuple_GetItem(self->names, j));
-        if (!value) {
-            PyErr_Clear();
-            return 0;
-        }
-        row[j] = number(value);
-        if (isnan(row[j]))
-            return 0;
-    }
-    return 1;
-}
-
 /* learn_one(x, y, weight): whether it was learned; if not, all is as it was before. */
 static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count)
 {
@@ -231,33 +181,24 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     double *answers = self->row + d;
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
-    const double weight = number(args[2]);
-    if (self->released || self->busy || !(weight > 0.0) || !row_of(self, args[0]))
+    const double weight = read_number(args[2]);
+    if (self->released || self->busy || !(weight > 0.0) ||
+        !read_row(&self->reading, args[0], self->row))
         Py_RETURN_FALSE;
-    if (self->places == Py_None) {
-        if (c != 1)
+    if (self->reading.labels != Py_None) {
+        const Py_ssize_t place = read_label(&self->reading, args[1]);
+        if (place < 0)
             Py_RETURN_FALSE;
-        answers[0] = number(args[1]);
+        memset(answers, 0, c * sizeof *answers);
+        answers[place] = 1.0;
+    } else {
+        answers[0] = c == 1 ? read_number(args[1]) : NAN;
         if (isnan(answers[0]))
             Py_RETURN_FALSE;
-    } else {
-        PyObject *place = NULL;
-        const int plain = PyLong_CheckExact(args[1]) || PyUnicode_CheckExact(args[1]);
-        if (plain || Py_TYPE(args[1]) == Py_TYPE(PyTuple_GetItem(self->labels, 0)))
-            place = PyDict_GetItemWithError(self->places, args[1]);
-        if (!place) {
-            PyErr_Clear();
-            Py_RETURN_FALSE;
-        }
-        const Py_ssize_t at = PyLong_AsSsize_t(place);
-        if (at < 0 || at >= c) {
-            PyErr_Clear();
-            Py_RETURN_FALSE;
-        }
-        memset(answers, 0, c * sizeof *answers);
-        answers[at] = 1.0;
     }
+    const unsigned was = begin_swift();
     const int good = rows_learn_one(&self->rows, self->row, answers, weight, self->said);
+    end_swift(was);
     self->seen += good;
     self->fresh = 0;
     return PyBool_FromLong(good);
@@ -291,7 +232,7 @@ static PyObject *predict_one(Object *self, PyObject *x)
 {
     const ptrdiff_t d = self->rows.d, c = self->rows.c;
     double *scores = self->said;
-    if (self->busy || !row_of(self, x))
+    if (self->busy || !read_row(&self->reading, x, self->row))
         Py_RETURN_NONE;
     if (self->fresh || !rows_say(&self->rows, self->row, scores)) {
         if (!self->fresh)
@@ -301,17 +242,12 @@ static PyObject *predict_one(Object *self, PyObject *x)
             for (ptrdiff_t k = 0; k < c; k++, i++)
                 scores[k] += self->row[j] * self->weights[i];
     }
+    if (self->reading.labels == Py_None)
+        return c == 1 ? number_said(&self->reading, scores[0]) : Py_NewRef(Py_None);
     ptrdiff_t best = 0;
     for (ptrdiff_t k = 0; k < c; k++)
         best = scores[k] >= scores[best] ? k : best;
-    if (self->places != Py_None)
-        return Py_NewRef(PyTuple_GetItem(self->labels, best));
-    if (c != 1)
-        Py_RETURN_NONE;
-    PyObject *plain = PyFloat_FromDouble(scores[0]);
-    PyObject *said = plain ? PyObject_CallFunctionObjArgs(self->number, plain, NULL) : NULL;
-    Py_XDECREF(plain);
-    return said;
+    return label_said(&self->reading, best);
 }
 
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -327,20 +263,15 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     const int sizes = d >= 1 && d <= MOST && c >= 1 && c <= MOST && period >= 1;
     if (!sizes || !(factor > 0.0 && factor <= 1.0))
         return PyErr_Format(PyExc_ValueError, "Rows: sizes must be >= 1, and factor in (0, 1]");
-    if ((kept[1] != Py_None && (!PyTuple_Check(kept[1]) || PyTuple_Size(kept[1]) != d)) ||
-        (kept[3] != Py_None && (!PyTuple_Check(kept[3]) || PyTuple_Size(kept[3]) != c)) ||
-        (kept[4] != Py_None && (!PyDict_Check(kept[4]) || PyDict_Size(kept[4]) != c)) ||
-        (kept[3] == Py_None) != (kept[4] == Py_None))
-        return PyErr_Format(PyExc_ValueError, "Rows: expected a name a feature, a label an output");
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     Object *self = (Object *)alloc(type, 0);
     if (!self)
         return NULL;
-    self->array = Py_NewRef(kept[0]);
-    self->names = Py_NewRef(kept[1]);
-    self->number = Py_NewRef(kept[2]);
-    self->labels = Py_NewRef(kept[3]);
-    self->places = Py_NewRef(kept[4]);
+    if (!reading_open(&self->reading, d, kept) ||
+        (kept[3] != Py_None && PyTuple_Size(kept[3]) != c)) {
+        Py_DECREF(self);
+        return PyErr_Format(PyExc_ValueError, "Rows: expected a name a feature, a label an output");
+    }
     self->row = PyMem_Calloc(d + 3 * c + d * c, sizeof(double));
     if (!self->row || !rows_open(&self->rows, d, c)) {
         Py_DECREF(self);
@@ -360,11 +291,7 @@ static void drop(Object *self)
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     rows_close(&self->rows);
     PyMem_Free(self->row);
-    Py_XDECREF(self->array);
-    Py_XDECREF(self->names);
-    Py_XDECREF(self->number);
-    Py_XDECREF(self->labels);
-    Py_XDECREF(self->places);
+    reading_close(&self->reading);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);

@@ -1,0 +1,113 @@
+"""Two versions side by side: what a change cost of accuracy or speed.
+
+    python benchmarks/compare.py [--base main] [--head .] [--rounds 3] [--only NAME ...]
+
+Each version is installed by pip as users have it, its compiled loops included, into a folder of its
+own; a version is a commit, a branch or a tag, or a folder. The measures of ``measures.py``, as they
+are here, are run with one and with the other in turn, in processes of their own, and the best of
+the rounds counts: what else the machine does can only make a round slower. What is worse than the
+measure's tolerance is marked, and then the exit status is 1.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from measures import MEASURES, Measure
+from tables import table
+
+ROOT = Path(__file__).parents[1]
+Found = dict[str, dict[str, Any]]
+
+
+def main() -> None:
+    """The table, and 1 if anything is worse."""
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("--base", default="main", help="a commit, branch, tag or folder")
+    asked.add_argument("--head", default=str(ROOT), help="the same; this folder as it is")
+    asked.add_argument("--rounds", type=int, default=3)
+    asked.add_argument("--only", nargs="+", choices=[each.name for each in MEASURES])
+    args = asked.parse_args()
+    chosen = [each for each in MEASURES if not args.only or each.name in args.only]
+    with tempfile.TemporaryDirectory() as folder:
+        installed = {}
+        for side, version in (("base", args.base), ("head", args.head)):
+            print(f"Installing {side}: {version}", file=sys.stderr, flush=True)
+            installed[side] = install(version, Path(folder) / side)
+        found: dict[str, Found] = {"base": {}, "head": {}}
+        for i in range(args.rounds):
+            for side in ("base", "head") if i % 2 == 0 else ("head", "base"):
+                print(f"Round {i + 1} of {args.rounds}: {side}", file=sys.stderr, flush=True)
+                join(found[side], measured(installed[side], [each.name for each in chosen]))
+    rows = [compared(each, found["base"][each.name], found["head"][each.name]) for each in chosen]
+    print(table(["", "score", "base", "head", "may be worse", "rows/s, base", "head", "head / base",
+                 "may be slower", ""], rows, 2))  # fmt: skip
+    sys.exit(any(row[-1] for row in rows))
+
+
+def install(version: str, folder: Path) -> Path:
+    """Install a version without what it needs, which this environment has; gives where it is."""
+    tree = Path(version)
+    if not tree.is_dir():
+        tree = folder / "tree"
+        tree.mkdir(parents=True)
+        kept = folder / "tree.tar"
+        command = ["git", "-C", str(ROOT), "archive", "--output", str(kept), version]
+        subprocess.run(command, check=True)  # noqa: S603  our own words
+        shutil.unpack_archive(kept, tree, filter="data")
+    place = folder / "installed"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
+    given = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION": "0"}
+    subprocess.run([*command, str(place), str(tree)], check=True, env=given)  # noqa: S603
+    return place
+
+
+def measured(place: Path, names: Sequence[str]) -> Found:
+    """What the measures find with the version that is installed there."""
+    given = {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "benchmarks" / "measures.py"), "--only", *names]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=given)  # noqa: S603
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {line.pop("name"): line for line in lines}
+
+
+def join(found: Found, more: Found) -> None:
+    """The best speed of both; the score is the same in each round."""
+    for name, one in more.items():
+        before = found.get(name, {})
+        if "speed" in one and "speed" in before:
+            one["speed"] = max(one["speed"], before["speed"])
+        found[name] = one
+
+
+def compared(measure: Measure, base: dict[str, Any], head: dict[str, Any]) -> list[str]:
+    """A line of the table; its last word says what is worse."""
+    words = [measure.name, measure.score]
+    limits = [f"{measure.worse:.2%}" if measure.worse >= 1e-4 else f"{measure.worse:.0e}",
+              f"{measure.slower:.0%}"]  # fmt: skip
+    if "wrong" in head:
+        return [*words, "", "", limits[0], "", "", "", limits[1], f"fails: {head['wrong']}"]
+    after = [f"{head['score']:.6g}", f"{head['speed']:,.0f}"]
+    if "wrong" in base:
+        return [*words, "none", after[0], limits[0], "none", after[1], "", limits[1], ""]
+    ratio = head["speed"] / base["speed"]
+    wrong = []
+    if head["score"] > base["score"] + measure.worse * abs(base["score"]):
+        wrong.append("**worse**")
+    if ratio < 1.0 - measure.slower:
+        wrong.append("**slower**")
+    return [
+        *words, f"{base['score']:.6g}", after[0], limits[0], f"{base['speed']:,.0f}", after[1],
+        f"{ratio:.2f}×", limits[1], ", ".join(wrong),
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
