@@ -8,10 +8,10 @@ TORCH ?= torch==2.13.0
 # environment says: the many processes that tests begin would compile the library anew.
 JOBS ?= 2
 
-.PHONY: help run test pytest check format bench peers clean
+.PHONY: help run test pytest check format bench bench-compare peers clean
 
 help:  ## this list
-	@awk -F ':.*## +' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The environment is made anew whenever pyproject.toml changes.
 $(VENV)/.ready: pyproject.toml
@@ -49,15 +49,20 @@ format: $(VENV)/.ready-to-test  ## put the code into the shape that check asks f
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.ready  ## rows a second, and ratios against a plain NumPy loop
-	$(BIN)/python benchmarks/rls.py
-
 $(VENV)-peers/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-peers/bin/python -m pip install --quiet '$(TORCH)'
 	$(VENV)-peers/bin/python -m pip install --quiet --editable '.[all]' --group peers
 	@touch $@
+
+bench: $(VENV)-peers/.ready  ## speed, beside other libraries and the machine's limits; half an hour
+	$(VENV)-peers/bin/python benchmarks/speed.py
+	$(VENV)-peers/bin/python benchmarks/tables.py
+
+BASE ?= main
+bench-compare: $(VENV)/.ready  ## accuracy and speed of this folder beside those of BASE=main
+	$(BIN)/python benchmarks/compare.py --base $(BASE)
 
 peers: $(VENV)-peers/.ready  ## other libraries beside this one: speed, stability, real streams
 	$(VENV)-peers/bin/python benchmarks/peers.py

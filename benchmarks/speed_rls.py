@@ -1,5 +1,6 @@
 """Speed of recursive least squares: arrays, single rows, several outputs, float32."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,6 +28,7 @@ import onepass as op
 RIDGE = 1.0
 FEATURES = (10, 100, 1000)
 ROWS = {10: 200_000, 100: 50_000, 1000: 4_096}
+PIECE = {10: 4096, 100: 256, 1000: 16}  # of which all ways do whole multiples
 PEERS = (Padasip, ReservoirPy, River)
 WANTED = {
     "arrays": {10: 30.0, 100: 12.0, 1000: 20.0},
@@ -72,15 +74,52 @@ def arrays(rounds: int, peak: float) -> Iterator[Work]:
     for p in FEATURES:
         ways = {"onepass": blocks(p), "with an intercept": blocks(p, fit_intercept=True)}
         ways |= {kind.name: single(kind, p) for kind in (*PEERS, Loop, Bandits, FilterPy)}
+        ways |= scans(p)
         yield Work(
             f"exact RLS over arrays, {p} features",
             "rows",
             "onepass",
-            turns(ways, rounds, least=16, most=ROWS[p]),
+            turns(ways, rounds, least=PIECE[p], most=ROWS[p], whole=PIECE[p]),
             WANTED["arrays"][p],
             ("dgemm's peak, at 3 p² operations a row", peak / (3.0 * p * p)),
             ("with an intercept", Loop.name),
         )
+
+
+def scans(p: int) -> dict[str, Way]:
+    """A Kalman filter of constant weights by dynamax, compiled for so many rows before it is timed.
+
+    The filter is given its answers' noise and no more than one length of stream, as JAX compiles
+    anew for another: so a way does its rows in pieces of that length, each from the beginning.
+    """
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    try:
+        import jax  # noqa: PLC0415  not on every machine
+        import jax.numpy as jnp  # noqa: PLC0415
+        from dynamax.linear_gaussian_ssm import LinearGaussianSSM, lgssm_filter  # noqa: PLC0415
+    except ImportError:
+        return {}
+    jax.config.update("jax_enable_x64", True)  # noqa: FBT003  its own way
+    piece = PIECE[p]
+    X, y = stream(p)
+    model = LinearGaussianSSM(p, 1)
+    params, _ = model.initialize(
+        initial_mean=jnp.zeros(p),
+        initial_covariance=jnp.eye(p) / RIDGE,
+        dynamics_weights=jnp.eye(p),
+        dynamics_covariance=jnp.zeros((p, p)),
+        emission_weights=jnp.asarray(X[:piece, None, :]),
+        emission_covariance=jnp.eye(1),
+    )
+    answers = jnp.asarray(y[:piece, None])
+    step = jax.jit(lgssm_filter)
+    jax.block_until_ready(step(params, answers))
+
+    def way(n: int) -> None:
+        for _ in range(0, n, piece):
+            jax.block_until_ready(step(params, answers))
+
+    return {"dynamax lgssm_filter": way}
 
 
 def rows(rounds: int) -> Iterator[Work]:
@@ -101,7 +140,7 @@ def latencies(p: int) -> dict[str, float]:
     """Microseconds of a learn_one: the median, and what one in a hundred takes longer than."""
     X, y = stream(p)
     model = op.RLSRegressor(RIDGE, fit_intercept=False)
-    took = np.empty(min(len(X), 20_000 if p < 1000 else 500))
+    took = np.empty(min(len(X), 20_000 if p < 1000 else 2_000))
     for i, answer in enumerate(y[: len(took)].tolist()):
         began = time.perf_counter()
         model.learn_one(X[i], answer)

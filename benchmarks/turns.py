@@ -83,6 +83,7 @@ def turns(
     *,
     least: int = 1,
     most: int = 1 << 40,
+    whole: int = 1,
     seconds: float = SECONDS,
     clock: Clock = time.process_time,
 ) -> dict[str, list[float]]:
@@ -94,12 +95,15 @@ def turns(
     rounds : int
     least, most : int
         Units that a way may be given.
+    whole : int
+        Of which it is given multiples.
     seconds : float
         About what a way is timed for in a round.
     clock : callable
         ``time.perf_counter`` where what is measured waits, or has other processes work for it.
     """
     counts = {name: _fitting(way, least, most, seconds, clock) for name, way in ways.items()}
+    counts = {name: max(whole, count // whole * whole) for name, count in counts.items()}
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
