@@ -178,13 +178,13 @@ WITHIN void take_in(const Rows *rows, ptrdiff_t first, ptrdiff_t last, double *b
 WITHIN int go_on(Rows *rows)
 {
     const double *after = rows->diagonal[1 - rows->now];
-    double least = INFINITY;
+    int good = 1;
     for (ptrdiff_t j = 0; j < rows->d; j++)
-        least = after[j] < least ? after[j] : least;
+        good &= after[j] > FAINT;
     rows->now = 1 - rows->now;
     rows->due = 1.0;
     rows->fresh = 0;
-    return least > FAINT;
+    return good;
 }
 
 #endif

@@ -392,7 +392,8 @@ Pending *pending_open(ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide)
                         &pending->a, &pending->rest};
     const int count = sizeof sizes / sizeof *sizes;
     pending->tall = tall;
-    pending->memory = room_for(parts, sizes, count);
+    size_t bytes;
+    pending->memory = room_for(parts, sizes, count, &bytes);
     if (!pending->memory) {
         free(pending);
         return NULL;

@@ -228,33 +228,77 @@ WITHIN void visit(Rows *rows)
     }
 }
 
+/* The parts that are written over. */
+WITHIN size_t written(const Rows *rows)
+{
+    return (rows->last + rows->d - rows->squares) * sizeof(double);
+}
+
+/* As it was, where the triangle before is still there. */
+WITHIN void go_back(Rows *rows, const Rows *was)
+{
+    *rows = *was;
+    memcpy(rows->squares, rows->before, written(rows));
+}
+
 EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, double weight,
                                  double *errors)
 {
-    const size_t size = (rows->last + rows->d - rows->squares) * sizeof(double);
-    memcpy(rows->before, rows->squares, size);
+    Rows was = *rows;
+    memcpy(rows->before, rows->squares, written(rows));
     if (rows->pending) {
-        const Rows was = *rows;
         const double q = prepare(rows, rows->block, x, y, weight);
         if (pending_learn(rows, x, rows->block, q, errors)) {
             visit(rows);
             return 1;
         }
-        *rows = was;
-        memcpy(rows->squares, rows->before, size);
+        go_back(rows, &was);
         pending_flush(rows);
+        was = *rows;
     }
-    const Rows was = *rows;
     int good = learn(rows, 1, x, y, &weight, errors, 1);
     rows_solve(rows);
     for (ptrdiff_t i = 0; i < rows->d * rows->c; i++)
         good &= isfinite(rows->w[i]) != 0;
-    if (!good) { /* the triangle before the row is still there */
-        *rows = was;
-        memcpy(rows->squares, rows->before, size);
+    if (!good) {
+        go_back(rows, &was);
         rows->fresh = 0;
         return 0;
     }
+    visit(rows);
+    return 1;
+}
+
+EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
+                                 double *errors)
+{
+    int good;
+    pending_flush(rows);
+    const Rows was = *rows;
+    if (rows->level > 0.0 && rows->count % rows->period + n > rows->period) {
+        void *kept = malloc(rows->size); /* the floor comes in between: no triangle is left */
+        if (!kept)
+            return 0;
+        memcpy(kept, rows->memory, rows->size);
+        good = rows_learn(rows, n, X, Y, NULL, errors);
+        if (!good) {
+            *rows = was;
+            memcpy(rows->memory, kept, rows->size);
+        }
+        free(kept);
+        return good;
+    }
+    memcpy(rows->before, rows->squares, written(rows));
+    good = learn(rows, n, X, Y, NULL, errors, n == 1 ? 1 : K);
+    rows_solve(rows);
+    for (ptrdiff_t i = 0; i < rows->d * rows->c; i++)
+        good &= isfinite(rows->w[i]) != 0;
+    if (!good) {
+        go_back(rows, &was);
+        rows->fresh = 0;
+        return 0;
+    }
+    rows->age -= rows->level > 0.0 ? log2(rows->factor) * (n - 1) : 0.0;
     visit(rows);
     return 1;
 }
@@ -277,7 +321,7 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
                         &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,
                         &rows->before, &rows->block};
     const int count = sizeof sizes / sizeof *sizes;
-    rows->memory = room_for(parts, sizes, count);
+    rows->memory = room_for(parts, sizes, count, &rows->size);
     if (!rows->memory)
         return 0;
     if (d >= FAR && !(rows->pending = pending_open(d, c, rows->wide)))

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+enum { FEW = 64 }; /* rows that are learned at once or not at all */
+
 typedef struct Pending Pending; /* pending.h */
 
 typedef struct {
@@ -35,6 +37,7 @@ typedef struct {
     double *before;       /* squares to last, before a row */
     double *block;        /* rows that are taken in at once (wide each) */
     void *memory;
+    size_t size;          /* of it, in bytes */
     Pending *pending;     /* rows that came one by one and are not in the triangle; or NULL */
 } Rows;
 
@@ -49,6 +52,9 @@ int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const 
 
 /* Learn one row, or leave all as it is and return 0. */
 int rows_learn_one(Rows *rows, const double *x, const double *y, double weight, double *errors);
+
+/* The same of n <= FEW rows of weight 1; errors (n, c). */
+int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y, double *errors);
 
 /* Answers to x (c), if it takes less than to solve for w: then 1. */
 int rows_say(Rows *rows, const double *x, double *scores);

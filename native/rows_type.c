@@ -8,7 +8,8 @@
 #include "pending.h"
 #include "reading.h"
 
-enum { MOST = 1 << 14 }; /* features, or outputs */
+enum { MOST = 1 << 14 };            /* features, or outputs */
+static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
 
 typedef struct {
     PyObject_HEAD
@@ -204,13 +205,6 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     return PyBool_FromLong(good);
 }
 
-static PyObject *release(Object *self, PyObject *none)
-{
-    (void)none;
-    self->released = 1;
-    Py_RETURN_NONE;
-}
-
 /* The weights as they are now, and the offset. */
 static void refresh(Object *self)
 {
@@ -227,21 +221,103 @@ static void refresh(Object *self)
     self->fresh = 1;
 }
 
+/* Scores of a row (c). */
+static void score(Object *self, const double *x, double *scores)
+{
+    const ptrdiff_t d = self->rows.d, c = self->rows.c;
+    if (!self->fresh && rows_say(&self->rows, x, scores))
+        return;
+    if (!self->fresh)
+        refresh(self);
+    memcpy(scores, self->weights + d * c, c * sizeof *scores);
+    for (ptrdiff_t j = 0, i = 0; j < d; j++)
+        for (ptrdiff_t k = 0; k < c; k++, i++)
+            scores[k] += x[j] * self->weights[i];
+}
+
+/* Numbers of an array that has so many, none of them huge; NULL without an error if not. */
+static const double *plain(PyObject *given, Py_ssize_t count, Py_buffer *view)
+{
+    const double *at = numbers_of(given, "d", count, 0, view);
+    int good = at != NULL;
+    for (Py_ssize_t i = 0; good && i < count; i++)
+        good = fabs(at[i]) <= LARGEST;
+    if (at && !good)
+        PyBuffer_Release(view);
+    if (!at)
+        PyErr_Clear();
+    return good ? at : NULL;
+}
+
+/* learn_few(n, X, y, errors): whether the rows were learned; if not, all is as it was before. */
+static PyObject *learn_few(Object *self, PyObject *args)
+{
+    Rows *rows = &self->rows;
+    PyObject *given[3];
+    Py_buffer view[3];
+    Py_ssize_t n;
+    int good = 0;
+    if (!PyArg_ParseTuple(args, "nOOO:learn_few", &n, &given[0], &given[1], &given[2]))
+        return NULL;
+    if (self->released || self->busy || n < 1 || n > FEW)
+        Py_RETURN_FALSE;
+    double *errors = numbers_of(given[2], "d", n * rows->c, 1, &view[2]);
+    if (!errors)
+        return NULL;
+    const double *X = plain(given[0], n * rows->d, &view[0]);
+    const double *Y = X ? plain(given[1], n * rows->c, &view[1]) : NULL;
+    if (Y) {
+        const unsigned was = begin_swift();
+        good = rows_learn_few(rows, n, X, Y, errors);
+        end_swift(was);
+        self->seen += good ? n : 0;
+        self->fresh = 0;
+        PyBuffer_Release(&view[1]);
+    }
+    if (X)
+        PyBuffer_Release(&view[0]);
+    PyBuffer_Release(&view[2]);
+    return PyBool_FromLong(good);
+}
+
+/* predict_few(n, X, scores): whether they were answered. */
+static PyObject *predict_few(Object *self, PyObject *args)
+{
+    const ptrdiff_t d = self->rows.d, c = self->rows.c;
+    PyObject *given[2];
+    Py_buffer view[2];
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "nOO:predict_few", &n, &given[0], &given[1]))
+        return NULL;
+    if (self->busy || n < 1 || n > FEW)
+        Py_RETURN_FALSE;
+    double *scores = numbers_of(given[1], "d", n * c, 1, &view[1]);
+    if (!scores)
+        return NULL;
+    const double *X = plain(given[0], n * d, &view[0]);
+    for (Py_ssize_t i = 0; X && i < n; i++)
+        score(self, X + i * d, scores + i * c);
+    if (X)
+        PyBuffer_Release(&view[0]);
+    PyBuffer_Release(&view[1]);
+    return PyBool_FromLong(X != NULL);
+}
+
+static PyObject *release(Object *self, PyObject *none)
+{
+    (void)none;
+    self->released = 1;
+    Py_RETURN_NONE;
+}
+
 /* predict_one(x): the answer; None where the row is one for others. */
 static PyObject *predict_one(Object *self, PyObject *x)
 {
-    const ptrdiff_t d = self->rows.d, c = self->rows.c;
+    const ptrdiff_t c = self->rows.c;
     double *scores = self->said;
     if (self->busy || !read_row(&self->reading, x, self->row))
         Py_RETURN_NONE;
-    if (self->fresh || !rows_say(&self->rows, self->row, scores)) {
-        if (!self->fresh)
-            refresh(self);
-        memcpy(scores, self->weights + d * c, c * sizeof *scores);
-        for (ptrdiff_t j = 0, i = 0; j < d; j++)
-            for (ptrdiff_t k = 0; k < c; k++, i++)
-                scores[k] += self->row[j] * self->weights[i];
-    }
+    score(self, self->row, scores);
     if (self->reading.labels == Py_None)
         return c == 1 ? number_said(&self->reading, scores[0]) : Py_NewRef(Py_None);
     ptrdiff_t best = 0;
@@ -305,6 +381,10 @@ static PyMethodDef methods[] = {
     {"learn", (PyCFunction)learn, METH_VARARGS, "learn(n, X, Y, weights, said): whether all is well."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
      "learn_one(x, y, weight): whether it was learned."},
+    {"learn_few", (PyCFunction)learn_few, METH_VARARGS,
+     "learn_few(n, X, y, errors): whether they were learned."},
+    {"predict_few", (PyCFunction)predict_few, METH_VARARGS,
+     "predict_few(n, X, scores): whether they were answered."},
     {"release", (PyCFunction)release, METH_NOARGS, "release(): learn_one learns nothing more."},
     {"predict_one", (PyCFunction)predict_one, METH_O, "predict_one(x): the answer, or None."},
     {NULL, NULL, 0, NULL},

@@ -32,8 +32,9 @@ comes, and every ``period`` rows a floor of ``level`` rows' worth is put under i
 by ``number`` or by one of ``labels``, whose outputs are ``places``. ``put(part, doubles)`` and
 ``get(part)`` copy parts of the state; ``triangle(R, z, out)`` copies R (d, d) and z (d, c) in or
 out, and ``numbers(mass, age, count)`` the rest. ``learn(n, X, Y, weights, errors)`` learns rows,
-and leaves the state of no use where it returns False; ``learn_one(x, y, weight)`` leaves it as it
-was, as it does once ``release()`` was called.
+and leaves the state of no use where it returns False; ``learn_one(x, y, weight)``, and
+``learn_few(n, X, y, errors)`` of up to 64 rows, leave it as it was, as they do once ``release()``
+was called.
 
 ``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, said, room)`` goes
 down the slope of a loss, and ``correct(n, d, c, unit, X, y, moves, known, W, b, said)`` corrects

@@ -183,6 +183,41 @@ def test_a_bad_row_leaves_all_as_it_was() -> None:
     same(one, many)
 
 
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("width", [1, 3, 8, 32, 64])
+@pytest.mark.parametrize("d", [5, WIDE])
+def test_blocks_of_few_rows(d: int, width: int, rule: Any) -> None:
+    X, y = stream(330, d)
+    one, many = both(ridge=0.5, forgetting=rule)
+    expected = many.test_then_train(X, y)
+    said = np.empty(len(y))
+    for i in range(0, len(y), width):
+        rows = slice(i, i + width)
+        if i > 200:
+            said[rows] = one.predict(X[rows]) if width == 1 else expected[rows]
+            one.partial_fit(X[rows], y[rows])
+        else:
+            said[rows] = one.test_then_train(X[rows], y[rows])
+    close(said, expected)
+    same(one, many)
+
+
+def test_few_rows_are_answered_as_they_are_learned() -> None:
+    X, y = stream(300)
+    one = op.RLSRegressor(ridge=0.5)
+    for i in range(0, 300, 10):
+        one.partial_fit(X[i : i + 10], y[i : i + 10])
+        fresh = op.RLSRegressor(ridge=0.5).partial_fit(X[: i + 10], y[: i + 10])
+        close(one.predict(X[:7]), fresh.predict(X[:7]))
+        with pytest.raises(ValueError, match=r"."):
+            one.partial_fit(np.full((3, WIDE), np.nan), y[:3])
+        with pytest.raises(ValueError, match=r"."):
+            one.partial_fit(X[:3, 1:], y[:3])
+        with pytest.raises(ValueError, match=r"."):
+            one.predict(X[:3, 1:])
+    same(one, fresh)
+
+
 @pytest.mark.parametrize("labels", [[0, 1], ["a", "b", "c"]])
 def test_classes(labels: list[Any]) -> None:
     X, _ = stream(120)

@@ -19,7 +19,8 @@ from onepass.types import Floats
 
 __all__ = ["OneByOne"]
 
-_FEW = 64  # features for which one row is enough to open the loop; of more, two in a row are
+_SMALL = 64  # features for which one row is enough to open the loop; of more, two in a row are
+_FEW = 64  # rows that the loop learns at once, or not at all
 
 
 class OneByOne:
@@ -58,6 +59,35 @@ class OneByOne:
         said = None if loop is None else loop.predict_one(x)
         return super().predict_one(x) if said is None else said  # type: ignore[misc]
 
+    def _few_learned(self, X: Any, y: Any) -> Floats | None:
+        plain = self._few(X) and type(y) is np.ndarray and y.dtype == np.float64
+        if not plain or y.shape != X.shape[:1]:
+            return None
+        if self._loop is None:
+            single = self._single + 1
+            _own(self)["_single"] = single
+            if single > 1:
+                self._open(single)
+        loop, errors = self._loop, np.empty(len(y))
+        if loop is None or not loop.learn_few(len(y), X, y, errors):
+            return None
+        said: Floats = y - errors
+        return said
+
+    def _few_said(self, X: Any) -> Floats | None:
+        if self._loop is None or not self._few(X):
+            return None
+        said = np.empty(len(X))
+        return said if self._loop.predict_few(len(X), X, said) else None
+
+    def _few(self, X: Any) -> bool:
+        """Whether X is a few rows of numbers, and answers are numbers too."""
+        if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
+            return False
+        own = _own(self)
+        known = X.shape[1] == own.get("n_features_in_") and own.get("answer_ndim_") == 1
+        return 0 < len(X) <= _FEW and known and not {"feature_names_in_", "classes_"} & own.keys()
+
     def _reading(self) -> tuple[Any, ...] | None:
         """How the loop reads single rows; None where answers are several numbers."""
         names = getattr(self, "feature_names_in_", None)
@@ -75,7 +105,7 @@ class OneByOne:
         if not serves(rule, d) or (reading := self._reading()) is None:
             return
         own["_single"] = single
-        if d > _FEW and single < 2:
+        if d > _SMALL and single < 2:
             return
         past = Past(self.memory_, self.centering_, self.prior_)
         loop = opened(rule, past, self.forgetting_, self.start_, reading)

@@ -115,10 +115,10 @@ class RLSRegressor(LeastSquares, Regressor):
         NotFittedError
             Before anything was learned.
         """
+        if not return_std:
+            return super().predict(X)
         array = self._matrix(X, "predict")
         said = self._answers(self._scores(array), None)
-        if not return_std:
-            return said
         d, center = array.shape[1], self.centering_
         spare = center.mass - d - center.free
         if spare <= 0.0 or self.memory_.span is not None:  # not determined yet
