@@ -66,7 +66,9 @@ def _models(task: str = "regression") -> Any:
     return op.models.pipelines(["rls", "sgd"], task, {"sgd.step_size": 0.3})
 
 
-def _stream(frame: Any = FRAME, target: str = "price", block: int = BLOCK, **given: Any) -> Any:
+def _stream(
+    frame: Any = FRAME, target: str = "price", block: int | None = BLOCK, **given: Any
+) -> Any:
     return op.stream.read(frame, target=target, time="at", block=block, **given)
 
 
@@ -345,6 +347,17 @@ def test_onward_takes_the_next_source_from_its_first_row(place: Path) -> None:
     assert {model.rows_seen_ for model in models.values()} == {int(FRAME["price"].notna().sum())}
     with pytest.raises(CheckpointError, match="target was 'price' and is 'wind'"):
         prequential(_models(), _stream(monday, "wind"), checkpoint=place, resume=True, onward=True)
+
+
+def test_a_run_goes_on_with_its_own_block_where_none_is_named(place: Path) -> None:
+    clock: Any = {"every": 0, "clock": iter(range(1000)).__next__}
+    with pytest.raises(Broken):
+        prequential(_models(), _stream(), checkpoint=place, on_progress=_stop(200), **clock)
+    models, calm = _models(), _models()
+    again = prequential(models, _stream(block=None), checkpoint=place, resume=True)
+    assert again.resumed
+    _same(again, prequential(calm, _stream()))
+    _same_models(models, calm)
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -165,6 +165,9 @@ class Bookmark:
         stood = _standing(tree, self.place)
         if type(tree.get("settings")) is not dict:
             raise damaged(self.place, "it does not say how the run was set up")
+        block, cut = tree["settings"].get("block"), getattr(self._stream, "cut", None)
+        if cut is not None and type(block) is int and block >= 1:
+            cut(block)  # where none is named now, the run goes on as it was begun
         if self._is_same(tree["source"].get("fingerprint"), onward=onward):
             self.start = stood.position
         self.resumed = list(dict.fromkeys([*stood.resumed, stood.rows]))

@@ -192,6 +192,26 @@ class Stream:
         """
         return differences(fingerprint, self.fingerprint, self._pieces.head())
 
+    def cut(self, block: int) -> None:
+        """Have blocks of so many rows from now on, if their number was left to the stream.
+
+        Parameters
+        ----------
+        block : int
+            Rows a block, as if it had been asked for.
+
+        Examples
+        --------
+        >>> from onepass.stream import read
+        >>> stream = read([{"km": 1.0}, {"km": 2.0}, {"km": 3.0}])
+        >>> stream.cut(2)
+        >>> [len(rows) for rows in stream]
+        [2, 1]
+        """
+        if self.block_asked is None:
+            asked = whole(block, "block", "op.stream", low=1)
+            self.block = self.block_asked = self._pieces.block = asked
+
     def __repr__(self) -> str:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows} rows"
         return f"<Stream {self.name}: {rows}, target {self.target!r}, block {self.block}>"
