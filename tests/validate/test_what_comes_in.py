@@ -49,6 +49,27 @@ def test_whole_numbers_beyond_float64_are_refused() -> None:
         validate.matrix([[10**400]], "here")
 
 
+def off_its_place(array: Any) -> Any:
+    """The same numbers, a byte further on than such numbers lie, as in packed records."""
+    moved = np.frombuffer(bytearray(array.nbytes + 1), array.dtype, array.size, offset=1)
+    moved = moved.reshape(array.shape)
+    moved[...] = array
+    assert not moved.flags.aligned
+    return moved
+
+
+@pytest.mark.parametrize("make", [op.RLSRegressor, op.SGDRegressor, op.Perceptron])
+def test_numbers_may_lie_anywhere_in_memory(make: Any) -> None:
+    y = Y if make is not op.Perceptron else np.sign(Y)
+    plain, odd = make(), make()
+    for _ in range(2):
+        plain.partial_fit(X, y, sample_weight=np.ones(6)).learn_one(X[0], y[0])
+        weights = off_its_place(np.ones(6))
+        odd.partial_fit(off_its_place(X), off_its_place(y), sample_weight=weights)
+        odd.learn_one(off_its_place(X[0]), y[0])
+    np.testing.assert_array_equal(odd.coef_, plain.coef_)
+
+
 def test_there_is_an_answer_in_each_row_and_a_feature() -> None:
     with pytest.raises(ShapeError):
         validate.targets(np.zeros((6, 0)), 6, "here")

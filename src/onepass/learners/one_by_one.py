@@ -109,9 +109,15 @@ class OneByOne:
             return
         past = Past(self.memory_, self.centering_, self.prior_)
         loop = opened(rule, past, self.forgetting_, self.start_, reading)
-        if loop is None:
-            return
-        own.update(_from={name: own.pop(name) for name in self.held}, _loop=loop)
+        if loop is not None:
+            self._hand_over(loop, single)
+
+    def _hand_over(self, loop: Any, single: int) -> None:
+        """What was learned is the loop's from here on: all at once, whatever interrupts."""
+        own = _own(self)
+        before = {name: own[name] for name in self.held}
+        rest = {name: value for name, value in own.items() if name not in before}
+        self.__dict__ = {**rest, "_from": before, "_loop": loop, "_single": single}
 
     def _close(self) -> None:
         """Take what was learned out of the loop."""

@@ -70,10 +70,7 @@ class SingleSteps(OneByOne):
         unit = 1.0 if self.fit_intercept else 0.0
         loop = compiled.loops.Linear(*weights.shape, unit, number, parameter, *reading)
         loop.put(_COMING, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps)
-        before = {name: getattr(self, name) for name in self.held}
-        rest = {name: value for name, value in vars(self).items() if name not in before}
-        # all at once, whatever interrupts
-        self.__dict__ = {**rest, "_from": before, "_loop": loop, "_single": single}
+        self._hand_over(loop, single)
 
     def _few(self, X: Any) -> bool:
         del X

@@ -88,7 +88,7 @@ def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None
         if row is not None:
             return row
         return matrix(Table.from_rows([x]), where, d=d, names=names)[0].ravel()
-    plain = type(x) is np.ndarray and x.dtype == np.float64
+    plain = type(x) is np.ndarray and x.dtype == np.float64 and x.flags.aligned
     array = x if plain else _numbers(x, where, "x")
     if array.ndim != 1 or array.shape[0] == 0 or (d is not None and array.shape[0] != d):
         expected = "(d,)" if d is None else f"({d},), as in the first block"
@@ -163,7 +163,7 @@ def weights(sample_weight: Any, n: int, where: str) -> Floats | None:
 
 
 def _numbers(values: Any, where: str, what: str) -> Floats:
-    """Real numbers, float32 or float64, from whatever NumPy can read."""
+    """Real numbers, float32 or float64, where such stand in memory, from what NumPy can read."""
     if hasattr(values, "toarray") and hasattr(values, "nnz"):
         raise TypeMismatchError(
             f"{where}: `{what}` must be a dense array, got the sparse "
@@ -189,9 +189,9 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
         raise TypeMismatchError(
             f"{where}: `{what}` must hold numbers, got {array.dtype}. {_remedy(what)}"
         )
-    if array.dtype in (np.float32, np.float64):
-        return array
-    return array.astype(np.float64)
+    if array.dtype not in (np.float32, np.float64):
+        return array.astype(np.float64)
+    return array if array.flags.aligned else array.copy()
 
 
 def _remedy(what: str) -> str:
