@@ -273,6 +273,8 @@ EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const
                                  double *errors)
 {
     int good;
+    if (n == 1)
+        return rows_learn_one(rows, X, Y, 1.0, errors);
     pending_flush(rows);
     const Rows was = *rows;
     if (rows->level > 0.0 && rows->count % rows->period + n > rows->period) {
@@ -289,7 +291,7 @@ EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const
         return good;
     }
     memcpy(rows->before, rows->squares, written(rows));
-    good = learn(rows, n, X, Y, NULL, errors, n == 1 ? 1 : K);
+    good = learn(rows, n, X, Y, NULL, errors, K);
     rows_solve(rows);
     for (ptrdiff_t i = 0; i < rows->d * rows->c; i++)
         good &= isfinite(rows->w[i]) != 0;

@@ -49,9 +49,9 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
     def _answers(self, scores: Floats, known: Array | None) -> Array:
         """Scores (n, c) as the answers that a user sees."""
 
-    def _few_learned(self, X: Any, y: Any) -> Array | None:
+    def _few_learned(self, X: Any, y: Any, where: str) -> Array | None:
         """What would have been said of rows that are learned here; None where none was."""
-        del X, y
+        del X, y, where
         return None
 
     def _few_said(self, X: Any) -> Array | None:
@@ -106,7 +106,8 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
         -------
         self
         """
-        if sample_weight is None and time is None and self._few_learned(X, y) is not None:
+        few = sample_weight is None and time is None
+        if few and self._few_learned(X, y, "partial_fit") is not None:
             return self
         with self._whole():
             self._take(X, y, sample_weight, "partial_fit", time)
@@ -129,7 +130,7 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
         said : ndarray of the shape of y
         """
         few = sample_weight is None and time is None
-        if few and (said := self._few_learned(X, y)) is not None:
+        if few and (said := self._few_learned(X, y, "test_then_train")) is not None:
             return said
         with self._whole():
             return self._take(X, y, sample_weight, "test_then_train", time)

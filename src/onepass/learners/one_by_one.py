@@ -59,20 +59,18 @@ class OneByOne:
         said = None if loop is None else loop.predict_one(x)
         return super().predict_one(x) if said is None else said  # type: ignore[misc]
 
-    def _few_learned(self, X: Any, y: Any) -> Floats | None:
+    def _few_learned(self, X: Any, y: Any, where: str) -> Floats | None:
         plain = self._few(X) and type(y) is np.ndarray and y.dtype == np.float64
         if not plain or y.shape != X.shape[:1]:
             return None
-        if self._loop is None:
-            single = self._single + 1
-            _own(self)["_single"] = single
-            if single > 1:
-                self._open(single)
         loop, errors = self._loop, np.empty(len(y))
-        if loop is None or not loop.learn_few(len(y), X, y, errors):
-            return None
-        said: Floats = y - errors
-        return said
+        if loop is not None and loop.learn_few(len(y), X, y, errors):
+            return np.asarray(y - errors)
+        single = self._single + 1
+        with self._whole():
+            said = self._take(X, y, None, where, None)
+        self._open(single)
+        return y if said is None else np.asarray(said)
 
     def _few_said(self, X: Any) -> Floats | None:
         if self._loop is None or not self._few(X):
