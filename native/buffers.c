@@ -3,13 +3,18 @@
 
 #include <string.h>
 
+Py_ssize_t numbers_in(Py_ssize_t n, Py_ssize_t m)
+{
+    return n >= 0 && m >= 0 && (m == 0 || n <= PY_SSIZE_T_MAX / m) ? n * m : -1;
+}
+
 void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable, Py_buffer *view)
 {
     const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
     if (PyObject_GetBuffer(given, view, flags) < 0)
         return NULL;
     const int good = view->format && strcmp(view->format, type) == 0;
-    if (good && view->len == count * view->itemsize)
+    if (good && count >= 0 && view->len == numbers_in(count, view->itemsize))
         return view->buf;
     PyErr_Format(PyExc_ValueError, "expected %zd numbers of type %s, got %zd bytes of %s", count,
                  type, view->len, view->format ? view->format : "B");
@@ -17,13 +22,14 @@ void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writab
     return NULL;
 }
 
-int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written)
+int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written,
+         int spared)
 {
     for (arrays->held = 0; arrays->held < count; arrays->held++) {
         const int i = arrays->held;
         const char type[] = {types[i], 0};
         arrays->at[i] = NULL;
-        if (arrays->given[i] == Py_None)
+        if (arrays->given[i] == Py_None && spared >> i & 1)
             continue;
         const int writable = written >> i & 1;
         arrays->at[i] = numbers_of(arrays->given[i], type, sizes[i], writable, &arrays->view[i]);

@@ -8,13 +8,16 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+/* How many numbers n rows of m are; -1 if that is no size. */
+Py_ssize_t numbers_in(Py_ssize_t n, Py_ssize_t m);
+
 /* The numbers of an object that has so many, one after the other, of a type ("d" or "?");
    NULL with an error if not. */
 void *numbers_of(PyObject *given, const char *type, Py_ssize_t count, int writable, Py_buffer *view);
 
 enum { ARRAYS = 10 }; /* of a call, at most */
 
-/* What a call is given: arrays that may be None, and where their numbers are. */
+/* What a call is given: arrays, and where their numbers are. */
 typedef struct {
     PyObject *given[ARRAYS];
     Py_buffer view[ARRAYS];
@@ -22,7 +25,10 @@ typedef struct {
     int held;
 } Arrays;
 
-int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written);
+/* Whether all are what they must be; a bit of `written` says that an array is written to, one of
+   `spared` that it may be None. They are let go of in either case. */
+int hold(Arrays *arrays, int count, const char *types, const Py_ssize_t *sizes, int written,
+         int spared);
 void let_go(Arrays *arrays);
 
 /* Types, to be added to a module. */

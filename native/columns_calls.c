@@ -22,9 +22,9 @@ PyObject *columns_into(PyObject *module, PyObject *args)
                           &a.given[1], &a.given[2]) ||
         !inside(&e))
         return NULL;
-    const Py_ssize_t sizes[] = {e.q * e.p, e.p, e.q};
+    const Py_ssize_t sizes[] = {numbers_in(e.q, e.p), e.p, e.q};
     const int wide = type[0] == 'd';
-    const int good = hold(&a, 3, wide ? "ddd" : "ffd", sizes, 1 << 2);
+    const int good = hold(&a, 3, wide ? "ddd" : "ffd", sizes, 1 << 2, 0);
     if (good) {
         Py_BEGIN_ALLOW_THREADS
         squares = wide ? into_doubles(&e, a.at[0], a.at[1], a.at[2])
@@ -47,9 +47,11 @@ PyObject *columns_without(PyObject *module, PyObject *args)
                           &a.given[6]) ||
         !inside(&e))
         return NULL;
-    const Py_ssize_t sizes[] = {e.q * e.p, e.p, e.q, e.q, e.p, e.p, e.q};
+    const Py_ssize_t sizes[] = {numbers_in(e.q, e.p), e.p, e.q, e.q, e.p, e.p, e.q};
     const int wide = type[0] == 'd', written = 1 << 4 | 1 << 5 | 1 << 6;
-    const int good = hold(&a, 7, wide ? "ddddddd" : "ffffffd", sizes, written);
+    const int both = a.given[3] != Py_None || a.given[5] != Py_None; /* d, and what it lifts */
+    const int spared = 1 << 6 | (both ? 0 : 1 << 3 | 1 << 5);
+    const int good = hold(&a, 7, wide ? "ddddddd" : "ffffffd", sizes, written, spared);
     if (good) {
         Py_BEGIN_ALLOW_THREADS
         squares = wide ? without_doubles(&e, a.at[0], a.at[1], a.at[2], a.at[3], a.at[4], a.at[5],
@@ -72,9 +74,9 @@ PyObject *columns_lengths(PyObject *module, PyObject *args)
                           &a.given[1]) ||
         !inside(&e))
         return NULL;
-    const Py_ssize_t sizes[] = {e.q * e.p, e.q};
+    const Py_ssize_t sizes[] = {numbers_in(e.q, e.p), e.q};
     const int wide = type[0] == 'd';
-    const int good = hold(&a, 2, wide ? "dd" : "fd", sizes, 1 << 1);
+    const int good = hold(&a, 2, wide ? "dd" : "fd", sizes, 1 << 1, 0);
     if (good) {
         Py_BEGIN_ALLOW_THREADS
         if (wide)

@@ -18,8 +18,11 @@ static PyObject *descended(PyObject *module, PyObject *args)
                           &a.given[9]))
         return NULL;
     const Py_ssize_t d = model.d, c = model.c;
-    const Py_ssize_t sizes[] = {n * d, n * c, n, n, n, n, c * d, c, n * c, c};
-    const int good = hold(&a, 10, "dddddddddd", sizes, 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9);
+    const Py_ssize_t answers = numbers_in(n, c);
+    const Py_ssize_t sizes[] = {numbers_in(n, d), answers, n, n, n, n, numbers_in(c, d), c, answers,
+                                c};
+    const int written = 1 << 6 | 1 << 7 | 1 << 8 | 1 << 9, spared = 1 << 3 | 1 << 4 | 1 << 5;
+    const int good = hold(&a, 10, "dddddddddd", sizes, written, spared);
     if (good) {
         const Pace pace = {a.at[2], a.at[3], a.at[4], a.at[5]};
         model.W = a.at[6], model.b = a.at[7];
@@ -44,8 +47,9 @@ static PyObject *corrected(PyObject *module, PyObject *args)
                           &a.given[5], &a.given[6]))
         return NULL;
     const Py_ssize_t d = model.d, c = model.c;
-    const Py_ssize_t sizes[] = {n * d, n, n, n * c, c * d, c, n * c};
-    const int good = hold(&a, 7, "ddd?ddd", sizes, 1 << 4 | 1 << 5 | 1 << 6);
+    const Py_ssize_t answers = numbers_in(n, c);
+    const Py_ssize_t sizes[] = {numbers_in(n, d), n, n, answers, numbers_in(c, d), c, answers};
+    const int good = hold(&a, 7, "ddd?ddd", sizes, 1 << 4 | 1 << 5 | 1 << 6, 1 << 3);
     if (good) {
         model.W = a.at[4], model.b = a.at[5];
         Py_BEGIN_ALLOW_THREADS

@@ -1,0 +1,70 @@
+"""Loops that are called with what they cannot take refuse it, and touch no memory beyond."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onepass import compiled
+
+loops: Any = compiled.loops
+pytestmark = pytest.mark.skipif(loops is None, reason="the compiled loops are not installed")
+
+HUGE = 1 << 32  # its square is 0 in 64 bits
+
+
+def z(*shape: int) -> Any:
+    return np.zeros(shape)
+
+
+def test_arrays_that_are_needed_cannot_be_none() -> None:
+    given: dict[str, list[tuple[Any, ...]]] = {
+        "into": [
+            ("d", 2, 3, 0, 3, None, z(3), z(2)),
+            ("d", 2, 3, 0, 3, z(2, 3), None, z(2)),
+            ("d", 2, 3, 0, 3, z(2, 3), z(3), None),
+        ],
+        "without": [
+            ("d", 2, 3, 0, 3, None, z(3), z(2), None, z(3), None, None),
+            ("d", 2, 3, 0, 3, z(2, 3), None, z(2), None, z(3), None, None),
+            ("d", 2, 3, 0, 3, z(2, 3), z(3), None, None, z(3), None, None),
+            ("d", 2, 3, 0, 3, z(2, 3), z(3), z(2), None, None, None, None),
+            ("d", 2, 3, 0, 3, z(2, 3), z(3), z(2), z(2), z(3), None, None),
+            ("d", 2, 3, 0, 3, z(2, 3), z(3), z(2), None, z(3), z(3), None),
+        ],
+        "lengths": [("d", 2, 3, 0, 3, None, z(2)), ("d", 2, 3, 0, 3, z(2, 3), None)],
+        "descend": [(2, 3, 1, 1.0, 1, 0.1, *[None] * 10)],
+        "correct": [(2, 3, 1, 1.0, *[None] * 7)],
+    }
+    for name, calls in given.items():
+        for call in calls:
+            with pytest.raises(TypeError, match="None"):
+                getattr(loops, name)(*call)
+
+
+def test_sizes_that_no_array_has_are_refused() -> None:
+    more = (None, None, None, z(1), None, z(1))
+    calls: list[tuple[str, tuple[Any, ...]]] = [
+        ("into", ("d", 1 << 61, 8, 0, 8, z(0), z(8), z(0))),
+        ("lengths", ("d", HUGE, HUGE, 0, 1, z(0), z(1))),
+        ("descend", (HUGE, HUGE, 1, 1.0, 1, 0.1, z(0), z(1), z(1), *more, z(1))),
+        ("descend", (-1, 3, 1, 1.0, 1, 0.1, z(3), z(1), z(1), *more, z(1))),
+        ("correct", (-1, 3, 1, 1.0, z(3), z(1), z(1), None, z(1, 3), z(1), z(1))),
+    ]
+    for name, call in calls:
+        with pytest.raises(ValueError, match="expected"):
+            getattr(loops, name)(*call)
+
+
+def test_arrays_of_other_sizes_and_types_are_refused() -> None:
+    for rows in (z(2, 2), z(2, 3).astype(np.float32), z(2, 3).astype(">f8"), z(2, 3).astype(int)):
+        with pytest.raises(ValueError, match="expected 6 numbers of type d"):
+            loops.into("d", 2, 3, 0, 3, rows, z(3), z(2))
+    for rows in (np.asfortranarray(z(2, 3)), z(2, 6)[:, ::2]):
+        with pytest.raises(ValueError, match="not C-contiguous"):
+            loops.into("d", 2, 3, 0, 3, rows, z(3), z(2))
+    with pytest.raises(BufferError):
+        loops.into("d", 2, 3, 0, 3, z(2, 3), z(3), bytes(16))
+    for first, last in ((-1, 3), (2, 1), (0, 4)):
+        with pytest.raises(ValueError, match="first <= last"):
+            loops.into("d", 2, 3, first, last, z(2, 3), z(3), z(2))
