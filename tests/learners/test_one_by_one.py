@@ -1,6 +1,8 @@
 """Single rows: said and learned as many at once, whether they wait beside the triangle or not."""
 
 import pickle
+import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -243,3 +245,55 @@ def test_initial_weights() -> None:
         one.learn_one(x, t)
     close(said, expected)
     same(one, many)
+
+
+# -- others meanwhile ------------------------------------------------------------------------------
+
+MAKERS = [lambda: op.RLSRegressor(1.0), lambda: op.SGDRegressor(step="normalised")]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_whoever_looks_from_another_thread_loses_no_row(make: Any) -> None:
+    X, y = stream(400, 5)
+    model, plain = make(), make().partial_fit(X, y)
+    done, wrong = threading.Event(), []
+
+    def look() -> None:
+        while not done.is_set():
+            try:
+                _ = model.rows_seen_, vars(model), model.coef_
+            except op.errors.OnepassError as error:
+                wrong.append(error)
+
+    model.partial_fit(X[:1], y[:1])
+    looking = threading.Thread(target=look)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        looking.start()
+        for x, t in zip(X[1:], y[1:], strict=True):
+            model.learn_one(x, t)
+    finally:
+        done.set()
+        looking.join()
+        sys.setswitchinterval(before)
+    assert not wrong
+    assert model.rows_seen_ == 400
+    close(model.coef_, plain.coef_)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_loop_that_cannot_be_opened_leaves_all_as_it_was(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise MemoryError
+
+    X, y = stream(30, 5)
+    model, plain = make().partial_fit(X[:29], y[:29]), make().partial_fit(X, y)
+    monkeypatch.setattr(type(model), "_open", full)
+    with pytest.raises(MemoryError):
+        model.learn_one(X[29], y[29])
+    assert model.rows_seen_ == 29
+    monkeypatch.undo()
+    close(model.learn_one(X[29], y[29]).coef_, plain.coef_)

@@ -7,7 +7,9 @@ there: the loop is read out first, and goes on from a copy when the next rows co
 nobody ever holds an array that is written to.
 """
 
+import os
 from functools import cache
+from threading import RLock
 from types import GetSetDescriptorType
 from typing import Any, ClassVar, Self
 
@@ -21,6 +23,14 @@ __all__ = ["OneByOne"]
 
 _SMALL = 64  # features for which one row is enough to open the loop; of more, two in a row are
 _FEW = 64  # rows that the loop learns at once, or not at all
+
+_TURN = RLock()
+"""Who opens or closes a loop has it: another thread may look at the same learner meanwhile."""
+
+if hasattr(os, "register_at_fork"):  # nor is it held in a process that no thread of it follows to
+    os.register_at_fork(
+        before=_TURN.acquire, after_in_parent=_TURN.release, after_in_child=_TURN.release
+    )
 
 
 class OneByOne:
@@ -49,8 +59,9 @@ class OneByOne:
         if loop is not None and time is None and loop.learn_one(x, y, sample_weight):
             return self
         single = self._single + 1
-        super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
-        self._open(single)
+        with self._whole():
+            super().learn_one(x, y, sample_weight, time=time)  # type: ignore[misc]
+            self._opened(single)
         return self
 
     def predict_one(self, x: Any) -> Any:
@@ -69,7 +80,7 @@ class OneByOne:
         single = self._single + 1
         with self._whole():
             said = self._take(X, y, None, where, None)
-        self._open(single)
+            self._opened(single)
         return y if said is None else np.asarray(said)
 
     def _few_said(self, X: Any) -> Floats | None:
@@ -96,6 +107,11 @@ class OneByOne:
             return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
         return (*rows, np.float64, None, None) if self.answer_ndim_ == 1 else None
 
+    def _opened(self, single: int) -> None:
+        with _TURN:
+            if self._loop is None:
+                self._open(single)
+
     def _open(self, single: int) -> None:
         """Let the loop have what was learned, if so many rows that came one by one are enough."""
         own, rule = _own(self), self._rule()
@@ -112,10 +128,13 @@ class OneByOne:
 
     def _hand_over(self, loop: Any, single: int) -> None:
         """What was learned is the loop's from here on: all at once, whatever interrupts."""
-        own = _own(self)
-        before = {name: own[name] for name in self.held}
-        rest = {name: value for name, value in own.items() if name not in before}
+        rest = dict(_own(self))
+        before = {name: rest.pop(name) for name in self.held}
         self.__dict__ = {**rest, "_from": before, "_loop": loop, "_single": single}
+
+    def _closed(self) -> None:
+        with _TURN:
+            self._close()
 
     def _close(self) -> None:
         """Take what was learned out of the loop."""
@@ -130,22 +149,23 @@ class OneByOne:
 
     def __getattr__(self, name: str) -> Any:
         if name in type(self).held and self._loop is not None:
-            self._close()
+            self._closed()
             return getattr(self, name)
         return object.__getattribute__(self, name)  # raises what the first look has raised
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if self._loop is not None:  # a hyperparameter acts from the next row
-            self._close()
-        super().__setattr__(name, value)
+        with _TURN:
+            if self._loop is not None:  # a hyperparameter acts from the next row
+                self._close()
+            super().__setattr__(name, value)
 
     def __getstate__(self) -> Any:
-        self._close()
+        self._closed()
         return super().__getstate__()
 
     @property
     def __dict__(self) -> dict[str, Any]:
-        self._close()
+        self._closed()
         return _own(self)
 
     @__dict__.setter
