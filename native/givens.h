@@ -9,9 +9,6 @@
 #include "rows.h"
 
 enum { K = 8 };                      /* rows in a group */
-enum { NEAR = 1 << 15 };             /* doubles that stay in the nearer caches */
-enum { LONG = 256 };                 /* numbers of a row that are worth to look ahead of */
-static const double SHARP = 0.25;    /* a row that leaves less of D says much more than the past */
 static const double FAINT = 1e-100;  /* D below it: others look after what is so nearly lost */
 
 /* Where row j of the triangle begins: with the vector of its diagonal. */
@@ -22,157 +19,17 @@ WITHIN ptrdiff_t place(ptrdiff_t wide, ptrdiff_t j)
     return before + j % WIDE * (wide - whole * WIDE);
 }
 
-/* (2) of k rows and a row of the triangle, of m numbers. Left of its diagonal, which is 1, the
-   triangle is 0, and the rows are 0 there after their columns were taken in: so they stay. */
-WITHIN void take(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
-                 const double *a, const double *gain, const int k)
-{
-    for (ptrdiff_t l = 0; l < m; l += WIDE) {
-        vector u = *(const vector *)(row + l);
-#pragma GCC unroll 8
-        for (int i = 0; i < k; i++) {
-            vector *at = (vector *)(rows + i * wide + l);
-            const vector x = *at - a[i] * u;
-            *at = x;
-            u += gain[i] * x;
-        }
-        *(vector *)(next + l) = u;
-    }
-}
+/* Take k rows, 1 or K, the last of which may be zero, into rows `first` to before `last` of a
+   triangle; `first` begins a vector, and `last` does or is the end. `row` and `next` are where row
+   `first` of the triangle stands and is to stand, `diagonal` and `after` where all of D does; D fades
+   by `due`, and q is left as it is after them. Notes each a and k of (1) if there is a place for it. */
+void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q, double due,
+          const double *row, const double *diagonal, double *next, double *after, double *noted,
+          int k);
 
-/* The same where some rows say much more than all before them. */
-WITHIN void take_sharp(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
-                       const double *a, const double *gain, const double *kept, const int k)
-{
-    for (ptrdiff_t l = 0; l < m; l += WIDE) {
-        vector u = *(const vector *)(row + l);
-        for (int i = 0; i < k; i++) {
-            vector *at = (vector *)(rows + i * wide + l);
-            const vector x = *at;
-            *at = x - a[i] * u;
-            u = kept[i] * u + gain[i] * x;
-        }
-        *(vector *)(next + l) = u;
-    }
-}
-
-/* What k rows do to a row of the triangle. */
-typedef struct {
-    double a[K], gain[K], kept[K];
-    int sharp;
-} Turn;
-
-/* (1) of k rows and a column; returns D after them. */
-WITHIN double turn_of(Turn *turn, const double *rows, ptrdiff_t wide, double *q, double known,
-                      const int k)
-{
-    double D[K + 1], smallest = 1.0;
-    D[0] = known;
-    for (int i = 0; i < k; i++)
-        turn->a[i] = rows[i * wide];
-    for (int i = 0; i < k; i++)
-        D[i + 1] = D[i] + q[i] * turn->a[i] * turn->a[i];
-    for (int i = 0; i < k; i++) {
-        const double over = 1.0 / D[i + 1];
-        turn->kept[i] = D[i] * over;
-        turn->gain[i] = q[i] * turn->a[i] * over;
-        q[i] *= turn->kept[i];
-    }
-    for (int i = 0; i < k; i++)
-        smallest = turn->kept[i] < smallest ? turn->kept[i] : smallest;
-    turn->sharp = smallest <= SHARP;
-    return D[k];
-}
-
-WITHIN void take_either(const double *row, double *next, double *rows, ptrdiff_t wide, ptrdiff_t m,
-                        const Turn *turn, const int k)
-{
-    if (turn->sharp)
-        take_sharp(row, next, rows, wide, m, turn->a, turn->gain, turn->kept, k);
-    else
-        take(row, next, rows, wide, m, turn->a, turn->gain, k);
-}
-
-/* (2) of k rows and as many rows of the triangle as a vector has numbers, so far apart, beyond the
-   vector of their diagonals: each number of the rows is read and written once for all of them. */
-WITHIN void take_all(const double *row, double *next, ptrdiff_t apart, double *rows,
-                     ptrdiff_t wide, ptrdiff_t m, const Turn *turns, const int k)
-{
-    for (ptrdiff_t l = 0; l < m; l += WIDE) {
-        vector x[K];
-#pragma GCC unroll 8
-        for (int i = 0; i < k; i++)
-            x[i] = *(const vector *)(rows + i * wide + l);
-#pragma GCC unroll 8
-        for (int n = 0; n < WIDE; n++) {
-            vector u = *(const vector *)(row + n * apart + l);
-#pragma GCC unroll 8
-            for (int i = 0; i < k; i++) {
-                x[i] -= turns[n].a[i] * u;
-                u += turns[n].gain[i] * x[i];
-            }
-            *(vector *)(next + n * apart + l) = u;
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < k; i++)
-            *(vector *)(rows + i * wide + l) = x[i];
-    }
-}
-
-/* Take k rows, the last of which may be zero, into rows `first` to before `last` of the triangle;
-   `first` begins a vector, and `last` does or is the end. Notes each a and k of (1) if there is a
-   place to note it. */
-WITHIN void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                 double due, const double *row, const double *diagonal, double *next,
-                 double *after, double *noted, const int k)
-{
-    Turn turns[WIDE];
-    for (ptrdiff_t j = first; j < last; j += WIDE) {
-        const ptrdiff_t m = wide - j, count = last - j < WIDE ? last - j : WIDE;
-        const ptrdiff_t lead = m > LONG ? WIDE : m;
-        int sharp = 0;
-        for (ptrdiff_t n = 0; n < count; n++) {
-            Turn *turn = turns + n;
-            after[j + n] = turn_of(turn, block + j + n, wide, q, due * diagonal[j + n], k);
-            take_either(row + n * m, next + n * m, block + j, wide, lead, turn, k);
-            next[n * m + n] = 1.0;
-            sharp |= turn->sharp;
-            if (noted) {
-                memcpy(noted + 2 * K * (j + n), turn->a, k * sizeof(double));
-                memcpy(noted + 2 * K * (j + n) + K, turn->gain, k * sizeof(double));
-            }
-        }
-        double *rest = block + j + lead;
-        if (lead < m && count == WIDE && !sharp)
-            take_all(row + lead, next + lead, m, rest, wide, m - lead, turns, k);
-        else
-            for (ptrdiff_t n = 0; n < count; n++)
-                take_either(row + n * m + lead, next + n * m + lead, rest, wide, m - lead,
-                            turns + n, k);
-        row += count * m;
-        next += count * m;
-    }
-}
-
-/* Take groups of k rows into rows `first` to before `last` of the triangle. A panel of it takes in
-   all groups while it is near. */
-WITHIN void take_in(const Rows *rows, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                    ptrdiff_t groups, const int k)
-{
-    const ptrdiff_t wide = rows->wide;
-    const ptrdiff_t panel = groups == 1 ? rows->d : edge(NEAR / wide + WIDE);
-    const double *diagonal = rows->diagonal[rows->now];
-    double *after = rows->diagonal[1 - rows->now];
-    for (ptrdiff_t from = first; from < last; from += panel) {
-        const ptrdiff_t to = from + panel < last ? from + panel : last, at = place(wide, from);
-        const double *old = rows->triangle[rows->now] + at;
-        double *next = rows->triangle[1 - rows->now] + at;
-        pass(wide, from, to, block, q, rows->due, old, diagonal, next, after, NULL, k);
-        for (ptrdiff_t g = 1; g < groups; g++)
-            pass(wide, from, to, block + g * k * wide, q + g * k, 1.0, next, after, next, after,
-                 NULL, k);
-    }
-}
+/* Take groups of k rows into rows `first` to before `last` of the triangle: into its other copy. */
+void take_in(const Rows *rows, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
+             ptrdiff_t groups, int k);
 
 /* Go on with the triangle that has taken them in; 0 if a direction lost its digits. */
 WITHIN int go_on(Rows *rows)
@@ -180,7 +37,7 @@ WITHIN int go_on(Rows *rows)
     const double *after = rows->diagonal[1 - rows->now];
     int good = 1;
     for (ptrdiff_t j = 0; j < rows->d; j++)
-        good &= after[j] > FAINT;
+        good &= after[j] > FAINT && after[j] < INFINITY;
     rows->now = 1 - rows->now;
     rows->due = 1.0;
     rows->fresh = 0;

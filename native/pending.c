@@ -21,7 +21,7 @@
 #include "givens.h"
 
 enum { AHEAD = K }; /* rows that are collected: a group, and a vector */
-static const double MOST = 4096.0; /* times what is known that a row may say, to lose few digits */
+static const double SURE = 4096.0; /* times what is known that a row may say, to lose few digits */
 
 typedef struct {
     ptrdiff_t count;
@@ -112,7 +112,7 @@ WITHIN void answer(const Batch *batch, ptrdiff_t c, const double *dots, double s
 /* Less what rows of a batch have said of it already: the sum in (3). */
 WITHIN void lessen(const Batch *batch, ptrdiff_t tall, const double *dots, double *h)
 {
-    for (ptrdiff_t i = 0; i < batch->count; i += 4) { /* rows that are not there are zero */
+    for (ptrdiff_t i = 0; i < batch->count; i += 4) { /* four at a time, some of weight 0 */
         const double *rows = batch->h + i * tall;
         double by[4];
         for (int l = 0; l < 4; l++)
@@ -285,7 +285,7 @@ EVERY_MACHINE int pending_learn(Rows *rows, const double *x, const double *row, 
         sum += *(const vector *)(a + j) * *(const vector *)(h + j);
     const double f = lanes(&sum);
     const double q = weight * pending->grown / rows->factor;
-    int good = pending->least > FAINT && q > 0.0 && q * f >= 0.0 && q * f < MOST;
+    int good = pending->least > FAINT && q > 0.0 && q * f >= 0.0 && q * f < SURE;
     for (ptrdiff_t k = 0; k < c; k++) {
         errors[k] = row[d + k] + pending->rest[k];
     }

@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
-
 int reading_open(Reading *reading, Py_ssize_t d, PyObject *const parts[5])
 {
     PyObject *names = parts[1], *labels = parts[3], *places = parts[4];

@@ -4,6 +4,8 @@
 
 #include "buffers.h"
 
+static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
+
 typedef struct {
     Py_ssize_t d;     /* features */
     PyObject *array;  /* the type of arrays that are read as rows */

@@ -21,7 +21,7 @@
 #include "givens.h"
 #include "pending.h"
 
-enum { MOST = 128 }; /* rows at once */
+enum { AT_ONCE = 128 }; /* rows that are taken in */
 
 double *rows_at(const Rows *rows, ptrdiff_t j)
 {
@@ -34,6 +34,7 @@ EVERY_MACHINE void rows_solve(Rows *rows)
     const ptrdiff_t d = rows->d, c = rows->c;
     if (rows->fresh)
         return;
+    memset(rows->w, 0, d * c * sizeof(double)); /* a vector is read whole */
     for (ptrdiff_t j = d - 1; j >= 0; j--) {
         const double *row = rows_at(rows, j);
         double *w = rows->w + j * c;
@@ -48,7 +49,7 @@ EVERY_MACHINE void rows_solve(Rows *rows)
         const ptrdiff_t last = edge(d - 1);
         vector sum = {0.0};
         const double theta = w[0];
-        w[0] = 0.0; /* its own, as are those of the vectors beyond d */
+        w[0] = 0.0; /* its own; those before it are, and those of the vectors beyond d */
         for (ptrdiff_t l = edge(j); l <= last; l += WIDE)
             sum += *(const vector *)(row + l) * *(const vector *)(rows->w + l);
         w[0] = theta;
@@ -111,12 +112,12 @@ WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, 
     return q;
 }
 
-/* Up to MOST rows, as if one after the other, in groups of k. */
+/* Up to AT_ONCE rows, as if one after the other, in groups of k. */
 WITHIN int learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
                  double *errors, const int k)
 {
     const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide, groups = (n + k - 1) / k;
-    double q[MOST], grown = 1.0, fade = 1.0;
+    double q[AT_ONCE], grown = 1.0, fade = 1.0;
     for (ptrdiff_t i = 0; i < n; i++) {
         double *row = rows->block + i * wide;
         q[i] = prepare(rows, row, X + i * d, Y + i * c, weights ? weights[i] : 1.0) * grown;
@@ -192,7 +193,7 @@ EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const dou
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     const double step = -log2(rows->factor);
-    const ptrdiff_t most = rows->factor < 1.0 && rows->period < MOST ? rows->period : MOST;
+    const ptrdiff_t most = rows->factor < 1.0 && rows->period < AT_ONCE ? rows->period : AT_ONCE;
     int good = 1;
     pending_flush(rows);
     for (ptrdiff_t k; n > 0 && good; n -= k) {
@@ -241,6 +242,16 @@ WITHIN void go_back(Rows *rows, const Rows *was)
     memcpy(rows->squares, rows->before, written(rows));
 }
 
+/* Solve for w; whether it is finite. */
+WITHIN int solved(Rows *rows)
+{
+    int good = 1;
+    rows_solve(rows);
+    for (ptrdiff_t i = 0; i < rows->d * rows->c; i++)
+        good &= isfinite(rows->w[i]) != 0;
+    return good;
+}
+
 EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, double weight,
                                  double *errors)
 {
@@ -256,11 +267,8 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
         pending_flush(rows);
         was = *rows;
     }
-    int good = learn(rows, 1, x, y, &weight, errors, 1);
-    rows_solve(rows);
-    for (ptrdiff_t i = 0; i < rows->d * rows->c; i++)
-        good &= isfinite(rows->w[i]) != 0;
-    if (!good) {
+    const int learned = learn(rows, 1, x, y, &weight, errors, 1);
+    if (!solved(rows) || !learned) {
         go_back(rows, &was);
         rows->fresh = 0;
         return 0;
@@ -272,37 +280,29 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
 EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
                                  double *errors)
 {
-    int good;
     if (n == 1)
         return rows_learn_one(rows, X, Y, 1.0, errors);
     pending_flush(rows);
     const Rows was = *rows;
-    if (rows->level > 0.0 && rows->count % rows->period + n > rows->period) {
-        void *kept = malloc(rows->size); /* the floor comes in between: no triangle is left */
+    void *kept = NULL;
+    memcpy(rows->before, rows->squares, written(rows));
+    if (rows->level > 0.0) { /* a floor may come in between: then no triangle is left */
+        kept = malloc(rows->size);
         if (!kept)
             return 0;
         memcpy(kept, rows->memory, rows->size);
-        good = rows_learn(rows, n, X, Y, NULL, errors);
-        if (!good) {
-            *rows = was;
-            memcpy(rows->memory, kept, rows->size);
-        }
-        free(kept);
-        return good;
     }
-    memcpy(rows->before, rows->squares, written(rows));
-    good = learn(rows, n, X, Y, NULL, errors, K);
-    rows_solve(rows);
-    for (ptrdiff_t i = 0; i < rows->d * rows->c; i++)
-        good &= isfinite(rows->w[i]) != 0;
+    const int learned = kept ? rows_learn(rows, n, X, Y, NULL, errors)
+                             : learn(rows, n, X, Y, NULL, errors, K);
+    const int good = solved(rows) && learned;
     if (!good) {
+        if (kept)
+            memcpy(rows->memory, kept, rows->size);
         go_back(rows, &was);
         rows->fresh = 0;
-        return 0;
     }
-    rows->age -= rows->level > 0.0 ? log2(rows->factor) * (n - 1) : 0.0;
-    visit(rows);
-    return 1;
+    free(kept);
+    return good;
 }
 
 int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
@@ -317,7 +317,7 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
     const size_t m = d + c, size = rows_at(rows, d) - rows_at(rows, 0) + rows->wide;
     const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d,
                             c + 2 * m + 3 * d + 12 * WIDE,
-                            MOST * rows->wide};
+                            AT_ONCE * rows->wide};
     double **parts[] = {&rows->triangle[0], &rows->triangle[1], &rows->diagonal[0],
                         &rows->diagonal[1], &rows->w, &rows->start, &rows->squares, &rows->means,
                         &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,

@@ -8,8 +8,7 @@
 #include "pending.h"
 #include "reading.h"
 
-enum { MOST = 1 << 14 };            /* features, or outputs */
-static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
+enum { WIDEST = 1 << 14 }; /* features, or outputs */
 
 typedef struct {
     PyObject_HEAD
@@ -165,9 +164,12 @@ static PyObject *numbers(Object *self, PyObject *args)
 {
     Rows *rows = &self->rows;
     if (PyTuple_Size(args) > 0) {
+        double mass, age;
         Py_ssize_t count;
-        if (!PyArg_ParseTuple(args, "ddn:numbers", &rows->mass, &rows->age, &count))
+        if (!PyArg_ParseTuple(args, "ddn:numbers", &mass, &age, &count))
             return NULL;
+        rows->mass = mass;
+        rows->age = age;
         rows->count = count;
         rows->faded = 1.0;
     }
@@ -183,20 +185,14 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
     const double weight = read_number(args[2]);
-    if (self->released || self->busy || !(weight > 0.0) ||
+    const int named = self->reading.labels != Py_None;
+    const Py_ssize_t place = named ? read_label(&self->reading, args[1]) : c == 1 ? 0 : -1;
+    const double answer = named ? 1.0 : read_number(args[1]);
+    if (self->released || self->busy || !(weight > 0.0) || place < 0 || isnan(answer) ||
         !read_row(&self->reading, args[0], self->row))
         Py_RETURN_FALSE;
-    if (self->reading.labels != Py_None) {
-        const Py_ssize_t place = read_label(&self->reading, args[1]);
-        if (place < 0)
-            Py_RETURN_FALSE;
-        memset(answers, 0, c * sizeof *answers);
-        answers[place] = 1.0;
-    } else {
-        answers[0] = c == 1 ? read_number(args[1]) : NAN;
-        if (isnan(answers[0]))
-            Py_RETURN_FALSE;
-    }
+    memset(answers, 0, c * sizeof *answers);
+    answers[place] = answer;
     const unsigned was = begin_swift();
     const int good = rows_learn_one(&self->rows, self->row, answers, weight, self->said);
     end_swift(was);
@@ -336,7 +332,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTuple(args, "nnpddnOOOOO:Rows", &d, &c, &free_, &factor, &level, &period,
                           &kept[0], &kept[1], &kept[2], &kept[3], &kept[4]))
         return NULL;
-    const int sizes = d >= 1 && d <= MOST && c >= 1 && c <= MOST && period >= 1;
+    const int sizes = d >= 1 && d <= WIDEST && c >= 1 && c <= WIDEST && period >= 1;
     if (!sizes || !(factor > 0.0 && factor <= 1.0))
         return PyErr_Format(PyExc_ValueError, "Rows: sizes must be >= 1, and factor in (0, 1]");
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
