@@ -13,8 +13,10 @@ JOBS ?= 2
 help:  ## this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The environment is made anew whenever pyproject.toml changes.
-$(VENV)/.ready: pyproject.toml
+# The environment is made anew whenever what is installed changes.
+INSTALLED := pyproject.toml setup.py $(wildcard native/*)
+
+$(VENV)/.ready: $(INSTALLED)
 	@echo "Setting up the environment in $(VENV): a minute or so."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -49,7 +51,7 @@ format: $(VENV)/.ready-to-test  ## put the code into the shape that check asks f
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(VENV)-peers/.ready: pyproject.toml
+$(VENV)-peers/.ready: $(INSTALLED)
 	$(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-peers/bin/python -m pip install --quiet '$(TORCH)'

@@ -4,6 +4,8 @@
 #include "descent.h"
 #include "machine.h"
 
+enum { VERSION = 1 }; /* of what can be called, and how; onepass/compiled.py asks for it */
+
 static PyObject *descended(PyObject *module, PyObject *args)
 {
     Arrays a;
@@ -87,7 +89,10 @@ static int add(PyObject *module, const char *name, PyType_Spec *spec)
 
 static int fill(PyObject *module)
 {
-    return add(module, "Rows", &rows_spec) < 0 || add(module, "Linear", &linear_spec) < 0 ? -1 : 0;
+    const int wrong = add(module, "Rows", &rows_spec) < 0 ||
+                      add(module, "Linear", &linear_spec) < 0 ||
+                      PyModule_AddIntConstant(module, "VERSION", VERSION) < 0;
+    return wrong ? -1 : 0;
 }
 
 static PyModuleDef_Slot steps[] = {{Py_mod_exec, fill}, {0, NULL}};

@@ -23,6 +23,14 @@ typedef struct {
     int busy;          /* another thread learns rows */
 } Object;
 
+/* Whether no other thread learns rows; if one does, there is an error. */
+static int idle(const Object *self)
+{
+    if (self->busy)
+        PyErr_Format(PyExc_RuntimeError, "Rows: another thread is in it");
+    return !self->busy;
+}
+
 /* A part of the state by its name, and its size; NULL with an error if there is none. */
 static double *part(Rows *rows, PyObject *name, Py_ssize_t *size)
 {
@@ -52,7 +60,7 @@ static PyObject *put(Object *self, PyObject *args)
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "UO:put", &name, &given))
         return NULL;
-    double *to = part(&self->rows, name, &size);
+    double *to = idle(self) ? part(&self->rows, name, &size) : NULL;
     const double *from = to ? numbers_of(given, "d", size, 0, &view) : NULL;
     if (!from)
         return NULL;
@@ -69,6 +77,8 @@ static PyObject *get(Object *self, PyObject *name)
     Py_ssize_t size;
     if (!PyUnicode_Check(name))
         return PyErr_Format(PyExc_TypeError, "Rows.get: expected a name");
+    if (!idle(self))
+        return NULL;
     rows_solve(&self->rows);
     const double *from = part(&self->rows, name, &size);
     return from ? PyBytes_FromStringAndSize((const char *)from, size * sizeof(double)) : NULL;
@@ -99,19 +109,15 @@ static PyObject *triangle(Object *self, PyObject *args)
 {
     Rows *rows = &self->rows;
     const ptrdiff_t d = rows->d, c = rows->c;
-    PyObject *given[2];
-    Py_buffer view[2];
+    Arrays a;
     int out;
-    if (!PyArg_ParseTuple(args, "OOp:triangle", &given[0], &given[1], &out))
+    if (!PyArg_ParseTuple(args, "OOp:triangle", &a.given[0], &a.given[1], &out))
         return NULL;
-    double *R = numbers_of(given[0], "d", d * d, out, &view[0]);
-    if (!R)
+    const Py_ssize_t sizes[] = {d * d, d * c};
+    const int good = idle(self) && hold(&a, 2, "dd", sizes, out ? 3 : 0, 0);
+    if (!good)
         return NULL;
-    double *z = numbers_of(given[1], "d", d * c, out, &view[1]);
-    if (!z) {
-        PyBuffer_Release(&view[0]);
-        return NULL;
-    }
+    double *R = a.at[0], *z = a.at[1];
     pending_flush(rows);
     for (ptrdiff_t j = 0; j < d; j++, R += d, z += c)
         if (out)
@@ -122,52 +128,47 @@ static PyObject *triangle(Object *self, PyObject *args)
         rows->due = 1.0;
         rows->fresh = 0;
     }
-    PyBuffer_Release(&view[0]);
-    PyBuffer_Release(&view[1]);
+    let_go(&a);
     Py_RETURN_NONE;
 }
 
 static PyObject *learn(Object *self, PyObject *args)
 {
     Rows *rows = &self->rows;
-    PyObject *given[4];
-    Py_buffer view[4];
-    double *at[4] = {NULL};
+    Arrays a;
     Py_ssize_t n;
-    if (!PyArg_ParseTuple(args, "nOOOO:learn", &n, &given[0], &given[1], &given[2], &given[3]))
+    int good;
+    if (!PyArg_ParseTuple(args, "nOOOO:learn", &n, &a.given[0], &a.given[1], &a.given[2],
+                          &a.given[3]))
         return NULL;
-    const Py_ssize_t sizes[] = {n * rows->d, n * rows->c, n, n * rows->c};
-    int got = 0, good = 0;
-    if (self->busy)
-        return PyErr_Format(PyExc_RuntimeError, "Rows.learn: another thread is in it");
-    for (; got < 4; got++)
-        if (given[got] != Py_None &&
-            !(at[got] = numbers_of(given[got], "d", sizes[got], got == 3, &view[got])))
-            break;
-    if (got == 4) {
-        self->busy = 1;
-        Py_BEGIN_ALLOW_THREADS
-        const unsigned was = begin_swift();
-        good = rows_learn(rows, n, at[0], at[1], at[2], at[3]);
-        end_swift(was);
-        Py_END_ALLOW_THREADS
-        self->busy = 0;
-        self->fresh = 0;
-    }
-    for (int i = 0; i < got; i++)
-        if (at[i])
-            PyBuffer_Release(&view[i]);
-    return got < 4 ? NULL : PyBool_FromLong(good);
+    const Py_ssize_t answers = numbers_in(n, rows->c);
+    const Py_ssize_t sizes[] = {numbers_in(n, rows->d), answers, n, answers};
+    if (!idle(self) || !hold(&a, 4, "dddd", sizes, 1 << 3, 1 << 2))
+        return NULL;
+    self->busy = 1;
+    Py_BEGIN_ALLOW_THREADS
+    const unsigned was = begin_swift();
+    good = rows_learn(rows, n, a.at[0], a.at[1], a.at[2], a.at[3]);
+    end_swift(was);
+    Py_END_ALLOW_THREADS
+    self->busy = 0;
+    self->fresh = 0;
+    let_go(&a);
+    return PyBool_FromLong(good);
 }
 
 static PyObject *numbers(Object *self, PyObject *args)
 {
     Rows *rows = &self->rows;
+    if (!idle(self))
+        return NULL;
     if (PyTuple_Size(args) > 0) {
         double mass, age;
         Py_ssize_t count;
         if (!PyArg_ParseTuple(args, "ddn:numbers", &mass, &age, &count))
             return NULL;
+        if (count < 0 || count > PY_SSIZE_T_MAX / 2)
+            return PyErr_Format(PyExc_ValueError, "Rows.numbers: expected a count of rows");
         rows->mass = mass;
         rows->age = age;
         rows->count = count;
@@ -188,8 +189,10 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     const int named = self->reading.labels != Py_None;
     const Py_ssize_t place = named ? read_label(&self->reading, args[1]) : c == 1 ? 0 : -1;
     const double answer = named ? 1.0 : read_number(args[1]);
-    if (self->released || self->busy || !(weight > 0.0) || place < 0 || isnan(answer) ||
+    if (!(weight > 0.0) || place < 0 || isnan(answer) ||
         !read_row(&self->reading, args[0], self->row))
+        Py_RETURN_FALSE;
+    if (self->released || self->busy) /* also by what was done to read the row */
         Py_RETURN_FALSE;
     memset(answers, 0, c * sizeof *answers);
     answers[place] = answer;

@@ -12,14 +12,17 @@ from types import ModuleType
 
 __all__ = ["loops"]
 
+_VERSION = 1  # of the calls below, as native/module.c has it too: an older file is as good as none
+
 
 def _found() -> ModuleType | None:
     if os.environ.get("ONEPASS_COMPILED") == "0":
         return None
     try:
-        return import_module("onepass._compiled")
+        found = import_module("onepass._compiled")
     except ImportError:
         return None
+    return found if getattr(found, "VERSION", None) == _VERSION else None
 
 
 loops: ModuleType | None = _found()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import onepass as op
+from onepass import compiled
 
 WIDE = 61  # features, of which rows wait to be taken in
 RULES = [1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9)]
@@ -297,3 +298,28 @@ def test_a_loop_that_cannot_be_opened_leaves_all_as_it_was(
     assert model.rows_seen_ == 29
     monkeypatch.undo()
     close(model.learn_one(X[29], y[29]).coef_, plain.coef_)
+
+
+def test_a_past_that_is_gone_at_once() -> None:
+    X, y = stream(300, 5)
+    rule = op.forgetting.Exponential(6e-6)
+    one, many = both(ridge=0.5, forgetting=rule)
+    for i in range(0, 300, 60):
+        one.partial_fit(X[i : i + 60], y[i : i + 60])
+    for x, t in zip(X, y, strict=True):
+        many.learn_one(x, t)
+    close(one.predict(X[-1:]), many.predict(X[-1:]), 1e-6)
+
+
+def test_a_refused_row_leaves_the_loop_as_it_was() -> None:
+    if compiled.loops is None:
+        pytest.skip("the loops are not installed")
+    d = 9
+    loop = compiled.loops.Rows(d, 1, 0, 1.0, 0.0, 64, np.ndarray, None, float, None, None)
+    loop.triangle(np.eye(d) + 1e120 * np.eye(d, k=1), np.ones((d, 1)), 0)
+    before = loop.get("w")
+    assert loop.learn_one(np.full(d, 1e59), 1e59, 1.0) in {True, False}
+    if np.isfinite(np.frombuffer(before)).all():
+        assert np.isfinite(np.frombuffer(loop.get("w"))).all()
+    loop.triangle(np.eye(d), np.ones((d, 1)), 0)
+    np.testing.assert_allclose(np.frombuffer(loop.get("w")), 1.0)

@@ -22,6 +22,7 @@ from onepass.types import Floats
 __all__ = ["OneByOne"]
 
 _SMALL = 64  # features for which one row is enough to open the loop; of more, two in a row are
+_LABELS = (str, int, float, np.generic)
 _FEW = 64  # rows that the loop learns at once, or not at all
 
 _TURN = RLock()
@@ -74,7 +75,7 @@ class OneByOne:
         plain = self._few(X) and type(y) is np.ndarray and y.dtype == np.float64
         if not plain or y.shape != X.shape[:1]:
             return None
-        loop, errors = self._loop, np.empty(len(y))
+        loop, y, errors = self._loop, np.ascontiguousarray(y), np.empty(len(y))
         if loop is not None and loop.learn_few(len(y), X, y, errors):
             return np.asarray(y - errors)
         single = self._single + 1
@@ -95,7 +96,8 @@ class OneByOne:
             return False
         own = _own(self)
         known = X.shape[1] == own.get("n_features_in_") and own.get("answer_ndim_") == 1
-        return 0 < len(X) <= _FEW and known and not {"feature_names_in_", "classes_"} & own.keys()
+        plain = X.flags.c_contiguous and not {"feature_names_in_", "classes_"} & own.keys()
+        return 0 < len(X) <= _FEW and known and plain
 
     def _reading(self) -> tuple[Any, ...] | None:
         """How the loop reads single rows; None where answers are several numbers."""
@@ -104,6 +106,8 @@ class OneByOne:
         classes = getattr(self, "classes_", None)
         if classes is not None:
             labels = tuple(classes)
+            if not all(isinstance(label, _LABELS) for label in labels):
+                return None  # whatever they do when they are compared
             return (*rows, None, labels, {label: i for i, label in enumerate(classes.tolist())})
         return (*rows, np.float64, None, None) if self.answer_ndim_ == 1 else None
 

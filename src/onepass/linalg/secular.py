@@ -29,6 +29,8 @@ from onepass.types import Floats
 
 __all__ = ["svd_beside"]
 
+_DLASD4 = cython_lapack.__pyx_capi__["dlasd4"]  # its name says which whole numbers it takes
+
 _FEW = 8 if compiled.loops is not None else 24  # rows; of fewer a dense one is as quick
 _APART = 16.0 * np.finfo(np.float64).eps  # of the largest: what is nearer counts as equal
 
@@ -80,7 +82,7 @@ def _rank_one(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
 
 def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
     """The same for d that grows, all of it apart, and z of no zeros; None if LAPACK finds none."""
-    if compiled.loops is not None:
+    if compiled.loops is not None and "(int *, int *, " in repr(_DLASD4):
         return _compiled(compiled.loops, d, z)
     n, length = len(d), float(np.linalg.norm(z))
     below, above, roots = np.empty((n, n)), np.empty((n, n)), np.empty(n)
@@ -104,5 +106,5 @@ def _compiled(loops: Any, d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
     n = len(d)
     vectors, roots, room = np.empty((n, n)), np.empty(n), np.empty(3 * n)
     d, z = np.ascontiguousarray(d), np.ascontiguousarray(z)
-    found = loops.secular(cython_lapack.__pyx_capi__["dlasd4"], n, d, z, vectors, roots, room)
+    found = loops.secular(_DLASD4, n, d, z, vectors, roots, room)
     return (vectors.T, roots) if found else None
