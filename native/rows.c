@@ -112,6 +112,13 @@ WITHIN double prepare(Rows *rows, double *to, const double *x, const double *y, 
     return q;
 }
 
+/* How many rows may be taken in together: so few that the first of them still counts for 1e-100. */
+WITHIN ptrdiff_t at_once(const Rows *rows)
+{
+    const double most = rows->factor < 1.0 ? -230.0 / log(rows->factor) : AT_ONCE;
+    return most >= AT_ONCE ? AT_ONCE : most >= 1.0 ? (ptrdiff_t)most : 1;
+}
+
 /* Up to AT_ONCE rows, as if one after the other, in groups of k. */
 WITHIN int learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
                  double *errors, const int k)
@@ -193,7 +200,7 @@ EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const dou
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     const double step = -log2(rows->factor);
-    const ptrdiff_t most = rows->factor < 1.0 && rows->period < AT_ONCE ? rows->period : AT_ONCE;
+    const ptrdiff_t most = at_once(rows);
     int good = 1;
     pending_flush(rows);
     for (ptrdiff_t k; n > 0 && good; n -= k) {
@@ -286,7 +293,7 @@ EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const
     const Rows was = *rows;
     void *kept = NULL;
     memcpy(rows->before, rows->squares, written(rows));
-    if (rows->level > 0.0) { /* a floor may come in between: then no triangle is left */
+    if (rows->level > 0.0 || n > at_once(rows)) { /* in parts: then no triangle is left */
         kept = malloc(rows->size);
         if (!kept)
             return 0;
