@@ -3,8 +3,7 @@
 #define ONEPASS_READING_H
 
 #include "buffers.h"
-
-static const double LARGEST = 1e60; /* larger ones are left to others, who see that none overflows */
+#include "rows.h"
 
 typedef struct {
     Py_ssize_t d;     /* features */

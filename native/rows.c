@@ -195,6 +195,24 @@ int rows_say(Rows *rows, const double *x, double *scores)
     return 1;
 }
 
+/* Whether numbers are so small that squares of them, and sums of those, are far from overflow. */
+WITHIN int tame(const double *x, ptrdiff_t n)
+{
+    int good = 1;
+    for (ptrdiff_t i = 0; i < n; i++)
+        good &= fabs(x[i]) <= LARGEST;
+    return good;
+}
+
+/* Whether weights are so large, too, that they are far from underflow. */
+WITHIN int fair(const double *weights, ptrdiff_t n)
+{
+    int good = 1;
+    for (ptrdiff_t i = 0; i < n; i++)
+        good &= weights[i] <= LARGEST && weights[i] * LARGEST >= 1.0;
+    return good;
+}
+
 EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
                              const double *weights, double *errors)
 {
@@ -207,6 +225,8 @@ EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const dou
         const ptrdiff_t room = rows->level > 0.0 ? rows->period - rows->count % rows->period : n;
         k = n < most ? n : most;
         k = room < k ? room : k;
+        if (!tame(X, k * d) || !tame(Y, k * c) || (weights && !fair(weights, k)))
+            return 0;
         if (k == 1)
             good = learn(rows, 1, X, Y, weights, errors, 1);
         else

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+static const double LARGEST = 1e60; /* of larger numbers others see that none overflows */
 enum { FEW = 64 }; /* rows that are learned at once or not at all */
 
 typedef struct Pending Pending; /* pending.h */
@@ -46,7 +47,8 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c);
 void rows_close(Rows *rows);
 
 /* Learn n rows one after the other; errors (n, c) are those just before each.
-   weights may be NULL. 0 if a direction lost its digits: then the state is of no more use. */
+   weights may be NULL. 0 if a direction lost its digits, or a number is so large, or a weight so
+   small, that their squares need care: then the state is of no more use. */
 int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
                double *errors);
 

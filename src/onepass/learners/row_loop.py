@@ -109,7 +109,7 @@ def learned(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
     n, d = rows.X.shape
     errors, i = np.empty(rows.Y.shape), 0
     few = 8 * n < d  # to copy the triangle would take longer
-    if few or not serves(rule, d) or _shared(d) or not _tame(rows):
+    if few or not serves(rule, d) or _shared(d):
         return _by_blocks(rule, state, past, rows)
     while i < n:
         rest = rows.part(i, n)
@@ -144,15 +144,6 @@ def serves(rule: Any, d: int) -> bool:
 def _shared(d: int) -> bool:
     """Whether blocks of d features are learned sooner by several threads of BLAS."""
     return d > _ALONE and linalg.blas_threads() > 2
-
-
-def _tame(rows: Coming) -> bool:
-    """Whether rows are neither so large nor so small that their squares need care."""
-    largest = max(linalg.magnitude(rows.X), linalg.magnitude(rows.Y))
-    s = rows.weights
-    if s is not None:
-        largest = max(largest, float(s.max()), 1.0 / float(s.min()))
-    return largest < _LARGEST
 
 
 def _all_learned(loop: Any, rows: Coming, errors: Floats) -> bool:
