@@ -2,7 +2,7 @@
 
 enum { NEAR = 1 << 15 };             /* doubles that stay in the nearer caches */
 enum { LONG = 256 };                 /* numbers of a row that are worth to look ahead of */
-static const double SHARP = 0.25;    /* a row that leaves less of D says much more than the past */
+static const double SHARP = 0.25;    /* rows that leave less of D say much more than the past */
 
 /* (2) of k rows and a row of the triangle, of m numbers. Left of its diagonal, which is 1, the
    triangle is 0, and the rows are 0 there after their columns were taken in: so they stay. */
@@ -48,21 +48,21 @@ typedef struct {
 WITHIN double turn_of(Turn *turn, const double *rows, ptrdiff_t wide, double *q, double known,
                       const int k)
 {
-    double D[K + 1], smallest = 1.0;
+    double D[K + 1];
     D[0] = known;
     for (int i = 0; i < k; i++)
         turn->a[i] = rows[i * wide];
     for (int i = 0; i < k; i++)
-        D[i + 1] = D[i] + q[i] * turn->a[i] * turn->a[i];
+        turn->gain[i] = q[i] * turn->a[i];
+    for (int i = 0; i < k; i++)
+        D[i + 1] = D[i] + turn->gain[i] * turn->a[i];
     for (int i = 0; i < k; i++) {
         const double over = 1.0 / D[i + 1];
         turn->kept[i] = D[i] * over;
-        turn->gain[i] = q[i] * turn->a[i] * over;
+        turn->gain[i] *= over;
         q[i] *= turn->kept[i];
     }
-    for (int i = 0; i < k; i++)
-        smallest = turn->kept[i] < smallest ? turn->kept[i] : smallest;
-    turn->sharp = smallest <= SHARP;
+    turn->sharp = D[0] <= SHARP * D[k]; /* of all k rows, and so of none of them if not */
     return D[k];
 }
 
@@ -101,37 +101,74 @@ WITHIN void take_all(const double *row, double *next, ptrdiff_t apart, double *r
     }
 }
 
-/* pass, of a k that is known. */
-WITHIN void pass_of(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                 double due, const double *row, const double *diagonal, double *next,
-                 double *after, double *noted, const int k)
+/* Note a and k of (1). */
+WITHIN void note(double *noted, ptrdiff_t j, const Turn *turn, const int k)
+{
+    if (!noted)
+        return;
+    memcpy(noted + 2 * K * j, turn->a, k * sizeof(double));
+    memcpy(noted + 2 * K * j + K, turn->gain, k * sizeof(double));
+}
+
+/* pass of short rows, of a k that is known: column by column. */
+WITHIN void pass_short(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
+                       double due, const double *row, const double *diagonal, double *next,
+                       double *after, double *noted, const int k)
+{
+    for (ptrdiff_t j = first; j < last; j++) {
+        const ptrdiff_t from = edge(j), m = wide - from;
+        Turn turn;
+        after[j] = turn_of(&turn, block + j, wide, q, due * diagonal[j], k);
+        note(noted, j, &turn, k);
+        take_either(row, next, block + from, wide, m, &turn, k);
+        if (turn.sharp)
+            next[j - from] = 1.0;
+        row += m;
+        next += m;
+    }
+}
+
+/* The same of long rows: as many columns at once as a vector has numbers. */
+WITHIN void pass_long(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
+                      double due, const double *row, const double *diagonal, double *next,
+                      double *after, double *noted, const int k)
 {
     Turn turns[WIDE];
     for (ptrdiff_t j = first; j < last; j += WIDE) {
         const ptrdiff_t m = wide - j, count = last - j < WIDE ? last - j : WIDE;
-        const ptrdiff_t lead = m > LONG ? WIDE : m;
+        double *rest = block + j + WIDE;
         int sharp = 0;
         for (ptrdiff_t n = 0; n < count; n++) {
             Turn *turn = turns + n;
             after[j + n] = turn_of(turn, block + j + n, wide, q, due * diagonal[j + n], k);
-            take_either(row + n * m, next + n * m, block + j, wide, lead, turn, k);
-            next[n * m + n] = 1.0;
+            note(noted, j + n, turn, k);
+            take_either(row + n * m, next + n * m, block + j, wide, WIDE, turn, k);
+            if (turn->sharp)
+                next[n * m + n] = 1.0;
             sharp |= turn->sharp;
-            if (noted) {
-                memcpy(noted + 2 * K * (j + n), turn->a, k * sizeof(double));
-                memcpy(noted + 2 * K * (j + n) + K, turn->gain, k * sizeof(double));
-            }
         }
-        double *rest = block + j + lead;
-        if (lead < m && count == WIDE && !sharp)
-            take_all(row + lead, next + lead, m, rest, wide, m - lead, turns, k);
+        if (count == WIDE && !sharp)
+            take_all(row + WIDE, next + WIDE, m, rest, wide, m - WIDE, turns, k);
         else
             for (ptrdiff_t n = 0; n < count; n++)
-                take_either(row + n * m + lead, next + n * m + lead, rest, wide, m - lead,
+                take_either(row + n * m + WIDE, next + n * m + WIDE, rest, wide, m - WIDE,
                             turns + n, k);
         row += count * m;
         next += count * m;
     }
+}
+
+/* pass, of a k that is known. */
+WITHIN void pass_of(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
+                    double due, const double *row, const double *diagonal, double *next,
+                    double *after, double *noted, const int k)
+{
+    const ptrdiff_t until = edge(wide > LONG ? wide - LONG : 0);
+    const ptrdiff_t middle = until < first ? first : until > last ? last : until;
+    const ptrdiff_t done = place(wide, middle) - place(wide, first);
+    pass_long(wide, first, middle, block, q, due, row, diagonal, next, after, noted, k);
+    pass_short(wide, middle, last, block, q, due, row + done, diagonal, next + done, after, noted,
+               k);
 }
 
 EVERY_MACHINE void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
