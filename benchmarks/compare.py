@@ -1,12 +1,13 @@
 """Two versions side by side: what a change cost of accuracy or speed.
 
-    python benchmarks/compare.py [--base main] [--head .] [--rounds 3] [--only NAME ...]
+    python benchmarks/compare.py [--base main] [--head .] [--rounds 3] [--only NAME ...] [--profile]
 
 Each version is installed by pip as users have it, its compiled loops included, into a folder of its
 own; a version is a commit, a branch or a tag, or a folder. The measures of ``measures.py``, as they
 are here, are run with one and with the other in turn, in processes of their own, and the best of
 the rounds counts: what else the machine does can only make a round slower. What is worse than the
-measure's tolerance is marked, and then the exit status is 1.
+measure's tolerance is marked, and then the exit status is 1. With ``--profile`` it is shown where
+the time goes in either version.
 """
 
 import argparse
@@ -20,10 +21,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cells import table, write
 from measures import MEASURES, Measure
-from tables import table
 
 ROOT = Path(__file__).parents[1]
+HEAD = ["", "score", "base", "head", "may be worse", "rows/s, base", "head", "head / base"]
+HEAD += ["may be slower", ""]
 Found = dict[str, dict[str, Any]]
 
 
@@ -34,6 +37,8 @@ def main() -> None:
     asked.add_argument("--head", default=str(ROOT), help="the same; this folder as it is")
     asked.add_argument("--rounds", type=int, default=3)
     asked.add_argument("--only", nargs="+", choices=[each.name for each in MEASURES])
+    asked.add_argument("--profile", action="store_true")
+    asked.add_argument("--json", type=Path, help="where to write what was found")
     args = asked.parse_args()
     chosen = [each for each in MEASURES if not args.only or each.name in args.only]
     with tempfile.TemporaryDirectory() as folder:
@@ -45,10 +50,18 @@ def main() -> None:
         for i in range(args.rounds):
             for side in ("base", "head") if i % 2 == 0 else ("head", "base"):
                 print(f"Round {i + 1} of {args.rounds}: {side}", file=sys.stderr, flush=True)
-                join(found[side], measured(installed[side], [each.name for each in chosen]))
+                names = [each.name for each in chosen]
+                profiled = args.profile and i == 0
+                join(found[side], measured(installed[side], names, profiled=profiled))
+    if args.json:
+        write(args.json, {"command": f"python benchmarks/compare.py --base {args.base} --profile",
+                          **found})  # fmt: skip
     rows = [compared(each, found["base"][each.name], found["head"][each.name]) for each in chosen]
-    print(table(["", "score", "base", "head", "may be worse", "rows/s, base", "head", "head / base",
-                 "may be slower", ""], rows, 2))  # fmt: skip
+    print(table(HEAD, rows, 2))
+    for side in ("base", "head"):
+        for name, one in found[side].items():
+            for place, part in one.get("profile", ()):
+                print(f"{side}: {name}: {part:4.0%} {place}")
     sys.exit(any(row[-1] for row in rows))
 
 
@@ -69,10 +82,11 @@ def install(version: str, folder: Path) -> Path:
     return place
 
 
-def measured(place: Path, names: Sequence[str]) -> Found:
+def measured(place: Path, names: Sequence[str], *, profiled: bool) -> Found:
     """What the measures find with the version that is installed there."""
     given = {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(ROOT / "benchmarks" / "measures.py"), "--only", *names]
+    command += ["--profile"] * profiled
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=given)  # noqa: S603
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {line.pop("name"): line for line in lines}
@@ -84,7 +98,7 @@ def join(found: Found, more: Found) -> None:
         before = found.get(name, {})
         if "speed" in one and "speed" in before:
             one["speed"] = max(one["speed"], before["speed"])
-        found[name] = one
+        found[name] = {**before, **one}
 
 
 def compared(measure: Measure, base: dict[str, Any], head: dict[str, Any]) -> list[str]:

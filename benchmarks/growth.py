@@ -27,8 +27,9 @@ if "--threads" not in sys.argv:
         os.environ[name] = "1"
 
 import numpy as np
+from cells import write
 from sklearn.base import clone
-from tables import RESULTS, markdown, write
+from tables import RESULTS, markdown
 
 import onepass as op
 

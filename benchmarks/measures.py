@@ -7,10 +7,13 @@ table, by how much its score may be worse and its speed lower before that counts
 """
 
 import argparse
+import cProfile
 import json
+import pstats
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +21,8 @@ from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
 
 import onepass as op
+
+TOP = 5  # lines of a profile
 
 Measured = tuple[float, int]
 """A score, and the units of work that were done."""
@@ -168,12 +173,16 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--only", nargs="+", choices=[each.name for each in MEASURES])
     asked.add_argument("--times", type=int, default=3, help="the best of so many")
+    asked.add_argument("--profile", action="store_true", help="where the time goes, too")
     args = asked.parse_args()
     for measure in MEASURES:
         if args.only and measure.name not in args.only:
             continue
         with threadpool_limits(1):
-            print(json.dumps({"name": measure.name, **measured(measure, args.times)}), flush=True)
+            found = measured(measure, args.times)
+            if args.profile and "wrong" not in found:
+                found["profile"] = profile(measure)
+        print(json.dumps({"name": measure.name, **found}), flush=True)
 
 
 def measured(measure: Measure, times: int) -> dict[str, Any]:
@@ -187,6 +196,24 @@ def measured(measure: Measure, times: int) -> dict[str, Any]:
     except (AttributeError, TypeError, ValueError) as wrong:
         return {"wrong": f"{type(wrong).__name__}: {wrong}"}
     return {"score": score, "speed": units / min(took)}
+
+
+def profile(measure: Measure) -> list[tuple[str, float]]:
+    """The functions in which most time goes by, and their part of it; by cProfile."""
+    work, watch = measure.make(), cProfile.Profile()
+    work()
+    watch.runcall(work)
+    stats = pstats.Stats(watch)
+    whole = stats.total_tt  # type: ignore[attr-defined]  # not in its stub
+    spent = {place: own for place, (_, _, own, _, _) in stats.stats.items()}  # type: ignore[attr-defined]
+    most = sorted(spent, key=lambda place: -spent[place])[:TOP]
+    return [(_named(place), spent[place] / whole) for place in most]
+
+
+def _named(place: tuple[str, int, str]) -> str:
+    """A function as a reader knows it."""
+    file, _, name = place
+    return name if file == "~" else f"{Path(file).stem}.{name}"
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cells import write
 from contenders import (
     Bandits,
     FilterPy,
@@ -32,7 +33,7 @@ from contenders import (
     River,
     one_by_one,
 )
-from tables import RESULTS, markdown, write
+from tables import RESULTS, markdown
 from threadpoolctl import threadpool_limits
 
 ROWS = {10: 200_000, 100: 50_000, 1000: 4_096}

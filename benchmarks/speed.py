@@ -21,7 +21,8 @@ from typing import Any
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
-from tables import RESULTS, markdown, write  # noqa: E402  after the number of threads
+from cells import write  # noqa: E402  after the number of threads
+from tables import RESULTS, markdown  # noqa: E402  after the number of threads
 
 SECTIONS = ("rls", "slopes", "memories", "art", "files", "start")
 """Files speed_*.py; each has ``works(rounds, limits)``."""
@@ -42,7 +43,12 @@ def main() -> None:
     if args.section:
         print(json.dumps(section(args.section, args.rounds)))
         return
-    found: dict[str, Any] = {"machine": machine(), "rounds": args.rounds, "sections": {}}
+    found: dict[str, Any] = {
+        "command": "make bench",
+        "machine": machine(),
+        "rounds": args.rounds,
+        "sections": {},
+    }
     for name in args.only:
         print(f"{name} ...", file=sys.stderr, flush=True)
         command = [sys.executable, __file__, "--section", name, "--rounds", str(args.rounds)]
@@ -50,7 +56,7 @@ def main() -> None:
         found["sections"][name] = json.loads(done.stdout.splitlines()[-1])
     day = datetime.now(UTC).date().isoformat()
     write(args.json or RESULTS / f"{day}.json", found)
-    print(markdown("speed", found))
+    print(markdown("speed", found), markdown("speed_notes", found), sep="\n\n")
 
 
 def section(name: str, rounds: int) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from bayesianbandits import (
     SiftForgetting,
     StabilizedForgetting,
 )
+from cells import write
 from contenders import (
     Bandits,
     FilterPy,
@@ -47,7 +48,7 @@ from contenders import (
     River,
     one_by_one,
 )
-from tables import RESULTS, markdown, write
+from tables import RESULTS, markdown
 from threadpoolctl import threadpool_limits
 
 import onepass as op

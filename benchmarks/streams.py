@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cells import write
 from entrants import MODELS, Kind, Setting, worded
 from numpy.typing import NDArray
-from tables import RESULTS, markdown, write
+from tables import RESULTS, markdown
 from threadpoolctl import threadpool_limits
 
 import onepass as op

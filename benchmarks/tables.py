@@ -10,33 +10,23 @@ pages to that, so that no figure in them is anything but what a command has foun
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from cells import Found, table, three, times
+from speed_tables import gains, speed, speed_notes, speed_short
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "docs" / "comparison.md", ROOT / "docs" / "cost.md", ROOT / "README.md")
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("comparison", "cost", "performance"))
+PAGES = (*PAGES, ROOT / "README.md")
 
-Found = Mapping[str, Any]
 Tables = dict[str, tuple[str, Callable[[Found], str]]]
 
 
 def markdown(name: str, found: Found) -> str:
     """What a benchmark found, as Markdown."""
     return TABLES[name][1](found)
-
-
-def write(path: Path, found: Found) -> None:
-    """What a benchmark found, as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def table(head: list[str], rows: list[list[str]], words: int = 1) -> str:
-    """A table whose first columns are words, the others numbers."""
-    rule = ["---" if i < words else "--:" for i in range(len(head))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, rule, *rows])
 
 
 def peers(found: Found) -> str:
@@ -58,11 +48,6 @@ def peers(found: Found) -> str:
         ]
         parts.append(f"**{p} features**\n\n{table(head, rows, 2)}")
     return "\n\n".join(parts)
-
-
-def times(ratio: float) -> str:
-    """A ratio, to two figures below ten."""
-    return f"{ratio:.2g}×" if ratio < 9.5 else f"{ratio:,.0f}×"
 
 
 def stability(found: Found) -> str:
@@ -120,17 +105,6 @@ def score(metric: str, value: float) -> str:
     if metric == "accuracy":
         return f"{100 * value:.2f} %"
     return f"{value:,.0f}" if value >= 10_000 else f"{value:.4g}"
-
-
-def ratios(found: Found) -> str:
-    """How many times as fast the blocks of onepass are as each library row by row."""
-    sizes = found["features"]
-    names = [one["name"] for one in next(iter(sizes.values())) if one["said"] == "row by row"]
-    rows = []
-    for name in names:
-        each = [next(one for one in ways if one["name"] == name) for ways in sizes.values()]
-        rows.append([name, *(f"{one['best']:,.0f} ({times(one['ratio'])})" for one in each)])
-    return table(["rows/s (onepass in blocks / this)", *(f"p = {p}" for p in sizes)], rows)
 
 
 def summary(found: Found) -> str:
@@ -243,11 +217,6 @@ def growth(found: Found) -> str:
     return table(head, rows)
 
 
-def three(value: float) -> str:
-    """Three figures, or all before the point."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
 def steepness(points: list[dict[str, float]]) -> float:
     """The slope of a curve's last third, both ways logarithmic: 0 is flat, 1 in proportion."""
     last = points[-max(len(points) // 3, 2) :]
@@ -259,16 +228,26 @@ def steepness(points: list[dict[str, float]]) -> float:
 
 TABLES: Tables = {
     "cost": ("network.json", cost),
+    "gains": ("gains.json", gains),
     "growth": ("growth.json", growth),
     "resnet": ("network.json", resnet),
+    "speed": ("20*.json", speed),
+    "speed_short": ("20*.json", speed_short),
+    "speed_notes": ("20*.json", speed_notes),
     "orfits": ("network_peers.json", orfits),
     "orfit_speed": ("network_peers.json", orfit_speed),
     "peers": ("peers.json", peers),
-    "ratios": ("peers.json", ratios),
     "stability": ("stability.json", stability),
     "streams": ("streams.json", streams),
     "summary": ("streams.json", summary),
 }
+
+
+def newest(name: str, results: Path = RESULTS) -> Found:
+    """What was found last of a table: a file whose name begins with the latest day."""
+    path = max(results.glob(TABLES[name][0]))
+    found: Found = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def page(text: str, results: Path = RESULTS) -> str:
@@ -276,7 +255,7 @@ def page(text: str, results: Path = RESULTS) -> str:
 
     def put(place: re.Match[str]) -> str:
         name = place["name"]
-        found = json.loads((results / TABLES[name][0]).read_text(encoding="utf-8"))
+        found = newest(name, results)
         return f"<!-- {name}: {found['command']} -->\n\n{markdown(name, found)}\n\n<!-- end -->"
 
     marked = rf"<!-- (?P<name>{'|'.join(TABLES)}): [^\n]* -->\n.*?<!-- end -->"

@@ -1,6 +1,7 @@
 """Scripts of benchmarks/, which are no package, as modules."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +11,8 @@ ROOT = Path(__file__).parents[1]
 def script(name: str) -> ModuleType:
     """benchmarks/NAME.py; it may need what the benchmarks need."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    if str(ROOT / "benchmarks") not in sys.path:
+        sys.path.append(str(ROOT / "benchmarks"))  # they import each other
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,150 @@
+"""Tables of what ``speed.py`` found: each work, ours and the quickest other, and the goal."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cells import Found, table, times
+
+BUILT_IN = re.compile(r"<(?:built-in )?method '?([\w.]+)'?.*>")
+UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+
+
+def speed(found: Found) -> str:
+    """All works, with medians and how far the rounds lie apart."""
+    head = [
+        "",
+        "onepass",
+        "± rounds",
+        "quickest other",
+        "",
+        "± rounds",
+        "ratio",
+        "goal",
+        "of the limit",
+    ]
+    rows = []
+    for work in works(found):
+        best = work["best"]
+        other = [f"{best}", per_unit(work, best), spread(work["rates"][best])] if best else [""] * 3
+        rows.append(
+            [
+                work["name"],
+                per_unit(work, work["ours"]),
+                spread(work["rates"][work["ours"]]),
+                *other,
+                *judged(work),
+                share(work),
+            ]
+        )
+    return f"{machine(found)}\n\n{table(head, rows)}"
+
+
+def speed_short(found: Found) -> str:
+    """Works that have a goal: ratio and goal."""
+    head = ["", "onepass", "quickest other", "", "ratio", "goal"]
+    rows = [
+        [
+            work["name"],
+            per_unit(work, work["ours"]),
+            work["best"],
+            per_unit(work, work["best"]),
+            *judged(work),
+        ]
+        for work in works(found)
+        if work["best"] and work["target"] is not None
+    ]
+    return table(head, rows)
+
+
+def speed_notes(found: Found) -> str:
+    """What else was found of a work, and what is to be known of it."""
+    lines = []
+    for work in works(found):
+        said = [f"{name}: {figure(value)}" for name, value in work["numbers"].items()]
+        aside = [f"{way} {per_unit(work, way)}" for way in work["aside"] if way in work["rates"]]
+        told = [work["note"], "; ".join(said), "beside it " + ", ".join(aside) if aside else ""]
+        told = [one.strip(" .") for one in told]
+        if any(told):
+            lines.append(f"- *{work['name']}*: " + " ".join(f"{one}." for one in told if one))
+    return "\n".join(lines)
+
+
+def gains(found: Found) -> str:
+    """Two versions: rows a second, and where the time goes, most first."""
+    head = ["", "rows/s before", "after", "ratio", "before", "after"]
+    rows = []
+    for name, after in found["head"].items():
+        before = found["base"][name]
+        if "speed" in before and "speed" in after:
+            ratio = times(after["speed"] / before["speed"])
+            speeds = (f"{one['speed']:,.0f}" for one in (before, after))
+            rows.append([name, *speeds, ratio, *(parts(one) for one in (before, after))])
+    return table(head, rows)
+
+
+def parts(one: Found) -> str:
+    """The functions that take most of the time."""
+    shown = ((BUILT_IN.sub(r"\1", place), part) for place, part in one.get("profile", ())[:3])
+    return ", ".join(f"`{place}` {part:.0%}" for place, part in shown)
+
+
+def works(found: Found) -> Iterator[Any]:
+    """Of all sections, in their order."""
+    for section in found["sections"].values():
+        yield from section["works"]
+
+
+def machine(found: Found) -> str:
+    """What it was measured on, and with what."""
+    about, sections = found["machine"], found["sections"].values()
+    peaks = sorted(section["peak"] / 1e9 for section in sections)
+    reads = sorted(section["bandwidth"] / 1e9 for section in sections)
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return (
+        f"{about['processor']}, {about['cores']} cores, {about['threads']} thread in use; dgemm "
+        f"{peaks[0]:.0f} to {peaks[-1]:.0f} GF/s and {reads[0]:.1f} to {reads[-1]:.1f} GB/s read "
+        f"from memory, measured before each section; Python {about['python']}, {versions}; "
+        f"{found['rounds']} rounds, medians."
+    )
+
+
+def judged(work: Any) -> list[str]:
+    """Ratio and goal; a ratio that misses its goal is in bold."""
+    ratio, target = work["ratio"], work["target"]
+    if ratio is None:
+        return ["", ""]
+    said = times(ratio)
+    if target is not None and ratio < target:
+        said = f"**{said}**"
+    return [said, "" if target is None else f"≥ {target:.2g}×"]
+
+
+def share(work: Any) -> str:
+    """The rate as a part of what the machine can do."""
+    if work["limit"] is None:
+        return ""
+    name, rate = work["limit"]
+    return f"{work['medians'][work['ours']] / rate:.0%} of {name}"
+
+
+def per_unit(work: Any, way: str) -> str:
+    """Time of a unit of work."""
+    return f"{span(1.0 / work['medians'][way])} a {work['unit'].removesuffix('s')}"
+
+
+def spread(rates: list[float]) -> str:
+    """How far the rounds lie from their median, at most."""
+    middle = sorted(rates)[len(rates) // 2]
+    return f"{max(abs(rate / middle - 1.0) for rate in rates):.0%}"
+
+
+def span(seconds: float) -> str:
+    """Seconds in the unit that suits them, three figures."""
+    name, size = next(((n, s) for n, s in UNITS if seconds >= s), UNITS[-1])
+    return f"{figure(seconds / size)} {name}"
+
+
+def figure(value: float) -> str:
+    """Three figures, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
