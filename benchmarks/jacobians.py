@@ -54,7 +54,7 @@ def jacobians(rounds: int) -> Iterator[Work]:
                 f"Jacobian of {n} row{'s' * (n > 1)}, {name} of {p:,} weights, {OUTPUTS} outputs",
                 "Jacobians", "onepass", rates, 1.0,
                 note="Each gives one matrix, but for the one that says so; float32.",
-                aside=tuple(key for key in ways if key.endswith(BY_NAME)),
+                aside=tuple(key for key in ways if key.endswith(BY_NAME)), lead=n > 1,
             )  # fmt: skip
 
 

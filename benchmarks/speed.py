@@ -26,6 +26,7 @@ from tables import RESULTS, markdown  # noqa: E402  after the number of threads
 
 SECTIONS = ("rls", "slopes", "memories", "art", "files", "start")
 """Files speed_*.py; each has ``works(rounds, limits)``."""
+SHOWN = ("speed", "speed_notes", "speed_aside")
 VERSIONS = (
     "numpy", "scipy", "scikit-learn", "torch", "pyarrow", "river", "padasip", "reservoirpy",
     "dynamax", "scikit-learn-intelex", "vowpalwabbit", "artlib", "opacus", "rebayes",
@@ -56,7 +57,7 @@ def main() -> None:
         found["sections"][name] = json.loads(done.stdout.splitlines()[-1])
     day = datetime.now(UTC).date().isoformat()
     write(args.json or RESULTS / f"{day}.json", found)
-    print(markdown("speed", found), markdown("speed_notes", found), sep="\n\n")
+    print(*(markdown(name, found) for name in SHOWN), sep="\n\n")
 
 
 def section(name: str, rounds: int) -> dict[str, Any]:

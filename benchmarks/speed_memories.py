@@ -111,6 +111,7 @@ def orfit(rounds: int, bandwidth: float) -> Work:
         rates,
         1 / 1.2,
         ("two reads of the columns", bound),
+        lead=True,
         note="The target is no more than 1.2 times the time of three plain reads (products with a "
         "vector) of the same columns, of which there are 100 to 150. rebayes keeps another memory.",
     )

@@ -85,6 +85,7 @@ def arrays(rounds: int, peak: float) -> Iterator[Work]:
             WANTED["arrays"][p],
             ("dgemm's peak, at 3 p² a row", peak / (3.0 * p * p)),
             ("with an intercept", Loop.name),
+            lead=True,
         )
 
 
@@ -131,11 +132,13 @@ def rows(rounds: int) -> Iterator[Work]:
         found = turns(ways, rounds, least=16, most=ROWS[p])
         yield Work(
             f"one row at a time, arrays, {p} features", "rows", Ours.name, found,
-            WANTED["rows"][p], None, (Loop.name,), numbers=latencies(p),
+            WANTED["rows"][p], None, (Loop.name,), numbers=latencies(p), lead=True,
         )  # fmt: skip
     ways = {kind.name: single(kind, 10) for kind in (OursDicts, River)}
     found = turns(ways, rounds, least=16, most=ROWS[10])
-    yield Work("one row at a time, dicts, 10 features", "rows", OursDicts.name, found, 1.0)
+    yield Work(
+        "one row at a time, dicts, 10 features", "rows", OursDicts.name, found, 1.0, lead=True
+    )
 
 
 def latencies(p: int) -> dict[str, float]:
@@ -166,7 +169,9 @@ def learning(rounds: int) -> Work:
         ways["scikit-learn-intelex IncrementalRidge"] = partial(fitted, IncrementalRidge, X, y)
     found = turns(ways, rounds, least=1024, most=len(X))
     note = "The others square the rows, and lose half of the digits."
-    return Work("learning alone, 1000 features", "rows", "onepass", found, 0.45, note=note)
+    return Work(
+        "learning alone, 1000 features", "rows", "onepass", found, 0.45, note=note, lead=True
+    )
 
 
 def normal(X: Floats, y: Floats, n: int) -> Floats:
@@ -199,7 +204,7 @@ def outputs(rounds: int) -> Work:
         "River BayesianLinearRegression, ten": partial(apart, X, Y),
     }
     found = turns(ways, rounds, least=16, most=len(X))
-    return Work("ten outputs, 100 features", "rows", "onepass", found, 5.0)
+    return Work("ten outputs, 100 features", "rows", "onepass", found, 5.0, lead=True)
 
 
 def together(X: Floats, Y: Floats, n: int) -> None:

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator
 
-import numpy as np
 from limits import Limits
 from turns import Work
 
@@ -67,8 +66,7 @@ def start(name: str, ours: list[float], wanted: float, others: Times, note: str)
         1.0,
         aside=tuple(shown),
         note=note,
-        numbers={"s": float(np.median(ours)), "s, at most": wanted}
-        | {f"{other}, s": float(np.median(times)) for other, times in shown.items()},
+        lead=True,
     )
 
 

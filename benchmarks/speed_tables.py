@@ -41,7 +41,7 @@ def speed(found: Found) -> str:
 
 
 def speed_short(found: Found) -> str:
-    """Works that have a goal: ratio and goal."""
+    """The works that lead, and all that are behind or miss their goal."""
     head = ["", "onepass", "quickest other", "", "ratio", "goal"]
     rows = [
         [
@@ -52,22 +52,34 @@ def speed_short(found: Found) -> str:
             *judged(work),
         ]
         for work in works(found)
-        if work["best"] and work["target"] is not None
+        if work["best"] and (work.get("lead") or work["ratio"] < (work["target"] or 1.0))
     ]
     return table(head, rows)
 
 
 def speed_notes(found: Found) -> str:
-    """What else was found of a work, and what is to be known of it."""
-    lines = []
+    """What is to be known of works, each said once."""
+    told: dict[str, list[str]] = {}
     for work in works(found):
-        said = [f"{name}: {figure(value)}" for name, value in work["numbers"].items()]
-        aside = [f"{way} {per_unit(work, way)}" for way in work["aside"] if way in work["rates"]]
-        told = [work["note"], "; ".join(said), "beside it " + ", ".join(aside) if aside else ""]
-        told = [one.strip(" .") for one in told]
-        if any(told):
-            lines.append(f"- *{work['name']}*: " + " ".join(f"{one}." for one in told if one))
-    return "\n".join(lines)
+        if work["note"].strip(" ."):
+            told.setdefault(work["note"].strip(" ."), []).append(work["name"])
+    return "\n".join(f"- *{among(names)}*: {note}." for note, names in told.items())
+
+
+def speed_aside(found: Found) -> str:
+    """What else was measured: other ways of a work, and other numbers."""
+    rows = []
+    for work in works(found):
+        aside = [[way, per_unit(work, way)] for way in work["aside"] if way in work["rates"]]
+        others = [[name, figure(value)] for name, value in work["numbers"].items()]
+        lines = aside + others
+        rows += [[work["name"] if k == 0 else "", *line] for k, line in enumerate(lines)]
+    return table(["", "", ""], rows, 2)
+
+
+def among(names: list[str]) -> str:
+    """Names, or the first of many."""
+    return "; ".join(names) if len(names) < 3 else f"{names[0]}, and {len(names) - 1} others"
 
 
 def gains(found: Found) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cells import Found, table, three, times
-from speed_tables import gains, speed, speed_notes, speed_short
+from speed_tables import gains, speed, speed_aside, speed_notes, speed_short
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
@@ -233,6 +233,7 @@ TABLES: Tables = {
     "resnet": ("network.json", resnet),
     "speed": ("20*.json", speed),
     "speed_short": ("20*.json", speed_short),
+    "speed_aside": ("20*.json", speed_aside),
     "speed_notes": ("20*.json", speed_notes),
     "orfits": ("network_peers.json", orfits),
     "orfit_speed": ("network_peers.json", orfit_speed),

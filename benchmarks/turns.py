@@ -44,6 +44,8 @@ class Work:
         What a reader of the table should know besides.
     numbers : dict of str to float
         Others that were found beside it.
+    lead : bool
+        Whether it stands among the few that are shown first.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Work:
     aside: tuple[str, ...] = ()
     note: str = ""
     numbers: dict[str, float] = field(default_factory=dict)
+    lead: bool = False
 
     def median(self, way: str) -> float:
         """Of the rounds."""
@@ -118,7 +121,8 @@ def _seconds(way: Way, count: int, clock: Clock) -> float:
 
 
 def _fitting(way: Way, least: int, most: int, seconds: float, clock: Clock) -> int:
-    """As many units as take about so long."""
+    """As many units as take about so long; what is loaded or compiled at first is not counted."""
+    way(least)
     count = least
     while (took := _seconds(way, count, clock)) < seconds / 4 and count < most:
         count = min(most, count * 4)
