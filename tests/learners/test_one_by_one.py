@@ -38,6 +38,15 @@ def same(one: Any, two: Any, digits: float = 1e-9) -> None:
         close(np.abs(getattr(one.memory_, part)), np.abs(getattr(two.memory_, part)), digits)
 
 
+def in_turn(model: Any, X: Any, y: Any) -> list[Any]:
+    """What is said of each row just before it is learned."""
+    said = []
+    for x, t in zip(X, y, strict=True):
+        said.append(model.predict_one(x))
+        model.learn_one(x, t)
+    return said
+
+
 def both(**settings: Any) -> tuple[Any, Any]:
     return op.RLSRegressor(**settings), op.RLSRegressor(**settings)
 
@@ -49,11 +58,7 @@ def test_rows_are_said_and_learned_as_many_at_once(rule: Any, n: int, *, interce
     X, y = stream(n)
     one, many = both(ridge=0.5, forgetting=rule, fit_intercept=intercept)
     expected = many.test_then_train(X, y)
-    said = []
-    for x, t in zip(X, y, strict=True):
-        said.append(one.predict_one(x))
-        one.learn_one(x, t)
-    close(said, expected)
+    close(in_turn(one, X, y), expected)
     same(one, many)
 
 
@@ -62,11 +67,7 @@ def test_every_width(d: int) -> None:
     X, y = stream(40, d)
     one, many = both(ridge=2.0)
     expected = many.test_then_train(X, y)
-    said = []
-    for x, t in zip(X, y, strict=True):
-        said.append(one.predict_one(x))
-        one.learn_one(x, t)
-    close(said, expected)
+    close(in_turn(one, X, y), expected)
     same(one, many)
 
 
@@ -108,11 +109,7 @@ def test_rows_that_say_much_more_than_all_before(size: float) -> None:
     y[70::9] *= size
     one, many = both(ridge=1e-3)
     expected = many.test_then_train(X, y)
-    said = []
-    for x, t in zip(X, y, strict=True):
-        said.append(one.predict_one(x))
-        one.learn_one(x, t)
-    close(said, expected, 1e-8)
+    close(in_turn(one, X, y), expected, 1e-8)
     same(one, many, 1e-8)
 
 
@@ -120,11 +117,7 @@ def test_a_small_prior_and_the_first_rows() -> None:
     X, y = stream(100)
     one, many = both(ridge=1e-9)
     expected = many.test_then_train(X, y)
-    said = []
-    for x, t in zip(X, y, strict=True):
-        said.append(one.predict_one(x))
-        one.learn_one(x, t)
-    close(said, expected, 1e-6)  # half of the digits are the prior's
+    close(in_turn(one, X, y), expected, 1e-6)  # half of the digits are the prior's
     same(one, many, 1e-6)
 
 
@@ -134,11 +127,7 @@ def test_rows_of_zeros_and_the_same_row_again() -> None:
     X[40:70] = X[40]
     one, many = both(ridge=0.5, fit_intercept=False)
     expected = many.test_then_train(X, y)
-    said = []
-    for x, t in zip(X, y, strict=True):
-        said.append(one.predict_one(x))
-        one.learn_one(x, t)
-    close(said, expected)
+    close(in_turn(one, X, y), expected)
     same(one, many)
 
 
@@ -240,11 +229,7 @@ def test_initial_weights() -> None:
     X, y = stream(50)
     one, many = both(ridge=3.0, initial_coef=np.arange(WIDE, dtype=float))
     expected = many.test_then_train(X, y)
-    said = []
-    for x, t in zip(X, y, strict=True):
-        said.append(one.predict_one(x))
-        one.learn_one(x, t)
-    close(said, expected)
+    close(in_turn(one, X, y), expected)
     same(one, many)
 
 
@@ -311,15 +296,12 @@ def test_a_past_that_is_gone_at_once() -> None:
     close(one.predict(X[-1:]), many.predict(X[-1:]), 1e-6)
 
 
-def test_a_refused_row_leaves_the_loop_as_it_was() -> None:
+def test_weights_that_overflowed_are_not_read_again() -> None:
     if compiled.loops is None:
         pytest.skip("the loops are not installed")
     d = 9
     loop = compiled.loops.Rows(d, 1, 0, 1.0, 0.0, 64, np.ndarray, None, float, None, None)
     loop.triangle(np.eye(d) + 1e120 * np.eye(d, k=1), np.ones((d, 1)), 0)
-    before = loop.get("w")
-    assert loop.learn_one(np.full(d, 1e59), 1e59, 1.0) in {True, False}
-    if np.isfinite(np.frombuffer(before)).all():
-        assert np.isfinite(np.frombuffer(loop.get("w"))).all()
+    assert not np.isfinite(np.frombuffer(loop.get("w"))).all()
     loop.triangle(np.eye(d), np.ones((d, 1)), 0)
     np.testing.assert_allclose(np.frombuffer(loop.get("w")), 1.0)
