@@ -222,7 +222,7 @@ def main() -> None:
         "settings": settings,
     }
     if given.json:
-        from tables import write  # noqa: PLC0415  beside this file
+        from cells import write  # noqa: PLC0415  beside this file
 
         write(given.json, found)
     if given.figure:

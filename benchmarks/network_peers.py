@@ -176,7 +176,7 @@ def main() -> None:
         found["digits"] = digits()
     print(json.dumps(found, indent=1))
     if given.json:
-        from tables import write  # noqa: PLC0415  beside this file
+        from cells import write  # noqa: PLC0415  beside this file
 
         write(given.json, found)
 

@@ -2,12 +2,11 @@
 
 Each time is of a process of its own, begun in turn with the others; what is imported lies in the
 file cache, and its bytecode beside it. ``import onepass`` loads nothing but names. The first
-learner that is asked for loads its room, and NumPy, SciPy and scikit-learn, whose time is taken
-off turn by turn.
+learner that is asked for loads its room, and NumPy, SciPy and scikit-learn, which are imported
+before the clock is read.
 """
 
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -18,16 +17,24 @@ from turns import Work
 
 TIMES = 3  # starts in a round: a start is short, and its time scatters
 BARE = "import numpy, scipy.linalg, sklearn.base"
-CODE = {
-    "nothing": "pass",
-    "import onepass": "import onepass",
-    "bare": BARE,
-    "learner": f"{BARE}; import onepass; onepass.RLSRegressor",
-    "river": f"{BARE}; import river.linear_model, river.metrics",
-    "onepass --help": "from onepass.cli import main; main(['--help'])",
-    "vw": "import vowpalwabbit",
-    "river alone": "import river.linear_model, river.metrics",
+RIVER = "import river.linear_model, river.metrics"
+IMPORTS = {  # what is there before, and what is timed
+    "import onepass": ("", "import onepass"),
+    "first learner": (BARE, "import onepass; onepass.RLSRegressor"),
+    "River": ("", RIVER),
+    "River, beyond": (BARE, RIVER),
 }
+WHOLE = {
+    "onepass --help": "from onepass.cli import main; main(['--help'])",
+    "importing River": RIVER,
+    "importing Vowpal Wabbit": "import vowpalwabbit",
+}
+TIMED = """{0}
+import time
+began = time.process_time()
+{1}
+print(time.process_time() - began)
+"""
 IMPORT, HELP = 0.080, 0.400  # seconds that are wanted, at most
 
 Times = dict[str, list[float]]
@@ -36,22 +43,16 @@ Times = dict[str, list[float]]
 def works(rounds: int, limits: Limits) -> Iterator[Work]:
     """The import, the first learner, and the help."""
     del limits
-    found, wall = seconds(TIMES * rounds)
-    note = (
-        "Processor seconds beyond those of the interpreter alone; a ratio of 1 is what is wanted."
-    )
-    alone = {"River": beyond(found, "river alone", "nothing")}
-    yield start("import onepass", beyond(found, "import onepass", "nothing"), IMPORT, alone, note)
-    note = "Processor seconds beyond those of importing NumPy, scipy.linalg and sklearn.base."
-    river = {"River": beyond(found, "river", "bare")}
-    yield start("the first learner", beyond(found, "learner", "bare"), IMPORT, river, note)
-    imports = {
-        f"importing {name}": wall[code]
-        for name, code in (("River", "river alone"), ("Vowpal Wabbit", "vw"))
-        if code in wall
-    }
+    found = seconds(TIMES * rounds)
+    note = "Processor seconds within a process; a ratio of 1 is what is wanted."
+    river = {"River": found["River"]}
+    yield start("import onepass", found["import onepass"], IMPORT, river, note)
+    note = "The same, where NumPy, scipy.linalg and sklearn.base are imported already."
+    river = {"River": found["River, beyond"]}
+    yield start("the first learner", found["first learner"], IMPORT, river, note)
+    imports = {name: found[name] for name in list(WHOLE)[1:]}
     note = "Seconds of the whole process on the wall; others have no help to show: their import."
-    yield start("onepass --help", wall["onepass --help"], HELP, imports, note)
+    yield start("onepass --help", found["onepass --help"], HELP, imports, note)
 
 
 def start(name: str, ours: list[float], wanted: float, others: Times, note: str) -> Work:
@@ -71,42 +72,29 @@ def start(name: str, ours: list[float], wanted: float, others: Times, note: str)
 
 
 def inverse(times: list[float]) -> list[float]:
-    """Starts a second; a difference of two times may be nothing."""
-    return [1.0 / max(took, 1e-3) for took in times]
+    """Starts a second."""
+    return [1.0 / took for took in times]
 
 
-def beyond(found: Times, more: str, less: str) -> list[float]:
-    """How much longer, turn by turn: what the machine is busy with hits both of a turn alike."""
-    return [a - b for a, b in zip(found.get(more, ()), found[less], strict=False)]
-
-
-def seconds(times: int) -> tuple[Times, Times]:
-    """Seconds of processes that run each code, in turns, of the processor and on the wall.
-
-    What cannot be imported is left out.
-    """
-    there = {name: code for name, code in CODE.items() if begun(code) is not None}
-    found: tuple[Times, Times] = ({name: [] for name in there}, {name: [] for name in there})
+def seconds(times: int) -> Times:
+    """Seconds of processes, in turns; none of what cannot be imported."""
+    codes = {name: TIMED.format(*code) for name, code in IMPORTS.items()} | WHOLE
+    there = {name: code for name, code in codes.items() if begun(code) is not None}
+    found: Times = {name: [] for name in codes}
     for _ in range(times):
         for name, code in there.items():
-            for kept, took in zip(found, begun(code) or (0.0, 0.0), strict=True):
-                kept[name].append(took)
+            began = time.perf_counter()
+            told = begun(code)
+            whole = time.perf_counter() - began
+            if told is not None:
+                found[name].append(whole if name in WHOLE else float(told))
     return found
 
 
-def begun(code: str) -> tuple[float, float] | None:
-    """Seconds of one process; None where it fails."""
+def begun(code: str) -> str | None:
+    """What a process prints; None where it fails."""
     settings = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # kept, whatever is said of it
-    began, used = time.perf_counter(), _used()
     done = subprocess.run(  # noqa: S603  our own interpreter
-        [sys.executable, "-c", code], env=settings, capture_output=True, check=False
+        [sys.executable, "-c", code], env=settings, capture_output=True, check=False, text=True
     )
-    if done.returncode:
-        return None
-    return _used() - used, time.perf_counter() - began
-
-
-def _used() -> float:
-    """Processor seconds of all processes that were begun here and have ended."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ended.ru_utime + ended.ru_stime
+    return None if done.returncode else done.stdout

@@ -1,7 +1,5 @@
 #include "givens.h"
 
-enum { NEAR = 1 << 15 };             /* doubles that stay in the nearer caches */
-enum { LONG = 256 };                 /* numbers of a row that are worth to look ahead of */
 static const double SHARP = 0.25;    /* rows that leave less of D say much more than the past */
 
 /* (2) of k rows and a row of the triangle, of m numbers. Left of its diagonal, which is 1, the
@@ -38,12 +36,6 @@ WITHIN void take_sharp(const double *row, double *next, double *rows, ptrdiff_t 
     }
 }
 
-/* What k rows do to a row of the triangle. */
-typedef struct {
-    double a[K], gain[K], kept[K];
-    int sharp;
-} Turn;
-
 /* (1) of k rows and a column; returns D after them. */
 WITHIN double turn_of(Turn *turn, const double *rows, ptrdiff_t wide, double *q, double known,
                       const int k)
@@ -75,32 +67,6 @@ WITHIN void take_either(const double *row, double *next, double *rows, ptrdiff_t
         take(row, next, rows, wide, m, turn->a, turn->gain, k);
 }
 
-/* (2) of k rows and as many rows of the triangle as a vector has numbers, so far apart, beyond the
-   vector of their diagonals: each number of the rows is read and written once for all of them. */
-WITHIN void take_all(const double *row, double *next, ptrdiff_t apart, double *rows,
-                     ptrdiff_t wide, ptrdiff_t m, const Turn *turns, const int k)
-{
-    for (ptrdiff_t l = 0; l < m; l += WIDE) {
-        vector x[K];
-#pragma GCC unroll 8
-        for (int i = 0; i < k; i++)
-            x[i] = *(const vector *)(rows + i * wide + l);
-#pragma GCC unroll 8
-        for (int n = 0; n < WIDE; n++) {
-            vector u = *(const vector *)(row + n * apart + l);
-#pragma GCC unroll 8
-            for (int i = 0; i < k; i++) {
-                x[i] -= turns[n].a[i] * u;
-                u += turns[n].gain[i] * x[i];
-            }
-            *(vector *)(next + n * apart + l) = u;
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < k; i++)
-            *(vector *)(rows + i * wide + l) = x[i];
-    }
-}
-
 /* Note a and k of (1). */
 WITHIN void note(double *noted, ptrdiff_t j, const Turn *turn, const int k)
 {
@@ -110,92 +76,58 @@ WITHIN void note(double *noted, ptrdiff_t j, const Turn *turn, const int k)
     memcpy(noted + 2 * K * j + K, turn->gain, k * sizeof(double));
 }
 
-/* pass of short rows, of a k that is known: column by column. */
-WITHIN void pass_short(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                       double due, const double *row, const double *diagonal, double *next,
-                       double *after, double *noted, const int k)
+/* Turn the columns of a panel, and its rows up to `stop`. The groups follow each other at a column's
+   distance, so that one need not wait for what another has just done. */
+WITHIN void turn_columns(Panel *panel, double *q, double due, const double *diagonal, double *after,
+                         double *noted, const int k)
 {
-    for (ptrdiff_t j = first; j < last; j++) {
-        const ptrdiff_t from = edge(j), m = wide - from;
-        Turn turn;
-        after[j] = turn_of(&turn, block + j, wide, q, due * diagonal[j], k);
-        note(noted, j, &turn, k);
-        take_either(row, next, block + from, wide, m, &turn, k);
-        if (turn.sharp)
-            next[j - from] = 1.0;
-        row += m;
-        next += m;
-    }
-}
-
-/* The same of long rows: as many columns at once as a vector has numbers. */
-WITHIN void pass_long(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                      double due, const double *row, const double *diagonal, double *next,
-                      double *after, double *noted, const int k)
-{
-    Turn turns[WIDE];
-    for (ptrdiff_t j = first; j < last; j += WIDE) {
-        const ptrdiff_t m = wide - j, count = last - j < WIDE ? last - j : WIDE;
-        double *rest = block + j + WIDE;
-        int sharp = 0;
-        for (ptrdiff_t n = 0; n < count; n++) {
-            Turn *turn = turns + n;
-            after[j + n] = turn_of(turn, block + j + n, wide, q, due * diagonal[j + n], k);
-            note(noted, j + n, turn, k);
-            take_either(row + n * m, next + n * m, block + j, wide, WIDE, turn, k);
+    const ptrdiff_t wide = panel->wide, from = panel->from, count = panel->to - from;
+    const ptrdiff_t begin = place(wide, from), last = panel->groups - 1;
+    memset(panel->sharp, 0, panel->groups * sizeof *panel->sharp);
+    for (ptrdiff_t s = 0; s < count + last; s++)
+        for (ptrdiff_t g = s < last ? s : last; g >= 0 && s - g < count; g--) {
+            const ptrdiff_t j = from + s - g, left = edge(j), at = place(wide, j) - begin;
+            const double *row = (g ? panel->next : panel->row) + at;
+            double *rows = panel->block + g * k * wide, *next = panel->next + at;
+            Turn *turn = panel->turns[g] + j - from;
+            after[j] = turn_of(turn, rows + j, wide, q + g * k, g ? after[j] : due * diagonal[j], k);
+            note(noted, j, turn, k);
+            take_either(row, next, rows + left, wide, panel->stop - left, turn, k);
             if (turn->sharp)
-                next[n * m + n] = 1.0;
-            sharp |= turn->sharp;
+                next[j - left] = 1.0;
+            panel->sharp[g] |= turn->sharp;
         }
-        if (count == WIDE && !sharp)
-            take_all(row + WIDE, next + WIDE, m, rest, wide, m - WIDE, turns, k);
-        else
-            for (ptrdiff_t n = 0; n < count; n++)
-                take_either(row + n * m + WIDE, next + n * m + WIDE, rest, wide, m - WIDE,
-                            turns + n, k);
-        row += count * m;
-        next += count * m;
-    }
 }
 
 /* pass, of a k that is known. */
 WITHIN void pass_of(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                    double due, const double *row, const double *diagonal, double *next,
-                    double *after, double *noted, const int k)
+                    ptrdiff_t groups, double due, const double *row, const double *diagonal,
+                    double *next, double *after, double *noted, const int k)
 {
-    const ptrdiff_t until = edge(wide > LONG ? wide - LONG : 0);
-    const ptrdiff_t middle = until < first ? first : until > last ? last : until;
-    const ptrdiff_t done = place(wide, middle) - place(wide, first);
-    pass_long(wide, first, middle, block, q, due, row, diagonal, next, after, noted, k);
-    pass_short(wide, middle, last, block, q, due, row + done, diagonal, next + done, after, noted,
-               k);
+    const ptrdiff_t begin = place(wide, first);
+    Panel panel; /* not in zeros: its turns are many */
+    panel.wide = wide;
+    panel.block = block;
+    panel.groups = groups;
+    for (ptrdiff_t from = first; from < last; from += PANEL) {
+        const ptrdiff_t at = place(wide, from) - begin;
+        panel.from = from;
+        panel.to = from + PANEL < last ? from + PANEL : last;
+        panel.stop = edge(panel.to) == panel.to ? panel.to : wide;
+        panel.row = row + at;
+        panel.next = next + at;
+        turn_columns(&panel, q, due, diagonal, after, noted, k);
+        if (panel.stop < wide)
+            turn_strips(&panel, k);
+    }
 }
 
 EVERY_MACHINE void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                        double due, const double *row, const double *diagonal, double *next,
-                        double *after, double *noted, int k)
+                        ptrdiff_t groups, double due, const double *row, const double *diagonal,
+                        double *next, double *after, double *noted, int k)
 {
     if (k == 1)
-        pass_of(wide, first, last, block, q, due, row, diagonal, next, after, noted, 1);
+        pass_of(wide, first, last, block, q, groups, due, row, diagonal, next, after, noted, 1);
     else
-        pass_of(wide, first, last, block, q, due, row, diagonal, next, after, noted, K);
-}
-
-/* A panel of the triangle takes in all groups while it is near. */
-void take_in(const Rows *rows, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-                    ptrdiff_t groups, int k)
-{
-    const ptrdiff_t wide = rows->wide;
-    const ptrdiff_t panel = groups == 1 ? rows->d : edge(NEAR / wide + WIDE);
-    const double *diagonal = rows->diagonal[rows->now];
-    double *after = rows->diagonal[1 - rows->now];
-    for (ptrdiff_t from = first; from < last; from += panel) {
-        const ptrdiff_t to = from + panel < last ? from + panel : last, at = place(wide, from);
-        const double *old = rows->triangle[rows->now] + at;
-        double *next = rows->triangle[1 - rows->now] + at;
-        pass(wide, from, to, block, q, rows->due, old, diagonal, next, after, NULL, k);
-        for (ptrdiff_t g = 1; g < groups; g++)
-            pass(wide, from, to, block + g * k * wide, q + g * k, 1.0, next, after, next, after,
-                 NULL, k);
-    }
+        pass_of(wide, first, last, block, q, groups, due, row, diagonal, next, after, noted, K);
 }

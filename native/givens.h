@@ -7,8 +7,8 @@
 
 #include "machine.h"
 #include "rows.h"
+#include "strips.h"
 
-enum { K = 8 };                      /* rows in a group */
 static const double FAINT = 1e-100;  /* D below it: others look after what is so nearly lost */
 
 /* Where row j of the triangle begins: with the vector of its diagonal. */
@@ -19,26 +19,23 @@ WITHIN ptrdiff_t place(ptrdiff_t wide, ptrdiff_t j)
     return before + j % WIDE * (wide - whole * WIDE);
 }
 
-/* Take k rows, 1 or K, the last of which may be zero, into rows `first` to before `last` of a
-   triangle; `first` begins a vector, and `last` does or is the end. `row` and `next` are where row
+/* Take groups of k rows, 1 or K, the last of which may be zero, into rows `first` to before `last` of
+   a triangle; `first` begins a vector, and `last` does or is the end. `row` and `next` are where row
    `first` of the triangle stands and is to stand, `diagonal` and `after` where all of D does; D fades
-   by `due`, and q is left as it is after them. Notes each a and k of (1) if there is a place for it. */
-void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q, double due,
-          const double *row, const double *diagonal, double *next, double *after, double *noted,
-          int k);
+   by `due`, and q is left as it is after them. Notes each a and k of (1) of one group if there is a
+   place for it. */
+void pass(ptrdiff_t wide, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
+          ptrdiff_t groups, double due, const double *row, const double *diagonal, double *next,
+          double *after, double *noted, int k);
 
-/* Take groups of k rows into rows `first` to before `last` of the triangle: into its other copy. */
-void take_in(const Rows *rows, ptrdiff_t first, ptrdiff_t last, double *block, double *q,
-             ptrdiff_t groups, int k);
-
-/* Go on with the triangle that has taken them in; 0 if a direction lost its digits. */
-WITHIN int go_on(Rows *rows)
+/* Go on with a copy of the triangle, which has taken them in; 0 if a direction lost its digits. */
+WITHIN int go_on(Rows *rows, int copy)
 {
-    const double *after = rows->diagonal[1 - rows->now];
+    const double *after = rows->diagonal[copy];
     int good = 1;
     for (ptrdiff_t j = 0; j < rows->d; j++)
         good &= after[j] > FAINT && after[j] < INFINITY;
-    rows->now = 1 - rows->now;
+    rows->now = copy;
     rows->due = 1.0;
     rows->fresh = 0;
     return good;

@@ -97,8 +97,10 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
 {
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Linear.learn_one: expected x, y and weight");
-    if (self->released || !self->coming || read_number(args[2]) != 1.0 ||
-        !read_row(&self->reading, args[0], self->row) || !answered(self, args[1]))
+    if (read_number(args[2]) != 1.0 || !read_row(&self->reading, args[0], self->row) ||
+        !answered(self, args[1]))
+        Py_RETURN_FALSE;
+    if (self->released || !self->coming) /* also by what was done to read the row */
         Py_RETURN_FALSE;
     Pace *next = &self->next;
     const unsigned was = begin_swift();

@@ -6,6 +6,7 @@
 #include <stdlib.h> /* tells which C library this is */
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GLIBC__) && __GNUC__ >= 12
+#define MACHINES
 #define EVERY_MACHINE __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define EVERY_MACHINE
@@ -45,13 +46,12 @@ WITHIN ptrdiff_t edge(ptrdiff_t j)
 }
 
 /* Room for parts of so many doubles, in zeros, each from a vector's beginning on and with a vector
-   to spare; to be freed. NULL if there is none. `bytes` is how much it is. */
-static inline void *room_for(double **const *parts, const size_t *sizes, int count, size_t *bytes)
+   to spare; to be freed. NULL if there is none. */
+static inline void *room_for(double **const *parts, const size_t *sizes, int count)
 {
     size_t all = WIDE;
     for (int i = 0; i < count; i++)
         all += edge(sizes[i] + 2 * WIDE - 1);
-    *bytes = all * sizeof(double);
     void *memory = calloc(all, sizeof(double));
     if (!memory)
         return NULL;

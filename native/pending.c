@@ -147,7 +147,7 @@ WITHIN void take_old(Rows *rows, ptrdiff_t last)
     double *next = rows->triangle[1 - rows->now] + at, *after = rows->diagonal[1 - rows->now];
     if (first >= last)
         return;
-    pass(rows->wide, first, last, pending->old.rows, pending->left, rows->due, old, diagonal,
+    pass(rows->wide, first, last, pending->old.rows, pending->left, 1, rows->due, old, diagonal,
          next, after, pending->noted, K);
     pending->column = last;
 }
@@ -235,7 +235,7 @@ WITHIN void change(Rows *rows)
     Pending *pending = rows->pending;
     const double faded = pow(rows->factor, (double)pending->old.count);
     take_old(rows, rows->d);
-    go_on(rows);
+    go_on(rows, 1 - rows->now);
     rows->due = faded;
     for (int i = 0; i < AHEAD; i++)
         pending->now.q[i] *= faded;
@@ -392,8 +392,7 @@ Pending *pending_open(ptrdiff_t d, ptrdiff_t c, ptrdiff_t wide)
                         &pending->a, &pending->rest};
     const int count = sizeof sizes / sizeof *sizes;
     pending->tall = tall;
-    size_t bytes;
-    pending->memory = room_for(parts, sizes, count, &bytes);
+    pending->memory = room_for(parts, sizes, count);
     if (!pending->memory) {
         free(pending);
         return NULL;

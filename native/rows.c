@@ -21,7 +21,7 @@
 #include "givens.h"
 #include "pending.h"
 
-enum { AT_ONCE = 128 }; /* rows that are taken in */
+enum { AT_ONCE = GROUPS * K }; /* rows that are taken in */
 
 double *rows_at(const Rows *rows, ptrdiff_t j)
 {
@@ -119,9 +119,9 @@ WITHIN ptrdiff_t at_once(const Rows *rows)
     return most >= AT_ONCE ? AT_ONCE : most >= 1.0 ? (ptrdiff_t)most : 1;
 }
 
-/* Up to AT_ONCE rows, as if one after the other, in groups of k. */
-WITHIN int learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
-                 double *errors, const int k)
+/* Up to AT_ONCE rows, as if one after the other, in groups of k, into a copy of the triangle. */
+WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const double *Y,
+                 const double *weights, double *errors, const int k)
 {
     const ptrdiff_t d = rows->d, c = rows->c, wide = rows->wide, groups = (n + k - 1) / k;
     double q[AT_ONCE], grown = 1.0, fade = 1.0;
@@ -136,8 +136,9 @@ WITHIN int learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, cons
         q[i] = 0.0;
     }
     rows->due *= rows->factor;
-    take_in(rows, 0, d, rows->block, q, groups, k);
-    const int good = go_on(rows);
+    pass(wide, 0, d, rows->block, q, groups, rows->due, rows->triangle[rows->now],
+         rows->diagonal[rows->now], rows->triangle[copy], rows->diagonal[copy], NULL, k);
+    const int good = go_on(rows, copy);
     for (ptrdiff_t l = 0; l < c; l++) {
         double sum = rows->factor * rows->squares[l];
         for (ptrdiff_t i = 0; i < n; i++) {
@@ -173,7 +174,7 @@ WITHIN int hold(Rows *rows)
             to[j] = 1.0;
             memcpy(to + d, rows->w + j * c, c * sizeof *to);
         }
-        pass(wide, first, d, rows->block, q, 1.0, at, D, at, D, NULL, K);
+        pass(wide, first, d, rows->block, q, 1, 1.0, at, D, at, D, NULL, K);
     }
     for (ptrdiff_t j = 0; j < d; j++)
         smallest = D[j] < smallest ? D[j] : smallest;
@@ -213,14 +214,15 @@ WITHIN int fair(const double *weights, ptrdiff_t n)
     return good;
 }
 
-EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
-                             const double *weights, double *errors)
+/* Rows one after the other, as many together as may be: into a copy of the triangle, and from there
+   on where it stands. */
+EVERY_MACHINE static int learn_all(Rows *rows, int copy, ptrdiff_t n, const double *X,
+                                   const double *Y, const double *weights, double *errors)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     const double step = -log2(rows->factor);
     const ptrdiff_t most = at_once(rows);
     int good = 1;
-    pending_flush(rows);
     for (ptrdiff_t k; n > 0 && good; n -= k) {
         const ptrdiff_t room = rows->level > 0.0 ? rows->period - rows->count % rows->period : n;
         k = n < most ? n : most;
@@ -228,9 +230,9 @@ EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const dou
         if (!tame(X, k * d) || !tame(Y, k * c) || (weights && !fair(weights, k)))
             return 0;
         if (k == 1)
-            good = learn(rows, 1, X, Y, weights, errors, 1);
+            good = learn(rows, copy, 1, X, Y, weights, errors, 1);
         else
-            good = learn(rows, k, X, Y, weights, errors, K);
+            good = learn(rows, copy, k, X, Y, weights, errors, K);
         if (rows->level > 0.0) {
             rows->age += step * k;
             if (rows->count % rows->period == 0)
@@ -242,6 +244,13 @@ EVERY_MACHINE int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const dou
         weights += weights ? k : 0;
     }
     return good;
+}
+
+int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
+               double *errors)
+{
+    pending_flush(rows);
+    return learn_all(rows, rows->now, n, X, Y, weights, errors);
 }
 
 /* The floor after a row, if it is time. */
@@ -294,7 +303,7 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
         pending_flush(rows);
         was = *rows;
     }
-    const int learned = learn(rows, 1, x, y, &weight, errors, 1);
+    const int learned = learn(rows, 1 - rows->now, 1, x, y, &weight, errors, 1);
     if (!solved(rows) || !learned) {
         go_back(rows, &was);
         rows->fresh = 0;
@@ -311,24 +320,13 @@ EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const
         return rows_learn_one(rows, X, Y, 1.0, errors);
     pending_flush(rows);
     const Rows was = *rows;
-    void *kept = NULL;
     memcpy(rows->before, rows->squares, written(rows));
-    if (rows->level > 0.0 || n > at_once(rows)) { /* in parts: then no triangle is left */
-        kept = malloc(rows->size);
-        if (!kept)
-            return 0;
-        memcpy(kept, rows->memory, rows->size);
-    }
-    const int learned = kept ? rows_learn(rows, n, X, Y, NULL, errors)
-                             : learn(rows, n, X, Y, NULL, errors, K);
+    const int learned = learn_all(rows, 1 - rows->now, n, X, Y, NULL, errors);
     const int good = solved(rows) && learned;
     if (!good) {
-        if (kept)
-            memcpy(rows->memory, kept, rows->size);
         go_back(rows, &was);
         rows->fresh = 0;
     }
-    free(kept);
     return good;
 }
 
@@ -350,7 +348,7 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
                         &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,
                         &rows->before, &rows->block};
     const int count = sizeof sizes / sizeof *sizes;
-    rows->memory = room_for(parts, sizes, count, &rows->size);
+    rows->memory = room_for(parts, sizes, count);
     if (!rows->memory)
         return 0;
     if (d >= FAR && !(rows->pending = pending_open(d, c, rows->wide)))

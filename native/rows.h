@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 static const double LARGEST = 1e60; /* of larger numbers others see that none overflows */
-enum { FEW = 64 }; /* rows that are learned at once or not at all */
+enum { FEW = 1 << 16 }; /* rows that may be learned at once or not at all */
 
 typedef struct Pending Pending; /* pending.h */
 
@@ -38,7 +38,6 @@ typedef struct {
     double *before;       /* squares to last, before a row */
     double *block;        /* rows that are taken in at once (wide each) */
     void *memory;
-    size_t size;          /* of it, in bytes */
     Pending *pending;     /* rows that came one by one and are not in the triangle; or NULL */
 } Rows;
 

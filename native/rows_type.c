@@ -60,16 +60,19 @@ static PyObject *put(Object *self, PyObject *args)
     Py_ssize_t size;
     if (!PyArg_ParseTuple(args, "UO:put", &name, &given))
         return NULL;
-    double *to = idle(self) ? part(&self->rows, name, &size) : NULL;
+    double *to = part(&self->rows, name, &size);
     const double *from = to ? numbers_of(given, "d", size, 0, &view) : NULL;
     if (!from)
         return NULL;
-    memcpy(to, from, size * sizeof(double));
+    const int good = idle(self);
+    if (good) {
+        memcpy(to, from, size * sizeof(double));
+        self->rows.started = 0;
+        for (ptrdiff_t i = 0; i < self->rows.d * self->rows.c; i++)
+            self->rows.started |= self->rows.start[i] != 0.0;
+    }
     PyBuffer_Release(&view);
-    self->rows.started = 0;
-    for (ptrdiff_t i = 0; i < self->rows.d * self->rows.c; i++)
-        self->rows.started |= self->rows.start[i] != 0.0;
-    Py_RETURN_NONE;
+    return good ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *get(Object *self, PyObject *name)
@@ -84,25 +87,39 @@ static PyObject *get(Object *self, PyObject *name)
     return from ? PyBytes_FromStringAndSize((const char *)from, size * sizeof(double)) : NULL;
 }
 
-/* Row j of R and z into the triangle, divided by its diagonal; or out of it. */
-static void load(Rows *rows, ptrdiff_t j, const double *R, const double *z)
+/* Rows j to before j + k of R, whose columns lie one after the other, and of z into the triangle,
+   divided by their diagonals; or out of it. A few rows at once: they share the columns' lines. */
+static void load(Rows *rows, ptrdiff_t j, ptrdiff_t k, const double *R, const double *z)
 {
-    double *row = rows_at(rows, j);
-    rows->diagonal[rows->now][j] = R[j] * R[j];
-    for (ptrdiff_t l = j; l < rows->d; l++)
-        row[l] = R[l] / R[j];
-    for (ptrdiff_t k = 0; k < rows->c; k++)
-        row[rows->d + k] = z[k] / R[j];
+    const ptrdiff_t d = rows->d, c = rows->c;
+    double *row[WIDE], pivot[WIDE];
+    for (ptrdiff_t i = 0; i < k; i++) {
+        row[i] = rows_at(rows, j + i);
+        pivot[i] = R[(j + i) * (d + 1)];
+        rows->diagonal[rows->now][j + i] = pivot[i] * pivot[i];
+    }
+    for (ptrdiff_t l = j; l < d; l++)
+        for (ptrdiff_t i = 0; i < (l < j + k ? l - j + 1 : k); i++)
+            row[i][l] = R[l * d + j + i] / pivot[i];
+    for (ptrdiff_t i = 0; i < k; i++)
+        for (ptrdiff_t l = 0; l < c; l++)
+            row[i][d + l] = z[(j + i) * c + l] / pivot[i];
 }
 
-static void unload(Rows *rows, ptrdiff_t j, double *R, double *z)
+static void unload(Rows *rows, ptrdiff_t j, ptrdiff_t k, double *R, double *z)
 {
-    const double *row = rows_at(rows, j);
-    const double root = sqrt(rows->due * rows->diagonal[rows->now][j]);
-    for (ptrdiff_t l = j; l < rows->d; l++)
-        R[l] = row[l] * root;
-    for (ptrdiff_t k = 0; k < rows->c; k++)
-        z[k] = row[rows->d + k] * root;
+    const ptrdiff_t d = rows->d, c = rows->c;
+    double *row[WIDE], root[WIDE];
+    for (ptrdiff_t i = 0; i < k; i++) {
+        row[i] = rows_at(rows, j + i);
+        root[i] = sqrt(rows->due * rows->diagonal[rows->now][j + i]);
+    }
+    for (ptrdiff_t l = j; l < d; l++)
+        for (ptrdiff_t i = 0; i < (l < j + k ? l - j + 1 : k); i++)
+            R[l * d + j + i] = row[i][l] * root[i];
+    for (ptrdiff_t i = 0; i < k; i++)
+        for (ptrdiff_t l = 0; l < c; l++)
+            z[(j + i) * c + l] = row[i][d + l] * root[i];
 }
 
 static PyObject *triangle(Object *self, PyObject *args)
@@ -114,22 +131,23 @@ static PyObject *triangle(Object *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOp:triangle", &a.given[0], &a.given[1], &out))
         return NULL;
     const Py_ssize_t sizes[] = {d * d, d * c};
-    const int good = idle(self) && hold(&a, 2, "dd", sizes, out ? 3 : 0, 0);
-    if (!good)
-        return NULL;
-    double *R = a.at[0], *z = a.at[1];
-    pending_flush(rows);
-    for (ptrdiff_t j = 0; j < d; j++, R += d, z += c)
-        if (out)
-            unload(rows, j, R, z);
-        else
-            load(rows, j, R, z);
-    if (!out) {
-        rows->due = 1.0;
-        rows->fresh = 0;
+    const int good = hold(&a, 2, "dd", sizes, out ? 3 : 0, 0) && idle(self);
+    if (good) {
+        pending_flush(rows);
+        for (ptrdiff_t j = 0; j < d; j += WIDE) {
+            const ptrdiff_t k = d - j < WIDE ? d - j : WIDE;
+            if (out)
+                unload(rows, j, k, a.at[0], a.at[1]);
+            else
+                load(rows, j, k, a.at[0], a.at[1]);
+        }
+        if (!out) {
+            rows->due = 1.0;
+            rows->fresh = 0;
+        }
     }
     let_go(&a);
-    Py_RETURN_NONE;
+    return good ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyObject *learn(Object *self, PyObject *args)
@@ -137,38 +155,40 @@ static PyObject *learn(Object *self, PyObject *args)
     Rows *rows = &self->rows;
     Arrays a;
     Py_ssize_t n;
-    int good;
+    int learned = 0;
     if (!PyArg_ParseTuple(args, "nOOOO:learn", &n, &a.given[0], &a.given[1], &a.given[2],
                           &a.given[3]))
         return NULL;
     const Py_ssize_t answers = numbers_in(n, rows->c);
     const Py_ssize_t sizes[] = {numbers_in(n, rows->d), answers, n, answers};
-    if (!idle(self) || !hold(&a, 4, "dddd", sizes, 1 << 3, 1 << 2))
-        return NULL;
-    self->busy = 1;
-    Py_BEGIN_ALLOW_THREADS
-    const unsigned was = begin_swift();
-    good = rows_learn(rows, n, a.at[0], a.at[1], a.at[2], a.at[3]);
-    end_swift(was);
-    Py_END_ALLOW_THREADS
-    self->busy = 0;
-    self->fresh = 0;
+    const int good = hold(&a, 4, "dddd", sizes, 1 << 3, 1 << 2) && idle(self);
+    if (good) {
+        self->busy = 1;
+        Py_BEGIN_ALLOW_THREADS
+        const unsigned was = begin_swift();
+        learned = rows_learn(rows, n, a.at[0], a.at[1], a.at[2], a.at[3]);
+        end_swift(was);
+        Py_END_ALLOW_THREADS
+        self->busy = 0;
+        self->fresh = 0;
+    }
     let_go(&a);
-    return PyBool_FromLong(good);
+    return good ? PyBool_FromLong(learned) : NULL;
 }
 
 static PyObject *numbers(Object *self, PyObject *args)
 {
     Rows *rows = &self->rows;
+    double mass, age;
+    Py_ssize_t count;
+    const int given = PyTuple_Size(args) > 0;
+    if (given && !PyArg_ParseTuple(args, "ddn:numbers", &mass, &age, &count))
+        return NULL;
+    if (given && (count < 0 || count > PY_SSIZE_T_MAX / 2))
+        return PyErr_Format(PyExc_ValueError, "Rows.numbers: expected a count of rows");
     if (!idle(self))
         return NULL;
-    if (PyTuple_Size(args) > 0) {
-        double mass, age;
-        Py_ssize_t count;
-        if (!PyArg_ParseTuple(args, "ddn:numbers", &mass, &age, &count))
-            return NULL;
-        if (count < 0 || count > PY_SSIZE_T_MAX / 2)
-            return PyErr_Format(PyExc_ValueError, "Rows.numbers: expected a count of rows");
+    if (given) {
         rows->mass = mass;
         rows->age = age;
         rows->count = count;
@@ -258,21 +278,22 @@ static PyObject *learn_few(Object *self, PyObject *args)
     int good = 0;
     if (!PyArg_ParseTuple(args, "nOOO:learn_few", &n, &given[0], &given[1], &given[2]))
         return NULL;
-    if (self->released || self->busy || n < 1 || n > FEW)
+    if (n < 1 || n > FEW)
         Py_RETURN_FALSE;
     double *errors = numbers_of(given[2], "d", n * rows->c, 1, &view[2]);
     if (!errors)
         return NULL;
     const double *X = plain(given[0], n * rows->d, &view[0]);
     const double *Y = X ? plain(given[1], n * rows->c, &view[1]) : NULL;
-    if (Y) {
+    if (Y && !self->released && !self->busy) { /* by what was done to read them, too */
         const unsigned was = begin_swift();
         good = rows_learn_few(rows, n, X, Y, errors);
         end_swift(was);
         self->seen += good ? n : 0;
         self->fresh = 0;
-        PyBuffer_Release(&view[1]);
     }
+    if (Y)
+        PyBuffer_Release(&view[1]);
     if (X)
         PyBuffer_Release(&view[0]);
     PyBuffer_Release(&view[2]);
@@ -288,18 +309,19 @@ static PyObject *predict_few(Object *self, PyObject *args)
     Py_ssize_t n;
     if (!PyArg_ParseTuple(args, "nOO:predict_few", &n, &given[0], &given[1]))
         return NULL;
-    if (self->busy || n < 1 || n > FEW)
+    if (n < 1 || n > FEW)
         Py_RETURN_FALSE;
     double *scores = numbers_of(given[1], "d", n * c, 1, &view[1]);
     if (!scores)
         return NULL;
     const double *X = plain(given[0], n * d, &view[0]);
-    for (Py_ssize_t i = 0; X && i < n; i++)
+    const int good = X && !self->busy;
+    for (Py_ssize_t i = 0; good && i < n; i++)
         score(self, X + i * d, scores + i * c);
     if (X)
         PyBuffer_Release(&view[0]);
     PyBuffer_Release(&view[1]);
-    return PyBool_FromLong(X != NULL);
+    return PyBool_FromLong(good);
 }
 
 static PyObject *release(Object *self, PyObject *none)
@@ -314,7 +336,7 @@ static PyObject *predict_one(Object *self, PyObject *x)
 {
     const ptrdiff_t c = self->rows.c;
     double *scores = self->said;
-    if (self->busy || !read_row(&self->reading, x, self->row))
+    if (!read_row(&self->reading, x, self->row) || self->busy)
         Py_RETURN_NONE;
     score(self, self->row, scores);
     if (self->reading.labels == Py_None)
@@ -375,7 +397,7 @@ static void drop(Object *self)
 static PyMethodDef methods[] = {
     {"put", (PyCFunction)put, METH_VARARGS, "put(name, doubles): set a part."},
     {"get", (PyCFunction)get, METH_O, "get(name): a copy of a part, as bytes."},
-    {"triangle", (PyCFunction)triangle, METH_VARARGS, "triangle(R, z, out): copy in, or out."},
+    {"triangle", (PyCFunction)triangle, METH_VARARGS, "triangle(R.T, z, out): copy in, or out."},
     {"numbers", (PyCFunction)numbers, METH_VARARGS, "numbers([mass, age, count]): set or tell."},
     {"learn", (PyCFunction)learn, METH_VARARGS, "learn(n, X, Y, weights, said): whether all is well."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,

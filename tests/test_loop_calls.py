@@ -1,5 +1,6 @@
 """Loops that are called with what they cannot take refuse it, and touch no memory beyond."""
 
+from array import array
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,20 @@ HUGE = 1 << 32  # its square is 0 in 64 bits
 
 def z(*shape: int) -> Any:
     return np.zeros(shape)
+
+
+def least_squares(d: int, factor: float = 1.0, level: float = 0.0, period: int = 64) -> Any:
+    loop = loops.Rows(d, 1, 0, factor, level, period, np.ndarray, None, float, None, None)
+    loop.triangle(np.eye(d), np.ones((d, 1)), 0)
+    loop.numbers(1.0, 0.0, 1)
+    return loop
+
+
+def all_of(loop: Any, d: int) -> list[Any]:
+    R, z_ = z(d, d), z(d, 1)
+    loop.triangle(R, z_, 1)
+    parts = ("squares", "means", "rest", "energy", "active", "last")
+    return [R.tolist(), z_.tolist(), loop.numbers(), *map(loop.get, parts)]
 
 
 def test_arrays_that_are_needed_cannot_be_none() -> None:
@@ -68,3 +83,26 @@ def test_arrays_of_other_sizes_and_types_are_refused() -> None:
     for first, last in ((-1, 3), (2, 1), (0, 4)):
         with pytest.raises(ValueError, match="first <= last"):
             loops.into("d", 2, 3, first, last, z(2, 3), z(3), z(2))
+
+
+def test_arrays_that_were_refused_are_let_go_of() -> None:
+    loop, given = least_squares(3), [array("d", [0.0] * n) for n in (9, 6, 2, 6)]
+    R, X, y, few = given
+    with pytest.raises(ValueError, match="expected 3 numbers"):
+        loop.triangle(R, z(7), 0)
+    with pytest.raises(ValueError, match="expected 2 numbers"):
+        loop.learn(2, X, y, None, z(7))
+    assert not loop.learn_few(2, few, z(7), z(2))
+    for each in given:
+        each.append(0.0)  # a BufferError while it is held
+
+
+@pytest.mark.parametrize("level", [0.0, 2.0])
+def test_few_rows_that_are_refused_in_the_middle_leave_all_as_it_was(level: float) -> None:
+    d = 9
+    loop, X = least_squares(d, 1e-5, level, 5), z(40, d)
+    X[:, :5] = np.random.default_rng(0).normal(size=(40, 5))  # and nothing of the others
+    assert loop.learn_few(4, X[:4], X[:4, 0].copy(), z(4))
+    before = all_of(loop, d)
+    assert not loop.learn_few(40, X, X[:, 0].copy(), z(40))
+    assert all_of(loop, d) == before

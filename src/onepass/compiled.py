@@ -12,7 +12,7 @@ from types import ModuleType
 
 __all__ = ["loops"]
 
-_VERSION = 1  # of the calls below, as native/module.c has it too: an older file is as good as none
+_VERSION = 2  # of the calls below, as native/module.c has it too: an older file is as good as none
 
 
 def _found() -> ModuleType | None:
@@ -33,11 +33,11 @@ squares of d features and c outputs, with an intercept or not. The past fades by
 comes, and every ``period`` rows a floor of ``level`` rows' worth is put under it, if that is above
 0. Single rows are read from objects of the type ``array`` or from dicts by ``names``, and answered
 by ``number`` or by one of ``labels``, whose outputs are ``places``. ``put(part, doubles)`` and
-``get(part)`` copy parts of the state; ``triangle(R, z, out)`` copies R (d, d) and z (d, c) in or
+``get(part)`` copy parts of the state; ``triangle(R.T, z, out)`` copies R (d, d) and z (d, c) in or
 out, and ``numbers(mass, age, count)`` the rest. ``learn(n, X, Y, weights, errors)`` learns rows,
 and leaves the state of no use where it returns False; ``learn_one(x, y, weight)``, and
-``learn_few(n, X, y, errors)`` of up to 64 rows, leave it as it was, as they do once ``release()``
-was called.
+``learn_few(n, X, y, errors)`` of up to 65,536 rows, leave it as it was, as they do once
+``release()`` was called.
 
 ``descend(n, d, c, unit, loss, parameter, X, Y, rate, limit, keep, damping, W, b, said, room)`` goes
 down the slope of a loss, and ``correct(n, d, c, unit, X, y, moves, known, W, b, said)`` corrects

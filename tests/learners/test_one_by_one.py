@@ -176,7 +176,7 @@ def test_a_bad_row_leaves_all_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("width", [1, 3, 8, 32, 64])
+@pytest.mark.parametrize("width", [1, 3, 8, 32, 64, 150])
 @pytest.mark.parametrize("d", [5, WIDE])
 def test_blocks_of_few_rows(d: int, width: int, rule: Any) -> None:
     X, y = stream(330, d)
@@ -301,7 +301,30 @@ def test_weights_that_overflowed_are_not_read_again() -> None:
         pytest.skip("the loops are not installed")
     d = 9
     loop = compiled.loops.Rows(d, 1, 0, 1.0, 0.0, 64, np.ndarray, None, float, None, None)
-    loop.triangle(np.eye(d) + 1e120 * np.eye(d, k=1), np.ones((d, 1)), 0)
+    loop.triangle(np.eye(d) + 1e120 * np.eye(d, k=-1), np.ones((d, 1)), 0)
     assert not np.isfinite(np.frombuffer(loop.get("w"))).all()
     loop.triangle(np.eye(d), np.ones((d, 1)), 0)
     np.testing.assert_allclose(np.frombuffer(loop.get("w")), 1.0)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0])
+@pytest.mark.parametrize("rows", [300, 700])
+def test_a_block_that_is_lost_half_way_leaves_all_as_it_was(rows: int, level: float) -> None:
+    if compiled.loops is None:
+        pytest.skip("the loops are not installed")
+    d, factor = 9, 0.5 if rows == 700 else 0.05  # rows of nothing: all that was known fades
+    loop = compiled.loops.Rows(d, 1, 0, factor, level, 64, np.ndarray, None, float, None, None)
+    R = np.triu(np.random.default_rng(0).normal(size=(d, d))) + 3.0 * np.eye(d)
+    loop.triangle(R.T.copy(), np.ones((d, 1)), 0)
+    loop.numbers(5.0, 0.0, 5)
+
+    def all_of_it() -> list[Any]:
+        R, z = np.zeros((d, d)), np.zeros((d, 1))
+        loop.triangle(R, z, 1)
+        parts = [loop.get(name) for name in ("squares", "means", "energy", "active", "w")]
+        return [R.tolist(), z.tolist(), loop.numbers(), parts]
+
+    before = all_of_it()
+    assert not loop.learn_few(rows, np.zeros((rows, d)), np.zeros(rows), np.empty(rows))
+    assert all_of_it() == before
+    assert loop.learn_few(3, np.eye(3, d), np.ones(3), np.empty(3))

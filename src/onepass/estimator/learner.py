@@ -1,5 +1,6 @@
 """Learner: the verbs, over arrays, dicts and frames."""
 
+import copy
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
@@ -58,6 +59,13 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
         """The answers for a few plain rows, where there is a short way to them."""
         del X
         return None
+
+    def answering(self) -> Any:
+        """A copy that says what this learner says now, and goes on saying it.
+
+        It costs little, shares what was learned, and is for answers alone: it is not to learn.
+        """
+        return copy.copy(self)
 
     # -- verbs over many rows ----------------------------------------------------------------
 

@@ -37,7 +37,11 @@ def said_of(model: Any, X: Any, y: Array, time: Array | None, weight: Any = None
     given = {} if weight is None else {"sample_weight": weight}
     if time is not None and getattr(model, "uses_time", False):
         given["time"] = time
-    return _array(model.test_then_train(X, y, **given))
+    said = _array(model.test_then_train(X, y, **given))
+    # what a compiled loop holds is read out after each block, whether somebody looks at it or not:
+    # a run that is resumed from a file is to be the unbroken run to the last bit
+    getattr(model, "__dict__", None)
+    return said
 
 
 def said_of_turns(model: Any, turns: Turns) -> Array:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from onepass.errors import NotFittedError
 from onepass.forgetting.past import Past
 from onepass.learners.row_loop import opened, serves, told
 from onepass.types import Floats
@@ -23,7 +24,8 @@ __all__ = ["OneByOne"]
 
 _SMALL = 64  # features for which one row is enough to open the loop; of more, two in a row are
 _LABELS = (str, int, float, np.generic)
-_FEW = 64  # rows that the loop learns at once, or not at all
+_FEW = 64  # rows that the loop learns or answers at once, or not at all
+_NUMBERS = 1 << 16  # or more rows of so few numbers: it takes less than a millisecond
 
 _TURN = RLock()
 """Who opens or closes a loop has it: another thread may look at the same learner meanwhile."""
@@ -71,6 +73,34 @@ class OneByOne:
         said = None if loop is None else loop.predict_one(x)
         return super().predict_one(x) if said is None else said  # type: ignore[misc]
 
+    def answering(self) -> Any:
+        """A copy that says what this learner says now; the loop goes on as it is."""
+        with _TURN:
+            own = dict(_own(self))
+            loop, before = own.pop("_loop", None), own.pop("_from", None)
+            own.pop("_single", None)
+            if loop is not None:
+                own.update(self._looked_at(loop, before))
+        twin = object.__new__(type(self))
+        _own(twin).update(own)
+        return twin
+
+    def _looked_at(self, loop: Any, before: dict[str, Any]) -> dict[str, Any]:
+        """What a loop holds that answers rows, which it goes on to learn."""
+        rows = loop.numbers()[-1]
+        if not rows:
+            return before
+        start, d = self.start_, len(self.start_)
+        weights = start + np.frombuffer(loop.get("w"), dtype=np.float64).reshape(start.shape)
+        means = np.frombuffer(loop.get("means"), dtype=np.float64)
+        return {
+            **before,
+            **dict.fromkeys(("memory_", "centering_", "prior_"), _Elsewhere()),
+            "weights_": weights,
+            "offset_": means[d:] - means[:d] @ weights,
+            "rows_seen_": before["rows_seen_"] + rows,
+        }
+
     def _few_learned(self, X: Any, y: Any, where: str) -> Floats | None:
         plain = self._few(X) and type(y) is np.ndarray and y.dtype == np.float64
         if not plain or y.shape != X.shape[:1]:
@@ -85,7 +115,7 @@ class OneByOne:
         return y if said is None else np.asarray(said)
 
     def _few_said(self, X: Any) -> Floats | None:
-        if self._loop is None or not self._few(X):
+        if self._loop is None or not self._few(X) or len(X) > _FEW:
             return None
         said = np.empty(len(X))
         return said if self._loop.predict_few(len(X), X, said) else None
@@ -97,7 +127,8 @@ class OneByOne:
         own = _own(self)
         known = X.shape[1] == own.get("n_features_in_") and own.get("answer_ndim_") == 1
         plain = X.flags.c_contiguous and not {"feature_names_in_", "classes_"} & own.keys()
-        return 0 < len(X) <= _FEW and known and plain
+        few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
+        return few and known and plain
 
     def _reading(self) -> tuple[Any, ...] | None:
         """How the loop reads single rows; None where answers are several numbers."""
@@ -175,6 +206,21 @@ class OneByOne:
     @__dict__.setter
     def __dict__(self, values: dict[str, Any]) -> None:
         _dictionary(type(self)).__set__(self, values)  # type: ignore[arg-type]  # mypy: no hash
+
+
+class _Elsewhere:
+    """What the loop has alone, in a copy that is for answers."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python itself looks for
+            raise AttributeError(name)
+        raise NotFittedError(
+            "onepass: what is asked of a learner's `answering()` must be answers, got something "
+            "that needs all that was learned. Take a whole copy: `model()` of a durable learner, "
+            "copy.deepcopy of another."
+        )
 
 
 def _taken_out(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, Any]:

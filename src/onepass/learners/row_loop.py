@@ -66,7 +66,7 @@ def opened(rule: Any, past: Past, floor: Any, start: Floats, reading: tuple[Any,
     for name, values in parts.items():
         loop.put(name, np.ascontiguousarray(values, dtype=np.float64))
     loop.numbers(centering.mass, float(floor.ages.max(initial=0.0)), floor.rows)
-    loop.triangle(np.ascontiguousarray(memory.R), np.ascontiguousarray(memory.z), 0)
+    loop.triangle(np.asfortranarray(memory.R).T, np.ascontiguousarray(memory.z), 0)
     return loop
 
 
@@ -82,12 +82,12 @@ def told(loop: Any, past: Past, floor: Floor) -> tuple[Past, Floor]:
     memory, centering, prior = past
     d, c = memory.z.shape
     mass, age, faded, count, _ = loop.numbers()
-    R, z = np.zeros((d, d)), np.empty((d, c))
-    loop.triangle(R, z, 1)
+    R, z = np.zeros((d, d), order="F"), np.empty((d, c))
+    loop.triangle(R.T, z, 1)
     means, rest = _part(loop, "means"), _part(loop, "rest")
     w = _part(loop, "w").reshape(d, c)
     past = Past(
-        Triangle(np.asfortranarray(R), z, w, _part(loop, "squares"), memory.ridge, None),
+        Triangle(R, z, w, _part(loop, "squares"), memory.ridge, None),
         Centering(means[:d], means[d:], mass, centering.free, rest[:d], rest[d:]),
         prior.faded(faded),
     )

@@ -80,6 +80,17 @@ class SingleSteps(OneByOne):
         largest = max(linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
         return bool(largest < _LARGEST)
 
+    def _looked_at(self, loop: Any, before: dict[str, Any]) -> dict[str, Any]:
+        found = dict(before)
+        W, b, rows, mistakes = loop.get()
+        if rows:
+            offset = np.frombuffer(b).copy()
+            weights = np.frombuffer(W).reshape(len(offset), -1).T.copy(order="F")
+            found["weights_"], found["offset_"] = self._solved(weights, offset)
+            for name in self.held[2:]:
+                found[name] += mistakes if name == "mistakes_" else rows
+        return found
+
     def _close(self) -> None:
         """Take what was learned out of the loop."""
         loop = self._loop
@@ -88,14 +99,7 @@ class SingleSteps(OneByOne):
                 object.__delattr__(self, "_single")
             return
         loop.release()  # whoever has it still learns no row by it
-        found = dict(self._from)
-        W, b, rows, mistakes = loop.get()
-        if rows:
-            offset = np.frombuffer(b).copy()
-            weights = np.frombuffer(W).reshape(len(offset), -1).T.copy(order="F")
-            found["weights_"], found["offset_"] = self._solved(weights, offset)
-            for name in self.held[2:]:
-                found[name] += mistakes if name == "mistakes_" else rows
+        found = self._looked_at(loop, self._from)
         for name, value in found.items():
             object.__setattr__(self, name, value)
         for name in ("_loop", "_from", "_single"):  # the loop first, whatever interrupts

@@ -1,0 +1,58 @@
+/* Strips are turned in vectors as long as the machine's own: the numbers of K rows stay in registers
+ * while those of the panel go by. A tile of the panel stays in the nearest cache for all groups. */
+#include "strips.h"
+
+#include "machine.h"
+
+enum { TILE = 64 }; /* numbers of a row in a tile: whole strips */
+
+#if defined(__AVX__) /* the compiler was told so */
+#define LANES 4
+#define MANY 1
+#elif defined(__aarch64__)
+#define LANES 2
+#define MANY 2 /* of its 32 registers K rows take 16 */
+#else
+#define LANES 2
+#define MANY 4
+#endif
+#define NAMED(name) name##_any
+#define MACHINE
+#include "strips_of.h"
+#undef LANES
+#undef MANY
+#undef NAMED
+#undef MACHINE
+
+#ifdef MACHINES
+#define LANES 4
+#define MANY 1
+#define NAMED(name) name##_v3
+#define MACHINE __attribute__((target("arch=x86-64-v3")))
+#include "strips_of.h"
+#undef LANES
+#undef MANY
+#undef NAMED
+#undef MACHINE
+
+#define LANES 8
+#define MANY 2
+#define NAMED(name) name##_v4
+#define MACHINE __attribute__((target("arch=x86-64-v4")))
+#include "strips_of.h"
+
+void turn_strips(const Panel *panel, int k)
+{
+    if (__builtin_cpu_supports("x86-64-v4"))
+        turn_v4(panel, k);
+    else if (__builtin_cpu_supports("x86-64-v3"))
+        turn_v3(panel, k);
+    else
+        turn_any(panel, k);
+}
+#else
+void turn_strips(const Panel *panel, int k)
+{
+    turn_any(panel, k);
+}
+#endif
