@@ -13,7 +13,6 @@ interpreters of their own::
 
 import argparse
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -23,85 +22,25 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from nursery import Nursery
 from onepass.errors import CheckpointError
 from onepass.evaluate import Report, standing
 from onepass.persist import describe
 
 COMMAND = "import sys; from onepass.cli import main; sys.exit(main())"
-NURSERY = """
-import json, os, sys
+PREPARE = """
 from onepass import models
 from onepass.cli import main
 from onepass.evaluate import prequential
 from onepass.persist import load
 from onepass.stream import read
 import matplotlib.backends.backend_agg, matplotlib.pyplot, pyarrow.csv
-
 models.pipelines(["rls", "sgd"], "regression")
-nothing = os.open(os.devnull, os.O_RDWR)
-print("ready", flush=True)
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        for stream in (0, 1):
-            os.dup2(nothing, stream)
-        os._exit(main(json.loads(line)))
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-
-
-class Nursery:
-    """A process that has the library loaded, and of which runs are forked."""
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(  # noqa: S603  our own words
-            [sys.executable, "-c", NURSERY],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        )
-        assert self._line() == "ready"
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def run(self, words: list[str], patience: float | None) -> int:
-        """The exit code of a run that is killed after so many seconds, if it is not done."""
-        assert self._process.stdin
-        self._process.stdin.write(json.dumps(words) + "\n")
-        self._process.stdin.flush()
-        child = int(self._line())
-        if patience is not None:
-            time.sleep(patience)
-            # a child that is done is waited for by its parent alone, and cannot be another by now
-            # unless the parent has said so
-            if not self._said():
-                os.kill(child, signal.SIGKILL)
-        return int(self._line())
-
-    def _line(self) -> str:
-        assert self._process.stdout
-        return self._process.stdout.readline().strip()
-
-    def _said(self) -> bool:
-        import select
-
-        assert self._process.stdout
-        return bool(select.select([self._process.stdout], [], [], 0)[0])
 
 
 def fresh(words: list[str], patience: float | None) -> int:
@@ -173,7 +112,7 @@ def killed(folder: Path, kills: int, rows: int, *, every: int = 10, seed: int = 
     stream = folder / "stream.csv"
     table(stream, rows)
     found = Found()
-    with Nursery() as nursery:
+    with Nursery(PREPARE, "main(given)") as nursery:
         began = time.monotonic()
         (folder / "calm").mkdir()
         calm = whole(stream, folder / "calm", nursery.run)

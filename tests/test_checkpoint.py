@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save, save_file
 
-from onepass import checkpoint
+from onepass import checkpoint, sealed
 from onepass.errors import CheckpointError
 
 TREE = {"w": np.arange(3.0), "names": ["a", "b"], "on": np.array([True, False, True])}
@@ -80,7 +80,7 @@ def test_small_trees(path: Path, tree: Any) -> None:
 
 def test_contents_say_what_the_file_says_of_itself(path: Path, whole: bytes) -> None:
     found = checkpoint.contents(path)
-    assert (found.kind, found.format, found.nbytes) == ("tree", checkpoint.FORMAT, len(whole))
+    assert (found.kind, found.format, found.nbytes) == ("tree", sealed.FORMAT, len(whole))
     blank = whole.replace(found.sha256.encode(), b"0" * 64)
     assert found.sha256 == hashlib.sha256(blank).hexdigest()
 
@@ -223,7 +223,7 @@ def test_a_tree_that_cannot_be_written_leaves_the_old_file(path: Path, whole: by
 def test_too_much_text_is_refused_when_it_is_written(
     path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "_LARGEST_HEADER", 1000)
+    monkeypatch.setattr(sealed, "_LARGEST_HEADER", 1000)
     with pytest.raises(CheckpointError, match=r"at most 1,000 bytes, got \d,"):
         checkpoint.write(path, ["text"] * 200)
     assert path.read_bytes() == whole
@@ -246,7 +246,7 @@ def test_a_full_disk_leaves_the_old_file(
 
 LOOP = """
 import sys, numpy as np
-from onepass import checkpoint
+from onepass import checkpoint, sealed
 i = 0
 while True:
     checkpoint.write(sys.argv[1], {"i": i, "w": np.full(20_000, float(i))})

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from onepass import models as models
     from onepass import nn as nn
     from onepass import reproduce as reproduce
+    from onepass import service as service
     from onepass import stream as stream
     from onepass.clusterers import ARTIPCACluster as ARTIPCACluster
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from onepass.persist import load as load
     from onepass.persist import save as save
     from onepass.pipeline import Pipeline as Pipeline
+    from onepass.service import durable as durable
 
 # A name and the room it comes from: loaded when first asked for, so that `import onepass` and
 # the command line's help take milliseconds.
@@ -53,6 +55,7 @@ _PUBLIC = {
     "StreamingQDA": "learners",
     "baselines": "",
     "compat": "",
+    "durable": "service",
     "errors": "",
     "evaluate": "",
     "features": "",
@@ -63,6 +66,7 @@ _PUBLIC = {
     "nn": "",
     "reproduce": "",
     "save": "persist",
+    "service": "",
     "stream": "",
 }
 

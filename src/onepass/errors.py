@@ -16,6 +16,20 @@
     ├── CheckpointError       (ValueError)      a model file is damaged, hostile or too new
     ├── MergeError            (ValueError)      what two learners learned cannot be made one
     ├── ProcessError          (RuntimeError)    a process was gone before its work was done
+    ├── StoreError            (OSError)         a durable learner's file cannot be opened or written
+    │   ├── InUseError        (OSError)         another process holds it
+    │   └── DamagedError      (ValueError)      it is not as it was written
+    ├── ServiceError          (RuntimeError)    what a service has answered its client instead
+    ├── UnknownError          (LookupError)     there is nothing of the name that was asked for
+    ├── TakenError            (ValueError)      there is something of that name already
+    ├── MethodError           (LookupError)     a path is there, but not by this method
+    ├── UnauthorizedError     (PermissionError) no token came, or an unknown one
+    ├── ForbiddenError        (PermissionError) a token has not the role
+    ├── BusyError             (RuntimeError)    more rows wait to be learned than may
+    ├── LongError             (ValueError)      a request's body is longer than may be
+    ├── GoneError             (ConnectionError) whoever asked is gone
+    ├── KeyReusedError        (ValueError)      an idempotency key came with another request
+    ├── RequestError          (ValueError)      a request's bytes are not what they should be
     └── MissingExtraError     (ImportError)     an optional package is not installed
 
     UserWarning
@@ -34,13 +48,21 @@ Whatever is raised while learning, the learner stays exactly as it was.
 from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
 
 __all__ = [
+    "BusyError",
     "CheckpointError",
     "CheckpointWarning",
     "ColumnError",
+    "DamagedError",
+    "ForbiddenError",
+    "GoneError",
+    "InUseError",
+    "KeyReusedError",
     "LabelError",
+    "LongError",
     "MemoryFullWarning",
     "MergeError",
     "MergeWarning",
+    "MethodError",
     "MissingExtraError",
     "MixedColumnWarning",
     "ModuleError",
@@ -51,11 +73,17 @@ __all__ = [
     "OnepassError",
     "ParameterError",
     "ProcessError",
+    "RequestError",
     "RowsRefusedWarning",
+    "ServiceError",
     "ShapeError",
     "SourceError",
+    "StoreError",
+    "TakenError",
     "TaskWarning",
     "TypeMismatchError",
+    "UnauthorizedError",
+    "UnknownError",
 ]
 
 
@@ -116,6 +144,106 @@ class MergeError(OnepassError, ValueError):
 
 class ProcessError(OnepassError, RuntimeError):
     """A process that was begun for a part of the work was gone before this was done."""
+
+
+class StoreError(OnepassError, OSError):
+    """The file of a durable learner cannot be opened or written.
+
+    Parameters
+    ----------
+    message : str
+    full : bool, default False
+        Whether the disk is full: then the file is as it was, and room is all that it needs.
+    """
+
+    def __init__(self, message: str, *, full: bool = False) -> None:
+        super().__init__(message)
+        self.full = full
+
+
+class InUseError(StoreError):
+    """The file of a durable learner is held by another process."""
+
+
+class DamagedError(StoreError, ValueError):
+    """The file of a durable learner is not as it was written."""
+
+
+class KeyReusedError(OnepassError, ValueError):
+    """An idempotency key came with another request than the first time."""
+
+
+class RequestError(OnepassError, ValueError):
+    """The bytes of a request to a server are not what they should be, or too many."""
+
+
+class ServiceError(OnepassError, RuntimeError):
+    """What a service has answered its client in place of what was asked for.
+
+    Parameters
+    ----------
+    message : str
+    status : int
+        Of HTTP; 0 where none came.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class UnknownError(OnepassError, LookupError):
+    """There is nothing of the name that was asked for."""
+
+
+class TakenError(OnepassError, ValueError):
+    """There is a learner of that name already."""
+
+
+class MethodError(OnepassError, LookupError):
+    """A path is there, but not by this method.
+
+    Parameters
+    ----------
+    message : str
+    allowed : str
+        The methods by which it is.
+    """
+
+    def __init__(self, message: str, allowed: str) -> None:
+        super().__init__(message)
+        self.allowed = allowed
+
+
+class UnauthorizedError(OnepassError, PermissionError):
+    """No token came, or an unknown one."""
+
+
+class ForbiddenError(OnepassError, PermissionError):
+    """The token has not the role."""
+
+
+class BusyError(OnepassError, RuntimeError):
+    """More rows wait to be learned than may.
+
+    Parameters
+    ----------
+    message : str
+    seconds : float
+        After so long it is worth to ask again.
+    """
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class LongError(OnepassError, ValueError):
+    """The body of a request is longer than may be."""
+
+
+class GoneError(OnepassError, ConnectionError):
+    """Whoever asked is gone."""
 
 
 class MissingExtraError(OnepassError, ImportError):

@@ -7,17 +7,17 @@ goes on learning the same, to the last bit.
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from onepass import checkpoint
+from onepass import checkpoint, sealed
 from onepass.errors import CheckpointError
 from onepass.parts import MARK, built, taken
 from onepass.tree import damaged
 
-__all__ = ["describe", "load", "save"]
+__all__ = ["describe", "given_back", "load", "packed", "save"]
 
 _KIND = "learner"
 _NETWORK = "network"  # onepass.nn.saving
@@ -93,7 +93,42 @@ def load(path: str | os.PathLike[str], **replacements: Any) -> Any:
         If there is no such file, if it is damaged, too new or holds no learner, if a replacement
         is missing or stands for nothing, or if a network is another than it was.
     """
-    where, found = os.fspath(path), checkpoint.contents(path)
+    return given_back(checkpoint.contents(path), os.fspath(path), replacements)
+
+
+def packed(learner: Any, where: str) -> bytes:
+    """What :func:`save` would write, but for networks.
+
+    Parameters
+    ----------
+    learner : learner, Pipeline, feature or memory
+    where : str
+        Where the bytes will stand, for messages.
+
+    Raises
+    ------
+    CheckpointError
+        If it is, or holds, something that no file can hold.
+    """
+    return sealed.packed(taken(learner, where), where, kind=_KIND)
+
+
+def given_back(found: sealed.Contents, where: str, replacements: Mapping[str, Any]) -> Any:
+    """What was saved, out of what a file holds.
+
+    Parameters
+    ----------
+    found : Contents
+    where : str
+        The file, for messages.
+    replacements : dict of str to Any
+        As for :func:`load`.
+
+    Raises
+    ------
+    CheckpointError
+        As :func:`load`.
+    """
     if found.kind == _NETWORK:
         raise CheckpointError(
             f"{where}: must hold a learner with its weights, got that of a network, whose module "
@@ -148,7 +183,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
-def _file(found: checkpoint.Contents) -> dict[str, Any]:
+def _file(found: sealed.Contents) -> dict[str, Any]:
     """What is said of any file."""
     names = {"bytes": "nbytes", "format": "format", "version": "version", "sha256": "sha256"}
     return {name: getattr(found, attribute) for name, attribute in names.items()}

@@ -27,6 +27,7 @@ from onepass.cli.merge import merge
 from onepass.cli.predict import predict
 from onepass.cli.reproduce import reproduce
 from onepass.cli.run import run
+from onepass.cli.serve import serve
 from onepass.cli.terminal import remark
 
 __all__ = ["app", "launch", "main"]
@@ -82,6 +83,12 @@ _add(
 )  # fmt: skip
 _add(app, "inspect", inspect, "inspect m.onepass", "inspect m.onepass --json")
 _add(app, "merge", merge, "merge monday.onepass tuesday.onepass --save both.onepass")
+_add(
+    app, "serve", serve,
+    "serve m.onepass --data served",
+    "serve rls --data served --set rls.forgetting=0.999 --drift adwin",
+    "serve --data served --host 0.0.0.0 --tokens tokens.txt",
+)  # fmt: skip
 _add(
     app, "reproduce", reproduce, "reproduce", "reproduce orfit-fig6 --draws 4 --out figures"
 )  # fmt: skip

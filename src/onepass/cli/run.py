@@ -182,7 +182,7 @@ def _passed(
     quiet: bool,
 ) -> int:
     """The pass, what is left of it, and the exit code."""
-    from onepass.durable import stamp
+    from onepass.replacing import stamp
 
     before = None if save is None else stamp(run_file(save))
     with terminable() as code:

@@ -109,9 +109,9 @@ def kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finish
     finished : bool
         Whether the source had come to its end.
     """
-    from onepass.durable import stamp
     from onepass.errors import CheckpointError
     from onepass.evaluate import standing
+    from onepass.replacing import stamp
 
     if save is None or not rows:
         return True

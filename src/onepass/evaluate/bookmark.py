@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from onepass import checkpoint
-from onepass.durable import stamp
 from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.course import Course
 from onepass.evaluate.differences import differences
 from onepass.evaluate.memento import specification
+from onepass.replacing import stamp
 from onepass.tree import damaged
 
 __all__ = ["Bookmark", "Standing", "standing"]

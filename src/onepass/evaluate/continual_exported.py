@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from onepass.durable import writing
 from onepass.errors import ParameterError
 from onepass.evaluate.continual_pairs import pairs
 from onepass.evaluate.continual_records import of_matrix, of_runs, of_scores
 from onepass.evaluate.frames import frame
+from onepass.replacing import writing
 
 __all__ = ["Exported"]
 

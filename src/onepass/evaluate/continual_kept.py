@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from onepass.durable import replacing, writing
 from onepass.errors import ParameterError, SourceError
 from onepass.evaluate.continual_course import Run
 from onepass.evaluate.infinite import spelt
+from onepass.replacing import replacing, writing
 
 __all__ = ["Shelf", "described"]
 

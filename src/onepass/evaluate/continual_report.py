@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.table import Table as RichTable
 
-from onepass.durable import writing
 from onepass.evaluate.continual_course import Run
 from onepass.evaluate.continual_exported import Exported
 from onepass.evaluate.continual_figure import draw_curves, draw_matrices
@@ -20,6 +19,7 @@ from onepass.evaluate.infinite import spelt
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.reread import reread
 from onepass.evaluate.sheet import plain
+from onepass.replacing import writing
 
 __all__ = ["ContinualReport"]
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from rich.table import Table as RichTable
 
-from onepass.durable import writing
 from onepass.errors import ParameterError
 from onepass.evaluate.curve import Curve
 from onepass.evaluate.drift import restored
@@ -20,6 +19,7 @@ from onepass.evaluate.records import of_curves, of_drift, of_scores
 from onepass.evaluate.reread import reread
 from onepass.evaluate.score import Score
 from onepass.evaluate.sheet import to_html, to_markdown, to_rich, to_text
+from onepass.replacing import writing
 
 __all__ = ["FILES", "Report"]
 

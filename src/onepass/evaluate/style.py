@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onepass.durable import writing
 from onepass.errors import ParameterError
 from onepass.extras import need
+from onepass.replacing import writing
 
 __all__ = ["COLOURS", "DARK", "DASHES", "GREY", "sheet"]
 

@@ -1,5 +1,6 @@
 """Steps: features and a learner in a row: what they are, and how scikit-learn sees them."""
 
+import copy
 import re
 from abc import ABC, abstractmethod
 from typing import Any, Self
@@ -61,6 +62,14 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
         self.steps = steps
 
     # -- parts -------------------------------------------------------------------------------------
+
+    def answering(self) -> Any:
+        """A copy that says what this pipeline says now, and goes on saying it; not to learn."""
+        twin = copy.copy(self)
+        if self._begun:
+            twin.features_ = [copy.copy(feature) for feature in self.features_]
+            twin.learner_ = self.learner_.answering()
+        return twin
 
     @property
     def learner(self) -> Any:

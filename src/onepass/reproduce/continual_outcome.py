@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.durable import writing
 from onepass.evaluate import ContinualReport
+from onepass.replacing import writing
 from onepass.reproduce.continual_figure import drawn
 from onepass.reproduce.continual_learners import TITLES
 from onepass.reproduce.continual_streams import STREAMS

@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table as RichTable
 from scipy.stats import ttest_rel
 
-from onepass.durable import writing
+from onepass.replacing import writing
 from onepass.stream import write
 from onepass.types import Floats
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass.durable import replacing, writing
 from onepass.errors import ParameterError, SourceError
 from onepass.extras import need
+from onepass.replacing import replacing, writing
 from onepass.types import Array
 
 __all__ = ["write", "written_as"]

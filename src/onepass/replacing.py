@@ -1,4 +1,4 @@
-"""Durable: a file takes the place of another as a whole, or not at all.
+"""Replacing: a file takes the place of another as a whole, or not at all.
 
 The new file is written in a folder beside the old one, brought to the disk, and renamed. A crash, a
 full disk or a power cut at any moment leaves the old file or the new one under the name, never a

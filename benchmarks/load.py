@@ -1,0 +1,198 @@
+"""Load: how many requests a second one service answers, with wrk on the same machine.
+
+    python benchmarks/load.py [--seconds 10] [--json FILE]
+
+One process of ``onepass serve`` with RLSRegressor: 100 features where it predicts, 10 where it
+learns, a row a request, in JSON. Every row is on the disk before its request is answered. What a
+commit of SQLite alone costs is measured in the same run. wrk must be installed; it takes a core.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cells import table, write
+
+import onepass as op
+
+PREDICTING, LEARNING = 100, 10  # features
+CONNECTIONS = (1, 32, 128)
+SCRIPT = """
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+local body = '%s'
+local count = 0
+local keys = %s
+local prefix = tostring(os.time()) .. tostring({}):gsub("table: ", "")
+request = function()
+  count = count + 1
+  if keys then wrk.headers["Idempotency-Key"] = prefix .. count end
+  return wrk.format(nil, nil, nil, body)
+end
+done = function(summary, latency, requests)
+  io.write(string.format('{"requests": %%d, "us": %%d, "bad": %%d, "p50": %%d, "p99": %%d}\\n',
+    summary.requests, summary.duration, summary.errors.status, latency:percentile(50.0),
+    latency:percentile(99.0)))
+end
+"""
+Found = dict[str, Any]
+
+
+def main() -> None:
+    """Measure, print a table, and write the results."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    asked.add_argument("--seconds", type=int, default=10)
+    asked.add_argument("--json", type=Path)
+    given = asked.parse_args()
+    if shutil.which("wrk") is None:
+        sys.exit("load.py: wrk must be installed, such as by: apt-get install wrk")
+    with tempfile.TemporaryDirectory() as folder:
+        found = {
+            "command": "python benchmarks/load.py",
+            "machine": {"cores": os.cpu_count(), "versions": versions()},
+            "commits alone": commits(Path(folder)),
+            "lines": list(lines(Path(folder), given.seconds)),
+        }
+    if given.json:
+        write(given.json, found)
+    print(markdown(found))
+
+
+def lines(folder: Path, seconds: int) -> Iterator[Found]:
+    """Predicting, learning, and both at once."""
+    with serving(folder) as (process, address):
+        for connections in CONNECTIONS:
+            yield {"what": "predict", "connections": connections, **measured(
+                process, [(address, "infer", connections, False)], seconds)}  # fmt: skip
+        for keys in (False, True):
+            for connections in CONNECTIONS:
+                what = "learn, with keys" if keys else "learn"
+                yield {"what": what, "connections": connections, **measured(
+                    process, [(address, "learn", connections, keys)], seconds)}  # fmt: skip
+        both = [(address, "infer", 32, False), (address, "learn", 32, False)]
+        yield {"what": "both at once: predict, learn", "connections": 64,
+               **measured(process, both, seconds)}  # fmt: skip
+
+
+def measured(process: Any, runs: list[tuple[str, str, int, bool]], seconds: int) -> Found:
+    """One or two wrks at once; requests and percentiles of each, and the server's memory."""
+    begun = [wrk(*run, seconds) for run in runs]
+    said = [json.loads(each.communicate()[0].splitlines()[-1]) for each in begun]
+    bad = sum(one["bad"] for one in said)
+    if bad:
+        raise SystemExit(f"{bad} requests were refused")
+    return {
+        "a second": [1e6 * one["requests"] / one["us"] for one in said],
+        "p50 ms": [one["p50"] / 1000 for one in said],
+        "p99 ms": [one["p99"] / 1000 for one in said],
+        "MB": resident(process.pid),
+    }
+
+
+def wrk(address: str, verb: str, connections: int, keys: bool, seconds: int) -> Any:  # noqa: FBT001
+    d = PREDICTING if verb == "infer" else LEARNING
+    name = "wide" if verb == "infer" else "flow"
+    row = np.random.default_rng(0).normal(size=d).round(6).tolist()
+    inputs = [{"name": "X", "shape": [1, d], "datatype": "FP64", "data": row}]
+    if verb == "learn":
+        inputs.append({"name": "y", "shape": [1], "datatype": "FP64", "data": [1.5]})
+    script = Path(tempfile.mkstemp(suffix=".lua")[1])
+    script.write_text(SCRIPT % (json.dumps({"inputs": inputs}), "true" if keys else "false"))
+    url = f"{address}/v2/models/{name}/{verb}"
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[Any, str]]:
+    """The service, with two learners that have learned some rows."""
+    rng = np.random.default_rng(0)
+    for name, d in (("wide", PREDICTING), ("flow", LEARNING)):
+        X = rng.normal(size=(4 * d, d))
+        op.save(op.RLSRegressor().partial_fit(X, X.sum(axis=1)), folder / f"{name}.onepass")
+    data = folder / "served"
+    with op.durable(_made(data) / "wide.db", op.load(folder / "wide.onepass")):
+        pass
+    command = [sys.executable, "-m", "onepass", "serve", str(folder / "flow.onepass"), "--data",
+               str(data), "--port", "0", "--log", "error"]  # fmt: skip
+    given = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=given)  # noqa: S603
+    try:
+        address = None
+        while address is None:
+            line = process.stderr.readline()  # type: ignore[union-attr]
+            if not line:
+                raise SystemExit("the service did not start")
+            at = re.search(r"http://[\d.:]+", line)
+            address = at and at[0]
+        with urllib.request.urlopen(f"{address}/v2/health/ready") as answer:  # noqa: S310
+            answer.read()
+        yield process, str(address)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def commits(folder: Path, count: int = 2000) -> float:
+    """Commits a second of SQLite alone, as the journal has it set."""
+    db = sqlite3.connect(folder / "alone.db", isolation_level=None)
+    for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+        db.execute(f"PRAGMA {setting}")
+    db.execute("CREATE TABLE log (sequence INTEGER PRIMARY KEY, body BLOB)")
+    began = time.perf_counter()
+    for _ in range(count):
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("INSERT INTO log (body) VALUES (zeroblob(200))")
+        db.execute("COMMIT")
+    return count / (time.perf_counter() - began)
+
+
+def resident(pid: int) -> float:
+    """MB that a process holds."""
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024  # type: ignore[index]
+
+
+def markdown(found: Found) -> str:
+    """The table."""
+    head = ["", "connections", "requests/s", "median, ms", "p99, ms", "MB held"]
+    rows = [
+        [one["what"], str(one["connections"]), ", ".join(f"{x:,.0f}" for x in one["a second"]),
+         ", ".join(f"{x:.2f}" for x in one["p50 ms"]), ", ".join(f"{x:.2f}" for x in one["p99 ms"]),
+         f"{one['MB']:.0f}"]
+        for one in found["lines"]
+    ]  # fmt: skip
+    alone = f"SQLite alone commits {found['commits alone']:,.0f} times a second here."
+    return table(head, rows, 1) + "\n\n" + alone
+
+
+def versions() -> dict[str, str]:
+    """Of what answers."""
+    found = {}
+    for name in ("uvicorn", "msgspec", "uvloop", "httptools"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Serve: durable learners behind HTTP, that learn while they answer."""
+
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from onepass.cli.arguments import Count, Names, Quiet, Seconds, Settings, Whole, values
+from onepass.cli.terminal import remark
+from onepass.cli.usage import usage
+
+__all__ = ["serve"]
+
+Sources = Annotated[tuple[str, ...], Parameter(env_var="ONEPASS_SOURCE", metavar="[NAME=]ADDRESS")]
+"""Addresses of sources, before each the name of its learner if it takes one."""
+
+_TOKEN = "ONEPASS_TOKEN"  # noqa: S105  the name of a variable
+
+
+def serve(
+    model: str | None = None,
+    /,
+    *,
+    data: Path,
+    name: str | None = None,
+    task: Literal["regression", "classification"] = "regression",
+    settings: Settings = (),
+    host: str = "127.0.0.1",
+    port: Whole = 8080,
+    tokens: Path | None = None,
+    certificate: Path | None = None,
+    key: Path | None = None,
+    first: str | None = None,
+    snapshot_rows: Count = 100_000,
+    snapshot_seconds: Seconds = 300.0,
+    keep: Count = 8,
+    window: Count = 1000,
+    drift: Names = (),
+    source: Sources = (),
+    most_waiting: Count = 1 << 16,
+    most_rows: Count = 1 << 20,
+    most_bytes: Count = 64 << 20,
+    seconds: Seconds = 30.0,
+    log: Annotated[Literal["debug", "info", "warning", "error"], Parameter()] = "info",
+    quiet: Quiet = False,
+) -> int:
+    """Serve learners that learn while they answer, and lose nothing.
+
+    Each learner has a file in the folder of --data, in which every row stands before it is
+    acknowledged; started again, the service goes on with all of them. The page at / shows them
+    live, /openapi.json says what can be asked.
+
+    Parameters
+    ----------
+    model
+        What begins to be served if it is not there yet: a file that "onepass run --save" or op.save
+        wrote, or the name of a model, such as rls. Without it, what is in --data is served.
+    data
+        The folder of the learners' files; made if it is not there.
+    name
+        By which the model is served: by default the file's name, or the model's.
+    task
+        What a model that is named is to do.
+    settings
+        A parameter of a model that is named: rls.forgetting=0.99.
+    host
+        Where to listen. Elsewhere than on the loopback there must be tokens.
+    port
+        0 for any that is free.
+    tokens
+        A file with a line "ROLES TOKEN" for each token; roles are predict, learn and admin. The
+        environment variable ONEPASS_TOKEN is one token with all roles.
+    certificate
+        A file of PEM, for TLS.
+    key
+        The file of its key.
+    first
+        The learner that answers MLflow's /invocations; by default the only one.
+    snapshot_rows
+        After so many rows a snapshot of a learner is taken.
+    snapshot_seconds
+        The same after so long.
+    keep
+        So many snapshots of each learner are kept, and all versions since the oldest.
+    window
+        Rows that the recent error is about.
+    drift
+        Detectors of drift, of River, such as adwin.
+    source
+        A stream that is learned as it comes: redis://HOST:6379/0?stream=NAME&target=FIELD, and
+        NAME= before it where there are several learners. It may be given more than once, or, so
+        that nobody sees the password, in the environment variable ONEPASS_SOURCE.
+    most_waiting
+        Rows that may wait to be learned, for each learner; of more the asker is told to wait.
+    most_rows
+        Rows of a request.
+    most_bytes
+        Bytes of a request's body.
+    seconds
+        Within which a request must come, its headers and its body.
+    log
+        What is logged, as lines of JSON on standard error.
+    quiet
+        Do not say where it listens.
+    """
+    from onepass.service.web.auth import Tokens, hold_safe
+    from onepass.service.web.logs import logged
+    from onepass.service.web.running import Listening, run
+    from onepass.service.web.starting import fed, shelved, started
+    from onepass.service.web.stopping import Stopping
+
+    where = "serve"
+    with usage(where), Stopping() as stopping:
+        found = _tokens(tokens, where, Tokens)
+        hold_safe(host, found, where)
+        listening = Listening(host, port, certificate, key, seconds)
+        try:
+            shelf = shelved(
+                data, window=window, drift=drift, most_waiting=most_waiting,
+                snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, keep=keep,
+            )  # fmt: skip
+            with closing(shelf):
+                if model is not None:
+                    _begun(shelf, model, name, task, values(settings))
+                fed(shelf, source)
+                app = started(
+                    shelf, tokens=found, most_bytes=most_bytes, most_rows=most_rows, first=first,
+                    level=log,
+                )  # fmt: skip
+                run(app, listening, lambda at: _ready(at, shelf, quiet), stopping, where)
+                logged("stopping")
+        except KeyboardInterrupt:  # while they were opened, or closed
+            if not stopping.code:
+                raise
+        logged("stopped")
+    return stopping.code
+
+
+def _begun(shelf: Any, model: str, name: str | None, task: str, settings: dict[str, Any]) -> None:
+    """Serve a model that is named on the command line; what is there already goes on.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    model : str
+        A file, or the name of a model.
+    name : str, optional
+        By which it is served.
+    task : {"regression", "classification"}
+    settings : dict
+        Of a model that is named.
+    """
+    from onepass import models
+    from onepass.persist import load
+
+    path = Path(model)
+    if path.is_file():
+        shelf.create(name or path.name.partition(".")[0], load(path), there=True)
+    else:
+        made = models.pipelines([model], task, settings)[model]
+        shelf.create(name or model, made, there=True)
+
+
+def _tokens(path: Path | None, where: str, kind: Any) -> Any:
+    said = os.environ.get(_TOKEN)
+    if path is not None:
+        return kind.from_file(path, f"{where}: --tokens")
+    return kind.read(f"admin {said}", _TOKEN) if said else kind({})
+
+
+def _ready(at: str, shelf: Any, quiet: bool) -> None:  # noqa: FBT001  as the switch has it
+    from onepass.service.web.logs import logged
+
+    logged("started", url=at, models=[served.name for served in shelf])
+    names = ", ".join(served.name for served in shelf) or "none yet: PUT /v2/models/NAME makes one"
+    remark(f"Learners: {names}\nListening on {at} (page at {at}/, Ctrl-C stops it)", quiet=quiet)

@@ -1,0 +1,249 @@
+"""Archive: what a journal holds, read again, and written in transactions.
+
+Whatever is read is held to its digest. What SQLite raises is told in the user's words. Once a
+transaction has failed in another way than for want of room, nobody knows what of it is on the disk:
+then nothing more is written, for to try a failed commit again is how rows are lost.
+"""
+
+import copy
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from onepass.errors import DamagedError, InUseError, StoreError
+from onepass.service.records import Answer, Asked, Entry, Snapshot, chained
+
+__all__ = ["SQLITE", "Archive"]
+
+SQLITE = (sqlite3.Error, UnicodeDecodeError)
+"""What Python's sqlite3 raises, of damaged files too."""
+
+_DAMAGED = {"CORRUPT", "NOTADB", "FORMAT", ""}  # without a name: what stands as text is none
+_HELD = {"BUSY", "LOCKED"}
+_HARMLESS = {
+    "FULL": "Nothing of this was kept. Make room, then go on.",
+    "TOOBIG": "Nothing of this was kept: at most 1 GB can be written as one thing. Give less.",
+}
+_ADVICE = {
+    "opened": "Look at its permissions, and at those of its folder.",
+    "made": "Look at the permissions of its folder, and at the room on its disk.",
+    "read": "Look whether its disk is well.",
+    "written": "Whether this was kept is not known, and nothing more is written. Look whether its "
+    "disk is well, open it again, and ask again with the same keys.",
+}
+_SNAPSHOT = "sequence, seen, at, why, positions, digest"
+
+
+class Archive:
+    """The open file.
+
+    Parameters
+    ----------
+    path : Path
+    where : str
+        The public call, for messages.
+
+    Attributes
+    ----------
+    broken : StoreError or None
+        What has failed for good.
+    full : StoreError or None
+        Set where the disk was full when it was written last.
+    """
+
+    _db: sqlite3.Connection
+
+    def __init__(self, path: Path, where: str) -> None:
+        self.path, self.where = path, where
+        self.broken: StoreError | None = None
+        self.full: StoreError | None = None
+
+    def reached(self, step: str) -> None:
+        """Called at each step of what is written, for tests that stop the process there."""
+
+    @property
+    def writing(self) -> bool:
+        """Whether a transaction is open."""
+        return self._db.in_transaction
+
+    def hold_whole(self) -> None:
+        """Refuse to write where that has failed for good; end what an interrupt left open.
+
+        Raises
+        ------
+        StoreError
+        """
+        self._take_back()
+        if self.broken is not None:
+            raise copy.copy(self.broken)
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def answer(self, key: str) -> Answer | None:
+        """What became of the request with this key; None if it is not known.
+
+        Raises
+        ------
+        DamagedError
+            If it is not as it was written.
+        """
+        rows = self._rows(
+            "SELECT key, digest, sequence, said, at, seal FROM keys WHERE key = ?", (key,)
+        )
+        for *values, seal in rows:
+            found = Answer(*values)
+            if found.seal() != seal:
+                raise self._damaged(f"what became of the request {key!r} was changed")
+            return found
+        return None
+
+    def asked(self, name: str) -> Asked | None:
+        """The row with this id that waits for its answer; None if there is none.
+
+        Raises
+        ------
+        DamagedError
+            If it is not as it was written.
+        """
+        for *values, seal in self._rows(
+            "SELECT id, until, body, seal FROM asked WHERE id = ?", (name,)
+        ):
+            found = Asked(*values)
+            if found.seal() != seal:
+                raise self._damaged(f"the row {name!r}, which waits for its answer, was changed")
+            return found
+        return None
+
+    def waiting(self, now: float) -> int:
+        """How many rows wait for their answers."""
+        return int(self._rows("SELECT count(*) FROM asked WHERE until >= ?", (now,))[0][0])
+
+    # -- versions ------------------------------------------------------------------------------
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots, the oldest first, without their bodies."""
+        sql = f"SELECT {_SNAPSHOT}, length(body) FROM snapshots ORDER BY sequence"  # noqa: S608
+        return [
+            Snapshot(at, seen, when, why, positions, digest, size=size)
+            for at, seen, when, why, positions, digest, size in self._rows(sql)
+        ]
+
+    def before(self, sequence: int) -> Snapshot:
+        """The last snapshot at or before a block.
+
+        Raises
+        ------
+        DamagedError
+            If there is none, or it is not as it was written.
+        """
+        rows = self._rows(
+            f"SELECT {_SNAPSHOT}, body, seal FROM snapshots WHERE sequence <= ? "  # noqa: S608
+            "ORDER BY sequence DESC LIMIT 1",
+            (sequence,),
+        )
+        if not rows:
+            raise self._damaged("a snapshot is missing")
+        at, seen, when, why, positions, digest, body, seal = rows[0]
+        found = Snapshot(at, seen, when, why, positions, digest, body, len(body))
+        if found.seal() != seal:
+            raise self._damaged(f"the snapshot after block {found.sequence:,} was changed")
+        return found
+
+    def entries(self, after: Snapshot, until: int | None) -> Iterator[tuple[Entry, bytes]]:
+        """The blocks after a snapshot, in order, until one or the last, with their digests.
+
+        Raises
+        ------
+        DamagedError
+            If one is missing, or not as it was written.
+        """
+        digest, expected = after.digest, after.sequence + 1
+        for *values, written in self._each(
+            "SELECT sequence, kind, rows, seen, aside, note, body, digest FROM log "
+            "WHERE sequence > ? AND sequence <= ? ORDER BY sequence",
+            (after.sequence, (1 << 62) if until is None else until),
+        ):
+            entry = Entry(*values)
+            digest = chained(digest, entry)
+            if entry.sequence != expected or digest != written:
+                raise self._damaged(f"block {expected:,} of its log is missing or was changed")
+            yield entry, digest
+            expected += 1
+        if until is not None and expected != until + 1:
+            raise self._damaged(f"block {expected:,} of its log is missing")
+
+    # -- what stands behind them ---------------------------------------------------------------
+
+    def _rows(self, sql: str, values: Sequence[Any] = (), *, verb: str = "read") -> list[Any]:
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except SQLITE as wrong:
+            raise self._told(wrong, verb) from wrong
+
+    def _each(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
+        """Row by row: together they may be larger than memory."""
+        try:
+            yield from self._db.execute(sql, values)
+        except SQLITE as wrong:
+            raise self._told(wrong, "read") from wrong
+
+    def _write(self, work: Callable[[], object]) -> None:
+        """Do it in a transaction, whole or not at all.
+
+        Raises
+        ------
+        StoreError
+            If the disk is full or fails; ``broken`` if nobody knows what is on it now.
+        """
+        self.hold_whole()
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self.reached("begun")
+            work()
+            self.reached("before commit")
+            self._db.execute("COMMIT")
+        except sqlite3.Error as wrong:
+            told = self._told(wrong, "written")
+            self.full = told if told.full else None
+            if _kind(wrong) not in _HARMLESS:
+                self.broken = told
+            self._take_back()
+            raise told from wrong
+        except BaseException:
+            self._take_back()
+            raise
+        self.full = None
+        self.reached("after commit")
+
+    def _take_back(self) -> None:
+        """End a transaction that was not committed."""
+        try:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+        except sqlite3.Error as wrong:
+            self.broken = self._told(wrong, "written")
+
+    def _told(self, wrong: Exception, verb: str) -> StoreError:
+        """What SQLite raises, in the user's words."""
+        kind = _kind(wrong)
+        if kind in _DAMAGED:
+            return self._damaged(str(wrong))
+        start = f"{self.where}: {self.path} could not be {verb}: {wrong}."
+        if kind in _HELD:
+            return InUseError(f"{start} Another process has it: stop that one first.")
+        if kind in _HARMLESS:
+            return StoreError(f"{start} {_HARMLESS[kind]}", full=kind == "FULL")
+        return StoreError(f"{start} {_ADVICE[verb]}")
+
+    def _damaged(self, why: str, otherwise: str = "") -> DamagedError:
+        return DamagedError(
+            f"{self.where}: {self.path} is not as it was written: {why}. Restore it from a "
+            f"backup{otherwise}."
+        )
+
+
+def _kind(wrong: Exception) -> str:
+    """CORRUPT, FULL, IOERR, …; empty for what Python itself refuses to read."""
+    name: str = getattr(wrong, "sqlite_errorname", "")
+    return name.removeprefix("SQLITE_").partition("_")[0]

@@ -1,0 +1,80 @@
+"""Diary: the gauges of a served learner in a file beside it, so that they go on after a restart.
+
+The file is written after each snapshot of the learner, and now and then. What was learned since the
+snapshot is told to the gauges again when the learner is opened; of that, those rows are passed over
+that the file has counted already. So no row is counted twice, and none is missed, but where a
+process was killed just between a snapshot of the learner and what is written here.
+
+Gauges are no part of what must not be lost: a file that is damaged, missing, or ahead of its
+learner is left out, and counting begins anew.
+"""
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from onepass import sealed
+from onepass.errors import OnepassError
+from onepass.replacing import replacing
+from onepass.service.gauges import Gauges
+
+__all__ = ["Diary"]
+
+_OFTEN = 30.0  # seconds
+_WHERE = "onepass serve"
+
+
+class Diary:
+    """A file of gauges.
+
+    Parameters
+    ----------
+    path : Path
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written = (-1, 0, time.monotonic())
+
+    def read(self, gauges: Gauges, seen: int) -> None:
+        """Have gauges go on, if there are some that can.
+
+        Parameters
+        ----------
+        gauges : Gauges
+            That were told what the learner has learned again on opening.
+        seen : int
+            Rows that the learner has learned in all.
+        """
+        state = None
+        with suppress(OSError, OnepassError):
+            state = sealed.unpacked(self._path.read_bytes(), str(self._path)).tree
+        gauges.resume(state, seen)
+
+    def tend(self, gauges: Gauges, snapshot: int) -> None:
+        """Write them down if it is time.
+
+        Parameters
+        ----------
+        gauges : Gauges
+        snapshot : int
+            Rows that had been learned at the last snapshot.
+        """
+        rows, taken, at = self._written
+        late = gauges.seen != rows and time.monotonic() - at > _OFTEN
+        if late or snapshot != taken:
+            self._written = (gauges.seen, snapshot, time.monotonic())
+            self.write(gauges)
+
+    def write(self, gauges: Gauges) -> None:
+        """Write them down, as far as the disk allows it."""
+        with suppress(OSError, OnepassError):
+            data = sealed.packed(gauges.state(), str(self._path), kind="gauges")
+            with replacing(self._path) as temporary:
+                temporary.write_bytes(data)
+
+    def move(self, path: Path) -> None:
+        """Have the file under another name, if there is one."""
+        with suppress(OSError):
+            self._path.rename(path)
+        self._path = path

@@ -1,0 +1,128 @@
+"""Holding: one process at a time has a file, and whoever comes second is told who.
+
+The holder locks a small file beside it, and says there who it is. The system lets the lock go when
+the process ends, however it ends. There stands also how many blocks were acknowledged: were the end
+of SQLite's log damaged, SQLite would take it for one that was never committed, and go on without.
+"""
+
+import json
+import os
+import re
+import socket
+import sys
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+from onepass.errors import InUseError, StoreError
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["Holding"]
+
+_COUNT = re.compile(rb"\d{20}\n")
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Holding:
+    """A lock on a file's name, until it is closed.
+
+    Parameters
+    ----------
+    path : Path
+        The file; the lock is on ``path`` with ``.lock`` at its end.
+    where : str
+        The public call, for messages.
+
+    Attributes
+    ----------
+    acknowledged : int
+        How many blocks were acknowledged by whoever had it before.
+
+    Raises
+    ------
+    InUseError
+        If another process, or another object of this one, holds it.
+    StoreError
+        If no file can be made there.
+    """
+
+    def __init__(self, path: Path, where: str) -> None:
+        self.path = Path(f"{os.path.realpath(path)}.lock")
+        try:
+            file = os.open(self.path, _FLAGS, 0o644)
+        except OSError as failed:
+            raise StoreError(
+                f"{where}: {path} must lie in a folder where files can be made, got: "
+                f"{failed.strerror} ({self.path}). Make the folder, or choose another."
+            ) from failed
+        if not _locked(file):
+            said = _said(file)
+            os.close(file)
+            raise InUseError(
+                f"{where}: {path} must be held by one process at a time, but {said} has it. Stop "
+                "that process first, or choose another file."
+            )
+        self._file = file
+        self._end = weakref.finalize(self, os.close, file)
+        self._end.atexit = False  # the system does it, when the last thread is gone
+        self.acknowledged = _count(file)
+        with suppress(OSError):  # a full disk: then it does not say who has it
+            me = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+            os.ftruncate(file, 0)
+            _put(file, b"%020d\n%s\n" % (self.acknowledged, json.dumps(me).encode()))
+
+    def note(self, sequence: int) -> None:
+        """Note that so many blocks were acknowledged; a crash of the system may forget it."""
+        with suppress(OSError):
+            _put(self._file, b"%020d" % sequence)
+
+    def close(self) -> None:
+        """Let it go; in a process that was forked from the holder, it stays the holder's."""
+        self._end()
+
+
+def _locked(file: int) -> bool:
+    """Whether the lock could be had; where the system has none, SQLite's own must do."""
+    if sys.platform == "win32":
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+
+
+def _put(file: int, data: bytes) -> None:
+    if sys.platform != "win32":
+        os.pwrite(file, data, 0)
+    else:
+        os.lseek(file, 0, os.SEEK_SET)
+        os.write(file, data)
+
+
+def _got(file: int) -> bytes:
+    os.lseek(file, 0, os.SEEK_SET)
+    return os.read(file, 4096)
+
+
+def _count(file: int) -> int:
+    with suppress(OSError):
+        found = _COUNT.match(_got(file))
+        return int(found[0]) if found else 0
+    return 0
+
+
+def _said(file: int) -> str:
+    """Who holds it, as far as it has said so."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        told = json.loads(_got(file).split(b"\n")[1])
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(told["since"])))
+        pid = int(told["pid"])
+        mine = " (this one)" if pid == os.getpid() else ""
+        return f"process {pid}{mine} on {str(told['host'])[:100]}, since {since},"
+    return "another process"

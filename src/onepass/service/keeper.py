@@ -1,0 +1,222 @@
+"""Keeper: decides on requests: what is learned is written down, and only then acknowledged.
+
+A group of requests is learned, brought to the disk, and told of. If it cannot be written, nobody is
+told otherwise: the learner is made again from what is on the disk before it learns anything else.
+The same if an interrupt comes in between: then the disk says what became of the group.
+"""
+
+import copy
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import KeyReusedError, StoreError
+from onepass.service.blocks import Block, joined
+from onepass.service.records import Answer, Asked, Entry, Group
+from onepass.service.requests import Receipt, Request, runs, said_from_bytes, said_to_bytes
+from onepass.service.standing import Standing
+
+__all__ = ["Keeper"]
+
+
+@dataclass
+class _Flight:
+    """A group on its way to the disk."""
+
+    requests: Sequence[Request]
+    group: Group = field(default_factory=Group)
+    learned: list[tuple[Block, Any]] = field(default_factory=list)
+    positions: dict[str, str] = field(default_factory=dict)
+
+
+class Keeper(Standing):
+    """What learns and writes down; of the same parameters."""
+
+    _flight: _Flight | None = None
+
+    @property
+    def at_it(self) -> bool:
+        """Whether something is begun and not yet done."""
+        return self._flight is not None or self.journal.writing
+
+    def take(self, requests: Sequence[Request]) -> None:
+        """Decide on requests: learn and write down, or refuse each by itself.
+
+        What is wrong is noted in the requests; only an interrupt is raised here.
+
+        Parameters
+        ----------
+        requests : sequence of Request
+        """
+        while requests:
+            try:
+                self.hold_ready()
+            except StoreError as wrong:
+                self._refuse(requests, wrong)
+            requests = [each for each in requests if not each.settled]
+            if requests:
+                self._decide(requests)
+                requests = [each for each in requests if not each.settled]
+
+    def hold_ready(self) -> None:
+        """Be as on the disk; refuse where it cannot be written.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self._flight is not None:  # it was interrupted, and so was what follows an interrupt
+            self._land(self._flight, None)
+        self.journal.hold_whole()
+        if self._stale:
+            self.journal.hold_room()
+            self.restore()
+
+    # -- one group -----------------------------------------------------------------------------
+
+    def _decide(self, requests: Sequence[Request]) -> None:
+        self._flight = flight = _Flight(requests)
+        try:
+            self._fill(flight)
+            if flight.group:
+                self.journal.commit(flight.group)
+        except StoreError as wrong:
+            self._refuse(requests, wrong)
+        except BaseException as wrong:
+            self._land(flight, wrong)
+            if not isinstance(wrong, Exception):
+                raise
+        else:
+            self._publish(flight)
+
+    def _land(self, flight: _Flight, wrong: BaseException | None) -> None:
+        """Ask the disk what became of a group that was interrupted."""
+        try:
+            there = self.journal.holds(flight.group)
+        except StoreError as worse:
+            self._refuse(flight.requests, worse)
+            return
+        if there:  # then all of it was learned
+            self._publish(flight)
+        elif isinstance(wrong, Exception):
+            self._refuse(flight.requests, wrong)
+        else:  # who was interrupted waits no longer; the others still do
+            for request in flight.requests:
+                request.receipt = request.error = None
+            self._flight = None
+
+    def _refuse(self, requests: Sequence[Request], wrong: Exception) -> None:
+        for request in requests:
+            request.receipt, request.error = None, copy.copy(wrong)
+        self._settle(requests)
+
+    def _publish(self, flight: _Flight) -> None:
+        """Let it be seen."""
+        self.positions.update(flight.positions)
+        if flight.learned:
+            self.answering = self.charge.answering()
+        self._stale = False
+        self.journal.reached("published")
+        for block, said in flight.learned:
+            self._tell(block, said)
+        self._settle([each for each in flight.requests if each.receipt or each.error])
+        self.journal.reached("acknowledged")
+
+    def _settle(self, requests: Iterable[Request]) -> None:
+        for request in requests:
+            request.settled = True
+        self._flight = None
+        for request in requests:
+            request.wake()
+            if request.done is not None:
+                try:
+                    request.done(request)
+                except Exception as wrong:  # noqa: BLE001  the others are to be told too
+                    self._trouble = f"{self.where}: whoever asked could not be told: {wrong}"
+
+    # -- what is in it -------------------------------------------------------------------------
+
+    def _fill(self, flight: _Flight) -> None:
+        """Learn what is new."""
+        fresh = self._fresh(flight.requests)
+        for request in fresh:
+            if request.block.y is None:
+                flight.group.asked += [
+                    Asked(each, request.until, request.block[i : i + 1].to_bytes())
+                    for i, each in enumerate(request.ids)
+                ]
+                request.receipt = Receipt(self.journal.sequence, np.empty(0))
+        for run in runs([each for each in fresh if each.block.y is not None]):
+            self._stale = True
+            self._learn(run, flight)
+
+    def _fresh(self, requests: Sequence[Request]) -> list[Request]:
+        """Those that were not decided on before."""
+        fresh: list[Request] = []
+        here: set[str] = set()
+        for request in requests:
+            names = [name for name, _ in request.keys]
+            try:
+                known = self.journal.answer(names[0]) if names else None
+            except StoreError as wrong:
+                request.error = wrong
+                continue
+            if known is not None:
+                self._again(request, known)
+            elif here.isdisjoint(names):  # of two at once the second is decided on afterwards
+                fresh.append(request)
+                here.update(names)
+        return fresh
+
+    def _again(self, request: Request, known: Answer) -> None:
+        name, digest = request.keys[0]
+        if known.digest != digest:
+            request.error = KeyReusedError(
+                f"{self.where}: the key {name[1:]!r} must come with the request that it came with "
+                f"first (version {known.sequence:,}), got other rows. Give each request a key of "
+                "its own."
+            )
+            return
+        request.receipt = Receipt(known.sequence, said_from_bytes(known.said), again=True)
+
+    def _learn(self, run: list[Request], flight: _Flight) -> None:
+        """Learn a run as one block, or each by itself if it is refused."""
+        aside = self.charge.aside
+        try:
+            block = joined([request.block for request in run])
+            said = self.charge.learn(block)
+        except Exception as wrong:  # noqa: BLE001  whoever asked is told
+            if len(run) == 1:
+                run[0].error = wrong
+                return
+            for request in run:
+                self._learn([request], flight)
+            return
+        last = flight.group.entries[-1] if flight.group.entries else self.journal
+        note = ""
+        if run[0].source is not None:
+            note = json.dumps({"source": run[0].source, "position": run[0].position})
+            flight.positions[run[0].source] = str(run[0].position)
+        body = run[0].body if len(run) == 1 else block.to_bytes()
+        entry = Entry(last.sequence + 1, "learn", len(block), last.seen + len(block), aside, note,
+                      body)  # fmt: skip
+        flight.group.entries.append(entry)
+        flight.learned.append((block, said))
+        self._note(run, said, entry.sequence, flight.group)
+
+    def _note(self, run: list[Request], said: Any, sequence: int, group: Group) -> None:
+        """Note in the requests, and for their keys, what was said of their rows."""
+        first, now = 0, self.now()
+        for request in run:
+            part = said[first : first + len(request.block)]
+            first += len(request.block)
+            request.receipt = Receipt(sequence, part)
+            group.answered += request.ids
+            each = [part] if len(request.keys) == 1 else [part[i : i + 1] for i in range(len(part))]
+            group.answers += [
+                Answer(name, digest, sequence, said_to_bytes(one), now)
+                for (name, digest), one in zip(request.keys, each, strict=False)
+            ]

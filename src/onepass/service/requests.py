@@ -1,0 +1,161 @@
+"""Requests: what a durable learner is asked to keep, one by one or many at once."""
+
+import json
+from _thread import allocate_lock
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from onepass.errors import DamagedError, StoreError
+from onepass.service.blocks import Block
+from onepass.types import Array
+
+__all__ = ["Receipt", "Request", "runs", "said_from_bytes", "said_to_bytes"]
+
+_ROWS = 4096  # in a block of several requests
+_KINDS = "biufUM"  # of dtypes that stand as they are
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of rows that were learned: they are on the disk.
+
+    Parameters
+    ----------
+    version : int
+        The learner's version with them: how many blocks it has learned.
+    said : ndarray of the shape of y
+        What was said of each row just before it was learned.
+    again : bool
+        Whether they had been learned before, by a request with the same key.
+    """
+
+    version: int
+    said: Array
+    again: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Rows to learn, or to keep until their answers come; what became of them is noted here.
+
+    Parameters
+    ----------
+    block : Block
+    body : bytes
+        The block, to be written down.
+    keys : sequence of tuple[str, bytes]
+        An idempotency key of all rows, or one of each, with the digest of what was asked.
+    source, position : str, optional
+        Where the rows came from.
+    ids : sequence of str
+        Those of rows that wait: with an answer they wait no longer.
+    until : float
+        Until when they wait, if they have no answer yet.
+    done : callable, optional
+        Called with the request once it is decided on.
+    receipt, error : Receipt and exception, optional
+        What became of it.
+    settled : bool
+        Whether it is decided on.
+    waits : bool
+        Whether somebody waits for it, who can take the turn.
+    """
+
+    block: Block
+    body: bytes = b""
+    keys: Sequence[tuple[str, bytes]] = ()
+    source: str | None = None
+    position: str | None = None
+    ids: Sequence[str] = ()
+    until: float = 0.0
+    done: Callable[["Request"], None] | None = None
+    receipt: Receipt | None = None
+    error: BaseException | None = None
+    settled: bool = False
+    waits: bool = False
+    _gate: Any = field(default_factory=allocate_lock)
+
+    def __post_init__(self) -> None:
+        self._gate.acquire()
+
+    def is_settled(self) -> bool:
+        """Whether it is decided on; another thread may do so meanwhile."""
+        return self.settled
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is settled, or its turn has come to settle others; whether it was woken."""
+        woken: bool = self._gate.acquire(timeout=seconds)
+        return woken
+
+    def wake(self) -> None:
+        """Let whoever waits for it go on."""
+        with suppress(RuntimeError):  # it was woken already
+            self._gate.release()
+
+    def result(self) -> Receipt:
+        """The receipt, or what is raised in its place."""
+        if self.error is not None:
+            raise self.error
+        if self.receipt is None:
+            raise StoreError("a request: it must be settled before its receipt is asked for.")
+        return self.receipt
+
+
+def runs(requests: Sequence[Request]) -> Iterator[list[Request]]:
+    """Requests that follow each other and can be learned as one block.
+
+    Parameters
+    ----------
+    requests : sequence of Request
+        A request of a source is a block by itself: it has a position.
+    """
+    run: list[Request] = []
+    rows, like = 0, None
+    for request in requests:
+        size, kind = len(request.block), request.block.like
+        alone = request.source is not None
+        if run and (alone or kind != like or rows + size > _ROWS):
+            yield run
+            run, rows = [], 0
+        run.append(request)
+        rows += size
+        like = None if alone else kind
+    if run:
+        yield run
+
+
+def said_to_bytes(said: Array) -> bytes:
+    """Answers, written down."""
+    plain = said.dtype.kind in _KINDS
+    body = said.tobytes() if plain else json.dumps(said.tolist()).encode()
+    return _head(said.dtype.str, said.shape) + body
+
+
+@lru_cache(maxsize=256)
+def _head(dtype: str, shape: tuple[int, ...]) -> bytes:
+    return json.dumps([dtype, shape]).encode() + b"\n"
+
+
+def said_from_bytes(data: bytes) -> Array:
+    """What ``said_to_bytes`` was given.
+
+    Raises
+    ------
+    DamagedError
+        If these are other bytes.
+    """
+    try:
+        head, _, body = data.partition(b"\n")
+        dtype, shape = json.loads(head)
+        if np.dtype(dtype).kind in _KINDS:
+            return np.frombuffer(body, dtype).reshape(shape).copy()
+        said = np.empty(shape, dtype=object)
+        said[...] = json.loads(body)
+    except (ValueError, TypeError) as wrong:
+        raise DamagedError(f"what was said once is not as it was written: {wrong}") from wrong
+    return said

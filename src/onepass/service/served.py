@@ -1,0 +1,280 @@
+"""Served: a durable learner, the thread that learns, and its gauges.
+
+Whoever asks is answered at once by the learner as it was last acknowledged. Whoever has rows to be
+learned puts them into a queue that is bounded; a thread of its own takes all that wait, learns
+them as one group, brings them to the disk, and says so to all.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import Any
+
+from onepass.errors import BusyError, OnepassError, ParameterError, StoreError, UnknownError
+from onepass.estimator.learned import nbytes
+from onepass.service.diary import Diary
+from onepass.service.gauges import Gauges
+from onepass.service.requests import Receipt, Request
+from onepass.service.sources import Feeder, Source
+from onepass.service.spectrum import spectrum
+from onepass.service.store import Durable
+from onepass.service.versions import Version
+from onepass.types import Array
+
+__all__ = ["Served"]
+
+
+class Served:
+    """One learner while it is served.
+
+    Parameters
+    ----------
+    name : str
+    durable : Durable
+        Closed when this is.
+    gauges : Gauges
+    diary : Diary
+        Where the gauges are kept.
+    most_waiting : int, default 65,536
+        Rows that may wait to be learned.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        durable: Durable,
+        gauges: Gauges,
+        diary: Diary,
+        *,
+        most_waiting: int = 1 << 16,
+    ) -> None:
+        self.name = name
+        self.durable = durable
+        self.gauges = gauges
+        self.most_waiting = most_waiting
+        self.feeders: list[Feeder] = []
+        self._diary = diary
+        self._waiting = 0
+        self._lock = Lock()
+        self._wake = Event()
+        self._ending = False
+        self._failed: str | None = None
+        self._looked: tuple[Any, int, list[Version]] = (None, 0, [])
+        self._looked_at = 0.0
+        self._spectrum: tuple[Any, list[float] | None] = (None, None)
+        self._thread = Thread(target=self._work, name=f"learn {name}", daemon=True)
+        self._thread.start()
+
+    # -- verbs ---------------------------------------------------------------------------------
+
+    def answering(self, version: str | None = None) -> tuple[int, Any]:
+        """The present version, and the learner that answers with it.
+
+        Parameters
+        ----------
+        version : str, optional
+            That it must be.
+
+        Raises
+        ------
+        UnknownError
+            If it is another.
+        """
+        now, learner = self.durable.published
+        if version is not None and version != str(now):
+            raise UnknownError(
+                f"{self.name}: what answers is the present version, {now}, got {version[:40]!r}. "
+                "Ask without a version, or roll back to it first."
+            )
+        return now, learner
+
+    def learn(
+        self,
+        rows: Mapping[str, Any],
+        done: Callable[[Request], None],
+        **named: Any,
+    ) -> None:
+        """Have rows learned.
+
+        Parameters
+        ----------
+        rows : mapping
+            ``X``, ``y``, and if there are ``sample_weight`` and ``time``, as for ``Durable.learn``.
+        done : callable
+            Called by the thread that learns, when they are on the disk or refused.
+        **named
+            ``key``, ``digest``, ``source``, ``position``.
+
+        Raises
+        ------
+        BusyError
+            If too many rows wait.
+        StoreError
+            If it is being stopped.
+        OnepassError
+            If these are no rows.
+        """
+        count = len(rows["X"])
+        self._admit(count)
+
+        def settled(request: Request) -> None:
+            with self._lock:
+                self._waiting -= count
+            if request.error is not None:
+                self._note(count, request.error)
+            done(request)
+
+        try:
+            self.durable.request(**rows, **named, done=settled)
+        except BaseException as wrong:
+            with self._lock:
+                self._waiting -= count
+            self._note(count, wrong)
+            raise
+        self._wake.set()
+
+    def ask(self, X: Any, seconds: float) -> tuple[int, Array, list[str]]:
+        """The version that answers, answers, and ids for those that come later."""
+        self._hold_open()
+        return self.durable.asked(X, seconds=seconds)
+
+    def answer(
+        self, ids: Sequence[str], y: Any, sample_weight: Any = None, *, time: Any = None
+    ) -> Receipt:
+        """Learn rows that were asked, as ``Durable.answer`` does."""
+        self._hold_open()
+        try:
+            return self.durable.answer(ids, y, sample_weight, time=time)
+        except OnepassError as wrong:
+            self._note(len(ids), wrong)
+            raise
+
+    def feed(self, source: Source) -> None:
+        """Learn what a source brings, as long as this is served.
+
+        Raises
+        ------
+        ParameterError
+            If it is read already, or tells times to a learner that wants none, or none to another.
+        """
+        if any(feeder.source.name == source.name for feeder in self.feeders):
+            raise ParameterError(
+                f"{self.name}: a source must be read once, got {source.name} twice. Leave one out."
+            )
+        self.feeders.append(Feeder(self.durable, source, self.gauges))
+
+    def hold_ready(self) -> None:
+        """Refuse where the learner cannot learn now.
+
+        Raises
+        ------
+        StoreError
+        """
+        self._hold_open()
+        if self.trouble is not None:
+            raise StoreError(self.trouble)
+
+    # -- what there is -------------------------------------------------------------------------
+
+    @property
+    def trouble(self) -> str | None:
+        """What keeps it from learning; None if nothing does."""
+        return self._failed or self.durable.trouble
+
+    @property
+    def source_trouble(self) -> str | None:
+        """What keeps it from reading its sources; it learns from whoever asks all the same."""
+        return " ".join(each.trouble for each in self.feeders if each.trouble) or None
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait to be learned."""
+        return self._waiting
+
+    @property
+    def waiting_answers(self) -> int:
+        """Rows that wait for their answers, as counted within the last second."""
+        return self._look()[1]
+
+    @property
+    def versions(self) -> list[Version]:
+        """The snapshots."""
+        return self._look()[2]
+
+    @property
+    def spectrum(self) -> list[float] | None:
+        """Of the memory, as it was when the learner was last written down."""
+        learner = self.durable.answering
+        memory = getattr(getattr(learner, "learner_", learner), "memory_", None)
+        if memory is not self._spectrum[0]:
+            found = spectrum(learner)
+            self._spectrum = (memory, None if found is None else found.tolist())
+        return self._spectrum[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Of what was learned."""
+        return nbytes(self.durable.answering)
+
+    def close(self) -> None:
+        """Read sources no further, learn what waits, then let the file go."""
+        for feeder in self.feeders:
+            feeder.close()
+        with self._lock:
+            self._ending = True
+        self._wake.set()
+        self._thread.join()
+        try:
+            self.durable.close()
+        finally:
+            self._diary.write(self.gauges)
+
+    def move(self, folder: Path, name: str) -> None:
+        """Keep the gauges under another name, once it is closed."""
+        self._diary.move(folder / name)
+
+    # -- what stands behind them ---------------------------------------------------------------
+
+    def _look(self) -> tuple[Any, int, list[Version]]:
+        """What the file must be asked for: once a second and snapshot, whoever wants to know."""
+        now, last = time.monotonic(), self.durable.last_snapshot
+        old = last != self._looked[0] or now - self._looked_at > 1.0
+        if old and not self._ending:
+            self._looked = (last, self.durable.waiting, self.durable.versions)
+            self._looked_at = now
+        return self._looked
+
+    def _note(self, count: int, wrong: BaseException) -> None:
+        """Note that rows were refused; where it was the disk's fault, ``trouble`` tells it."""
+        if not isinstance(wrong, StoreError):
+            self.gauges.refuse(count, str(wrong))
+
+    def _hold_open(self) -> None:
+        if self._ending:
+            raise StoreError(f"{self.name}: it is being stopped. Ask again later.")
+
+    def _admit(self, count: int) -> None:
+        with self._lock:
+            self._hold_open()
+            if self._waiting and self._waiting + count > self.most_waiting:
+                raise BusyError(
+                    f"{self.name}: at most {self.most_waiting:,} rows may wait to be learned, "
+                    f"{self._waiting:,} do. Ask again in a second, with the same key.",
+                    1.0,
+                )
+            self._waiting += count
+
+    def _work(self) -> None:
+        """Until it ends, and nobody who was admitted waits."""
+        while not self._ending or self._waiting:
+            self._wake.wait(timeout=0.05 if self._ending else 1.0)
+            self._wake.clear()
+            try:
+                self.durable.settle()
+                self._diary.tend(self.gauges, self.durable.last_snapshot[0])
+                self._failed = None
+            except Exception as wrong:  # noqa: BLE001  the page tells it; the thread goes on
+                self._failed = str(wrong)
+            if self._failed and self._ending:
+                break

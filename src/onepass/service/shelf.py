@@ -1,0 +1,170 @@
+"""Shelf: the learners that are served, each with a file of its own in one folder."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from onepass.compat.detectors import detectors
+from onepass.errors import ParameterError, StoreError, TakenError, UnknownError
+from onepass.service.diary import Diary
+from onepass.service.gauges import Gauges
+from onepass.service.opening import durable
+from onepass.service.policy import Watcher
+from onepass.service.served import Served
+
+__all__ = ["Shelf", "UnknownError"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_ENDING = ".db"
+_RETIRED = ".retired"
+_GAUGES = ".gauges"
+
+
+class Shelf:
+    """Named learners.
+
+    Parameters
+    ----------
+    folder : path-like
+        Made if it is not there.
+    where : str
+        The public call, for messages.
+    window : int
+        Rows of the recent error.
+    drift : iterable of str
+        River's detectors, by name.
+    most_waiting : int
+        Rows that may wait to be learned, for each learner.
+    **options
+        For :func:`onepass.service.durable`.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        where: str,
+        *,
+        window: int = 1000,
+        drift: tuple[str, ...] = (),
+        most_waiting: int = 1 << 16,
+        **options: Any,
+    ) -> None:
+        self.folder, self.where = Path(folder), where
+        self._window, self._drift, self._most = window, drift, most_waiting
+        self._options = options
+        self._served: dict[str, Served] = {}
+        self._turn = RLock()
+        detectors(drift, where)  # unknown names are refused before anything is opened
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as failed:
+            raise StoreError(
+                f"{where}: {folder} must be a folder, or one that can be made, got: "
+                f"{failed.strerror}. Choose another."
+            ) from failed
+
+    def open_all(self) -> None:
+        """Open all that are in the folder."""
+        try:
+            for path in sorted(self.folder.glob(f"*{_ENDING}")):
+                if path.stem not in self._served and _NAME.fullmatch(path.stem):
+                    self._open(path.stem, None)
+        except BaseException:
+            self.close()
+            raise
+
+    def create(self, name: str, model: Any, *, there: bool = False) -> Served:
+        """Serve a new learner.
+
+        Parameters
+        ----------
+        name : str
+            1 to 100 letters, digits, ``_``, ``.`` and ``-``; a letter or digit first.
+        model : learner or Pipeline
+        there : bool, default False
+            Whether it may be there already: then what is there goes on.
+
+        Raises
+        ------
+        TakenError
+            If there is one of this name.
+        ParameterError
+            If it is no name.
+        TypeMismatchError, StoreError
+            As ``op.durable``.
+        """
+        if not _NAME.fullmatch(name):
+            raise ParameterError(
+                f"{self.where}: a name must be 1 to 100 letters, digits, '_', '.' and '-', a "
+                f"letter or digit first, got {name[:120]!r}. Choose another."
+            )
+        with self._turn:
+            if name in self._served and there:
+                self._served[name].durable.hold_like(model)
+                return self._served[name]
+            if name in self._served or (not there and self._path(name).exists()):
+                raise TakenError(
+                    f"{self.where}: there must be no learner {name!r} yet, but there is. Choose "
+                    "another name, or retire it first."
+                )
+            return self._open(name, model)
+
+    def retire(self, name: str) -> Path:
+        """Serve it no longer; its file is kept under another name, which is returned."""
+        with self._turn:
+            served = self[name]
+            served.close()
+            del self._served[name]
+            old, number = self._path(name), 1
+            while (new := old.with_name(f"{name}{_RETIRED}-{number}")).exists():
+                number += 1
+            old.rename(new)
+            served.move(self.folder, f"{new.name}{_GAUGES}")
+            with suppress(OSError):
+                Path(f"{old}.lock").unlink()
+            return new
+
+    def close(self) -> None:
+        """Stop all; what waits is learned first."""
+        with self._turn:
+            closing, self._served = self._served, {}
+            with ExitStack() as all_of_them:  # one that fails does not keep others open
+                for served in closing.values():
+                    all_of_them.callback(served.close)
+
+    def __getitem__(self, name: str) -> Served:
+        found = self._served.get(name)
+        if found is None:
+            raise UnknownError(
+                f"there must be a learner of the name asked for, got {name[:120]!r}; "
+                "GET /v2/repository/index lists those that there are."
+            )
+        return found
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(list(self._served.values()))
+
+    def __len__(self) -> int:
+        return len(self._served)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}{_ENDING}"
+
+    def _open(self, name: str, model: Any) -> Served:
+        gauges: list[Gauges] = []
+
+        def watched(learner: Any) -> Watcher:
+            chosen = detectors(self._drift, self.where)
+            gauges.append(Gauges(learner, window=self._window, detectors=chosen))
+            return gauges[0].learned
+
+        held = durable(self._path(name), model, watch=watched, **self._options)
+        diary = Diary(self.folder / f"{name}{_GAUGES}")
+        diary.read(gauges[0], held.rows_seen)
+        served = Served(name, held, gauges[0], diary, most_waiting=self._most)
+        self._served[name] = served
+        return served

@@ -1,0 +1,139 @@
+"""Feeder: a thread that has a learner learn what a source brings.
+
+What is learned and the position behind it are one transaction, so each row is learned once, through
+kills of this process and of the source. Rows that are refused are counted, and passed by with the
+next position; but as long as nothing of a source was ever learned, it stays at the beginning, for
+then its address is rather wrong than all of its rows.
+"""
+
+from threading import Event, Thread
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from onepass.errors import ParameterError, SourceError, StoreError
+from onepass.service.gauges import Gauges
+from onepass.service.sources.source import Piece, Source
+from onepass.service.store import Durable
+
+__all__ = ["Feeder"]
+
+_WAIT = 0.25  # seconds without a row, after which it looks whether it is to end
+_SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two attempts
+_WHOLE = 2.0**53
+
+
+class Feeder:
+    """Learns a source for as long as it is open.
+
+    Parameters
+    ----------
+    durable : Durable
+        Its positions say where to go on.
+    source : Source
+        Closed when this is.
+    gauges : Gauges
+        Told of rows that are refused.
+
+    Attributes
+    ----------
+    trouble : str or None
+        What keeps it from reading or learning; None if nothing does.
+    behind : int
+        Entries that waited behind the last that were read.
+
+    Raises
+    ------
+    ParameterError
+        If the learner forgets by time, and the source does not say it, or the other way round.
+    """
+
+    def __init__(self, durable: Durable, source: Source, gauges: Gauges) -> None:
+        learner = durable.answering
+        if bool(getattr(learner, "uses_time", False)) != source.has_time:
+            must = "not say" if source.has_time else "say"
+            raise ParameterError(
+                f"{source.name}: the address must {must} which field is the time, as the learner "
+                f"is {learner!r:.200}. Give `time` with a learner that forgets by time alone."
+            )
+        self._durable, self.source, self._gauges = durable, source, gauges
+        self._labels = is_classifier(learner)
+        self._end = Event()
+        self.trouble: str | None = None
+        self.behind = 0
+        self._thread = Thread(target=self._work, name=f"feed {source.name}", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Learn what was read, then end."""
+        self._end.set()
+        self._thread.join()
+        self.source.close()
+
+    def _work(self) -> None:
+        wait = _SHORTEST
+        while not self._end.is_set():
+            try:
+                for piece in self.source.read(self._durable.positions, seconds=_WAIT):
+                    self._learn(piece)
+                    self.trouble, wait = None, _SHORTEST
+                    if self._end.is_set():
+                        return
+                self.trouble, wait = None, _SHORTEST
+            except Exception as wrong:  # noqa: BLE001  it is told; it may go on again later
+                self.trouble = str(wrong) or repr(wrong)
+                self._end.wait(wait)
+                wait = min(2.0 * wait, _LONGEST)
+
+    def _learn(self, piece: Piece) -> None:
+        """Learn a piece, but those of its rows that are refused."""
+        learned, refused = "", list(piece.refused)
+        waiting = [(0, len(piece))] if len(piece) else []
+        try:
+            while waiting:
+                first, end = waiting.pop()
+                why = self._refusal(piece.rows(first, end))
+                if why is None:
+                    learned = piece.positions[end - 1]
+                elif end - first == 1:
+                    refused.append(f"{piece.part}: entry {piece.positions[first]}: {why}")
+                else:  # halves of it, until what is refused stands alone
+                    middle = (first + end) // 2
+                    waiting += [(middle, end), (first, middle)]
+            if refused and not learned and piece.part not in self._durable.positions:
+                raise SourceError(
+                    f"{piece.part}: some of its first {len(refused):,} entries must be rows that "
+                    f"can be learned, but none is: {refused[0]} Correct the address; or send rows "
+                    "that are right, and the others are passed by."
+                )
+            if learned != piece.position:
+                self._durable.pass_by(piece.part, piece.position)
+        finally:
+            if piece.part in self._durable.positions:
+                self._count(piece, refused)
+        self.behind = piece.behind
+
+    def _refusal(self, rows: dict[str, Any]) -> str | None:
+        """Why the learner refuses rows; None if they were learned, and the position with them."""
+        if self._labels:
+            rows["y"] = _labels(rows["y"])
+        try:
+            self._durable.learn(**rows)
+        except (StoreError, MemoryError):
+            raise
+        except Exception as wrong:  # noqa: BLE001  whatever is wrong with these, others may be right
+            return str(wrong) or repr(wrong)
+        return None
+
+    def _count(self, piece: Piece, refused: list[str]) -> None:
+        if piece.gone is not None:
+            self._gauges.refuse(*piece.gone)
+        for why in refused:
+            self._gauges.refuse(1, why)
+
+
+def _labels(y: Any) -> Any:
+    """Labels as whole numbers, where they are."""
+    whole = y.dtype.kind == "f" and bool(((y == np.floor(y)) & (np.abs(y) < _WHOLE)).all())
+    return y.astype(np.int64) if whole else y

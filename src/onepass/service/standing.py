@@ -1,0 +1,284 @@
+"""Standing: a learner as it stands on the disk: made from there, kept there, and taken back."""
+
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from onepass.errors import CheckpointError, CheckpointWarning, DamagedError, StoreError
+from onepass.service.blocks import Block
+from onepass.service.charge import Charge
+from onepass.service.journal import Journal
+from onepass.service.policy import Policy, Watcher
+from onepass.service.records import Entry, Group, Snapshot
+
+__all__ = ["Standing"]
+
+_SWEEP = 60.0  # seconds after which what is too old is let go again
+_LAST = 1 << 62  # beyond every block
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What was made from the disk."""
+
+    charge: Charge
+    positions: dict[str, str]
+    snapshot: Snapshot
+    end: tuple[int, int, bytes]
+
+
+class Standing:
+    """A learner and its journal; for one thread at a time.
+
+    Parameters
+    ----------
+    journal : Journal
+    policy : Policy
+
+    Attributes
+    ----------
+    charge : Charge
+    published : tuple of int and learner
+        The version, and the learner as it was acknowledged last.
+    positions : dict of str to str
+        Of the sources.
+    watch : callable or None
+        Told of each block that is acknowledged.
+    """
+
+    charge: Charge
+    published: tuple[int, Any]
+
+    def __init__(self, journal: Journal, policy: Policy) -> None:
+        self.journal, self.where = journal, journal.where
+        self._policy = policy
+        self._began = policy.clock() - time.monotonic()  # a clock that is set anew changes nothing
+        self.positions: dict[str, str] = {}
+        self.watch: Watcher | None = None
+        self._trouble: str | None = None
+        self._stale = False  # the learner has learned what may not be on the disk
+        self._taken = (0, 0.0)
+        self._sweep_at = 0.0
+
+    @property
+    def answering(self) -> Any:
+        """The learner as it was acknowledged last."""
+        return self.published[1]
+
+    @answering.setter
+    def answering(self, learner: Any) -> None:
+        self.published = (self.journal.sequence, learner)
+
+    def now(self) -> float:
+        """Seconds since 1970, which never go back."""
+        return self._began + time.monotonic()
+
+    @property
+    def last_snapshot(self) -> tuple[int, float]:
+        """How many rows had been learned at the last snapshot, and when it was."""
+        return self._taken
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the file or the disk, as long as it is so."""
+        wrong = self.journal.broken or self.journal.full
+        return self._trouble if wrong is None else str(wrong)
+
+    # -- beginning -----------------------------------------------------------------------------
+
+    def begin(self, charge: Charge) -> None:
+        """Make the file."""
+        self.charge = charge
+        self.journal.begin(self._snapshot(charge, 0, "beginning"))
+        self._watched(charge)
+        self._taken = (0, self.now())
+        self.answering = charge.answering()
+
+    def resume(self) -> None:
+        """Make the learner from the file; whoever watches is told of what it learns again."""
+        made = self._made(None, told=True)
+        self.journal.ends(*made.end)
+        self.journal.hold_complete()
+        self._stand(made)
+        self._taken = (made.snapshot.seen, self.now())
+
+    def restore(self) -> None:
+        """Make the learner again, as it is on the disk."""
+        try:
+            made = self._made(None)
+        except StoreError as worse:
+            self.journal.broken = worse
+            raise
+        self.journal.ends(*made.end)
+        self._stand(made)
+
+    def _stand(self, made: _Made) -> None:
+        self.charge, self.positions = made.charge, made.positions
+        self.answering = made.charge.answering()
+        self._stale = False
+
+    def _made(self, until: int | None, *, told: bool = False) -> _Made:
+        """The learner as it was after a block, or after the last."""
+        snapshot = self.journal.before(_LAST if until is None else until)
+        path = str(self.journal.path)
+        charge = Charge.from_bytes(snapshot.body, path, self._policy.replacements)
+        if told:
+            self._watched(charge)
+        positions = _items(snapshot.positions)
+        end = (snapshot.sequence, snapshot.seen, snapshot.digest)
+        for entry, digest in self.journal.entries(snapshot, until):
+            if entry.kind != "pass":
+                block, said = self._learned_again(charge, entry)
+                if told:
+                    self._tell(block, said)
+            if entry.note:
+                note = _items(entry.note)
+                positions[note["source"]] = note["position"]
+            end = (entry.sequence, entry.seen, digest)
+        return _Made(charge, positions, snapshot, end)
+
+    def _learned_again(self, charge: Charge, entry: Entry) -> tuple[Block, Any]:
+        """Learn a block again, in the same way; the block, and what was said of its rows."""
+        if entry.kind != "learn":
+            raise DamagedError(
+                f"{self.where}: {self.journal.path} is not as it was written: the snapshot of its "
+                f"rollback, block {entry.sequence:,}, is missing. Restore it from a backup."
+            )
+        block = Block.from_bytes(entry.body, str(self.journal.path))
+        if entry.aside:
+            charge.put_aside()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # they were heard
+                return block, charge.learn(block)
+        except Exception as wrong:
+            raise StoreError(
+                f"{self.where}: block {entry.sequence:,} of {self.journal.path} was learned once, "
+                f"but now it is refused: {wrong} Use the version of onepass that wrote it."
+            ) from wrong
+
+    def _watched(self, charge: Charge) -> None:
+        if self._policy.watch is not None:
+            self.watch = self._policy.watch(charge.answering())
+
+    def _tell(self, block: Block, said: Any) -> None:
+        """Tell whoever watches; what goes wrong there is no trouble of the rows."""
+        if self.watch is not None:
+            try:
+                self.watch(block, said)
+            except Exception as wrong:  # noqa: BLE001
+                self._trouble = f"{self.where}: whoever watches has failed: {wrong}"
+
+    # -- snapshots -----------------------------------------------------------------------------
+
+    def tend(self) -> None:
+        """Take a snapshot if it is time, and let go what is too old."""
+        now, (seen, at) = self.now(), self._taken
+        rows = self.journal.seen - seen
+        if rows >= self._policy.snapshot_rows:
+            self._try(lambda: self.snapshot("rows"))
+        elif rows and now - at >= self._policy.snapshot_seconds:
+            self._try(lambda: self.snapshot("time"))
+        if now >= self._sweep_at:
+            self._try(lambda: self._sweep(now))
+
+    def finish(self) -> None:
+        """Take a last snapshot."""
+        self._try(lambda: self.snapshot("close"))
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """Do what may fail: all rows are in the log, whether it is done or not."""
+        if self._stale or self.journal.broken is not None:
+            return
+        try:
+            work()
+        except (StoreError, CheckpointError) as wrong:
+            now = self.now()
+            self._taken, self._sweep_at = (self.journal.seen, now), now + _SWEEP
+            self._trouble = f"{wrong} All rows are in the log, which goes on."
+            warnings.warn(self._trouble, CheckpointWarning, stacklevel=2)
+
+    def snapshot(self, why: str) -> None:
+        """Take one, unless there is one of this version; and let go the oldest.
+
+        Raises
+        ------
+        StoreError, CheckpointError
+            If it cannot be written.
+        """
+        sequence = self.journal.sequence
+        if self.journal.snapshots()[-1].sequence < sequence:
+            self.journal.snapshot(self._snapshot(self.charge, sequence, why))
+        self.journal.prune(self._policy.keep)
+        self._taken = (self.journal.seen, self.now())
+        self._trouble = None
+
+    def rollback(self, to: int) -> None:
+        """Go back to what was known after a block; the log keeps what came after it.
+
+        Parameters
+        ----------
+        to : int
+            A version from the oldest snapshot on.
+
+        Raises
+        ------
+        StoreError
+            If it is not kept, or cannot be written.
+        """
+        made = self._made(to)
+        sequence, seen = self.journal.sequence + 1, self.journal.seen
+        entry = Entry(sequence, "rollback", 0, seen, True, json.dumps({"to": to}), b"")  # noqa: FBT003
+        snapshot = self._snapshot(made.charge, sequence, f"rollback to {to}")
+        self._commit(Group(entries=[entry], snapshot=snapshot))
+        self.charge, self._taken = made.charge, (seen, self.now())
+        self.answering = made.charge.answering()
+        self._stale = False
+        self.journal.prune(self._policy.keep)
+
+    def pass_by(self, source: str, position: str) -> None:
+        """Note a source's position, without rows.
+
+        Parameters
+        ----------
+        source, position : str
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written.
+        """
+        note = json.dumps({"source": source, "position": position})
+        sequence, seen = self.journal.sequence + 1, self.journal.seen
+        entry = Entry(sequence, "pass", 0, seen, False, note, b"")  # noqa: FBT003
+        self._commit(Group(entries=[entry]))
+        self.positions[source] = position
+        self.published = (sequence, self.answering)
+        self._stale = False
+
+    def _commit(self, group: Group) -> None:
+        """Bring it to the disk; whatever interrupts, what is there is what counts."""
+        self._stale = True
+        try:
+            self.journal.commit(group)
+        except StoreError:
+            self._stale = False
+            raise
+
+    def _snapshot(self, charge: Charge, sequence: int, why: str) -> Snapshot:
+        body = charge.to_bytes(self.where)
+        positions = json.dumps(self.positions)
+        return Snapshot(sequence, self.journal.seen, self.now(), why, positions, b"", body)
+
+    def _sweep(self, now: float) -> None:
+        more = self.journal.sweep(keys_before=now - self._policy.key_seconds, now=now)
+        self._sweep_at = now if more else now + _SWEEP
+
+
+def _items(text: str) -> dict[str, str]:
+    """What JSON says of sources and positions."""
+    found: dict[str, str] = json.loads(text)
+    return found

@@ -1,0 +1,90 @@
+"""Upkeep: what a journal lets go: old snapshots, keys and rows that waited too long."""
+
+from onepass.service.archive import Archive
+
+__all__ = ["Upkeep"]
+
+_ROOM = 1 << 16  # bytes that a full disk must have again before anything is learned
+_SOME = 1_000  # rows that are let go at once
+_SPARE = 1024  # free pages that may stay in the file
+_MOST = 1 << 14  # pages that are given back at once
+
+
+class Upkeep(Archive):
+    """The open file, which is kept small; of the same parameters."""
+
+    def prune(self, keep: int) -> None:
+        """Let go all snapshots but the last ``keep``, and the blocks before them.
+
+        Raises
+        ------
+        StoreError
+        """
+        oldest = self._rows(
+            "SELECT sequence FROM snapshots ORDER BY sequence DESC LIMIT 1 OFFSET ?", (keep - 1,)
+        )
+
+        def write() -> None:
+            self._db.execute("DELETE FROM snapshots WHERE sequence < ?", oldest[0])
+            self.reached("pruned snapshots")
+            self._db.execute("DELETE FROM log WHERE sequence <= ?", oldest[0])
+
+        if oldest:
+            self._write(write)
+            self._shrink()
+
+    def sweep(self, *, keys_before: float, now: float) -> bool:
+        """Let go keys of old, and rows whose time is over; whether there may be more.
+
+        Parameters
+        ----------
+        keys_before, now : float
+            In seconds since 1970.
+
+        Raises
+        ------
+        StoreError
+        """
+        keys = self._rows(
+            "SELECT key FROM keys WHERE at < ? ORDER BY at LIMIT ?", (keys_before, _SOME)
+        )
+        asked = self._rows(
+            "SELECT id FROM asked WHERE until < ? ORDER BY until LIMIT ?", (now, _SOME)
+        )
+
+        def write() -> None:
+            self._db.executemany("DELETE FROM keys WHERE key = ?", keys)
+            self.reached("swept keys")
+            self._db.executemany("DELETE FROM asked WHERE id = ?", asked)
+
+        if keys or asked:
+            self._write(write)
+        return max(len(keys), len(asked)) == _SOME
+
+    def hold_room(self) -> None:
+        """Refuse while a disk that was full has no room yet.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self.full is not None:
+            # the log holds pages many times over, and gives its room back
+            self._rows("PRAGMA wal_checkpoint(TRUNCATE)", verb="written")
+            row = "INSERT OR REPLACE INTO asked VALUES ('', 0.0, zeroblob(?), x'')"
+            self._write(lambda: self._db.execute(row, (_ROOM,)))
+            self._write(lambda: self._db.execute("DELETE FROM asked WHERE id = ''"))
+
+    def _shrink(self) -> None:
+        """Give the system back pages that are free, if they are many."""
+        free, pages = (
+            self._rows(f"PRAGMA {each}")[0][0] for each in ("freelist_count", "page_count")
+        )
+        gone = min(free - _SPARE, _MOST) if free > _SPARE + pages // 4 else 0
+
+        def write() -> None:
+            for _ in range(gone):  # Python's sqlite3 makes one step of it, which is one page
+                self._db.execute("PRAGMA incremental_vacuum(1)")
+
+        if gone:
+            self._write(write)

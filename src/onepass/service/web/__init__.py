@@ -1,0 +1,3 @@
+"""Web: durable learners behind HTTP."""
+
+__all__: list[str] = []

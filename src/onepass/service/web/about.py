@@ -1,0 +1,115 @@
+"""About: what the service says of itself and of its learners."""
+
+from typing import Any
+
+import msgspec
+
+from onepass.errors import UnknownError
+from onepass.service import page
+from onepass.service.shelf import Shelf
+from onepass.service.web.exchange import Answer, Asking
+from onepass.service.web.exposition import exposition
+from onepass.service.web.metadata import of_model
+from onepass.service.web.openapi import described
+from onepass.service.web.state import onepass_version, state
+from onepass.service.web.threads import Threads
+from onepass.service.wire import described as told
+
+__all__ = ["About"]
+
+
+class About:
+    """What may be read.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    threads : Threads
+    """
+
+    def __init__(self, shelf: Shelf, threads: Threads) -> None:
+        self._shelf, self._threads = shelf, threads
+
+    async def live(self, asking: Asking) -> Answer:
+        """``GET /v2/health/live``: it answers."""
+        del asking
+        return Answer(b'{"live":true}')
+
+    async def ready(self, asking: Asking) -> Answer:
+        """``GET /v2/health/ready``: all learners can learn."""
+        del asking
+        for served in self._shelf:
+            served.hold_ready()
+        return Answer(b'{"ready":true}')
+
+    async def version(self, asking: Asking) -> Answer:
+        """``GET /version``, as MLflow asks for it."""
+        del asking
+        return Answer(onepass_version().encode(), "text/plain; charset=utf-8")
+
+    async def server(self, asking: Asking) -> Answer:
+        """``GET /v2``."""
+        del asking
+        return _sent(told.server(onepass_version()))
+
+    async def model(self, asking: Asking, name: str, version: str | None = None) -> Answer:
+        """``GET /v2/models/NAME``."""
+        del asking
+        served = self._shelf[name]
+        now, learner = served.answering(version)
+        return _sent(of_model(name, now, learner))
+
+    async def model_ready(self, asking: Asking, name: str, version: str | None = None) -> Answer:
+        """``GET /v2/models/NAME/ready``."""
+        del asking
+        served = self._shelf[name]
+        served.answering(version)
+        served.hold_ready()
+        return Answer(msgspec.json.encode({"name": name, "ready": True}))
+
+    async def index(self, asking: Asking) -> Answer:
+        """``/v2/repository/index``: which learners there are."""
+        if asking.method == "POST":
+            await asking.body()
+        return Answer(msgspec.json.encode([_line(served) for served in self._shelf]))
+
+    async def state(self, asking: Asking) -> Answer:
+        """``GET /state``: what the page shows."""
+        del asking
+        found = await self._threads.disk(lambda: state(self._shelf))
+        return Answer(msgspec.json.encode(found), headers={"Cache-Control": "no-store"})
+
+    async def metrics(self, asking: Asking) -> Answer:
+        """``GET /metrics``, for Prometheus."""
+        del asking
+        text = await self._threads.disk(lambda: exposition(self._shelf))
+        return Answer(text.encode(), "text/plain; version=0.0.4; charset=utf-8")
+
+    async def openapi(self, asking: Asking) -> Answer:
+        """``GET /openapi.json``."""
+        del asking
+        return Answer(msgspec.json.encode(described(onepass_version())))
+
+    async def page(self, asking: Asking, file: str = "index.html") -> Answer:
+        """``GET /`` and what it needs."""
+        found = page.file(file)
+        if found is None:
+            raise UnknownError(f"{asking.path[:200]}: there is no such file.")
+        headers = {**page.HEADERS, "ETag": found.tag}
+        if asking.header(b"if-none-match") == found.tag:
+            return Answer(b"", found.kind, 304, headers)
+        return Answer(found.body, found.kind, headers=headers)
+
+
+def _sent(reply: Any) -> Answer:
+    return Answer(reply.body, reply.kind, headers=reply.headers)
+
+
+def _line(served: Any) -> dict[str, Any]:
+    ready = served.trouble is None
+    return {
+        "name": served.name,
+        "version": str(served.durable.published[0]),
+        "state": "READY" if ready else "UNAVAILABLE",
+        "reason": served.trouble or "",
+    }

@@ -1,0 +1,102 @@
+"""Admin: learners are made, retired, saved and taken back, over HTTP."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onepass.errors import ParameterError
+from onepass.models import pipelines
+from onepass.persist import load
+from onepass.service.shelf import Shelf
+from onepass.service.web.exchange import Answer, Asking
+from onepass.service.web.threads import Threads
+
+__all__ = ["Admin"]
+
+_MODEL = "application/x-onepass"
+
+
+class _Making(msgspec.Struct, forbid_unknown_fields=True):
+    """How a learner is described in JSON."""
+
+    model: str
+    task: str = "regression"
+    settings: dict[str, Any] = {}
+
+
+class _Going(msgspec.Struct, forbid_unknown_fields=True):
+    """To which version to go back."""
+
+    to: int
+
+
+class Admin:
+    """The verbs of whoever administers.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    threads : Threads
+    """
+
+    def __init__(self, shelf: Shelf, threads: Threads) -> None:
+        self._shelf, self._threads = shelf, threads
+
+    async def create(self, asking: Asking, name: str) -> Answer:
+        """``PUT /v2/models/NAME``: a model file, or a model by its name and parameters."""
+        body = await asking.body()
+        kind = (asking.header(b"content-type") or "").partition(";")[0].strip().lower()
+
+        def made() -> int:
+            whole = asking.unpacked(body) if asking.packed else body
+            file = kind == _MODEL or (kind != "application/json" and not whole.startswith(b"{"))
+            model = _loaded(whole) if file else _named(_decoded(whole, _Making))
+            return self._shelf.create(name, model).durable.version
+
+        return _json({"name": name, "version": await self._threads.disk(made)}, status=201)
+
+    async def retire(self, asking: Asking, name: str) -> Answer:
+        """``DELETE /v2/models/NAME``: it is served no longer; its file is kept."""
+        del asking
+        kept = await self._threads.disk(lambda: self._shelf.retire(name))
+        return _json({"name": name, "kept": kept.name})
+
+    async def snapshot(self, asking: Asking, name: str) -> Answer:
+        """``POST /v2/models/NAME/snapshot``."""
+        del asking
+        version = await self._threads.disk(self._shelf[name].durable.snapshot)
+        return _json({"name": name, "version": version})
+
+    async def rollback(self, asking: Asking, name: str) -> Answer:
+        """``POST /v2/models/NAME/rollback`` with ``{"to": VERSION}``."""
+        wanted = _decoded(await asking.body(), _Going)
+        durable = self._shelf[name].durable
+        version = await self._threads.disk(lambda: durable.rollback(to=wanted.to))
+        return _json({"name": name, "version": version})
+
+
+def _decoded(body: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as wrong:
+        fields = ", ".join(kind.__struct_fields__)
+        raise ParameterError(
+            f"the body must be JSON with {fields}, got: {wrong}. See /openapi.json."
+        ) from wrong
+
+
+def _named(wanted: _Making) -> Any:
+    return pipelines([wanted.model], wanted.task, wanted.settings)[wanted.model]
+
+
+def _loaded(body: bytes) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.onepass")
+        path.write_bytes(body)
+        return load(path)
+
+
+def _json(said: dict[str, Any], status: int = 200) -> Answer:
+    return Answer(msgspec.json.encode(said), status=status)

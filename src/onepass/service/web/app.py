@@ -1,0 +1,146 @@
+"""App: the paths of the service, who may take them, and what is said of failures."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+
+from onepass.errors import MethodError, UnknownError
+from onepass.service.shelf import Shelf
+from onepass.service.web.about import About
+from onepass.service.web.admin import Admin
+from onepass.service.web.auth import ADMIN, LEARN, PREDICT, Tokens
+from onepass.service.web.exchange import Answer, Asking
+from onepass.service.web.failures import failure
+from onepass.service.web.paths import Paths, allowed
+from onepass.service.web.threads import Threads
+from onepass.service.web.verbs import Verbs
+from onepass.service.wire.limits import Limits
+
+__all__ = ["Application", "Endpoint", "endpoints"]
+
+_OPEN = None  # the role that nobody needs
+_MODEL, _VERSIONED = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
+
+
+class Endpoint(NamedTuple):
+    """What answers at a path."""
+
+    method: str
+    path: str
+    verb: Callable[..., Awaitable[Answer]]
+    role: str | None
+    """That whoever asks must have; None if nobody needs any."""
+
+
+class Application:
+    """The service as an ASGI application.
+
+    Parameters
+    ----------
+    shelf : Shelf
+        Stays open.
+    tokens : Tokens
+        None of them: whoever asks from this machine may do everything.
+    limits : Limits
+        Of a request.
+    first : str, optional
+        The learner that answers ``/invocations``.
+    """
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        tokens: Tokens,
+        limits: Limits,
+        first: str | None = None,
+    ) -> None:
+        self._tokens, self._most = tokens, limits.nbytes
+        self._paths = Paths[Endpoint]()
+        for each in endpoints(shelf, limits, first):
+            self._paths.add(each.method, each.path, each)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":  # uvicorn is told to take no other
+            return
+        asking = Asking(scope, receive, self._most)
+        try:
+            answer = await self._answer(asking)
+        except Exception as wrong:  # noqa: BLE001  whoever asked gets an answer
+            answer = Answer.of(failure(wrong))
+        await answer.send(scope, send)
+
+    async def _answer(self, asking: Asking) -> Answer:
+        methods, parameters = self._paths.find(asking.path)
+        endpoint = methods.get(asking.method)
+        if endpoint is None:
+            raise _nothing(asking, methods)
+        self._tokens.hold(asking, endpoint.role)
+        return await endpoint.verb(asking, **parameters)
+
+
+def endpoints(shelf: Shelf, limits: Limits, first: str | None) -> list[Endpoint]:
+    """All that can be asked.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    limits : Limits
+    first : str, optional
+        The learner that answers ``/invocations``.
+    """
+    threads = Threads()
+    verbs = Verbs(shelf, limits, first, threads)
+    return [
+        Endpoint("POST", f"{_MODEL}/infer", verbs.infer, PREDICT),
+        Endpoint("POST", f"{_VERSIONED}/infer", verbs.infer, PREDICT),
+        Endpoint("POST", f"{_MODEL}/learn", verbs.learn, LEARN),
+        Endpoint("POST", f"{_MODEL}/answers", verbs.answers, LEARN),
+        Endpoint("POST", "/invocations", verbs.invocations, PREDICT),
+        *_readings(About(shelf, threads)),
+        *_doings(Admin(shelf, threads)),
+    ]
+
+
+def _readings(about: About) -> list[Endpoint]:
+    return [
+        Endpoint("GET", "/v2/health/live", about.live, _OPEN),
+        Endpoint("GET", "/v2/health/ready", about.ready, _OPEN),
+        Endpoint("GET", "/ping", about.ready, _OPEN),
+        Endpoint("GET", "/health", about.ready, _OPEN),
+        Endpoint("GET", "/version", about.version, _OPEN),
+        Endpoint("GET", "/v2", about.server, PREDICT),
+        Endpoint("GET", _MODEL, about.model, PREDICT),
+        Endpoint("GET", f"{_MODEL}/ready", about.model_ready, PREDICT),
+        Endpoint("GET", _VERSIONED, about.model, PREDICT),
+        Endpoint("GET", f"{_VERSIONED}/ready", about.model_ready, PREDICT),
+        Endpoint("GET", "/v2/repository/index", about.index, PREDICT),
+        Endpoint("POST", "/v2/repository/index", about.index, PREDICT),
+        Endpoint("GET", "/state", about.state, PREDICT),
+        Endpoint("GET", "/metrics", about.metrics, PREDICT),
+        Endpoint("GET", "/openapi.json", about.openapi, _OPEN),
+        Endpoint("GET", "/", about.page, _OPEN),
+        Endpoint("GET", "/page/{file}", about.page, _OPEN),
+    ]
+
+
+def _doings(admin: Admin) -> list[Endpoint]:
+    return [
+        Endpoint("PUT", _MODEL, admin.create, ADMIN),
+        Endpoint("DELETE", _MODEL, admin.retire, ADMIN),
+        Endpoint("POST", f"{_MODEL}/snapshot", admin.snapshot, ADMIN),
+        Endpoint("POST", f"{_MODEL}/rollback", admin.rollback, ADMIN),
+    ]
+
+
+def _nothing(asking: Asking, methods: Mapping[str, Endpoint]) -> Exception:
+    if methods:
+        return MethodError(
+            f"{asking.path[:200]}: the method must be one of {allowed(methods)}, got "
+            f"{asking.method[:20]}. See /openapi.json.",
+            allowed(methods),
+        )
+    return UnknownError(
+        f"{asking.path[:200]}: there must be something at the path, but there is nothing. "
+        "/openapi.json lists what there is."
+    )

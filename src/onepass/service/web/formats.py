@@ -1,0 +1,91 @@
+"""Formats: which of the wire's forms a request comes in, and its answer goes back in."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onepass.service.web.exchange import Answer, Asking
+from onepass.service.wire import arrow, csvtext, invocations, tensors
+from onepass.service.wire.limits import Limits
+from onepass.service.wire.rows import Asked, Reply
+
+__all__ = ["Format", "format_of"]
+
+_HEADER = b"inference-header-content-length"
+_ARROW = "application/vnd.apache.arrow.stream"
+
+
+@dataclass(frozen=True)
+class Format:
+    """How bytes are read, and answers written.
+
+    Parameters
+    ----------
+    reader : callable
+        Of a body, limits, and whether it is to be learned.
+    writer : callable
+        Of what was asked, and of answers by their names.
+    """
+
+    reader: Callable[..., Asked]
+    writer: Callable[..., Reply]
+
+    def read(self, body: bytes, limits: Limits, *, learning: bool) -> Asked:
+        """What a body asks.
+
+        Raises
+        ------
+        RequestError
+        """
+        return self.reader(body, limits, learning=learning)
+
+    def answer(
+        self,
+        name: str,
+        version: int,
+        asked: Asked,
+        found: Mapping[str, Any],
+        *,
+        again: bool = False,
+    ) -> Answer:
+        """Answers as they go back.
+
+        Parameters
+        ----------
+        name, version : str and int
+            Of the learner that answers.
+        asked : Asked
+        found : mapping of str to ndarray
+        again : bool, default False
+            Whether the rows had been learned before: the header ``Idempotent-Replayed`` says so.
+        """
+        reply = self.writer(asked, found, model=name, version=str(version))
+        headers = {**(reply.headers or {}), "X-Onepass-Version": str(version)}
+        if again:
+            headers["Idempotent-Replayed"] = "true"
+        return Answer(reply.body, reply.kind, headers=headers)
+
+
+def format_of(asking: Asking, *, scoring: bool = False) -> Format:
+    """The format that a request's headers name.
+
+    Parameters
+    ----------
+    asking : Asking
+        Whatever its content type, a body that is no Arrow stream is one of the protocol's: many who
+        ask do not say.
+    scoring : bool, default False
+        Whether it is MLflow's ``/invocations``.
+    """
+    said = asking.header(b"content-type") or ""
+    kind = said.partition(";")[0].strip().lower()
+    if kind == _ARROW:
+        return Format(arrow.read, arrow.write)
+    if scoring:
+        read = csvtext.read_csv if kind == "text/csv" else invocations.read
+        return Format(read, lambda asked, found, model, version: invocations.write(found))  # noqa: ARG005
+    header = asking.header(_HEADER)
+    return Format(
+        lambda body, limits, learning: tensors.read(body, limits, header=header, learning=learning),
+        tensors.write,
+    )

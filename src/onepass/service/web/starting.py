@@ -1,0 +1,101 @@
+"""Starting: the service put together out of its parts."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from onepass.errors import ParameterError
+from onepass.extras import need
+from onepass.service.shelf import Shelf
+from onepass.service.sources import source
+
+__all__ = ["fed", "shelved", "started"]
+
+_WHERE = "onepass serve"
+
+
+def shelved(folder: Path, **options: Any) -> Shelf:
+    """The learners of a folder, open.
+
+    Parameters
+    ----------
+    folder : Path
+    **options
+        As :class:`~onepass.service.shelf.Shelf` takes them.
+
+    Raises
+    ------
+    StoreError, ParameterError
+        As opening them does.
+    """
+    for package in ("msgspec", "uvicorn", "httptools"):
+        need(package, extra="serve", where=_WHERE)
+    shelf = Shelf(folder, _WHERE, **options)
+    shelf.open_all()
+    return shelf
+
+
+def fed(shelf: Shelf, sources: Iterable[str]) -> None:
+    """Have learners learn what sources bring.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    sources : iterable of str
+        Addresses, as :func:`onepass.service.sources.source` takes them; before each the name of its
+        learner and ``=``, unless there is one alone.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such learner or no such source, or the two do not fit.
+    MissingExtraError
+        If the package of a source is not installed.
+    """
+    for said in sources:
+        name, equals, address = said.partition("=")
+        if "://" in name or not equals:
+            name, address = "", said
+        names = [served.name for served in shelf]
+        if name not in names and (name or len(names) != 1):
+            raise ParameterError(
+                f"{_WHERE}: --source must be NAME=ADDRESS, of a learner that is served, or an "
+                f"address where there is one alone; there are {', '.join(names) or 'none'}, got "
+                f"{name[:100] or 'no name'}. Name one of them."
+            )
+        shelf[name or names[0]].feed(source(address))
+
+
+def started(
+    shelf: Shelf,
+    *,
+    tokens: Any,
+    most_bytes: int,
+    most_rows: int,
+    first: str | None,
+    level: str,
+) -> Any:
+    """The application, and its log.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    tokens : Tokens
+    most_bytes, most_rows : int
+        Of one request.
+    first : str, optional
+        The learner that answers ``/invocations``.
+    level : str
+        Of the log.
+    """
+    from onepass.service.web.app import Application  # noqa: PLC0415  not without the extra
+    from onepass.service.web.logs import set_up  # noqa: PLC0415  the same
+    from onepass.service.wire.limits import Limits  # noqa: PLC0415  the same
+
+    set_up(level)
+    return Application(
+        shelf,
+        tokens=tokens,
+        limits=Limits(nbytes=most_bytes, rows=most_rows),
+        first=first,
+    )

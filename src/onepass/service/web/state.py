@@ -1,0 +1,64 @@
+"""State: what the page shows of each learner."""
+
+import time
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from onepass.service.served import Served
+from onepass.service.shelf import Shelf
+
+__all__ = ["onepass_version", "state"]
+
+
+def state(shelf: Shelf) -> dict[str, Any]:
+    """All learners; :mod:`onepass.service.page` tells what each field is.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    """
+    return {
+        "now": time.time(),
+        "onepass": onepass_version(),
+        "models": [_one(served) for served in shelf],
+    }
+
+
+@cache
+def onepass_version() -> str:
+    """The version of the package that runs."""
+    try:
+        return version("onepass")
+    except PackageNotFoundError:  # run from its source
+        return "unknown"
+
+
+def _one(served: Served) -> dict[str, Any]:
+    durable, gauges = served.durable, served.gauges
+    answering = durable.answering
+    text = repr(answering).partition("(")[2]
+    return {
+        "name": served.name,
+        "class": type(answering).__name__,
+        "parameters": text.removesuffix(")")[:1000],
+        "ready": served.trouble is None,
+        "trouble": served.trouble or served.source_trouble,
+        "version": durable.version,
+        "rows_seen": durable.rows_seen,
+        "rows_refused": gauges.rows_refused,
+        "nbytes": served.nbytes,
+        "waiting": served.waiting_answers,
+        "error": gauges.error(),
+        "rates": gauges.rates(),
+        "latency": gauges.latency(),
+        "spectrum": served.spectrum,
+        "drift": list(gauges.drift),
+        "refused": list(gauges.refused)[::-1],
+        "snapshots": [
+            {"version": each.version, "rows_seen": each.rows_seen, "at": each.at, "why": each.why,
+             "nbytes": each.nbytes}
+            for each in served.versions
+        ],
+        "positions": durable.positions,
+    }  # fmt: skip

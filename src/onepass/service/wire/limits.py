@@ -1,0 +1,149 @@
+"""Limits: how much one request may bring, and what is said of one that may not be.
+
+They hold before memory is taken: of what is longer than its place allows, no more is read.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from onepass import validate
+from onepass.errors import RequestError
+
+__all__ = ["Limits", "refused", "shown"]
+
+_SHOWN = 60  # characters of a value in a message
+_SPARSE, _FEW = 64, 1 << 16  # missing values for a byte, and for none
+_TEXT_AS_NUMBERS = 8  # the memory of a short text for that of a number
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one request may bring.
+
+    Parameters
+    ----------
+    nbytes : int, default 64 MiB
+        Bytes of the body.
+    unpacked : int, default 256 MiB
+        Bytes of what is packed within the body, once it is unpacked: Arrow's buffers.
+    rows : int, default 1,048,576
+    columns : int, default 65,536
+    values : int, default 16,777,216
+        Numbers in all, at 8 bytes each; a text counts as eight of them.
+    text : int, default 65,536
+        Characters of one text.
+
+    Raises
+    ------
+    ParameterError
+        If one is no whole number > 0.
+
+    Examples
+    --------
+    >>> Limits(rows=1000).hold(20, 4, "inputs[0].shape")
+    >>> Limits(rows=1000).hold(2000, 4, "inputs[0].shape")
+    Traceback (most recent call last):
+        ...
+    onepass.errors.RequestError: the request's `inputs[0].shape` must have at most 1,000 rows, got
+    2,000. Send fewer rows at a time.
+    """
+
+    nbytes: int = 64 << 20
+    unpacked: int = 256 << 20
+    rows: int = 1 << 20
+    columns: int = 1 << 16
+    values: int = 1 << 24
+    text: int = 1 << 16
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            validate.whole(getattr(self, field.name), field.name, "Limits", low=1)
+
+    def hold_body(self, body: bytes) -> None:
+        """Refuse a body that is too long."""
+        if len(body) > self.nbytes:
+            must = f"have at most {self.nbytes:,} bytes"
+            raise refused("", must, f"{len(body):,}", "Send fewer rows at a time")
+
+    def hold(self, n: int, columns: int, place: str, *, texts: int = 0) -> None:
+        """Refuse too many rows, columns or values.
+
+        Parameters
+        ----------
+        n, columns : int
+            Rows, and columns in all.
+        place : str
+            Where the request says so.
+        texts : int, default 0
+            How many of the columns are text.
+        """
+        if n > self.rows:
+            must = f"have at most {self.rows:,} rows"
+            raise refused(place, must, f"{n:,}", "Send fewer rows at a time")
+        if columns > self.columns:
+            must = f"have at most {self.columns:,} columns"
+            raise refused(place, must, f"{columns:,}", "Leave out columns that are not needed")
+        if n * (columns + (_TEXT_AS_NUMBERS - 1) * texts) > self.values:
+            must = f"have at most {self.values:,} values, a text counted as {_TEXT_AS_NUMBERS}"
+            came = f"{n:,} rows of {columns:,} columns, {texts:,} of them text"
+            raise refused(place, must, came, "Send fewer rows at a time")
+
+    def hold_sparse(self, cells: int, nbytes: int, place: str) -> None:
+        """Refuse rows of which nearly all is missing: a few bytes may tell of as many as may be.
+
+        Parameters
+        ----------
+        cells : int
+            Values that may be missing.
+        nbytes : int
+            Bytes of the text or stream that tells of them.
+        place : str
+            Where the request says so.
+        """
+        if cells > _SPARSE * nbytes + _FEW:
+            must = f"bring a byte for {_SPARSE} values"
+            came = f"{nbytes:,} for {cells:,}, nearly all missing"
+            raise refused(place, must, came, "Send fewer rows, or fewer columns, at a time")
+
+    def hold_text(self, longest: int, place: str) -> None:
+        """Refuse a text of so many characters if it is too long."""
+        if longest > self.text:
+            must = f"hold texts of at most {self.text:,} characters"
+            raise refused(place, must, f"one of {longest:,}", "Shorten the text")
+
+
+def refused(place: str, must: str, got: object, remedy: str) -> RequestError:
+    """The error of a request that cannot be read.
+
+    Parameters
+    ----------
+    place : str
+        Where within the request, such as ``inputs[0].data``; empty for all of it.
+    must, got : str
+        What was expected there, after "must", and what came.
+    remedy : str
+        What to do: a sentence without its full stop, or a question.
+    """
+    where = f"the request's `{place}`" if place else "the request"
+    end = "" if remedy.endswith("?") else "."
+    return RequestError(f"{where} must {must}, got {got}. {remedy}{end}")
+
+
+def shown(value: Any) -> str:
+    """A value that came, for a message: quoted, and cut where it is long.
+
+    Parameters
+    ----------
+    value : Any
+        Text, a number, or anything else with a short ``repr``.
+
+    Examples
+    --------
+    >>> shown("a" * 1000)[-8:], len(shown("speed"))
+    ("aaaa'...", 7)
+    """
+    if isinstance(value, str):
+        return repr(value[:_SHOWN]) + ("..." if len(value) > _SHOWN else "")
+    if isinstance(value, int) and value.bit_length() > 2 * _SHOWN:
+        return f"a whole number of {value.bit_length():,} bits"
+    return repr(value)

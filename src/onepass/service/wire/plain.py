@@ -1,0 +1,96 @@
+"""Plain: values that are just what they are said to be, read the shortest way.
+
+In most requests there is nothing wrong, and most have few values. Whatever is long or unusual is
+left to the long way, which says what is wrong with it.
+"""
+
+import msgspec
+import numpy as np
+
+from onepass.service.wire.datatypes import DATATYPES
+from onepass.service.wire.heads import Tensor
+from onepass.service.wire.jsontext import PIECE
+from onepass.service.wire.limits import Limits
+from onepass.types import Array, Floats
+
+__all__ = ["plain_rows", "plain_values"]
+
+_BRACKET = ord("[")
+_ROWS = ("FP64", "FP32")
+
+
+def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Floats | None:
+    """The rows of a request, if they are one plain tensor of FP64 or FP32.
+
+    Parameters
+    ----------
+    inputs : list of Tensor
+    body : bytes
+        Of the request.
+    at : int
+        Where its JSON ends.
+    limits : Limits
+
+    Returns
+    -------
+    X : ndarray of shape (n, d), float64, or None
+    """
+    if len(inputs) != 1:
+        return None
+    (tensor,) = inputs
+    if len(tensor.shape) != 2 or tensor.datatype not in _ROWS or len(tensor.name) > limits.text:
+        return None
+    n, d = tensor.shape
+    if not (n and d) or n > limits.rows or d > limits.columns or n * d > limits.values:
+        return None
+    if tensor.parameters is None:
+        return plain_values(tensor, limits) if at == len(body) else None
+    size = tensor.parameters.binary_data_size
+    dtype = DATATYPES[tensor.datatype].dtype
+    if (
+        size is None
+        or size != n * d * dtype.itemsize
+        or at + size != len(body)
+        or memoryview(tensor.data)
+        or tensor.parameters.shared_memory_region is not None
+    ):
+        return None
+    numbers = np.frombuffer(body[at:], dtype).reshape(n, d)
+    return numbers if dtype.itemsize == 8 else numbers.astype(np.float64)
+
+
+def plain_values(tensor: Tensor, limits: Limits) -> Array | None:
+    """The values of a tensor in JSON, if they are few and plain.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of one or two axes, within the limits.
+    limits : Limits
+
+    Returns
+    -------
+    array : ndarray of the tensor's shape, of its datatype's ``within``, or None
+    """
+    text, datatype = memoryview(tensor.data), DATATYPES.get(tensor.datatype)
+    if datatype is None or tensor.parameters is not None or not 2 < len(text) <= PIECE:
+        return None
+    nested = text[1] == _BRACKET
+    try:
+        values = (datatype.nested if nested else datatype.flat).decode(text)
+        array = np.array(values, dtype=datatype.within)
+    except (msgspec.DecodeError, ValueError, OverflowError):
+        return None
+    shape = tuple(tensor.shape)
+    if not nested and len(shape) == 2 and len(array) == shape[0] * shape[1]:
+        array = array.reshape(shape)
+    if array.shape != shape:
+        return None
+    if datatype.dtype == object:
+        longest = max(map(len, filter(None, array.ravel().tolist())), default=0)
+        return array if longest <= limits.text else None
+    if datatype.within.kind == "f" and datatype.dtype.itemsize < 8:
+        with np.errstate(over="ignore"):
+            array = array.astype(datatype.dtype).astype(np.float64)
+        return None if np.isinf(array).any() else array
+    return array

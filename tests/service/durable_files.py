@@ -1,0 +1,50 @@
+"""What tests of durable learners share: files as a crash leaves them, and what is in them."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from cases import snapshot
+from onepass import persist
+from onepass.service import Durable
+from onepass.service.blocks import Block
+
+ENDINGS = ("", "-wal", ".lock")
+
+
+def crashed(durable: Durable, to: Path) -> Path:
+    """The file as it would be found, were the process killed now."""
+    to.mkdir(exist_ok=True)
+    copied = to / durable.path.name
+    for ending in ENDINGS:
+        here = Path(f"{durable.path}{ending}")
+        if here.exists():
+            shutil.copyfile(here, f"{copied}{ending}")
+    return copied
+
+
+def changed(path: Path, *statements: str) -> None:
+    """Change a file by hand, as its digests cannot know."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def asked_of(path: Path, question: str) -> list[Any]:
+    """Ask SQLite."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        return db.execute(question).fetchall()
+
+
+def blocks_of(path: Path) -> list[Block]:
+    """The blocks in its log, in order."""
+    rows = asked_of(path, "SELECT body FROM log WHERE kind = 'learn' ORDER BY sequence")
+    return [Block.from_bytes(body, "here") for (body,) in rows]
+
+
+def bits(durable: Durable) -> tuple[bytes, Any]:
+    """All that was learned: as ``op.save`` would write it, and how it lies in memory."""
+    model = durable.model()
+    return persist.packed(model, "here"), snapshot(model)

@@ -1,0 +1,322 @@
+"""Kill processes that learn durably, at any step or moment, and hold what is left to what was told.
+
+A *plan* is what a process does, again and again until it comes to its end: rows of several threads
+with keys, rows of a source that goes on at its position, rows that are asked and answered later,
+snapshots. What was acknowledged is noted beside the file, before anything else is done. After all
+kills every row must have been learned once: then the weights are those of a batch solution over
+all rows, and those of an unbroken process that learns the log's blocks, to the last bit.
+
+Most processes are forked from one that has the library loaded::
+
+    PYTHONPATH=tests python tests/service/durable_kills.py --kills 300
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import onepass as op
+from nursery import Nursery
+from onepass.errors import StoreError
+from onepass.service.journal import Journal
+
+KILLS = int(os.environ.get("ONEPASS_KILLS", "6"))
+WIDTH = 5
+RIDGE = 1e-6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a process does, and where it is killed."""
+
+    folder: str
+    threads: int = 2
+    requests: int = 8  # of each thread
+    source: int = 4  # rows of a source
+    asked: int = 3  # rows that are asked, and answered later
+    snapshot_rows: int = 12
+    keep: int = 3
+    step: str = ""  # of what is written, at which it is killed
+    nth: int = 1  # time that it is reached
+    task: str = ""  # in place of all this: "back" to version 3, or to "sweep" what is too old
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder, "m.db")
+
+    @property
+    def notes(self) -> Path:
+        return Path(self.folder, "notes")
+
+    @property
+    def rows(self) -> int:
+        """How many are learned in the end."""
+        return self.threads * sum(map(size, range(self.requests))) + self.source + self.asked
+
+
+def size(i: int) -> int:
+    """Rows of a request."""
+    return (1, 1, 3, 1)[i % 4]
+
+
+def rows_of(thread: int, i: int, n: int) -> tuple[Any, Any]:
+    """The rows of a request: always the same."""
+    rng = np.random.default_rng((thread, i))
+    X = rng.normal(size=(n, WIDTH))
+    return X, X @ np.arange(WIDTH) + rng.normal(size=n)
+
+
+def all_rows(plan: Plan) -> tuple[Any, Any]:
+    """All that is learned in the end."""
+    parts = [rows_of(t, i, size(i)) for t in range(plan.threads) for i in range(plan.requests)]
+    parts += [rows_of(100, i, 1) for i in range(plan.source)]
+    parts.append(rows_of(200, 0, plan.asked))
+    return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+
+
+class Notes:
+    """What was acknowledged, line by line: a line is there whole once it was written."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._file = os.open(plan.notes, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        self.told = [json.loads(line) for line in plan.notes.read_text().splitlines()]
+
+    def __call__(self, *words: Any) -> None:
+        os.write(self._file, (json.dumps(words) + "\n").encode())
+
+    def of(self, kind: str) -> list[Any]:
+        return [rest for first, *rest in self.told if first == kind]
+
+
+# -- in the process that is killed -----------------------------------------------------------------
+
+
+def carried_out(plan: Plan) -> None:
+    """Do what is left of the plan."""
+    if plan.step:
+        kill_at(plan.step, plan.nth)
+    notes = Notes(plan)
+    with op.durable(
+        plan.path,
+        op.RLSRegressor(ridge=RIDGE),
+        snapshot_rows=plan.snapshot_rows,
+        keep=plan.keep,
+    ) as durable:
+        if plan.task:
+            TASKS[plan.task](durable)
+            return
+        check_told(durable, notes)
+        work: list[Callable[[], None]] = [
+            lambda: learn_source(durable, plan, notes),
+            lambda: learn_late(durable, plan, notes),
+        ]
+        work += [
+            lambda thread=thread: learn_keyed(durable, plan, notes, thread)  # type: ignore[misc]
+            for thread in range(plan.threads)
+        ]
+        if plan.step:  # in order: so that a step is reached as often in each run
+            for each in work:
+                each()
+            return
+        threads = [threading.Thread(target=each) for each in work]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def sweep(durable: Any) -> None:
+    """Let go what is too old, years later."""
+    durable._keeper._began += 1e9
+    durable.settle()
+
+
+TASKS: dict[str, Callable[[Any], None]] = {
+    "back": lambda durable: durable.rollback(to=3),
+    "sweep": sweep,
+}
+
+
+def warm() -> None:
+    """Have all loaded that a plan needs."""
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(2):
+            carried_out(Plan(folder, threads=0, snapshot_rows=1))
+
+
+def kill_at(step: str, nth: int) -> None:
+    """Be killed when this step is reached for the nth time."""
+    count = 0
+
+    def reached(_: Journal, name: str) -> None:
+        nonlocal count
+        count += name == step
+        if name == step and count == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Journal.reached = reached  # type: ignore[method-assign]
+
+
+def check_told(durable: Any, notes: Notes) -> None:
+    """Nothing that was acknowledged is gone: else the process ends with an error."""
+    for key, version in notes.of("learned"):
+        assert durable.version >= version
+        thread, i = map(int, key.split("-"))
+        receipt = durable.learn(*rows_of(thread, i, size(i)), key=key)
+        assert (receipt.again, receipt.version) == (True, version)
+    for (position,) in notes.of("position")[-1:]:
+        assert int(durable.positions["tail"]) >= position
+
+
+def learn_keyed(durable: Any, plan: Plan, notes: Notes, thread: int) -> None:
+    """All requests again, as by one who does not know which of them were learned."""
+    for i in range(plan.requests):
+        key = f"{thread}-{i}"
+        receipt = durable.learn(*rows_of(thread, i, size(i)), key=key)
+        if not receipt.again:
+            notes("learned", key, receipt.version)
+
+
+def learn_source(durable: Any, plan: Plan, notes: Notes) -> None:
+    """Rows without keys, from where the positions say."""
+    for i in range(int(durable.positions.get("tail", -1)) + 1, plan.source):
+        durable.learn(*rows_of(100, i, 1), source="tail", position=str(i))
+        notes("position", i)
+
+
+def learn_late(durable: Any, plan: Plan, notes: Notes) -> None:
+    """Rows that are asked, and answered: in the same process, or in a later one."""
+    X, y = rows_of(200, 0, plan.asked)
+    known = notes.of("ids")
+    if not known:
+        ids = durable.ask(X)[1]
+        notes("ids", ids)
+        known = [[ids]]
+    ids = known[0][0]
+    durable.answer(ids[:1], y[:1])
+    durable.answer(ids, y)
+
+
+# -- in the process that kills ---------------------------------------------------------------------
+
+
+def nursery_of_plans() -> Nursery:
+    """Of processes that carry out plans."""
+    do = "durable_kills.carried_out(durable_kills.Plan(**given))"
+    return Nursery("import durable_kills; durable_kills.warm()", do)
+
+
+def held(plan: Plan) -> None:
+    """Every row was learned once, and the weights are those of an unbroken process."""
+    X, y = all_rows(plan)
+    with op.durable(plan.path, keep=plan.keep) as durable:
+        check_told(durable, Notes(plan))
+        assert durable.rows_seen == plan.rows
+        assert durable.waiting % plan.asked == 0  # ids that nobody was told are never answered
+        model = durable.model()
+    batch = op.RLSRegressor(ridge=RIDGE).partial_fit(X, y)
+    np.testing.assert_allclose(model.coef_, batch.coef_, rtol=0, atol=1e-9)
+    assert model.rows_seen_ == plan.rows
+
+
+def unbroken(plan: Plan) -> bool:
+    """Whether the log is whole, and its blocks make the same learner in one go."""
+    from durable_files import asked_of, blocks_of
+
+    from cases import snapshot
+
+    if asked_of(plan.path, "SELECT min(sequence) FROM log") != [(1,)]:
+        return False
+    asides = {n for (n,) in asked_of(plan.path, "SELECT sequence FROM log WHERE aside")}
+    alone = op.RLSRegressor(ridge=RIDGE)
+    for n, block in enumerate(blocks_of(plan.path), 1):
+        if n in asides:
+            vars(alone)
+        alone.test_then_train(block.X, block.y)
+    with op.durable(plan.path, keep=plan.keep) as durable:
+        assert snapshot(durable.model()) == snapshot(alone)
+    return True
+
+
+@dataclass
+class Found:
+    """What came of it."""
+
+    kills: int = 0
+    rounds: int = 0
+    unbroken: int = 0  # rounds whose whole log was learned again
+    codes: Counter[int] = field(default_factory=Counter)
+
+
+def killed(folder: Path, kills: int, *, seed: int = 0, **settings: Any) -> Found:
+    """Kill processes of several threads so often, at random moments."""
+    rng = np.random.default_rng(seed)
+    found = Found()
+    with nursery_of_plans() as nursery:
+        calm = Plan(str(folder / "calm"), **settings)
+        Path(calm.folder).mkdir()
+        began = time.monotonic()
+        assert nursery.run(calm) == 0
+        longest = time.monotonic() - began
+        held(calm)
+        while found.kills < kills:
+            keep = 3 if found.rounds % 2 else 1000
+            plan = Plan(str(folder / f"round{found.rounds}"), **{**settings, "keep": keep})
+            Path(plan.folder).mkdir()
+            code = -1
+            while code != 0:
+                patience = longest * rng.random() if found.kills < kills else None
+                code = nursery.run(plan, patience)
+                found.codes[code] += 1
+                assert code in {0, -signal.SIGKILL}, plan
+                found.kills += code != 0
+            held(plan)
+            found.unbroken += unbroken(plan)
+            found.rounds += 1
+    return found
+
+
+def main() -> int:
+    """As the command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--requests", type=int, default=60, help="of each thread")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        found = killed(
+            Path(folder),
+            given.kills,
+            seed=given.seed,
+            threads=given.threads,
+            requests=given.requests,
+            source=30,
+            asked=20,
+            snapshot_rows=40,
+        )
+    sys.stdout.write(
+        f"{found.kills} kills in {found.rounds} rounds, {time.monotonic() - began:.0f} s: no row "
+        f"lost, none learned twice; {found.unbroken} whole logs learned again, to the last bit\n"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except StoreError as wrong:
+        sys.exit(str(wrong))

@@ -1,0 +1,167 @@
+"""States that the page is shown: such as a server has, and such as none should say."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+NOW = 1795388746.8
+
+WHY = """\
+RLSRegressor.learn: `X` holds nan in row 0, column 'vibration'. Drop the row, or impute it before learning.
+RLSRegressor.learn: `X` must have 8 columns, as in the first block, got 7. Start a new learner for a new set of features.
+flow.learn: key 'sensor-3/1795-0' came before with other rows. Give each request a key of its own.
+""".splitlines()  # noqa: E501  each as it is
+
+
+def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -> dict[str, Any]:
+    """A model in the midst of its work: numbers that could have been measured."""
+    rng = np.random.default_rng(seed)
+    at = np.unique(np.linspace(1, rows, min(rows, 400)).astype(int))
+    share = at / rows
+    moved = np.where(share > 0.62, 0.55 * np.exp(-(share - 0.62) * 22), 0.0)
+    learning = 3.4 * np.exp(-share * 30)
+    window = 0.79 + learning + moved + 0.03 * np.sin(share * 40) + rng.normal(0, 0.012, at.size)
+    whole = np.cumsum(window) / np.arange(1, at.size + 1)
+    seconds = np.arange(300, -1, -3)
+    beat = 812 + 60 * np.sin(seconds / 23) + rng.normal(0, 18, seconds.size)
+    beat[55:60] = 0.0
+    asked = 12_034 + 900 * np.sin(seconds / 41) + rng.normal(0, 260, seconds.size)
+    spectrum = 31.0 * np.exp(-np.arange(24) / 5.0) + 0.05
+    state: dict[str, Any] = {
+        "name": name,
+        "class": "RLSRegressor",
+        "parameters": "ridge=1e-06, forgetting=0.9999",
+        "ready": True,
+        "trouble": None,
+        "version": 16_070,
+        "rows_seen": rows,
+        "rows_refused": 3,
+        "nbytes": 51_148,
+        "waiting": 2,
+        "error": {
+            "name": "mean absolute error",
+            "all": float(whole[-1]),
+            "window": float(window[-1]),
+            "window_rows": 1000,
+            "curve": np.stack([at, whole, window], axis=1).tolist(),
+        },
+        "rates": {
+            "learned": float(beat[-1]),
+            "predicted": float(asked[-1]),
+            "curve": np.stack([seconds, beat, asked], axis=1).tolist(),
+        },
+        "latency": {
+            "learn": {"p50": 0.0003, "p99": 0.00214},
+            "predict": {"p50": 4.1e-5, "p99": 0.00031},
+        },
+        "spectrum": spectrum.tolist(),
+        "drift": [{"rows": int(0.632 * rows), "at": NOW - 1260.0, "detector": "ADWIN"}],
+        "refused": [
+            {"at": NOW - age, "rows": 1, "why": each}
+            for age, each in zip((14.2, 4021.0, 90_210.0), WHY, strict=True)
+        ],
+        "snapshots": [
+            _snapshot(0, 0, 93_000.0, "beginning", 328),
+            _snapshot(8_004, 24_012, 3900.0, "time", 51_322),
+            _snapshot(9_911, 29_733, 1300.0, "rollback to 9880", 51_322),
+            _snapshot(15_120, 45_360, 64.0, "time", 51_322),
+        ],
+        "positions": {
+            "redis://localhost:6379/readings": "1795388746123-0",
+            "redis://localhost:6379/late": "1795388745870-3",
+        },
+    }
+    return {**state, **over}
+
+
+def _snapshot(version: int, rows: int, age: float, why: str, nbytes: int) -> dict[str, Any]:
+    return {"version": version, "rows_seen": rows, "at": NOW - age, "why": why, "nbytes": nbytes}
+
+
+def state(*models: Any, **over: Any) -> dict[str, Any]:
+    return {"now": NOW, "onepass": "0.1.0", "models": list(models), **over}
+
+
+def unborn(name: str = "new") -> dict[str, Any]:
+    """A model before anything was learned: all that may be null is."""
+    return {
+        "name": name, "class": "ORFitClassifier", "parameters": "memory=100", "ready": False,
+        "trouble": None, "version": 0, "rows_seen": 0, "rows_refused": 0, "nbytes": None,
+        "waiting": 0, "error": {"name": None, "all": None, "window": None, "window_rows": 1000,
+        "curve": []}, "rates": {"learned": None, "predicted": None, "curve": []},
+        "latency": {"learn": {"p50": None, "p99": None}, "predict": {"p50": None, "p99": None}},
+        "spectrum": None, "drift": [], "refused": [], "snapshots": [], "positions": {},
+    }  # fmt: skip
+
+
+ATTACK = (
+    "<script>window.hurt=1</script><img src=x onerror=window.hurt=1>"
+    "</td><svg onload=window.hurt=1>\"'`${window.hurt=1}&lt;b&gt;javascript:window.hurt=1"
+)
+LONG = "a-very-long-name-" * 60
+STRANGE = "\u202eevil\u202c \u202e z\u0336\u0321a\u0337l\u0338go 模型 🚀 \ud800 \x00 \n\t نموذج"
+
+
+def hostile() -> dict[str, Any]:
+    """What hurts a page that trusts: markup, giants, what is no text, and curves of thousands."""
+    huge = [
+        [i, abs(math.sin(i)) * 10 ** (i % 17 - 8), 1e300 if i % 7 else None] for i in range(5000)
+    ]
+    names = [ATTACK, LONG, STRANGE, "", "__proto__", "#model=../../state?", "model", "detail"]
+    return state(
+        *(_misused(i, name, huge) for i, name in enumerate(names)),
+        {"name": "nothing else"},
+        {"name": 7, "class": [], "ready": "yes", "error": 3, "rates": "fast", "latency": [],
+         "spectrum": {"a": 1}, "drift": "x", "refused": [None, 1, "a", {}],
+         "snapshots": [{"at": "then"}], "positions": [1, 2]},
+        {"name": {"toString": 1}, "error": {"curve": [None, [], [1], ["a", "b", "c"], {"0": 1}]},
+         "rates": {"curve": [[-5, -1, -1], [1e300, 1e300, 1e300]]}, "spectrum": [None, "x", -1, 0]},
+        None,
+        onepass=ATTACK,
+    )  # fmt: skip
+
+
+def _misused(i: int, name: str, curve: Any) -> dict[str, Any]:
+    """A model that has this name wherever text may stand, and far too much of all."""
+    return lively(
+        name,
+        rows=90 + i,
+        seed=i,
+        **{"class": name},
+        parameters=name,
+        trouble=name if i % 2 else None,
+        error={"name": name, "all": 1e308, "window": -1e-308, "window_rows": 1e15, "curve": curve},
+        spectrum=[10.0 ** (3 - j / 90) for j in range(2000)],
+        drift=[{"rows": 7 * j, "at": NOW - j, "detector": name} for j in range(300)],
+        refused=[{"at": NOW - j, "rows": j, "why": name} for j in range(300)],
+        snapshots=[_snapshot(j, j, -1e14 * j, name, 2**j) for j in range(60)],
+        positions={f"{name}{j}": name for j in range(40)},
+    )
+
+
+def dozen() -> dict[str, Any]:
+    """Twelve models, as a server for many things has them."""
+    names = (
+        "flow", "pressure", "bearing-7/temperature", "demand", "arrival delay", "fraud", "clicks",
+        "churn", "voltage", "routing", "wind", "tides",
+    )  # fmt: skip
+    models = [
+        lively(
+            name,
+            rows=3_000 + 40_000 * i,
+            seed=i,
+            version=1_000 * i,
+            nbytes=900 * 4**i,
+            waiting=i % 3,
+            rows_refused=i * i % 5,
+            spectrum=None if i % 3 else [3.0 / (j + 1) for j in range(4 + 90 * i)],
+            drift=[] if i % 2 else lively()["drift"],
+        )
+        for i, name in enumerate(names)
+    ]
+    models[3]["trouble"] = (
+        "The disk is full: nothing was learned since 23:04:11. Make room; it goes on by itself."
+    )
+    models[5] |= {"ready": False, "class": "ORFitClassifier", "parameters": "memory=100"}
+    return state(*models)

@@ -1,0 +1,186 @@
+"""The client learns each row once, through kills, restarts, and a server that is busy."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from web_server import TOKEN, Server
+
+import onepass as op
+from onepass.errors import ParameterError
+from onepass.service.client import Client, ServiceError
+
+KILLS = int(os.environ.get("ONEPASS_KILLS", "5"))
+WIDTH, THREADS = 4, 4
+
+
+def row(thread: int, i: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng((thread, i))
+    X = rng.normal(size=(1, WIDTH))
+    return X, X.sum(axis=1) + rng.normal(size=1)
+
+
+def test_each_row_is_learned_once_through_kills(tmp_path: Path) -> None:
+    op.save(op.RLSRegressor(ridge=1e-6), tmp_path / "rls.onepass")
+    done = [0] * THREADS
+    stop = threading.Event()
+    wrong: list[BaseException] = []
+
+    with Server(tmp_path / "data", str(tmp_path / "rls.onepass")) as server:
+
+        def learn(thread: int) -> None:
+            try:
+                with Client(server.url, timeout=20, patience=100) as client:
+                    version = 0
+                    while not stop.is_set():
+                        X, y = row(thread, done[thread])
+                        receipt = client.learn("rls", X, y)
+                        assert receipt.version > version
+                        version = receipt.version
+                        done[thread] += 1
+            except BaseException as error:  # noqa: BLE001  told below
+                wrong.append(error)
+
+        threads = [threading.Thread(target=learn, args=(t,)) for t in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        rng = np.random.default_rng(0)
+        for _ in range(KILLS):
+            time.sleep(0.1 + 0.4 * rng.random())
+            server.kill()
+            server.start()
+        time.sleep(0.3)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        with Client(server.url) as client:
+            said = client.predict("rls", np.eye(WIDTH))
+        assert server.stop() == 143
+    parts = [row(t, i) for t in range(THREADS) for i in range(done[t])]
+    X, y = np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+    batch = op.RLSRegressor(ridge=1e-6).partial_fit(X, y)
+    with op.durable(tmp_path / "data" / "rls.db") as durable:
+        assert durable.rows_seen == len(X)
+        np.testing.assert_allclose(durable.model().coef_, batch.coef_, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(said, batch.predict(np.eye(WIDTH)), rtol=0, atol=1e-8)
+
+
+def test_all_verbs(tmp_path: Path) -> None:
+    with (
+        Server(tmp_path / "data", "rls", token=TOKEN) as server,
+        Client(server.url, TOKEN) as client,
+        Client(server.url) as nobody,
+    ):
+        assert client.create("new", "sgd", **{"sgd.step_size": 0.01}) == 0
+        X = [{"a": 1.0, "kind": "x"}, {"a": 2.0, "kind": "y"}]
+        receipt = client.learn("new", X, [1.0, 2.0], key="k")
+        assert (receipt.version, receipt.again, receipt.said.shape) == (1, False, (2,))
+        again = client.learn("new", X, [1.0, 2.0], key="k")
+        assert (again.version, again.again) == (1, True)
+        np.testing.assert_array_equal(again.said, receipt.said)
+        said, ids = client.ask("new", X)
+        np.testing.assert_array_equal(said, client.predict("new", X))
+        assert client.answer("new", ids, [1.0, 2.0]).version == 2
+        assert client.answer("new", ids, [1.0, 2.0]).again
+        assert client.snapshot("new") == 2
+        assert client.rollback("new", to=1) == 3
+        np.testing.assert_array_equal(client.predict("new", X), said)
+        assert [each["name"] for each in client.models()] == ["rls", "new"]
+        client.retire("new")
+        for wrong, status in (
+            (lambda: client.predict("new", X), 404),
+            (lambda: client.create("rls", "rls"), 409),
+            (lambda: client.learn("rls", [[np.inf]], [1.0]), 400),
+            (lambda: nobody.predict("rls", [[1.0]]), 401),
+        ):
+            with pytest.raises(ServiceError) as raised:
+                wrong()
+            assert raised.value.status == status
+            assert TOKEN not in str(raised.value)
+
+
+def test_classes_and_text_go_there_and_back(tmp_path: Path) -> None:
+    options = ("rls", "--task", "classification")
+    with Server(tmp_path / "data", *options) as server, Client(server.url) as client:
+        X = [[1.0, 0.0], [0.0, 1.0]] * 3
+        client.learn("rls", X, np.array(["é", "b"] * 3))
+        assert client.predict("rls", X[:2]).tolist() == ["é", "b"]
+
+
+class Odd(BaseHTTPRequestHandler):
+    """Answers each request by the next of a list."""
+
+    said: list[tuple[int, dict[str, str], bytes]] = []  # noqa: RUF012  set by each test
+    keys: list[str | None] = []  # noqa: RUF012
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.keys.append(self.headers["Idempotency-Key"])
+        status, headers, body = self.said.pop(0)
+        if status == 0:
+            return
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def odd() -> Iterator[str]:
+    Odd.said, Odd.keys = [], []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Odd)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+GOOD = (200, {"X-Onepass-Version": "7"},
+        b'{"outputs":[{"name":"y","datatype":"FP64","shape":[1],"data":[0.5]}]}')  # fmt: skip
+
+
+def test_who_is_busy_is_asked_again_with_the_same_key(odd: str) -> None:
+    busy = (429, {"Retry-After": "1"}, b'{"error":"busy"}')
+    Odd.said = [busy, (503, {}, b"{}"), (0, {}, b""), GOOD]
+    began = time.monotonic()
+    with Client(odd) as client:
+        receipt = client.learn("rls", [[1.0]], [1.0])
+    assert (receipt.version, receipt.said.tolist()) == (7, [0.5])
+    assert time.monotonic() - began >= 1
+    assert len(Odd.keys) == 4
+    assert len(set(Odd.keys)) == 1
+
+
+def test_patience_ends(odd: str) -> None:
+    Odd.said = [(503, {}, b'{"error":"full"}')] * 100
+    with Client(odd, patience=0.2) as client, pytest.raises(ServiceError, match="full") as wrong:
+        client.learn("rls", [[1.0]], [1.0])
+    assert wrong.value.status == 503
+    with Client("http://127.0.0.1:9", patience=0.1) as client, pytest.raises(ServiceError):
+        client.predict("rls", [[1.0]])
+
+
+def test_what_cannot_be_repeated_is_not(odd: str) -> None:
+    Odd.said = [(0, {}, b"")] * 3
+    with Client(odd) as client, pytest.raises(ServiceError):
+        client.rollback("rls", to=3)
+    assert len(Odd.said) == 2
+
+
+def test_addresses() -> None:
+    for url in ("ftp://a", "127.0.0.1:8080", "http://", "http://a:99999"):
+        with pytest.raises(ParameterError):
+            Client(url)

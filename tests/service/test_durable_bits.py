@@ -1,0 +1,187 @@
+"""The learner after a crash is the learner without it, to the last bit."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from durable_files import asked_of, bits, changed, crashed
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import onepass as op
+from cases import PIPELINES, PUBLIC, Case, answers, features, snapshot
+from onepass.errors import OnepassError
+from onepass.service import Durable
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning"),
+    pytest.mark.usefixtures("hasty"),
+]
+
+WIDE = [
+    Case(op.RLSRegressor(), "70 wide"),
+    Case(op.RLSRegressor(forgetting=0.97), "50 wide"),
+    Case(op.RLSClassifier(), "70 wide"),
+    Case(op.SGDClassifier("logistic"), "130 wide"),
+    Case(op.Pipeline(op.features.Scale(), op.RLSRegressor()), "70 wide"),
+]
+STEPS = ["one", "some", "bad", "weighed", "ask", "snapshot", "model", "back"]
+SIZES = (1, 1, 1, 3, 1, 1, 40, 1, 1, 1, 1)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of these tests are not killed: what is written need not be on the disk."""
+    from onepass.service import schema
+
+    monkeypatch.setattr(schema, "_AFTER", ())
+    monkeypatch.setattr(schema, "_BEFORE", (*schema._BEFORE, "PRAGMA synchronous = OFF"))
+
+
+def width(case: Case) -> int:
+    return int(case.note.split()[0]) if case.note.endswith(" wide") else 4
+
+
+def stream(case: Case, n: int) -> list[tuple[Any, Any, Any]]:
+    """Blocks of rows, answers and weights; one is refused."""
+    X = features(n, width(case))
+    y, i, found = answers(case, X), 0, []
+    while i < n:
+        for k, size in enumerate(SIZES):
+            rows = slice(i, i + size)
+            weights = np.linspace(0.0, 2.0, len(X[rows])) if k == 4 else None
+            found.append((X[rows], y[rows], weights))
+            i += size
+    found.insert(9, (np.full((1, X.shape[1]), np.inf), y[:1], None))
+    return found
+
+
+def ask(durable: Durable, X: Any, k: int) -> None:
+    """What must change nothing."""
+    wanted = (
+        lambda: durable.predict(X),
+        lambda: durable.predict_one(X[0]),
+        durable.model,
+        lambda: repr(durable),
+        lambda: durable.snapshot() if k % 3 == 0 else durable.versions,
+        lambda: snapshot(durable.answering),
+        lambda: durable.hold_like(durable.model()),
+    )
+    wanted[k % len(wanted)]()
+
+
+def learn(durable: Durable, blocks: list[Any]) -> list[Any]:
+    """What was said of all rows; None of those that were refused."""
+    said: list[Any] = []
+    for X, y, weights in blocks:
+        try:
+            said.append(snapshot(durable.learn(X, y, weights).said))
+        except OnepassError:
+            said.append(None)
+    return said
+
+
+@pytest.mark.parametrize("case", [*PUBLIC, *PIPELINES, *WIDE], ids=lambda case: case.name)
+def test_after_a_crash_it_is_what_it_was(case: Case, tmp_path: Path) -> None:
+    blocks = stream(case, 130)
+    with op.durable(tmp_path / "m.db", case(), keep=100) as durable:
+        for k, (X, y, weights) in enumerate(blocks[:-12]):
+            learn(durable, [(X, y, weights)])
+            ask(durable, blocks[3][0], k)
+        for block in blocks[-12:-8]:  # since the last snapshot
+            learn(durable, [block])
+        copies = [crashed(durable, tmp_path / name) for name in ("latest", "beginning")]
+        changed(copies[1], "DELETE FROM snapshots WHERE sequence > 0")
+        said = learn(durable, blocks[-8:])
+        for path in copies:
+            with op.durable(path, case()) as again:
+                assert learn(again, blocks[-8:]) == said
+                assert bits(again) == bits(durable)
+                assert again.version == durable.version
+                assert again.rows_seen == durable.rows_seen
+    assert asked_of(copies[1], "SELECT count(*) FROM log WHERE aside") > [(2,)]
+
+
+@pytest.mark.parametrize(
+    "rule", [op.forgetting.Bounded(half_life=20.0), op.forgetting.Exponential(half_life="90s")]
+)
+def test_with_time(rule: Any, tmp_path: Path) -> None:
+    X = features(60)
+    y = X.sum(axis=1)
+    time: Any = np.cumsum(np.ones(60)) * 3.0
+    if rule.half_life == "90s":
+        time = np.datetime64("2026-01-01T00:00") + time.astype("timedelta64[s]")
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(forgetting=rule)) as durable:
+        for i in range(50):
+            durable.learn_one(X[i], y[i], time=time[i])
+        path = crashed(durable, tmp_path / "copy")
+        with op.durable(path) as again:
+            for one in (durable, again):
+                one.learn(X[50:], y[50:], time=time[50:])
+                with pytest.raises(OnepassError, match="go back"):
+                    one.learn_one(X[0], y[0], time=time[0])
+            assert bits(again) == bits(durable)
+
+
+@settings(max_examples=25)
+@example(["one", "one", "bad"], op.RLSRegressor(), 3)
+@example(["one", "one", "bad"], op.SGDRegressor(), 66)
+@example(["one", "snapshot", "one", "back", "one", "bad"], op.RLSRegressor(forgetting=0.9), 3)
+@given(
+    st.lists(
+        st.sampled_from(["one", "some", "bad", "weighed", "ask", "snapshot", "model", "back"])
+    ),
+    st.sampled_from([op.RLSRegressor(), op.SGDRegressor(), op.RLSRegressor(forgetting=0.9)]),
+    st.sampled_from([3, 66]),
+)
+def test_whatever_is_done_meanwhile(steps: list[str], learner: Any, d: int) -> None:
+    import tempfile
+
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with op.durable(folder / "m.db", learner) as durable:
+            durable.learn(rng.normal(size=(2 * d, d)), rng.normal(size=2 * d))
+            for step in [*steps, "one"]:
+                n = 5 if step == "some" else 1
+                X, y = rng.normal(size=(n, d)), rng.normal(size=n)
+                if step == "bad":
+                    X[0, 0] = np.nan
+                    with pytest.raises(OnepassError):
+                        durable.learn(X, y)
+                elif step in {"one", "some"}:
+                    durable.learn(X, y)
+                elif step == "weighed":
+                    durable.learn(X, y, 0.5)
+                elif step == "back":
+                    durable.rollback(to=max(durable.version - 2, 1))
+                elif step == "ask":
+                    durable.predict(X)
+                else:
+                    getattr(durable, step)()
+            path = crashed(durable, folder / "copy")
+            with op.durable(path) as again:
+                assert bits(again) == bits(durable)
+
+
+ALONE = """
+import sys
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--no-header", *sys.argv[1:]]))
+"""
+
+
+def test_without_the_compiled_loops() -> None:
+    words = ["-k", "RLSRegressor-None or SGDClassifier or wide", "--rootdir", str(Path.cwd())]
+    found = subprocess.run(  # noqa: S603  our own words
+        [sys.executable, "-c", ALONE, *words, f"{__file__}::test_after_a_crash_it_is_what_it_was"],
+        env={**os.environ, "ONEPASS_COMPILED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout

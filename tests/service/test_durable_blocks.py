@@ -1,0 +1,175 @@
+"""Blocks as bytes: exact, the same for the same rows, and refused when they are not."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from cases import snapshot
+from onepass.errors import DamagedError
+from onepass.service.blocks import Block, joined
+from onepass.service.intake import read_rows
+from onepass.service.requests import Request, runs, said_from_bytes, said_to_bytes
+from onepass.table import Table
+
+NUMBERS = st.sampled_from(["<f8", "<f4", "<f2", "<i8", "<u1", "|b1", ">f8", "<i4"])
+WORDS = st.text(max_size=3) | st.none()
+PLAIN = WORDS | st.integers() | st.floats() | st.booleans()
+
+
+def objects(n: int, values: Any) -> Any:
+    array = np.empty(n, dtype=object)
+    array[:] = values
+    return array
+
+
+@st.composite
+def columns(draw: Any, n: int) -> Any:
+    kind = draw(st.sampled_from(["f", "O", "M", "U"]))
+    if kind == "O":
+        return objects(n, draw(st.lists(PLAIN, min_size=n, max_size=n)))
+    if kind == "M":
+        days = draw(st.lists(st.integers(-(10**6), 10**6), min_size=n, max_size=n))
+        return np.array(days, dtype="datetime64[D]").astype("datetime64[us]")
+    if kind == "U":
+        return np.array(draw(st.lists(st.text(max_size=3), min_size=n, max_size=n)), dtype="<U3")
+    return draw(hnp.arrays(np.float64, n))
+
+
+@st.composite
+def blocks(draw: Any) -> Block:
+    n = draw(st.integers(0, 4))
+    if draw(st.booleans()):
+        names = draw(st.lists(st.text(max_size=2), unique=True, max_size=3))
+        X: Any = Table({name: draw(columns(n)) for name in names}, n)
+    else:
+        shape = (n, *draw(st.lists(st.integers(0, 3), min_size=1, max_size=2)))
+        X = draw(hnp.arrays(draw(NUMBERS), shape))
+    parts = [draw(st.none() | columns(n)) for _ in range(3)]
+    return Block(X, *parts)
+
+
+def plain(block: Block) -> Any:
+    """All of it, to the last bit; text as Python's own, whatever NumPy made of it."""
+    X = block.X
+    rows = (X.n, snapshot(X.columns)) if isinstance(X, Table) else snapshot(X)
+    return repr((rows, snapshot([block.y, block.weights, block.time])))
+
+
+@given(blocks())
+def test_they_come_back_as_they_were(block: Block) -> None:
+    data = block.to_bytes()
+    again = Block.from_bytes(data, "here")
+    assert plain(again) == plain(block)
+    assert len(again) == len(block)
+    assert again.to_bytes() == data
+    assert again.digest() == block.digest()
+    for part in (again.y, again.weights, again.time):
+        assert part is None or part.flags.writeable
+
+
+@given(blocks(), st.data())
+def test_other_bytes_are_refused_or_are_others(block: Block, data: st.DataObject) -> None:
+    whole = bytearray(block.to_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(whole) - 1))
+        whole[at] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()):
+        whole = whole[: data.draw(st.integers(0, len(whole)))]
+    try:
+        Block.from_bytes(bytes(whole), "here")
+    except DamagedError as wrong:
+        assert "here: a block in it" in str(wrong)  # noqa: PT017
+
+
+@given(st.binary(max_size=60))
+def test_random_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(DamagedError):
+        Block.from_bytes(data, "here")
+
+
+def test_a_forged_shape_takes_no_memory() -> None:
+    head = b'[1,false,[["X",null,"|O",[1000000000,1000],2]]]'
+    with pytest.raises(DamagedError):
+        Block.from_bytes(len(head).to_bytes(4, "little") + head + b"[]", "here")
+    head = b'[1,false,[["X",null,"|V8",[1],8]]]'
+    with pytest.raises(DamagedError, match="V8"):
+        Block.from_bytes(len(head).to_bytes(4, "little") + head + bytes(8), "here")
+
+
+@given(st.lists(blocks(), min_size=1, max_size=4))
+def test_those_that_are_alike_can_be_one(many: list[Block]) -> None:
+    alike = [block for block in many if block.like == many[0].like]
+    one = joined(alike)
+    assert len(one) == sum(map(len, alike))
+    rows = [row for block in alike for row in rows_of(block)]
+    assert rows_of(one) == rows
+
+
+def rows_of(block: Block) -> list[str]:
+    found = []
+    for i in range(len(block)):
+        row = block[i : i + 1]
+        X = row.X.row(0) if isinstance(row.X, Table) else row.X.tolist()
+        parts = [None if p is None else p.tolist() for p in (row.y, row.weights, row.time)]
+        found.append(repr((X, parts)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([[1.0]], [[1.0, 2.0]]),
+        ([[1.0]], np.ones((1, 1), dtype=np.float32)),
+        ([[1.0]], [[1]]),
+        ([[1.0]], [{"a": 1.0}]),
+        ([{"a": 1.0}], [{"b": 1.0}]),
+        ([{"a": 1.0}], [{"a": "x"}]),
+        ([{"a": 1.0, "b": 1.0}], [{"b": 1.0, "a": 1.0}]),
+    ],
+)
+def test_rows_that_are_not_alike(one: Any, other: Any) -> None:
+    a, b = (read_rows(each, [1.0], where="here") for each in (one, other))
+    assert a.like != b.like
+
+
+def test_answers_weights_and_times_that_are_not_alike() -> None:
+    X = [[1.0]]
+    found = {
+        read_rows(X, *rest, where="here").like
+        for rest in (
+            ([1.0],), ([1],), (["a"],), ([[1.0]],), ([True],), ([1.0], 2.0), ([1.0], None, [3.0]),
+            ([1.0], None, [np.datetime64("2026-01-01")]), ([1.0], 2.0, [3.0]), ([1.0], 2),
+        )
+    }  # fmt: skip
+    assert len(found) == 10
+
+
+def test_runs_are_in_order_and_bounded() -> None:
+    sizes = [1, 1, 4000, 200, 5000, 1, 1, 1]
+    given_ = [Request(Block(np.zeros((n, 2)), np.zeros(n))) for n in sizes]
+    given_[6].source = "s"
+    found = [[given_.index(each) for each in run] for run in runs(given_)]
+    assert found == [[0, 1, 2], [3], [4], [5], [6], [7]]
+    assert list(runs([])) == []
+
+
+@given(
+    st.one_of(
+        hnp.arrays(NUMBERS, hnp.array_shapes(min_dims=1, max_dims=2, min_side=0)),
+        st.lists(WORDS | st.integers() | st.booleans()).map(lambda each: objects(len(each), each)),
+        st.lists(st.text(max_size=4), min_size=1).map(np.array),
+        st.just(np.array(["2026-01-01"], dtype="datetime64[us]")),
+    )
+)
+def test_what_was_said_comes_back(said: Any) -> None:
+    assert snapshot(said_from_bytes(said_to_bytes(said))) == snapshot(said)
+
+
+@given(st.binary(max_size=50))
+def test_what_was_never_said_is_refused(data: bytes) -> None:
+    with pytest.raises(DamagedError):
+        said_from_bytes(data)

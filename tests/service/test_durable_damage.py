@@ -1,0 +1,337 @@
+"""A file that is not as it was written is refused, or does no harm: it makes no other learner."""
+
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from durable_files import ENDINGS, asked_of, bits, changed, crashed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onepass as op
+from onepass.errors import CheckpointError, DamagedError, StoreError
+from onepass.service.schema import APPLICATION, FORMAT
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4))
+Y = X @ np.arange(4.0)
+WORDS = [{"km": 1.5, "by": "sea"}, {"km": 2.0, "by": None}]
+
+
+class Kept:
+    """A file with all that there can be in it, as a crash left it, and what it holds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with op.durable(folder / "m.db", op.RLSRegressor()) as durable:
+            durable.learn(X[:20], Y[:20], key="first")
+            durable.learn(X[20:25], Y[20:25], source="tail", position="24")
+            self.ids = durable.ask(X[:2])[1]
+            durable.snapshot()
+            for i in range(25, 40):
+                durable.learn_one(X[i], Y[i], key=f"row {i}")
+            durable.rollback(to=10)
+            durable.learn(X[40:50], Y[40:50])
+            self.path = crashed(durable, folder / "kept")
+            self.bits, self.version = bits(durable), durable.version
+
+    def copied(self, name: str = "copy") -> Path:
+        to = self.folder / name
+        to.mkdir(exist_ok=True)
+        for ending in ENDINGS:
+            shutil.copyfile(f"{self.path}{ending}", f"{to / 'm.db'}{ending}")
+        return to / "m.db"
+
+    def held(self, path: Path) -> bool:
+        """Whether it opens; then it is the same learner, and all that can be asked is the same."""
+        try:
+            with op.durable(path) as durable:
+                assert bits(durable) == self.bits
+                assert durable.version == self.version
+                self._asked(durable)
+        except (StoreError, CheckpointError):
+            return False
+        return True
+
+    def _asked(self, durable: Any) -> None:
+        """Each by itself may be refused; none is answered otherwise."""
+        for wanted in (
+            lambda: durable.rollback(to=5),
+            lambda: self._same_key(durable),
+            lambda: durable.answer(self.ids, [1.0, 2.0]),
+        ):
+            try:
+                wanted()
+            except StoreError:
+                return
+        assert durable.positions == {"tail": "24"}
+        assert durable.rows_seen in {50, 52}
+
+    def _same_key(self, durable: Any) -> None:
+        receipt = durable.learn(X[:20], Y[:20], key="first")
+        assert (receipt.again, receipt.version) == (True, 1)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    found = Kept(tmp_path_factory.mktemp("kept"))
+    assert found.held(found.copied())
+    return found
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """The same, but all is in the one file: nothing in SQLite's log."""
+    found = Kept(tmp_path_factory.mktemp("merged"))
+    changed(found.path, "PRAGMA journal_mode = DELETE")
+    Path(f"{found.path}-wal").write_bytes(b"")
+    return found
+
+
+@settings(max_examples=80)
+@given(st.data())
+def test_a_flipped_bit_in_the_file(merged: Kept, data: st.DataObject) -> None:
+    path = merged.copied()
+    whole = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.sampled_from([1, 4, 16, 128, 255]))
+    path.write_bytes(whole)
+    merged.held(path)
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_a_flipped_bit_in_the_log_of_sqlite(kept: Kept, data: st.DataObject) -> None:
+    path = kept.copied()
+    log = Path(f"{path}-wal")
+    whole = bytearray(log.read_bytes())
+    assert len(whole) > 50_000
+    at = data.draw(st.integers(0, len(whole) - 1))
+    whole[at] ^= data.draw(st.sampled_from([1, 4, 16, 128, 255]))
+    log.write_bytes(whole)
+    kept.held(path)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_torn_log_of_sqlite(kept: Kept, data: st.DataObject) -> None:
+    path = kept.copied()
+    log = Path(f"{path}-wal")
+    whole = log.read_bytes()
+    log.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    kept.held(path)
+
+
+def test_a_log_of_sqlite_without_its_last_commit(kept: Kept) -> None:
+    """SQLite takes it for one that was never committed; but it was acknowledged."""
+    path = kept.copied()
+    log = Path(f"{path}-wal")
+    log.write_bytes(log.read_bytes()[:-100])
+    for _ in range(2):
+        with pytest.raises(DamagedError, match=r"ends at block 18, but 19 were acknowledged"):
+            op.durable(path)
+    Path(f"{path}.lock").unlink()  # as the message says, for a backup
+    with op.durable(path) as durable:
+        assert durable.version == 18
+
+
+def test_a_lost_log_of_sqlite(kept: Kept) -> None:
+    path = kept.copied()
+    Path(f"{path}-wal").unlink()
+    assert not kept.held(path)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_a_truncated_file(merged: Kept, data: st.DataObject) -> None:
+    path = merged.copied()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    assert not merged.held(path)
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_zeros_where_something_stood(merged: Kept, data: st.DataObject) -> None:
+    path = merged.copied()
+    whole = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(whole) // 512 - 1)) * 512
+    whole[at : at + 512] = bytes(512)
+    path.write_bytes(whole)
+    merged.held(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM log WHERE sequence = 19",
+        "DELETE FROM log WHERE sequence > 17",
+        "DELETE FROM log",
+        "DELETE FROM snapshots",
+        "DELETE FROM snapshots WHERE sequence = 18",
+        "UPDATE log SET body = zeroblob(length(body)) WHERE sequence = 19",
+        "UPDATE log SET seen = seen + 1 WHERE sequence = 19",
+        "UPDATE log SET aside = 1 - aside WHERE sequence = 19",
+        "UPDATE log SET kind = 'pass' WHERE sequence = 19",
+        "UPDATE log SET note = '{}' WHERE sequence = 19",
+        "UPDATE log SET digest = zeroblob(32) WHERE sequence = 19",
+        "UPDATE snapshots SET body = (SELECT body FROM snapshots WHERE sequence = 0)",
+        "UPDATE snapshots SET seen = 1 WHERE sequence = 18",
+        "UPDATE snapshots SET positions = '{}' WHERE sequence = 18",
+        "UPDATE snapshots SET digest = zeroblob(32) WHERE sequence = 18",
+        "UPDATE snapshots SET sequence = 20 WHERE sequence = 18",
+        "INSERT INTO log SELECT 20, kind, rows, 9, 0, note, body, digest FROM log LIMIT 1",
+        "DROP TABLE keys",
+        "DROP INDEX keys_by_time",
+        "CREATE TRIGGER more AFTER INSERT ON log BEGIN DELETE FROM keys; END",
+        "CREATE VIEW more AS SELECT 1",
+        f"PRAGMA application_id = {APPLICATION + 1}",
+        "PRAGMA user_version = 0",
+        "PRAGMA user_version = -1",
+    ],
+)
+def test_what_was_changed_by_hand_is_refused(merged: Kept, statement: str) -> None:
+    path = merged.copied()
+    changed(path, statement)
+    with pytest.raises(DamagedError, match=r"not as it was written|another program"):
+        op.durable(path)
+
+
+@pytest.mark.parametrize(
+    ("statement", "wanted"),
+    [
+        ("UPDATE keys SET said = zeroblob(length(said))", lambda d: d.learn(X, Y, key="first")),
+        ("UPDATE keys SET sequence = 7", lambda d: d.learn(X, Y, key="first")),
+        ("UPDATE asked SET body = zeroblob(length(body))", lambda d: d.answer(d.test, [1.0, 2.0])),
+        ("UPDATE asked SET until = until + 1", lambda d: d.answer(d.test, [1.0, 2.0])),
+        ("UPDATE snapshots SET body = x'00' WHERE sequence = 0", lambda d: d.rollback(to=1)),
+        ("DELETE FROM log WHERE sequence = 8", lambda d: d.rollback(to=9)),
+    ],
+)
+def test_what_is_read_later_is_refused_then(
+    merged: Kept, statement: str, wanted: Callable[[Any], Any]
+) -> None:
+    path = merged.copied()
+    changed(path, statement)
+    with op.durable(path) as durable:
+        durable.test = merged.ids
+        with pytest.raises(DamagedError, match=r"was changed|is missing"):
+            wanted(durable)
+        assert bits(durable) == merged.bits
+        durable.learn(X[50:], Y[50:])  # the others go on
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_key_that_was_changed(merged: Kept, which: int) -> None:
+    """A request that comes again would be taken for a new one."""
+    path = merged.copied()
+    whole = bytearray(path.read_bytes())
+    at = whole.index(b"kfirst")
+    at = whole.index(b"kfirst", at + 1) if which else at
+    whole[at + 2] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(DamagedError):
+        op.durable(path)
+
+
+@pytest.mark.parametrize("byte", [0xA0, ord("x"), 0])
+@pytest.mark.parametrize("word", [b"aside INTEGER", b"keys_by_time", b"TABLE asked"])
+def test_a_table_whose_description_was_changed(merged: Kept, word: bytes, byte: int) -> None:
+    path = merged.copied()
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(word)] = byte
+    path.write_bytes(whole)
+    with pytest.raises(StoreError):
+        op.durable(path)
+
+
+def test_a_newer_format(merged: Kept) -> None:
+    path = merged.copied()
+    changed(path, f"PRAGMA user_version = {FORMAT + 1}")
+    with pytest.raises(StoreError, match=f"format {FORMAT + 1}; this version reads up to {FORMAT}"):
+        op.durable(path)
+
+
+def test_an_older_sqlite(merged: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(StoreError, match=r"at least 3\.37"):
+        op.durable(merged.copied())
+    with pytest.raises(StoreError, match=r"at least 3\.37"):
+        op.durable(merged.folder / "new.db", op.RLSRegressor())
+    assert not (merged.folder / "new.db").exists()
+
+
+def _empty(path: Path) -> None:
+    path.touch()
+
+
+def _database(path: Path) -> None:
+    changed(path, "CREATE TABLE mine (a)")
+
+
+def _text(path: Path) -> None:
+    path.write_text("Dear diary, " * 1000)
+
+
+def _model(path: Path) -> None:
+    op.save(op.RLSRegressor().partial_fit(X, Y), path)
+
+
+def _log_alone(path: Path) -> None:
+    Path(f"{path}-wal").write_bytes(b"something")
+
+
+@pytest.mark.parametrize("make", [_empty, _database, _text, _model, _log_alone])
+def test_what_is_no_such_file(make: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    make(path)
+    before = {each: each.read_bytes() for each in tmp_path.iterdir()}
+    for model in (None, op.RLSRegressor()):
+        with pytest.raises(DamagedError, match="is empty" if make is _empty else None):
+            op.durable(path, model)
+    assert all(each.read_bytes() == data for each, data in before.items())
+
+
+@pytest.mark.parametrize("model", [None, op.RLSRegressor()])
+def test_what_is_no_file(model: Any, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="ordinary file"):
+        op.durable(tmp_path, model)
+    with pytest.raises(StoreError, match="ordinary file"):
+        op.durable("/dev/null", model)
+    with pytest.raises(StoreError, match=r"No such file|neither"):
+        op.durable(tmp_path / "none" / "m.db", model)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="Not a directory"):
+        op.durable(tmp_path / "file" / "m.db", model)
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_neither_a_file_nor_a_model(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="neither"):
+        op.durable(tmp_path / "m.db")
+    op.durable(tmp_path / "m.db", op.RLSRegressor()).close()
+
+
+def test_a_file_that_was_removed_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor()) as durable:
+        durable.learn(X, Y)
+    path.unlink()
+    with op.durable(path, op.RLSRegressor()) as durable:
+        assert (durable.version, durable.rows_seen) == (0, 0)
+    with op.durable(path) as durable:
+        assert durable.version == 0
+
+
+def test_the_digests_are_of_all_that_is_said(merged: Kept) -> None:
+    columns = {
+        table: {name for _, name, *_ in asked_of(merged.path, f"PRAGMA table_info({table})")}
+        for table in ("log", "keys", "asked", "snapshots")
+    }
+    assert columns["log"] == {"sequence", "kind", "rows", "seen", "aside", "note", "body", "digest"}
+    assert columns["keys"] == {"key", "digest", "sequence", "said", "at", "seal"}
+    assert columns["asked"] == {"id", "until", "body", "seal"}

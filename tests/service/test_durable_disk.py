@@ -1,0 +1,357 @@
+"""A disk that is full, that fails, or that may not be written: nothing acknowledged is lost."""
+
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from durable_files import bits, crashed
+
+import onepass as op
+from onepass.errors import CheckpointWarning, StoreError
+from onepass.service import Durable
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(400, 6))
+Y = X @ np.arange(6.0) + RNG.normal(size=400)
+
+
+def fill(durable: Durable) -> None:
+    """Let the file grow no more: to SQLite a full disk."""
+    db = durable._journal._db
+    pages = db.execute("PRAGMA page_count").fetchone()[0]
+    db.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def make_room(durable: Durable) -> None:
+    durable._journal._db.execute("PRAGMA max_page_count = 1000000")
+
+
+def until_full(durable: Durable, i: int = 0) -> int:
+    """Learn rows until the disk is full; the first that could not be learned."""
+    while True:
+        try:
+            durable.learn(X[i : i + 5], Y[i : i + 5], key=str(i))
+        except StoreError as wrong:
+            return i if wrong.full else -1
+        i += 5
+
+
+def test_a_full_disk_takes_back_what_it_could_not_keep(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with (
+        op.durable(path, op.RLSRegressor()) as durable,
+        op.durable(tmp_path / "calm.db", op.RLSRegressor()) as calm,
+    ):
+        fill(durable)
+        i = until_full(durable)
+        assert i > 0
+        version, said = durable.version, durable.predict(X[:3])
+        assert "full" in str(durable.trouble)
+        for _ in range(3):
+            with pytest.raises(StoreError, match="full"):
+                durable.learn(X[i : i + 5], Y[i : i + 5], key=str(i))
+            with pytest.raises(StoreError, match="full"):
+                durable.ask(X[:200])
+        assert durable.version == version
+        assert durable.predict(X[:3]).tobytes() == said.tobytes()
+        found = crashed(durable, tmp_path / "copy")
+        make_room(durable)
+        for k in range(0, 100, 5):
+            receipt = durable.learn(X[k : k + 5], Y[k : k + 5], key=str(k))
+            assert receipt.again == (k < i)
+        assert durable.trouble is None
+        for k in range(0, 100, 5):
+            calm.learn(X[k : k + 5], Y[k : k + 5])
+        np.testing.assert_allclose(durable.model().coef_, calm.model().coef_, rtol=1e-9)
+        last = crashed(durable, tmp_path / "last")
+        with op.durable(found) as again:
+            assert again.version == version
+            assert again.predict(X[:3]).tobytes() == said.tobytes()
+        with op.durable(last) as again:
+            assert bits(again) == bits(durable)
+
+
+def test_while_it_is_full_nothing_is_learned_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To learn a block and take it back costs a restore: so room is looked for first."""
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        fill(durable)
+        i = until_full(durable)
+        counted: list[Any] = []
+        charge = durable._keeper.charge
+        monkeypatch.setattr(type(charge), "learn", lambda *_: counted.append(1))
+        for _ in range(5):
+            with pytest.raises(StoreError, match="full"):
+                durable.learn(X[i : i + 5], Y[i : i + 5])
+        assert not counted
+        monkeypatch.undo()
+        make_room(durable)
+        durable.learn(X[i : i + 5], Y[i : i + 5])
+
+
+def test_no_snapshot_holds_what_could_not_be_kept(tmp_path: Path) -> None:
+    """The rows that make a snapshot due are those that did not fit."""
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=300) as durable:
+        durable.learn(X[:10], Y[:10])
+        fill(durable)
+        with pytest.raises(StoreError):
+            durable.learn(X[10:], Y[10:])
+        make_room(durable)
+        path = crashed(durable, tmp_path / "copy")
+    with op.durable(path) as again, op.durable(tmp_path / "m.db") as closed:
+        assert (again.rows_seen, closed.rows_seen) == (10, 10)
+        assert bits(again) == bits(closed)
+
+
+def test_a_snapshot_that_does_not_fit_is_told_and_learning_goes_on(tmp_path: Path) -> None:
+    wide = np.random.default_rng(1).normal(size=(60, 50))
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50) as durable:
+        for i in range(30):
+            durable.learn_one(wide[i], 1.0)
+        durable._journal._db.execute("PRAGMA incremental_vacuum").fetchall()
+        pages = durable._journal._db.execute("PRAGMA page_count").fetchone()[0]
+        durable._journal._db.execute(f"PRAGMA max_page_count = {pages + 4}")
+        with pytest.raises(StoreError, match="full"):
+            durable.snapshot()
+        for i in range(30, 49):
+            durable.learn_one(wide[i], 1.0)
+        with pytest.warns(CheckpointWarning, match="which goes on"):
+            durable.learn(wide[49:52], np.ones(3))
+        assert durable.rows_seen == 52
+        assert "full" in str(durable.trouble)
+        path = crashed(durable, tmp_path / "copy")
+        make_room(durable)
+        durable.snapshot()
+        assert durable.trouble is None
+        with op.durable(path) as again:
+            assert again.rows_seen == 52
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+import onepass as op
+from onepass.errors import StoreError
+
+path, most = sys.argv[1], int(sys.argv[2])
+X = np.random.default_rng(0).normal(size=(4000, 6))
+durable = op.durable(path, op.RLSRegressor())
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+try:
+    for i in range(4000):
+        durable.learn_one(X[i], X[i].sum(), key=str(i))
+        print(i, flush=True)
+except StoreError as wrong:
+    first = str(wrong)
+    assert not wrong.full, first
+    version = durable.version
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    for verb in (
+        lambda: durable.learn_one(X[0], 0.0),
+        lambda: durable.ask(X[:1]),
+        durable.snapshot,
+        durable.model,
+        lambda: durable.rollback(to=1),
+    ):
+        try:
+            verb()
+        except StoreError as again:
+            assert str(again) == first, again
+        else:
+            raise AssertionError(verb)
+    assert (durable.trouble, durable.version) == (first, version)
+    assert len(durable.predict(X[:2])) == 2
+    durable.close()
+    print("broken", version)
+"""
+
+
+def child(program: str, *words: str) -> list[str]:
+    found = subprocess.run(  # noqa: S603  our own words
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout.split("\n")
+
+
+def test_a_disk_that_fails_breaks_it_for_good(tmp_path: Path) -> None:
+    """A file that may not grow is no full disk: nobody knows what is on it."""
+    told = child(LIMITED, str(tmp_path / "m.db"), "300000")
+    assert told[-2].startswith("broken")
+    acknowledged = int(told[-3]) + 1
+    assert acknowledged > 8
+    with op.durable(tmp_path / "m.db") as durable:
+        assert acknowledged <= durable.rows_seen <= acknowledged + 1
+        receipt = durable.learn_one(X[0] * 0 + 1, 6.0, key="new")
+        assert not receipt.again
+
+
+class Failing:
+    """A connection whose commits fail, before or after they are done."""
+
+    def __init__(self, db: sqlite3.Connection, *, done: bool, name: str) -> None:
+        self._db, self._done, self._name = db, done, name
+
+    def execute(self, sql: str, *values: Any) -> Any:
+        if sql != "COMMIT":
+            return self._db.execute(sql, *values)
+        if self._done:
+            self._db.execute(sql)
+        wrong = sqlite3.OperationalError("disk I/O error")
+        wrong.sqlite_errorname = self._name
+        raise wrong
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+
+@pytest.mark.parametrize("done", [False, True])
+@pytest.mark.parametrize("name", ["SQLITE_IOERR_FSYNC", "SQLITE_CORRUPT", "SQLITE_READONLY"])
+def test_a_failed_commit_is_never_tried_again(tmp_path: Path, name: str, *, done: bool) -> None:
+    durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
+    durable.learn(X[:20], Y[:20])
+    db = durable._journal._db
+    durable._journal._db = Failing(db, done=done, name=name)  # type: ignore[assignment]
+    with pytest.raises(StoreError):
+        durable.learn(X[20:30], Y[20:30], key="a")
+    durable._journal._db = db
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            durable.learn(X[30:40], Y[30:40])
+    assert (durable.version, durable.rows_seen) == (1, 20)
+    durable.close()
+    with op.durable(tmp_path / "m.db") as again:
+        assert again.learn(X[20:30], Y[20:30], key="a").again == done
+        assert again.rows_seen == 30
+
+
+ELSEWHERE = """
+import os, sys
+import onepass as op
+from onepass.errors import StoreError
+
+import onepass.service, onepass.learners
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+for path in sys.argv[1:]:
+    try:
+        op.durable(path, op.RLSRegressor())
+    except StoreError as wrong:
+        print(type(wrong).__name__, wrong)
+    else:
+        print("opened", path)
+"""
+
+
+def test_what_may_not_be_written() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        paths = [Path(name, what, "m.db") for what in ("file", "lock", "folder", "new")]
+        for path in paths:
+            path.parent.mkdir()
+            if path.parent.name != "new":
+                op.durable(path, op.RLSRegressor()).close()
+                path.chmod(0o666)
+                Path(f"{path}.lock").chmod(0o666)
+            path.parent.chmod(0o777)
+        paths[0].chmod(0o444)
+        Path(f"{paths[1]}.lock").chmod(0o444)
+        for path in paths[2:]:
+            path.parent.chmod(0o555)
+        before = [path.read_bytes() for path in paths[:3]]
+        told = child(ELSEWHERE, *map(str, paths))
+        for path in paths:
+            path.parent.chmod(0o755)
+        assert len(told) == 5
+        assert all(line.startswith("StoreError op.durable: ") for line in told[:4]), told
+        assert [path.read_bytes() for path in paths[:3]] == before
+        assert not paths[3].exists()
+
+
+def test_the_file_stays_small_while_large_snapshots_come_and_go(tmp_path: Path) -> None:
+    """The state of 500 features takes 2 MB: log and file are bounded by the snapshots kept."""
+    d, keep = 500, 2
+    wide = np.random.default_rng(1).normal(size=(24, d))
+    path = tmp_path / "m.db"
+    sizes, logs = [], []
+    with op.durable(path, op.RLSRegressor(), snapshot_rows=1, keep=keep) as durable:
+        for row in wide:
+            durable.learn_one(row, 1.0)
+            sizes.append(path.stat().st_size)
+            logs.append(Path(f"{path}-wal").stat().st_size)
+        one = durable.versions[-1].nbytes
+        assert len(durable.versions) == keep
+    assert one > 2e6
+    assert max(sizes) < (keep + 2) * one
+    assert max(logs) < 3 * one
+    assert len(set(sizes[-10:])) == 1
+    assert not Path(f"{path}-wal").exists()
+
+
+def test_a_file_that_was_large_becomes_small(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor(), keep=1) as durable:
+        durable.learn(RNG.normal(size=(150_000, 6)), np.ones(150_000))
+        durable.settle()
+        large = path.stat().st_size
+        durable.learn_one(X[0], 1.0)
+        durable.snapshot()
+    assert large > 8e6
+    assert path.stat().st_size < 6e6
+
+
+def test_what_is_too_large_for_one_request_is_refused_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onepass.errors import ShapeError
+    from onepass.service import store
+
+    monkeypatch.setattr(store, "_LARGEST", 10_000)
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        with pytest.raises(ShapeError, match="fewer"):
+            durable.learn(X, Y)
+        durable.learn(X[:10], Y[:10])
+
+
+def test_to_close_on_a_full_disk_keeps_all_rows(tmp_path: Path) -> None:
+    durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
+    durable.learn(X[:10], Y[:10])
+    durable._journal._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 500)
+    with pytest.warns(CheckpointWarning, match="All rows are in the log"):
+        durable.close()
+    with op.durable(tmp_path / "m.db") as again:
+        assert again.rows_seen == 10
+
+
+def test_a_learner_of_more_than_sqlite_holds_at_once_is_told_and_goes_on(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X, Y)
+        db = durable._journal._db
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1000)
+        with pytest.raises(StoreError, match="too big"):
+            durable.snapshot()
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000_000)
+        durable.learn(X, Y)
+        durable.snapshot()
+
+
+def test_warnings_as_errors_come_after_the_rows_are_kept(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=10) as durable:
+        durable.learn(X[:9], Y[:9])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            durable._journal._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 500)
+            with pytest.raises(CheckpointWarning):
+                durable.learn_one(X[9], Y[9], key="a")
+        durable._journal._db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 100_000_000)
+        assert durable.learn_one(X[9], Y[9], key="a").again

@@ -1,0 +1,278 @@
+"""One process has a file; others are told who, and a forked one leaves it alone."""
+
+import gc
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.errors import InUseError, StoreError
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such locks there")
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+Y = X.sum(axis=1)
+
+HOLDER = """
+import sys, time
+import onepass as op
+durable = op.durable(sys.argv[1], op.RLSRegressor())
+durable.learn([[1.0], [2.0]], [1.0, 2.0])
+print("ready", flush=True)
+time.sleep(60)
+"""
+SECOND = """
+import sys
+import onepass as op
+try:
+    op.durable(sys.argv[1])
+except op.errors.InUseError as wrong:
+    print(wrong)
+"""
+FORKED = """
+import gc, os, sys
+import numpy as np
+import onepass as op
+from onepass.errors import InUseError, StoreError
+
+path, how = sys.argv[1:]
+X = np.random.default_rng(0).normal(size=(50, 3))
+durable = op.durable(path, op.RLSRegressor())
+durable.learn(X[:20], X[:20].sum(axis=1))
+ids = durable.ask(X[:2])[1]
+child = os.fork()
+if child == 0:
+    refused = 0
+    for verb in (
+        lambda: durable.learn(X, X[:, 0]),
+        lambda: durable.learn_one(X[0], 1.0, key="a"),
+        lambda: durable.request(X, X[:, 0]),
+        lambda: durable.ask(X),
+        lambda: durable.answer(ids, [1.0, 2.0]),
+        lambda: durable.snapshot(),
+        lambda: durable.rollback(to=0),
+        lambda: durable.model(),
+        lambda: durable.versions,
+        lambda: durable.waiting,
+        lambda: durable.settle(),
+    ):
+        try:
+            verb()
+        except StoreError as wrong:
+            refused += f"held by process {os.getppid()}" in str(wrong)
+    try:
+        op.durable(path)
+    except InUseError:
+        refused += 1
+    said = durable.predict(X[:1])[0]
+    if how == "close":
+        durable.close()
+    del durable
+    gc.collect()
+    sys.exit(0 if refused == 12 and abs(said - X[0].sum()) < 1e-3 else 3)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+for x in X[20:]:
+    durable.learn_one(x, x.sum())
+print(durable.version, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def ran(program: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603  our own words
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_second_process_is_told_who_has_it_and_a_killed_one_has_it_no_more(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "m.db"
+    holder = subprocess.Popen(  # noqa: S603  our own words
+        [sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout
+    assert holder.stdout.readline() == "ready\n"
+    with pytest.raises(InUseError, match=rf"process {holder.pid} on .*, since 20\d\d-"):
+        op.durable(path)
+    with pytest.raises(InUseError):
+        op.durable(path, op.RLSRegressor())
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    holder.stdout.close()
+    with op.durable(path) as durable:  # the lock file is still there
+        assert durable.rows_seen == 2
+        assert f"process {os.getpid()} " in ran(SECOND, str(path)).stdout
+
+
+def test_how_sqlite_is_told_to_write(tmp_path: Path) -> None:
+    """What no kill of a process can show: a commit has come to the disk."""
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        found = {
+            name: durable._journal._db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in (
+                "synchronous", "journal_mode", "locking_mode", "fullfsync", "checkpoint_fullfsync",
+                "auto_vacuum", "trusted_schema", "cell_size_check",
+            )
+        }  # fmt: skip
+    assert found == {
+        "synchronous": 2, "journal_mode": "wal", "locking_mode": "exclusive", "fullfsync": 1,
+        "checkpoint_fullfsync": 1, "auto_vacuum": 2, "trusted_schema": 0, "cell_size_check": 1,
+    }  # fmt: skip
+
+
+def test_two_of_one_process(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor()) as durable:
+        for other in (path, tmp_path / ".." / tmp_path.name / "m.db"):
+            with pytest.raises(InUseError, match=r"\(this one\)"):
+                op.durable(other)
+        link = tmp_path / "link.db"
+        link.symlink_to(path)
+        with pytest.raises(InUseError, match=r"\(this one\)"):
+            op.durable(link)
+        durable.learn(X, Y)
+    with op.durable(link) as durable:
+        assert durable.rows_seen == 50
+
+
+def test_one_that_was_forgotten_lets_it_go(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    durable: Any = op.durable(path, op.RLSRegressor())
+    durable.learn(X, Y)
+    del durable
+    gc.collect()
+    with op.durable(path) as again:
+        assert again.rows_seen == 50
+
+
+def test_without_the_lock_file_sqlite_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    path, connect = tmp_path / "m.db", sqlite3.connect
+    with op.durable(path, op.RLSRegressor()):
+        Path(f"{path}.lock").unlink()
+        monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "timeout": 0}))
+        with pytest.raises(InUseError, match="stop that one first"):
+            op.durable(path)
+
+
+@pytest.mark.parametrize("said", ["", "no json", '{"pid": 1}\n', "x\n[]\n", "x\n{}\n", "\0" * 99])
+def test_a_lock_file_that_says_nothing(said: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor()) as durable:
+        durable.learn(X, Y)
+        Path(f"{path}.lock").write_text(said)
+        with pytest.raises(InUseError, match="another process"):
+            op.durable(path)
+        durable.learn(X, Y)
+    with op.durable(path) as durable:
+        assert durable.version == 2
+
+
+def test_the_lock_file_says_who_and_how_far(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor()) as durable:
+        for _ in range(3):
+            durable.learn(X, Y)
+        count, who, *_ = Path(f"{path}.lock").read_text().split("\n")
+        assert int(count) == 3
+        assert json.loads(who)["pid"] == os.getpid()
+    assert Path(f"{path}.lock").stat().st_mode & 0o777 == 0o644 & ~umask()
+
+
+def umask() -> int:
+    found = os.umask(0)
+    os.umask(found)
+    return found
+
+
+@pytest.mark.parametrize("how", ["close", "leave"])
+def test_a_forked_process_leaves_it_alone(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    found = ran(FORKED, str(path), how)
+    assert (found.returncode, found.stdout) == (-signal.SIGKILL, "31\n"), found.stderr
+    with op.durable(path) as durable:
+        assert (durable.version, durable.rows_seen, durable.waiting) == (31, 50, 2)
+
+
+LEFT = """
+import os, sys, time
+import onepass as op
+durable = op.durable(sys.argv[1], op.RLSRegressor())
+durable.learn([[1.0]], [1.0])
+if os.fork() == 0:
+    os.close(1)
+    os.close(2)
+    time.sleep(10)
+    os._exit(0)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_forked_process_that_lives_on_does_not_hold_it(tmp_path: Path) -> None:
+    assert ran(LEFT, str(tmp_path / "m.db")).returncode == -signal.SIGKILL
+    with op.durable(tmp_path / "m.db") as durable:
+        assert durable.rows_seen == 1
+
+
+def test_after_it_was_closed(tmp_path: Path) -> None:
+    durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
+    durable.learn(X, Y)
+    said = durable.predict(X[:2])
+    durable.close()
+    durable.close()
+    for verb in (
+        lambda: durable.learn(X, Y),
+        lambda: durable.request(X, Y),
+        lambda: durable.ask(X),
+        lambda: durable.answer(["a"], [1.0]),
+        durable.snapshot,
+        durable.settle,
+        durable.model,
+        lambda: durable.rollback(to=0),
+        lambda: durable.versions,
+    ):
+        with pytest.raises(StoreError, match="was closed"):
+            verb()
+    assert durable.predict(X[:2]).tobytes() == said.tobytes()
+    assert (durable.version, durable.rows_seen, durable.positions) == (1, 50, {})
+    assert re.search(r"50 rows, version 1, closed>$", repr(durable))
+
+
+def test_a_clock_that_is_set_anew_changes_nothing(tmp_path: Path) -> None:
+    times = iter([1e9, 5.0, 9e9, 1e9 + 100])
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor(), clock=lambda: next(times)) as durable:
+        ids = durable.ask(X[:1], seconds=1000.0)[1]
+        durable.learn(X, Y, key="a")
+        at = [durable._keeper.now() for _ in range(3)]
+        assert at == sorted(at)
+        assert 1e9 <= at[0] < 1e9 + 60
+    with op.durable(path, clock=lambda: 5.0) as durable:  # years back, over night
+        assert durable.waiting == 1
+        assert durable.learn(X, Y, key="a").again
+        durable.answer(ids, [1.0])
+    assert next(times) == 5.0
+    assert time.time() > 1e9
+
+
+def test_when_a_snapshot_was_taken(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), clock=lambda: 1e9) as durable:
+        durable.learn(X, Y)
+        durable.snapshot()
+        first, second = durable.versions
+        assert 1e9 <= first.at <= second.at < 1e9 + 60
+        assert str(second).startswith("version 1: 50 rows, 2001-09-0")
+        assert (first.why, second.why) == ("beginning", "asked")

@@ -1,0 +1,429 @@
+"""A request that comes again is learned once; one that is refused leaves nothing behind."""
+
+import datetime as dt
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from durable_files import bits
+
+import onepass as op
+from cases import snapshot
+from onepass.errors import (
+    KeyReusedError,
+    NotFiniteError,
+    OnepassError,
+    ParameterError,
+    ShapeError,
+    StoreError,
+    TypeMismatchError,
+)
+from onepass.service import Durable
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4))
+Y = X @ np.arange(4.0)
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> Any:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as found:
+        yield found
+
+
+def test_the_same_key_again_has_the_same_receipt(durable: Durable) -> None:
+    first = durable.learn(X[:5], Y[:5], key="a")
+    durable.learn(X[5:9], Y[5:9], key="b")
+    again = durable.learn(X[:5], Y[:5], key="a")
+    assert (first.again, again.again) == (False, True)
+    assert (again.version, snapshot(again.said)) == (first.version, snapshot(first.said))
+    assert (durable.version, durable.rows_seen) == (2, 9)
+
+
+def test_the_same_rows_in_another_form_are_the_same(durable: Durable) -> None:
+    durable.learn(X[:2].tolist(), Y[:2].tolist(), key="a")
+    assert durable.learn(X[:2], Y[:2], key="a").again
+    assert durable.learn(np.asfortranarray(X[:2]), Y[:2], key="a").again
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (X[1:6], Y[:5]),
+        (X[:5], Y[1:6]),
+        (X[:4], Y[:4]),
+        (X[:5], Y[:5], 2.0),
+        (X[:5].astype(np.float32), Y[:5]),
+        (np.nextafter(X[:5], 9.0), Y[:5]),
+    ],
+)
+def test_the_same_key_with_other_rows_is_refused(durable: Durable, other: Any) -> None:
+    durable.learn(X[:5], Y[:5], key="a")
+    before = bits(durable)
+    with pytest.raises(KeyReusedError, match=r"key 'a' .* \(version 1\), got other rows"):
+        durable.learn(*other, key="a")
+    assert bits(durable) == before
+
+
+def test_a_digest_of_the_users_own(durable: Durable) -> None:
+    for digest, again in ((b"1" * 32, False), (b"1" * 32, True)):
+        request = durable.request(X[:5], Y[:5], key="a", digest=digest)
+        durable.settle()
+        assert request.result().again is again
+    request = durable.request(X[:5], Y[:5], key="a", digest=b"2" * 32)
+    durable.settle()
+    with pytest.raises(KeyReusedError):
+        request.result()
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        ((np.full((1, 4), np.nan), [1.0]), NotFiniteError),
+        ((X[:1], [np.inf]), NotFiniteError),
+        ((X[:1, :3], [1.0]), ShapeError),
+        ((X[:2], [1.0]), ShapeError),
+        ((X[:1], ["sea"]), OnepassError),
+        ((X[:1], [[1.0, 2.0]]), ShapeError),
+        ((X[:1], [1.0], [-1.0]), OnepassError),
+        (([["a", "b", "c", "d"]], [1.0]), OnepassError),
+        ((X[0], [1.0]), ShapeError),
+        ((X[:1], None), TypeMismatchError),
+        ((X[:1], [object()]), TypeMismatchError),
+        ((X[:1], [1j]), TypeMismatchError),
+        (([[{}, 1, 2, 3]], [1.0]), OnepassError),
+        (([[1.0, 2.0], [1.0]], [1.0, 2.0]), OnepassError),
+        ((np.ma.masked_less(X[:5], 0.0), Y[:5]), OnepassError),
+        ((X[:1], [None]), OnepassError),
+        ((None, [1.0]), OnepassError),
+        ((7, [1.0]), OnepassError),
+        ((np.zeros((2, 0)), [1.0, 2.0]), OnepassError),
+    ],
+)
+def test_what_is_refused_leaves_no_trace(durable: Durable, bad: Any, error: Any) -> None:
+    durable.learn(X[:20], Y[:20])
+    with pytest.raises(error):
+        durable.learn(*bad, key="a")
+    assert (durable.version, durable.rows_seen) == (1, 20)
+    assert asked_like(durable, "keys") == asked_like(durable, "asked") == 0
+    assert not durable.learn(X[20:25], Y[20:25], key="a").again  # the key is free
+
+
+def asked_like(durable: Durable, table: str) -> int:
+    found: int = durable._journal._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+    return found
+
+
+@pytest.mark.parametrize("word", ["", "x" * 513, 7, b"a", "a\ud800", ["a"]])
+@pytest.mark.parametrize("name", ["key", "source", "position"])
+def test_keys_and_positions_are_short_text(durable: Durable, name: str, word: Any) -> None:
+    named = {"source": "a", "position": "b"} if name != "key" else {}
+    with pytest.raises(ParameterError, match=f"`{name}` must be text of 1 to 512 characters"):
+        durable.learn(X[:1], Y[:1], **{**named, name: word})
+    assert durable.version == 0
+
+
+@pytest.mark.parametrize("key", ["x" * 512, "'; DROP TABLE log; --", "\0", "🦊", "asked:", "a\nb"])
+def test_any_text_can_be_a_key(durable: Durable, key: str) -> None:
+    assert not durable.learn(X[:1], Y[:1], key=key).again
+    assert durable.learn(X[:1], Y[:1], key=key).again
+
+
+def test_source_and_position_go_together(durable: Durable) -> None:
+    for given in ({"source": "a"}, {"position": "b"}):
+        with pytest.raises(ParameterError, match="together"):
+            durable.learn(X[:1], Y[:1], **given)
+
+
+def together(durable: Durable, *given: dict[str, Any]) -> list[Any]:
+    """Requests that are settled as one group."""
+    requests = [durable.request(**each) for each in given]
+    durable.settle()
+    return requests
+
+
+def test_twins_in_one_group(durable: Durable) -> None:
+    twin = {"X": X[:3], "y": Y[:3], "key": "a"}
+    first, second, other, reused = together(
+        durable, twin, twin, {"X": X[3:5], "y": Y[3:5]}, {**twin, "y": Y[1:4]}
+    )
+    assert (first.receipt.again, second.receipt.again) == (False, True)
+    assert snapshot(first.receipt.said) == snapshot(second.receipt.said)
+    assert second.receipt.version == 1
+    assert isinstance(reused.error, KeyReusedError)
+    assert other.receipt.version == 1
+    assert durable.rows_seen == 5
+
+
+def test_of_twins_the_second_is_learned_if_the_first_is_refused(durable: Durable) -> None:
+    durable.learn(X[:9], Y[:9])
+    bad, good, again = together(
+        durable,
+        {"X": X[:1] * np.nan, "y": Y[:1], "key": "a"},
+        {"X": X[:1], "y": Y[:1], "key": "a"},
+        {"X": X[:1], "y": Y[:1], "key": "a"},
+    )
+    assert isinstance(bad.error, NotFiniteError)
+    assert (good.receipt.again, again.receipt.again) == (False, True)
+
+
+def test_one_bad_row_among_many_refuses_only_itself(durable: Durable) -> None:
+    durable.learn(X[:20], Y[:20])
+    given = [{"X": X[i : i + 1], "y": Y[i : i + 1], "key": str(i)} for i in range(20, 50)]
+    given[7]["X"] = X[:1] * np.nan
+    given[19]["y"] = np.array([np.inf])
+    requests = together(durable, *given)
+    assert [i for i, each in enumerate(requests) if each.error is not None] == [7, 19]
+    assert durable.rows_seen == 48
+    calm = op.RLSRegressor()
+    for i in range(50):
+        if i not in {27, 39}:
+            calm.learn_one(X[i], Y[i])
+    np.testing.assert_allclose(durable.model().coef_, calm.coef_, rtol=1e-9)
+
+
+def test_requests_of_one_group_are_one_block_if_they_are_alike(durable: Durable) -> None:
+    alike = [{"X": X[i : i + 1], "y": Y[i : i + 1]} for i in range(10)]
+    together(durable, *alike)
+    assert durable.version == 1
+    together(durable, *alike, {"X": X[:2], "y": Y[:2], "sample_weight": 2.0}, *alike)
+    assert durable.version == 4
+    sourced = [{**each, "source": "s", "position": str(i)} for i, each in enumerate(alike)]
+    together(durable, *sourced)
+    assert durable.version == 14
+    assert durable.positions == {"s": "9"}
+
+
+def test_one_request_is_refused_as_it_would_be_alone(tmp_path: Path) -> None:
+    """To lack a column that another brings is no gap that a feature might fill."""
+    model = op.Pipeline(op.features.Encode(missing="error"), op.RLSRegressor(ridge=1.0))
+    whole, part = {"km": 1.0, "by": "sea"}, {"km": 2.0}
+    alone: list[Any] = []
+    for at_once in (False, True):
+        with op.durable(tmp_path / f"{at_once}.db", model) as durable:
+            durable.learn([whole], [1.0])
+            given = [{"X": [each], "y": [1.0]} for each in (whole, part, whole)]
+            if at_once:
+                requests = together(durable, *given)
+            else:
+                requests = [each for one in given for each in together(durable, one)]
+            alone.append([type(each.error).__name__ for each in requests])
+    assert alone[0] == alone[1] == ["NoneType", "NotFiniteError", "NoneType"]
+
+
+def test_twins_of_many_threads(durable: Durable) -> None:
+    receipts: list[Any] = []
+    gate = threading.Barrier(16)
+
+    def send(i: int) -> None:
+        gate.wait()
+        receipts.append(durable.learn(X[i % 4 : i % 4 + 1], Y[i % 4 : i % 4 + 1], key=str(i % 4)))
+
+    threads = [threading.Thread(target=send, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(not each.again for each in receipts) == 4
+    assert durable.rows_seen == 4
+
+
+def test_keys_of_old_are_forgotten(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), key_seconds=1000.0) as durable:
+        durable.learn(X[:5], Y[:5], key="old")
+        durable._keeper._began += 900.0
+        durable.learn(X[5:9], Y[5:9], key="new")
+        durable._keeper._began += 200.0
+        durable.settle()
+        assert not durable.learn(X[:5], Y[:5], key="old").again
+        assert durable.learn(X[5:9], Y[5:9], key="new").again
+
+
+def test_very_many_keys_of_old_are_forgotten_bit_by_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onepass.service import upkeep
+
+    monkeypatch.setattr(upkeep, "_SOME", 10)
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), key_seconds=1000.0) as durable:
+        together(
+            durable,
+            *({"X": X[i : i + 1], "y": Y[i : i + 1], "key": str(i)} for i in range(25)),
+        )
+        durable.ask(X[:15], seconds=10.0)
+        durable._keeper._began += 2000.0
+        left = []
+        for _ in range(4):
+            durable.settle()
+            left.append((asked_like(durable, "keys"), asked_like(durable, "asked")))
+        assert left == [(15, 5), (5, 0), (0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["a", "bb", "a"], [1, 0, 1], [True, False, True], np.array(["é", "b", "é"], dtype=object)],
+)
+def test_what_was_said_comes_back_as_it_was(labels: Any, tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.SGDClassifier()) as durable:
+        for k in range(3):
+            first = durable.learn(X[k : k + 3], labels, key=str(k))
+            again = durable.learn(X[k : k + 3], labels, key=str(k))
+            assert again.again
+            assert snapshot(again.said) == snapshot(first.said)
+
+
+def test_answers_of_several_numbers(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        first = durable.learn(X[:5], X[:5, :2], key="a")
+        again = durable.learn(X[:5], X[:5, :2], key="a")
+        assert first.said.shape == again.said.shape == (5, 2)
+
+
+FRAME = pd.DataFrame({"km": [1.0, None, 3.0], "by": ["sea", "air", None]})
+FRAME["at"] = pd.to_datetime(["2026-01-01", "2026-01-02", None])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        FRAME,
+        FRAME.to_dict("records"),
+        [[1.0, "sea"], [2.0, None], [3.0, "air"]],
+        np.array([[1.0, "a"], [2.0, "b"], [3.0, None]], dtype=object),
+        np.array([["1", "a"], ["2", "b"], ["3", "c"]]),
+        [{"a\ud800": 1.0}, {}, {"b": "\udfff"}],
+    ],
+    ids=["frame", "dicts", "lists", "objects", "text", "halves"],
+)
+def test_rows_of_any_kind(rows: Any, tmp_path: Path) -> None:
+    model = op.Pipeline(op.features.Encode(), op.features.Impute(), op.RLSRegressor(ridge=1.0))
+    try:
+        model.partial_fit(rows, [1.0, 2.0, 3.0])
+    except OnepassError as wrong:
+        with (
+            op.durable(tmp_path / "m.db", model.__sklearn_clone__()) as durable,
+            pytest.raises(type(wrong)),
+        ):
+            durable.learn(rows, [1.0, 2.0, 3.0])
+        return
+    with op.durable(tmp_path / "m.db", model.__sklearn_clone__()) as durable:
+        durable.learn(rows, [1.0, 2.0, 3.0], key="a")
+        assert durable.learn(rows, [1.0, 2.0, 3.0], key="a").again
+        assert durable.predict(rows).tobytes() == model.predict(rows).tobytes()
+    with op.durable(tmp_path / "m.db") as durable:
+        assert durable.predict(rows).tobytes() == model.predict(rows).tobytes()
+
+
+def test_dates_stand_in_columns(durable: Durable) -> None:
+    moment = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    with pytest.raises(TypeMismatchError, match=r"got datetime.* as dicts"):
+        durable.learn([[1.0, moment]], [1.0])
+
+
+def test_nothing_of_it_is_the_callers(durable: Durable) -> None:
+    rows, answers = X[:20].copy(), Y[:20].copy()
+    request = durable.request(rows, answers)
+    rows[:], answers[:] = np.nan, np.nan
+    durable.settle()
+    assert request.result().version == 1
+    np.testing.assert_allclose(durable.predict(X[:3]), Y[:3], atol=1e-4)
+
+
+def test_a_callback_is_told_and_may_fail(durable: Durable) -> None:
+    told: list[Any] = []
+
+    def fail(request: Any) -> None:
+        told.append(request)
+        raise RuntimeError("the loop is closed")
+
+    one = durable.request(X[:1], Y[:1], done=fail)
+    two = durable.request(X[1:2], Y[1:2], done=told.append)
+    three = durable.request(X[2:3] * np.nan, Y[2:3], done=told.append)
+    durable.settle()
+    assert told == [one, two, three]
+    assert [each.error is None for each in told] == [True, True, False]
+    assert "loop is closed" in str(durable.trouble)
+
+
+def test_a_callback_may_learn(durable: Durable) -> None:
+    def more(request: Any) -> None:
+        if durable.version < 5:
+            durable.request(X[:1], Y[:1], done=more)
+            durable.learn(X[1:2], Y[1:2])
+        assert request.settled
+
+    durable.request(X[:1], Y[:1], done=more)
+    durable.settle()
+    assert durable.version >= 5
+
+
+def test_whoever_watches_sees_each_block_once(tmp_path: Path) -> None:
+    seen: list[tuple[int, Any]] = []
+
+    def begin(learner: Any) -> Any:
+        seen.append((-1, learner))
+        return lambda block, said: seen.append((len(block), said))
+
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor(), watch=begin) as durable:
+        durable.learn(X[:5], Y[:5])
+        with pytest.raises(NotFiniteError):
+            durable.learn(X[:2] * np.nan, Y[:2])
+        durable.learn(X[5:6], Y[5:6], key="a")
+        durable.learn(X[5:6], Y[5:6], key="a")
+        durable._journal._db.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(StoreError):
+            durable.learn(np.tile(X, (9, 1)), np.tile(Y, 9))
+        durable._journal._db.execute("PRAGMA max_page_count = 100000")
+        durable.learn(X[6:9], Y[6:9])
+    assert [n for n, _ in seen] == [-1, 5, 1, 3]
+    seen.clear()
+    with op.durable(path, watch=begin) as durable:  # closed with a snapshot: nothing comes again
+        durable.watch(lambda *_: 1 / 0)
+        durable.learn(X[:1], Y[:1])
+        assert "division" in str(durable.trouble)
+    assert [n for n, _ in seen] == [-1]
+
+
+def test_an_empty_block_is_learned_as_nothing(durable: Durable) -> None:
+    durable.learn(X[:5], Y[:5])
+    receipt = durable.learn(X[:0], Y[:0], key="a")
+    assert len(receipt.said) == 0
+    assert durable.rows_seen == 5
+    assert durable.learn(X[:0], Y[:0], key="a").again
+
+
+def test_the_verbs_of_learners(durable: Durable) -> None:
+    assert durable.partial_fit(X[:20], Y[:20]) is durable
+    said = durable.test_then_train(X[20:30], Y[20:30])
+    durable.learn_one(X[30], Y[30], 2.0)
+    durable.learn_one(X[31].tolist(), Y[31])
+    calm = op.RLSRegressor().partial_fit(X[:20], Y[:20])
+    np.testing.assert_allclose(said, calm.test_then_train(X[20:30], Y[20:30]), rtol=1e-9)
+    calm.learn_one(X[30], Y[30], 2.0).learn_one(X[31], Y[31])
+    np.testing.assert_allclose(durable.predict(X[:3]), calm.predict(X[:3]), rtol=1e-9)
+    assert durable.predict_one(X[0]) == durable.predict(X[:1])[0]
+    with op.durable(durable.path.parent / "two.db", op.SGDClassifier("logistic")) as other:
+        other.learn(X, X[:, 0] > 0)
+        np.testing.assert_allclose(other.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_rows_by_name_one_by_one(tmp_path: Path) -> None:
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(frame[:5], Y[:5])
+        durable.learn_one(frame.iloc[5], Y[5])
+        durable.learn_one(dict(zip("dcba", X[6][::-1], strict=True)), Y[6])
+        calm = op.RLSRegressor().partial_fit(frame[:7], Y[:7])
+        np.testing.assert_allclose(durable.predict(frame), calm.predict(frame), rtol=1e-9)
+
+
+@pytest.mark.parametrize("rows", [X[:3], pd.DataFrame(X[:3]), X[:3].tolist()])
+def test_before_anything_was_learned_it_says_what_it_begins_with(
+    rows: Any, durable: Durable
+) -> None:
+    assert durable.predict(rows).tolist() == [0.0, 0.0, 0.0]
+    assert durable.predict_one(X[0]) == 0.0

@@ -1,0 +1,170 @@
+"""The way back: to any version that is kept, to the last bit, and the way back from there."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from durable_files import asked_of, bits, crashed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import onepass as op
+from onepass.errors import ParameterError, StoreError
+
+X = np.random.default_rng(0).normal(size=(200, 4))
+Y = X @ np.arange(4.0) + np.random.default_rng(1).normal(size=200)
+
+
+def learn(durable: Any, n: int) -> dict[int, Any]:
+    """So many single rows; what the learner was after each, by its version."""
+    found = {durable.version: bits(durable)}
+    for i in range(n):
+        durable.learn_one(X[i], Y[i], key=f"{durable.version}-{i}")
+        found[durable.version] = bits(durable)
+    return found
+
+
+def test_to_every_version(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=7, keep=100) as durable:
+        was = learn(durable, 30)
+        for version in (30, 7, 0, 29, 15, 14, 1):
+            durable.rollback(to=version)
+            was[durable.version] = was[version]
+            assert bits(durable) == was[version]
+            assert durable.predict(X[:3]).shape == (3,)
+        for version in reversed(range(31, durable.version)):  # and back from going back
+            durable.rollback(to=version)
+            assert bits(durable) == was[version]
+
+
+def test_it_goes_on_from_there_and_outlives_a_crash(tmp_path: Path) -> None:
+    with (
+        op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable,
+        op.durable(tmp_path / "calm.db", op.RLSRegressor()) as calm,
+    ):
+        learn(durable, 20)
+        durable.rollback(to=10)
+        learn(durable, 5)
+        for i in [*range(10), *range(5)]:
+            calm.learn_one(X[i], Y[i])
+        np.testing.assert_allclose(durable.model().coef_, calm.model().coef_, rtol=1e-9)
+        assert (durable.version, durable.rows_seen) == (26, 25)
+        path = crashed(durable, tmp_path / "copy")
+        with op.durable(path) as again:
+            assert bits(again) == bits(durable)
+            assert (again.version, again.rows_seen) == (26, 25)
+            for one in (again, durable):
+                one.rollback(to=20)
+            assert bits(again) == bits(durable)
+
+
+def test_keys_positions_and_waiting_rows_stay(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        ids = durable.ask(X[:3])[1]
+        durable.learn(X[:5], Y[:5], key="a")
+        durable.learn(X[5:9], Y[5:9], source="s", position="9")
+        durable.answer(ids[:1], Y[:1])
+        durable.rollback(to=0)
+        with op.durable(crashed(durable, tmp_path / "copy")) as again:
+            for one in (durable, again):
+                assert one.learn(X[:5], Y[:5], key="a").again
+                assert one.answer(ids[:1], Y[:1]).again
+                assert one.positions == {"s": "9"}
+                assert (one.waiting, one.rows_seen) == (2, 10)
+                assert one.model().__sklearn_is_fitted__() is False
+
+
+def test_what_is_kept(tmp_path: Path) -> None:
+    """So many snapshots, the blocks since the oldest, and nothing else."""
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor(), snapshot_rows=5, keep=3) as durable:
+        was = learn(durable, 33)
+        assert [each.version for each in durable.versions] == [20, 25, 30]
+        for version in (20, 23, 33):
+            durable.rollback(to=version)
+            assert bits(durable) == was[version]
+            oldest = durable.versions[0].version
+            if version < oldest:
+                break
+        with pytest.raises(ParameterError, match=r"from \d+ to the present one, \d+, got 7"):
+            durable.rollback(to=7)
+        oldest = durable.versions[0].version
+    assert asked_of(path, "SELECT min(sequence) FROM log") == [(oldest + 1,)]
+    assert asked_of(path, "SELECT count(*) FROM keys") == [(33,)]
+
+
+@pytest.mark.parametrize("to", [-1, 6, 10**30, 1.0, True, "1", None])
+def test_what_is_no_version(to: Any, tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        learn(durable, 5)
+        before = bits(durable)
+        with pytest.raises(ParameterError, match="`to` must be"):
+            durable.rollback(to=to)
+        assert bits(durable) == before
+
+
+def test_on_a_full_disk_all_is_as_it_was(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        was = learn(durable, 5)
+        db = durable._journal._db
+        db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
+        reached = []
+        with pytest.raises(StoreError, match="full"):  # noqa: PT012  until it is full
+            for k in range(1000):
+                durable.rollback(to=3 + k % 2)
+                reached.append(3 + k % 2)
+        assert bits(durable) == was[reached[-1] if reached else 5]
+        db.execute("PRAGMA max_page_count = 100000")
+        durable.rollback(to=5)
+        assert bits(durable) == was[5]
+
+
+def test_versions_in_words(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=4) as durable:
+        learn(durable, 5)
+        assert durable.snapshot() == 5
+        assert durable.snapshot() == 5  # there is one of this version
+        durable.rollback(to=2)
+        durable.learn(X, Y)
+    with op.durable(tmp_path / "m.db", snapshot_seconds=0.0) as durable:
+        durable.learn(X, Y)
+        found = durable.versions
+    assert [each.why for each in found] == [
+        "beginning", "rows", "asked", "rollback to 2", "rows", "time",
+    ]  # fmt: skip
+    assert [each.version for each in found] == [0, 4, 5, 6, 7, 8]
+    assert all(each.nbytes > 300 for each in found)
+    assert str(found[1]).startswith("version 4: 4 rows, 20")
+    assert str(found[1]).endswith(", rows")
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.tuples(st.sampled_from(["learn", "back", "snap", "crash"]), st.integers(0, 30))),
+    st.integers(1, 4),
+)
+def test_any_way_there_and_back(steps: list[tuple[str, int]], keep: int) -> None:
+    """Whatever is kept is what it was then."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        durable = op.durable(folder / "m.db", op.RLSRegressor(), snapshot_rows=6, keep=keep)
+        was = learn(durable, 4)
+        for k, (step, n) in enumerate(steps):
+            if step == "learn":
+                was |= learn(durable, n % 5)
+            elif step == "snap":
+                durable.snapshot()
+            elif step == "back":
+                oldest = durable.versions[0].version
+                to = oldest + n % (durable.version - oldest + 1)
+                durable.rollback(to=to)
+                was[durable.version] = was[to]
+            else:
+                path = crashed(durable, folder / str(k))
+                durable.close()
+                durable = op.durable(path, snapshot_rows=6, keep=keep)
+            assert bits(durable) == was[durable.version]
+        durable.close()

@@ -1,0 +1,146 @@
+"""Gauges: what is told of a learner is what op.evaluate would say, over restarts too."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.compat.detectors import detectors
+from onepass.service.blocks import Block
+from onepass.service.diary import Diary
+from onepass.service.gauges import Gauges
+
+
+def stream(n: int, seed: int = 0) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, X @ [1.0, 2.0, 3.0] + rng.normal(size=n)
+
+
+def durable(folder: Path, **settings: Any) -> tuple[Any, Gauges, Diary]:
+    """A learner with its gauges, as the service opens it."""
+    gauges: list[Gauges] = []
+
+    def watch(learner: Any) -> Any:
+        gauges.append(Gauges(learner, window=50))
+        return gauges[0].learned
+
+    held = op.durable(folder / "m.db", op.RLSRegressor(ridge=1e-3), watch=watch, **settings)
+    diary = Diary(folder / "m.gauges")
+    diary.read(gauges[0], held.rows_seen)
+    return held, gauges[0], diary
+
+
+def test_the_error_is_that_of_evaluate(tmp_path: Path) -> None:
+    X, y = stream(300)
+    held, gauges, _ = durable(tmp_path)
+    with held:
+        for i in range(0, 300, 7):
+            held.learn(X[i : i + 7], y[i : i + 7])
+    said = op.RLSRegressor(ridge=1e-3).test_then_train(X, y)
+    told = gauges.error()
+    assert told["name"] == "mean absolute error"
+    assert told["all"] == pytest.approx(np.abs(y - said).mean(), rel=1e-12)
+    assert told["window"] == pytest.approx(np.abs(y - said)[-50:].mean(), rel=1e-12)
+    assert told["window_rows"] == 50
+    assert told["curve"][-1][0] == 300
+    last = (y - said)[-50:]
+    expected = {"mean": last.mean(), "deviation": last.std()}
+    assert gauges.innovations() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("snapshot_rows", [1, 40, 100_000])
+@pytest.mark.parametrize("written", [0, 5, 10, 17])
+def test_no_row_is_counted_twice_or_missed(
+    tmp_path: Path, snapshot_rows: int, written: int
+) -> None:
+    """Whenever the gauges were written, after the last snapshot: a restart changes nothing."""
+    X, y = stream(200)
+    held, gauges, diary = durable(tmp_path, snapshot_rows=snapshot_rows)
+    for i in range(20):
+        held.learn(X[10 * i : 10 * i + 10], y[10 * i : 10 * i + 10])
+        diary.tend(gauges, held.last_snapshot[0])
+        if i == written:
+            diary.write(gauges)
+    before = gauges.error()
+    held._journal.close()  # as if it were killed
+    again, gauges, _ = durable(tmp_path)
+    with again:
+        after = gauges.error()
+        for field in ("all", "window", "window_rows"):
+            assert after[field] == pytest.approx(before[field], rel=1e-12)
+        assert (gauges.rows, gauges.seen) == (200, 200)
+        assert [point[0] for point in after["curve"]] == sorted({p[0] for p in after["curve"]})
+
+
+def test_gauges_that_do_not_fit_begin_anew(tmp_path: Path) -> None:
+    X, y = stream(30)
+    held, gauges, diary = durable(tmp_path)
+    with held:
+        held.learn(X, y)
+        diary.write(gauges)
+    good = (tmp_path / "m.gauges").read_bytes()
+    for data in (b"", good[:-1], good[:100] + b"x" + good[101:], b"{}"):
+        (tmp_path / "m.gauges").write_bytes(data)
+        again, gauges, _ = durable(tmp_path)
+        with again:
+            assert (gauges.rows, gauges.seen) == (0, 30)
+    (tmp_path / "m.gauges").write_bytes(good)
+    ahead = Gauges(op.RLSRegressor(), window=50)
+    Diary(tmp_path / "m.gauges").read(ahead, 29)
+    assert ahead.rows == 0
+    other = Gauges(op.RLSRegressor(), window=7)
+    Diary(tmp_path / "m.gauges").read(other, 30)
+    assert other.rows == 0
+
+
+def told(gauges: Gauges, off: Any) -> None:
+    gauges.learned(Block(np.zeros((len(off), 1)), np.asarray(off)), np.zeros(len(off)))
+
+
+def test_drift_and_contradictions() -> None:
+    pytest.importorskip("river")
+    rng = np.random.default_rng(0)
+    gauges = Gauges(op.RLSRegressor(), window=100, detectors=detectors(["adwin"], "here"))
+    gauges.resume(None, 0)
+    told(gauges, rng.normal(size=1000))
+    assert (gauges.alarms, gauges.contradictions) == (0, 0)
+    told(gauges, 20 + rng.normal(size=300))
+    assert gauges.alarms >= 1
+    assert 1000 < gauges.drift[0]["rows"] <= 1300
+    assert gauges.drift[0]["detector"] == "adwin"
+    assert gauges.contradictions > 0
+
+
+def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("onepass.service.gauges.time.monotonic", lambda: now[0])
+    gauges = Gauges(op.Perceptron(), window=3)
+    gauges.resume(None, 0)
+    y = np.array(["a", "b", "a", "a"], dtype=object)
+    gauges.learned(Block(np.zeros((4, 1)), y), np.array([None, "b", "b", "a"], dtype=object))
+    assert (gauges.error()["all"], gauges.error()["window"]) == (0.5, pytest.approx(2 / 3))
+    for _ in range(5):
+        gauges.predicted(10, 0.25)
+    now[0] += 1
+    rates = gauges.rates()
+    assert (rates["learned"], rates["predicted"]) == (0.4, 5.0)
+    assert rates["curve"] == [[1, 4, 50]]
+    assert gauges.latency()["predict"] == {"p50": 0.25, "p99": 0.25}
+    assert gauges.latency()["learn"] == {"p50": None, "p99": None}
+    assert gauges.took()["predict"] == (5, 1.25)
+    gauges.refuse(2, "why" * 1000)
+    assert (gauges.rows_refused, len(gauges.refused[0]["why"])) == (2, 1000)
+    assert Gauges(op.Perceptron(), window=3).error()["all"] is None
+
+
+def test_a_curve_stays_short() -> None:
+    gauges = Gauges(op.RLSRegressor(), window=10)
+    gauges.resume(None, 0)
+    for _ in range(5000):
+        told(gauges, [1.0])
+    curve = gauges.error()["curve"]
+    assert 150 < len(curve) <= 400
+    assert curve == sorted(curve)

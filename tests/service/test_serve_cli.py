@@ -1,0 +1,83 @@
+"""The command that serves: what it refuses, and how it ends."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from web_server import TOKEN, Server, rows
+
+import onepass as op
+from onepass.cli.app import main
+
+Said = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Said:
+    """The exit code and the errors of a command that does not come to listen."""
+
+    def done(*words: str, **environment: str) -> tuple[int, str]:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        code = main(["serve", *words])
+        return code, capsys.readouterr().err
+
+    return done
+
+
+def test_off_the_loopback_there_must_be_tokens(tmp_path: Path, said: Said) -> None:
+    data = ("--data", str(tmp_path / "data"), "--port", "0")
+    code, told = said("rls", *data, "--host", "0.0.0.0", ONEPASS_TOKEN="")  # noqa: S104
+    assert (code, "must be tokens" in told) == (2, True)
+    code, told = said("rls", *data, ONEPASS_TOKEN="short")  # noqa: S106
+    assert (code, "16 characters" in told, "short" in told) == (2, True, False)
+    assert not (tmp_path / "data").exists()
+    with Server(tmp_path / "data", "rls", "--host", "0.0.0.0", token=TOKEN) as server:  # noqa: S104
+        assert server.asked("GET", "/v2")[0] == 200
+        assert TOKEN not in server.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("rls", "--certificate", "none.pem"), 2),
+        (("rls", "--certificate", "none.pem", "--key", "none.pem"), 2),
+        (("rls", "--port", "70000"), 2),
+        (("nonsense",), 2),
+        (("rls", "--drift", "nonsense"), 2),
+        (("rls", "--name", "../up"), 2),
+        (("rls", "--tokens", "none"), 1),
+    ],
+)
+def test_wrong_usage(tmp_path: Path, said: Said, words: tuple[str, ...], code: int) -> None:
+    port = () if "--port" in words else ("--port", "0")
+    found, told = said(*words, "--data", str(tmp_path / "data"), *port)
+    assert (found, "Traceback" in told) == (code, False), told
+
+
+def test_a_port_that_is_taken(tmp_path: Path, said: Said) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, told = said("rls", "--data", str(tmp_path / "data"), "--port", port)
+    assert (code, port in told) == (2, True)
+    assert "Traceback" not in told
+
+
+def test_a_folder_is_served_by_one(tmp_path: Path, said: Said) -> None:
+    with Server(tmp_path / "data", "rls"):
+        code, told = said("--data", str(tmp_path / "data"), "--port", "0")
+    assert (code, "InUseError" in told) == (1, True)
+
+
+def test_a_model_goes_on_only_as_it_was(tmp_path: Path, said: Said) -> None:
+    op.save(op.RLSRegressor(ridge=1.0).partial_fit([[1.0]], [1.0]), tmp_path / "m.onepass")
+    op.save(op.RLSRegressor(ridge=2.0), tmp_path / "other.onepass")
+    data = tmp_path / "data"
+    with Server(data, str(tmp_path / "m.onepass"), "--name", "flow") as server:
+        assert server.asked("POST", "/v2/models/flow/learn", rows([[2]], [2]))[0] == 200
+    with Server(data, str(tmp_path / "m.onepass"), "--name", "flow") as server:
+        assert server.asked("GET", "/v2/models/flow")[1]["versions"] == ["1"]
+    code, told = said(str(tmp_path / "other.onepass"), "--name", "flow", "--data", str(data),
+                      "--port", "0")  # fmt: skip
+    assert (code, "ridge=2.0" in told) == (2, True)

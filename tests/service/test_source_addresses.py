@@ -1,0 +1,86 @@
+"""Addresses of sources: what they say, and what no message repeats."""
+
+import sys
+import traceback
+
+import pytest
+
+pytest.importorskip("redis")
+
+from onepass.errors import MissingExtraError, ParameterError
+from onepass.service.sources import source
+from onepass.service.sources.address import Address
+
+PLAIN = "redis://localhost:6379/0?stream=flow&target=y"
+
+
+def test_what_an_address_says() -> None:
+    found = Address.of(
+        "rediss://me:s%40cr%2Fet@[::1]:7/3?stream=a%26b&target=y&time=id&text=zip,y&drop=seq&ca=x.pem"
+    )
+    assert (found.host, found.port, found.db, found.tls) == ("::1", 7, 3, True)
+    assert (found.user, found.password) == ("me", "s@cr/et")
+    assert (found.stream, found.target, found.time) == ("a&b", "y", "id")
+    assert (found.text, found.drop, found.ca) == ({"zip", "y"}, {"seq"}, "x.pem")
+    assert found.name == "rediss://[::1]:7/3?stream=a%26b"
+    assert "cr" not in repr(found)
+    assert Address.of("redis://localhost?stream=flow&target=y").port == 6379
+    assert Address.of(PLAIN + "&name=plant").name == "plant"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://localhost:6379/0",
+        "redis://localhost:6379/0?stream=flow",
+        "redis://localhost:6379/0?target=y",
+        PLAIN + "&target=z",
+        PLAIN + "&straem=z",
+        PLAIN + "&text=",
+        PLAIN + "&name=a%0Ab",
+        PLAIN + "&name=" + 513 * "a",
+        PLAIN + "#there",
+        PLAIN.replace("localhost", ""),
+        PLAIN.replace("6379", "port"),
+        PLAIN.replace("6379", "70000"),
+        PLAIN.replace("/0?", "/one?"),
+        PLAIN.replace("localhost", "[::1"),
+        PLAIN.replace("flow", "\udcff"),
+        PLAIN.replace("flow", "%ff"),
+        PLAIN.replace("flow", 600 * "a"),
+        "http://localhost/",
+        "flow",
+        "",
+    ],
+)
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(ParameterError, match=r"address must .* got .*\. \w"):
+        source(url)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["pa/secret", "pa?secret", "pa#secret", "[secret", "pa?secret&x", "pa?secret=1", "pa/secret?x"],
+)
+def test_no_message_repeats_a_password(secret: str) -> None:
+    url = f"redis://:{secret}@localhost:6379/0?stream=flow&target=y"
+    with pytest.raises(ParameterError) as told:
+        source(url)
+    assert "secret" not in "".join(traceback.format_exception(told.value)).replace(url, "")
+
+
+@pytest.mark.parametrize("secret", ["secret:7", "s@secret", "secret%zz", "s%2Fsecret"])
+def test_no_name_repeats_a_password(secret: str) -> None:
+    found = source(f"redis://:{secret}@localhost:6379/0?stream=flow&target=y")
+    assert found.name == "redis://localhost:6379/0?stream=flow"
+
+
+def test_a_typing_error_is_told() -> None:
+    with pytest.raises(ParameterError, match="got straem"):
+        source(PLAIN + "&straem=z")
+
+
+def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'onepass\[redis\]'"):
+        source(PLAIN)

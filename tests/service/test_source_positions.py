@@ -1,0 +1,76 @@
+"""``Durable.pass_by``: where a source goes on, though nothing of it was learned."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from durable_files import bits, changed, crashed
+
+import onepass as op
+from onepass.errors import DamagedError, ParameterError, StoreError
+
+
+def test_a_position_without_rows_is_kept(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
+        model.learn([[1.0]], [2.0], source="flow", position="1")
+        before = bits(model)
+        model.pass_by("flow", "2")
+        model.pass_by("other", "7")
+        assert (model.positions, model.rows_seen) == ({"flow": "2", "other": "7"}, 1)
+        assert (model.version, model.published[0], bits(model)) == (3, 3, before)
+        there = crashed(model, tmp_path / "there")
+        model.learn([[2.0]], [3.0], source="flow", position="3")
+    with op.durable(there) as model:
+        assert (model.positions, bits(model)) == ({"flow": "2", "other": "7"}, before)
+        model.learn([[2.0]], [3.0], source="flow", position="3")
+        after = bits(model)
+    with op.durable(tmp_path / "m.db") as model:
+        assert bits(model) == after
+        model.rollback(to=2)
+        assert (model.positions["flow"], model.rows_seen) == ("3", 2)
+        assert bits(model) == before
+        model.pass_by("flow", "4")
+        there = crashed(model, tmp_path / "again")
+    with op.durable(there) as model:
+        assert (model.positions["flow"], bits(model)) == ("4", before)
+
+
+def test_a_position_that_was_changed_is_found_out(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
+        model.pass_by("flow", "2")
+        there = crashed(model, tmp_path / "there")
+    changed(there, "UPDATE log SET note = replace(note, '2', '3')")
+    with pytest.raises(DamagedError):
+        op.durable(there)
+
+
+def until_full(model: Any) -> None:
+    for i in range(2, 1000):
+        model.pass_by("flow" * 100, str(i))
+
+
+@pytest.mark.parametrize(
+    "words", [("", "1"), ("a", ""), ("a" * 513, "1"), ("a", 1), ("\ud800", "1")]
+)
+def test_what_is_no_position(words: tuple[Any, Any], tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
+        with pytest.raises(ParameterError, match=r"pass_by: .* must be text of 1 to 512"):
+            model.pass_by(*words)
+        assert (model.version, model.positions) == (0, {})
+
+
+def test_a_disk_that_is_full_keeps_the_position_as_it_was(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as model:
+        model.pass_by("flow", "1")
+        db = model._journal._db
+        most = db.execute("PRAGMA max_page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0]}")
+        with pytest.raises(StoreError, match="full"):
+            until_full(model)
+        at = model.positions["flow" * 100]
+        assert (model.version, model.positions["flow"]) == (int(at), "1")
+        db.execute(f"PRAGMA max_page_count = {most}")
+        model.pass_by("flow", "2")
+        there = crashed(model, tmp_path / "there")
+    with op.durable(there) as model:
+        assert model.positions == {"flow": "2", "flow" * 100: at}

@@ -1,0 +1,465 @@
+"""A stream of Redis: each entry is learned once, or refused with a sentence that says why."""
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from redis_server import RedisServer, until
+
+import onepass as op
+from onepass.errors import ParameterError
+from onepass.service import Durable
+from onepass.service.gauges import Gauges
+from onepass.service.sources import Feeder, source
+from onepass.service.sources import feeder as feeding
+from onepass.service.sources import redis as streaming
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("redis")) as found:
+        yield found
+
+
+@pytest.fixture
+def client(server: RedisServer) -> Iterator[Any]:
+    """A Redis with nothing in it."""
+    with server.client() as found:
+        found.flushall()
+        yield found
+
+
+@contextmanager
+def fed(path: Path, url: str, model: Any = None) -> Iterator[tuple[Durable, Feeder, Gauges]]:
+    """A learner that learns a stream."""
+    with op.durable(
+        path / "m.db", None if (path / "m.db").exists() else model or linear()
+    ) as found:
+        gauges = Gauges(found.answering)
+        feeder = Feeder(found, source(url), gauges)
+        try:
+            yield found, feeder, gauges
+        finally:
+            feeder.close()
+
+
+def linear() -> Any:
+    return op.Pipeline(op.features.Encode(), op.RLSRegressor(ridge=1e-6))
+
+
+def entries(n: int, seed: int = 0) -> list[dict[str, float]]:
+    rng = np.random.default_rng(seed)
+    return [{"a": a, "b": b, "y": 2 * a + 3 * b + 1} for a, b in rng.normal(size=(n, 2)).tolist()]
+
+
+def send(client: Any, *rows: dict[Any, Any]) -> list[bytes]:
+    pipeline = client.pipeline(transaction=False)
+    for row in rows:
+        pipeline.xadd("flow", row)
+    return pipeline.execute()  # type: ignore[no-any-return]
+
+
+def whys(gauges: Gauges) -> str:
+    return "\n".join(each["why"] for each in gauges.refused)
+
+
+def test_a_stream_is_learned(server: RedisServer, client: Any, tmp_path: Path) -> None:
+    """What was there, what comes, what comes while nobody reads; in blocks where there is much."""
+    send(client, *entries(2500))
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        until(lambda: durable.rows_seen == 2500)
+        assert durable.version == 3
+        for row in entries(20, 1):
+            before = durable.rows_seen
+            send(client, row)
+            until(lambda before=before: durable.rows_seen == before + 1)  # type: ignore[misc]
+        assert (feeder.trouble, gauges.rows_refused, feeder.behind) == (None, 0, 0)
+        np.testing.assert_allclose(durable.predict([{"a": 1.0, "b": 1.0}]), [6.0], atol=1e-5)
+    last = send(client, *entries(5, 2))[-1].decode()
+    with fed(tmp_path, server.url()) as (durable, _, _):
+        until(lambda: durable.rows_seen == 2525)
+        name = f"redis://127.0.0.1:{server.port}/0?stream=flow"
+        assert durable.positions == {name: f"{last}/2525"}
+        assert source(server.url()).positions() == durable.positions
+        batch = op.RLSRegressor(ridge=1e-6)
+        for rows in (entries(2500), entries(20, 1), entries(5, 2)):
+            batch.partial_fit([[r["a"], r["b"]] for r in rows], [r["y"] for r in rows])
+        np.testing.assert_allclose(durable.model().learner_.coef_, batch.coef_, atol=1e-9)
+
+
+POISON: list[tuple[dict[Any, Any], str]] = [
+    ({"a": "text", "b": 1, "y": 2}, "'a' must hold numbers"),
+    ({"a": 1, "b": 2}, "must have an answer in its field 'y', got none"),
+    ({"a": 1, "b": 2, "y": ""}, "got none"),
+    ({"a": 1, "b": 2, "y": "nan"}, "got nan"),
+    ({"a": 1, "b": 2, "y": "inf"}, "finite"),
+    ({"a": 1, "b": 2, "y": "much"}, "`y` must hold numbers"),
+    ({"a": "nan", "b": 2, "y": 1}, "finite"),
+    ({"a": "", "b": 2, "y": 1}, "finite"),
+    ({"a": "1e999", "b": 2, "y": 1}, "finite"),
+    ({"a": "1_0", "b": 2, "y": 1}, "'a' must hold numbers"),
+    ({"b": 2, "y": 1}, "finite"),
+    ({"y": 1}, "finite"),
+    ({b"\xff\xfe": 1, "a": 1, "b": 2, "y": 1}, "UTF-8"),
+    ({"a": b"\x80\x81", "b": 2, "y": 1}, "UTF-8"),
+    ({"a": 1, "b": 2, "y": b"\xc3"}, "UTF-8"),
+    ({"a": 1, "b": 2, "y": 1, "note": "x" * (1 << 20)}, "at most 1,048,576 bytes"),
+]
+
+
+def test_what_is_no_row_is_told_and_passed_by(
+    server: RedisServer, client: Any, tmp_path: Path
+) -> None:
+    good = entries(300)
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        send(client, *good[:3])
+        until(lambda: durable.rows_seen == 3)
+        for i, (row, why) in enumerate(POISON, 1):  # alone
+            send(client, row)
+            until(lambda i=i: gauges.rows_refused == i)  # type: ignore[misc]
+            assert why in gauges.refused[-1]["why"], row
+        name = next(iter(durable.positions))
+        until(lambda: durable.positions[name].endswith(f"/{3 + len(POISON)}"))
+        assert (durable.rows_seen, feeder.trouble) == (3, None)
+    mixed = [good[3]]
+    for i, (row, _) in enumerate(POISON):  # among others
+        mixed += [row, *good[4 + 5 * i : 9 + 5 * i]]
+    send(client, *mixed)
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        until(lambda: durable.rows_seen == 4 + 5 * len(POISON))
+        until(lambda: gauges.rows_refused == len(POISON))
+        assert feeder.trouble is None
+        learned = durable.model().learner_
+        expected = op.RLSRegressor(ridge=1e-6)
+        rows = good[: durable.rows_seen]
+        expected.partial_fit([[r["a"], r["b"]] for r in rows], [r["y"] for r in rows])
+        np.testing.assert_allclose(learned.coef_, expected.coef_, atol=1e-9)
+
+
+def test_nothing_is_passed_by_before_something_was_learned(
+    server: RedisServer, client: Any, tmp_path: Path
+) -> None:
+    """A wrong address is not to use up a stream."""
+    send(client, *entries(40))
+    with fed(tmp_path, server.url(target="z")) as (durable, feeder, gauges):
+        until(lambda: feeder.trouble)
+        assert "none is" in str(feeder.trouble)
+        assert "'z'" in str(feeder.trouble)
+        assert (durable.positions, durable.rows_seen, gauges.rows_refused) == ({}, 0, 0)
+    with fed(tmp_path, server.url()) as (durable, _, _):
+        until(lambda: durable.rows_seen == 40)
+
+
+def test_a_poisoned_beginning_ends(server: RedisServer, client: Any, tmp_path: Path) -> None:
+    send(client, {"a": 1}, {"a": 2})
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        until(lambda: feeder.trouble)
+        send(client, *entries(1))
+        until(lambda: durable.rows_seen == 1)
+        until(lambda: feeder.trouble is None)
+        assert gauges.rows_refused == 2
+
+
+@pytest.mark.parametrize("how", ["trim", "all", "delete"])
+def test_what_was_removed_unread_is_counted(
+    server: RedisServer, client: Any, tmp_path: Path, how: str
+) -> None:
+    rows = entries(3000)
+    with fed(tmp_path, server.url()) as (durable, _, _):
+        send(client, *rows[:10])
+        until(lambda: durable.rows_seen == 10)
+    _remove(client, rows[10:60], how)
+    send(client, *rows[60:])
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        until(lambda: _place(durable) == 3000)
+        until(lambda: feeder.behind == 0)
+        lost = {"trim": 30, "all": 50, "delete": 1}[how]
+        assert (durable.rows_seen, gauges.rows_refused) == (3000 - lost, lost)
+        assert f"but {lost:,} behind" in whys(gauges)
+        assert feeder.trouble is None
+
+
+def test_what_is_removed_while_it_is_read(server: RedisServer, client: Any, tmp_path: Path) -> None:
+    """Each entry was learned, or is counted."""
+    rows = entries(4000)
+    send(client, rows.pop())
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        until(lambda: durable.rows_seen == 1)
+        for i in range(40):
+            _remove(client, rows[100 * i : 100 * i + 100], ("trim", "all", "delete")[i % 3])
+        until(lambda: _place(durable) == 4000)
+        assert durable.rows_seen + gauges.rows_refused == 4000
+        assert feeder.trouble is None
+
+
+def _remove(client: Any, rows: list[dict[str, float]], how: str) -> None:
+    """Add rows, and remove some of them at once."""
+    names = send(client, *rows)
+    if how == "trim":
+        client.xtrim("flow", minid=names[30], approximate=False)
+    elif how == "all":
+        client.xtrim("flow", maxlen=0, approximate=False)
+    else:
+        client.xdel("flow", names[7])
+
+
+def _place(durable: Durable) -> int:
+    """How many entries the stream had where it is read."""
+    return int(next(iter(durable.positions.values()), "/0").partition("/")[2])
+
+
+def test_what_was_read_may_be_removed(server: RedisServer, client: Any, tmp_path: Path) -> None:
+    seen = 0
+    for i in range(4):
+        names = send(client, *entries(1500, i))
+        seen += 1500
+        with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+            until(lambda: durable.rows_seen == seen)  # noqa: B023
+            client.xdel("flow", *names[5:9])
+            client.xtrim("flow", minid=names[(-1, 700)[i % 2]], approximate=False)
+            send(client, entries(1)[0])
+            seen += 1
+            until(lambda: durable.rows_seen == seen)  # noqa: B023
+            if i == 2:
+                client.xtrim("flow", maxlen=0, approximate=False)
+            assert _place(durable) == seen
+            assert (gauges.rows_refused, whys(gauges), feeder.trouble) == (0, "", None)
+
+
+@pytest.mark.parametrize("reading", [True, False])
+def test_a_stream_that_is_made_anew(
+    server: RedisServer, client: Any, tmp_path: Path, *, reading: bool
+) -> None:
+    """It goes on with ids that follow, says so, and repeats nothing."""
+    send(client, *entries(10))
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        until(lambda: durable.rows_seen == 10)
+        if reading:
+            client.delete("flow")
+            until(lambda: feeder.trouble)
+            assert "there is none yet" in str(feeder.trouble)
+            send(client, *entries(5, 1))
+            until(lambda: durable.rows_seen == 15)
+            until(lambda: feeder.trouble is None)
+            assert "made anew" in whys(gauges)
+    if not reading:
+        client.delete("flow")
+        send(client, *entries(5, 1))
+        with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+            until(lambda: durable.rows_seen == 15)
+            assert ("made anew" in whys(gauges), gauges.rows_refused) == (True, 0)
+
+
+def test_a_stream_that_ends_before_what_was_read(
+    server: RedisServer, client: Any, tmp_path: Path
+) -> None:
+    send(client, *entries(10))
+    with fed(tmp_path, server.url()) as (durable, _, _):
+        until(lambda: durable.rows_seen == 10)
+    client.delete("flow")
+    client.xadd("flow", entries(1)[0], id="7-0")
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        until(lambda: feeder.trouble)
+        assert "ends at 7-0" in str(feeder.trouble)
+        assert "another `name`" in str(feeder.trouble)
+        send(client, *entries(2, 1))
+        until(lambda: durable.rows_seen == 12)
+        until(lambda: feeder.trouble is None)
+        assert "made anew" in whys(gauges)
+    with fed(tmp_path, server.url(name="again")) as (durable, _, _):
+        until(lambda: durable.rows_seen == 15)
+        assert durable.positions["again"].endswith("/3")
+
+
+def test_a_stream_that_is_not_there_yet_or_is_none(
+    server: RedisServer, client: Any, tmp_path: Path
+) -> None:
+    with fed(tmp_path, server.url()) as (durable, feeder, _):
+        until(lambda: feeder.trouble)
+        assert "there is none yet" in str(feeder.trouble)
+        client.set("flow", "text")
+        until(lambda: "WRONGTYPE" in str(feeder.trouble))
+        client.delete("flow")
+        send(client, *entries(1))
+        until(lambda: durable.rows_seen == 1)
+        until(lambda: feeder.trouble is None)
+
+
+def test_a_redis_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, for a while, killed, and stopped so that it does not answer."""
+    monkeypatch.setattr(streaming, "_PATIENCE", 0.6)
+    server = RedisServer(tmp_path / "redis")
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        until(lambda: "refused" in str(feeder.trouble))
+        with server:
+            for i in range(1, 4):
+                send(server.client(), *entries(4, i))
+                until(lambda i=i: durable.rows_seen == 4 * i)  # type: ignore[misc]
+                until(lambda: feeder.trouble is None)
+                server.kill()
+                until(lambda: feeder.trouble)
+                server.start()
+            until(lambda: feeder.trouble is None)
+            assert server.process
+            server.process.send_signal(signal.SIGSTOP)
+            until(lambda: "Timeout" in str(feeder.trouble))
+            server.process.send_signal(signal.SIGCONT)
+            until(lambda: feeder.trouble is None)
+        until(lambda: feeder.trouble)
+        assert gauges.rows_refused == 0
+
+
+def test_passwords_are_asked_for_and_told_to_nobody(tmp_path: Path) -> None:
+    options = ("--requirepass", "correct-horse")
+    with RedisServer(tmp_path / "redis", *options) as server:
+        send(server.client(password="correct-horse"), *entries(3))  # noqa: S106
+        for before, why in ((":wrong-horse@", "invalid username-password"), ("", "Authentication")):
+            with fed(tmp_path, server.url(before=before)) as (durable, feeder, _):
+                until(lambda: feeder.trouble)
+                assert why in str(feeder.trouble)
+                assert "horse" not in str(feeder.trouble)
+        with fed(tmp_path, server.url(before=":correct-horse@")) as (durable, feeder, gauges):
+            send(server.client(password="correct-horse"), {"a": "x"})  # noqa: S106
+            until(lambda: durable.rows_seen == 3 and gauges.rows_refused == 1)
+            seen = f"{durable.positions} {whys(gauges)} {feeder.source!r} {feeder.source.name}"
+            assert "horse" not in seen
+    assert all(b"horse" not in each.read_bytes() for each in tmp_path.glob("m.db*"))
+
+
+def test_a_user_of_few_rights(server: RedisServer, client: Any, tmp_path: Path) -> None:
+    client.execute_command(
+        "ACL", "SETUSER", "reader", "on", ">horse", "resetkeys", "~flow", "nocommands",
+        "+xinfo|stream", "+xrange", "+xread", "+multi", "+exec",
+    )  # fmt: skip
+    send(client, *entries(3))
+    with fed(tmp_path, server.url(before="reader:horse@")) as (durable, feeder, _):
+        until(lambda: durable.rows_seen == 3)
+        send(client, *entries(1))
+        until(lambda: durable.rows_seen == 4)
+        assert feeder.trouble is None
+    with fed(tmp_path, server.url(before="reader:horse@", stream="other")) as (_, feeder, _):
+        until(lambda: feeder.trouble)
+        assert "permission" in str(feeder.trouble).lower()
+
+
+def test_tls(tmp_path: Path) -> None:
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",  # noqa: S607
+         "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out",
+         "cert.pem"],
+        cwd=tmp_path, capture_output=True, check=False,
+    )  # fmt: skip
+    if made.returncode:
+        pytest.skip("openssl cannot make a certificate")
+    plain = RedisServer(tmp_path / "redis")
+    secure = RedisServer(tmp_path / "redis")
+    plain.options = (
+        "--tls-port", str(secure.port), "--tls-auth-clients", "no", "--tls-cert-file",
+        str(tmp_path / "cert.pem"), "--tls-key-file", str(tmp_path / "key.pem"),
+    )  # fmt: skip
+    with plain:
+        send(plain.client(), *entries(3))
+        url = secure.url().replace("redis:", "rediss:")
+        for wrong in (url, plain.url().replace("redis:", "rediss:"), f"{url}&ca=none.pem"):
+            with fed(tmp_path, wrong) as (durable, feeder, _):
+                until(lambda: feeder.trouble)
+                assert "must be a stream of Redis that can be read" in str(feeder.trouble)
+        with fed(tmp_path, f"{url}&ca={tmp_path / 'cert.pem'}") as (durable, feeder, _):
+            until(lambda: durable.rows_seen == 3)
+            assert next(iter(durable.positions)).startswith("rediss://")
+
+
+@pytest.mark.parametrize(
+    ("labels", "text", "classes"),
+    [("1 0 1", "", [0, 1]), ("yes no yes", "", ["no", "yes"]), ("1 no 2", "y", ["1", "2", "no"])],
+)
+def test_labels(
+    server: RedisServer, client: Any, tmp_path: Path, labels: str, text: str, classes: list[Any]
+) -> None:
+    send(client, *({"a": i, "y": label} for i, label in enumerate(labels.split())))
+    more = {"text": text} if text else {}
+    with fed(tmp_path, server.url(**more), op.RLSClassifier()) as (durable, _, gauges):
+        until(lambda: durable.rows_seen == 3)
+        found = durable.model().classes_
+        assert found.tolist() == classes
+        assert found.dtype.kind == ("i" if classes[0] == 0 else "U")
+        assert gauges.rows_refused == 0
+
+
+def test_text_and_fields_that_are_dropped(server: RedisServer, client: Any, tmp_path: Path) -> None:
+    send(client, *({"zip": z, "seq": i, "y": i} for i, z in enumerate(["A1", "12", "0012", "12"])))
+    with fed(tmp_path, server.url(text="zip,none", drop="seq")) as (durable, _, gauges):
+        until(lambda: durable.rows_seen == 4)
+        names = durable.model().features_[0].get_feature_names_out().tolist()
+        assert names == ["zip=A1", "zip=12", "zip=0012"]
+        assert gauges.rows_refused == 0
+
+
+def test_time(server: RedisServer, client: Any, tmp_path: Path) -> None:
+    """Of the id, or of a field with dates or numbers."""
+    hourly = op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life="1h"))
+    client.xadd("flow", {"a": 1, "y": 2}, id="1795388746800-0")
+    client.xadd("flow", {"a": 2, "y": 2}, id="1795392346800-0")
+    with fed(tmp_path, server.url(time="id"), hourly) as (durable, _, gauges):
+        until(lambda: durable.rows_seen == 2)
+        apart = np.array(["2026-11-22T23:05:46.8", "2026-11-23T00:05:46.8"], "datetime64[us]")
+        alone = op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life="1h"))
+        alone.partial_fit([[1.0], [2.0]], [2.0, 2.0], time=apart)
+        np.testing.assert_allclose(durable.model().coef_, alone.coef_, atol=1e-12)
+    for half_life, times in (
+        (60.0, ("0", "60")),
+        ("60s", ("2026-01-01", "2026-01-01T01:01:00+01:00")),
+    ):
+        client.flushall()
+        model = op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life=half_life))
+        send(client, *({"a": i, "y": 2, "at": at} for i, at in enumerate(times)),
+             {"a": 1, "y": 2}, {"a": 1, "y": 2, "at": "soon"})  # fmt: skip
+        place = tmp_path / str(half_life)
+        place.mkdir()
+        with fed(place, server.url(time="at"), model) as (durable, _, gauges):
+            until(lambda: durable.rows_seen == 2)
+            until(lambda: gauges.rows_refused == 2)
+            assert "in its field 'at', got none" in whys(gauges)
+            assert "in its field 'at', got 'soon'" in whys(gauges)
+            assert durable.model().n_features_in_ == 1
+
+
+def test_a_time_is_told_to_those_alone_that_want_one(tmp_path: Path) -> None:
+    url = "redis://localhost/0?stream=flow&target=y"
+    with (
+        op.durable(tmp_path / "m.db", linear()) as durable,
+        pytest.raises(ParameterError, match="must not say which field is the time"),
+    ):
+        Feeder(durable, source(f"{url}&time=id"), Gauges(durable.answering))
+    hourly = op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life="1h"))
+    with (
+        op.durable(tmp_path / "h.db", hourly) as durable,
+        pytest.raises(ParameterError, match="must say which field is the time"),
+    ):
+        Feeder(durable, source(url), Gauges(durable.answering))
+
+
+def test_a_disk_that_is_full_stops_it_for_a_while(
+    server: RedisServer, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is refused, nothing is passed by: it is learned when there is room."""
+    monkeypatch.setattr(feeding, "_LONGEST", 0.2)
+    send(client, *entries(3))
+    with fed(tmp_path, server.url()) as (durable, feeder, gauges):
+        until(lambda: durable.rows_seen == 3)
+        db = durable._journal._db
+        pages = db.execute("PRAGMA page_count").fetchone()[0]
+        most = db.execute("PRAGMA max_page_count").fetchone()[0]
+        db.execute(f"PRAGMA max_page_count = {pages}")
+        send(client, {"a": "x"}, *entries(900, 1), {"a": "text", "b": 1, "y": 1}, *entries(900, 2))
+        until(lambda: feeder.trouble)
+        assert "full" in str(feeder.trouble)
+        db.execute(f"PRAGMA max_page_count = {most}")
+        until(lambda: durable.rows_seen == 1803)
+        until(lambda: feeder.trouble is None)
+        assert gauges.rows_refused >= 2

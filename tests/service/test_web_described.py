@@ -1,0 +1,92 @@
+"""What the service says of itself is valid, and true."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from web_server import Server, rows
+
+from onepass.service.shelf import Shelf
+from onepass.service.web.app import endpoints
+from onepass.service.web.openapi import DESCRIBED, described
+from onepass.service.wire.limits import Limits
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("described")
+    options = ("rls", "--window", "40") + (("--drift", "adwin") if _river() else ())
+    with Server(folder / "data", *options) as running:
+        yield running
+
+
+def _river() -> bool:
+    try:
+        import river  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def test_the_description_is_valid() -> None:
+    validator = pytest.importorskip("openapi_spec_validator")
+    validator.validate(described("1.0"))
+
+
+def test_all_is_described(tmp_path: Any) -> None:
+    shelf = Shelf(tmp_path, "here")
+    found = {(each.method, each.path): each.role for each in endpoints(shelf, Limits(), None)}
+    assert {key: role for key, (_, role, _, _) in DESCRIBED.items()} == found
+
+
+def test_gauges_are_those_of_the_stream(server: Server) -> None:
+    """The page and Prometheus tell alike; and what is wrong with a stream is seen."""
+    rng = np.random.default_rng(0)
+    said, answers = [], []
+    for i in range(60):
+        X = rng.normal(size=(10, 2))
+        y = X.sum(axis=1) + (50.0 if i >= 50 else 0.0) + 0.1 * rng.normal(size=10)
+        status, told, _ = server.asked("POST", "/v2/models/rls/learn", rows(X, y.tolist()))
+        assert status == 200
+        said += told["outputs"][0]["data"]
+        answers += y.tolist()
+        server.asked("POST", "/v2/models/rls/infer", rows(X))
+    server.asked("POST", "/v2/models/rls/learn", rows([[1.0, 2.0, 3.0]], [1.0]))
+    model = server.asked("GET", "/state")[1]["models"][0]
+    off = np.abs(np.array(answers) - np.array(said))
+    assert model["error"]["all"] == pytest.approx(off.mean(), rel=1e-9)
+    assert model["error"]["window"] == pytest.approx(off[-40:].mean(), rel=1e-9)
+    assert (model["rows_seen"], model["rows_refused"]) == (600, 1)
+    assert "features" in model["refused"][0]["why"]
+    if _river():
+        assert 500 < model["drift"][0]["rows"] <= 600
+    parser = pytest.importorskip("prometheus_client.parser")
+    time.sleep(1.1)
+    status, text, headers = server.asked("GET", "/metrics")
+    assert headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {each.name: each for each in parser.text_string_to_metric_families(text.decode())}
+
+    def value(family: str, name: str = "", **labels: str) -> float:
+        wanted = {"model": "rls", **labels}
+        samples = families[f"onepass_{family}"].samples
+        values = [each.value for each in samples
+                  if each.labels == wanted and each.name.endswith(name)]  # fmt: skip
+        assert len(values) == 1, (family, wanted, samples)
+        found: float = values[0]
+        return found
+
+    measure = {"measure": "mean absolute error"}
+    assert value("prequential_error", over="all", **measure) == model["error"]["all"]
+    assert value("prequential_error", over="window", **measure) == model["error"]["window"]
+    assert value("rows_learned", "_total") == 600
+    assert value("rows_predicted", "_total") == 600
+    assert value("rows_refused", "_total") == 1
+    assert value("contradictions", "_total") >= 1
+    assert value("ready") == 1
+    assert value("request_seconds", "_count", verb="predict") == 60
+    assert value("request_seconds", "_count", verb="learn") == 60
+    assert 0 < value("request_seconds", verb="learn", quantile="0.5") < 5
+    assert value("memory_singular_value", rank="1") == pytest.approx(model["spectrum"][0])
+    assert all(each.documentation for each in families.values())

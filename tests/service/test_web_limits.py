@@ -1,0 +1,266 @@
+"""What may be asked, by whom, how long and how slowly."""
+
+import gzip
+import ssl
+import subprocess
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web_server import TOKEN, Server, asked, rows
+
+from onepass.errors import ParameterError
+from onepass.service.web.auth import Tokens, hold_safe
+
+INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
+MOST = 20_000
+ROLES = {"predict": "p" * 20, "learn": "l" * 20, "admin": TOKEN}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One without tokens, and with narrow bounds."""
+    folder = tmp_path_factory.mktemp("limits")
+    options = ("rls", "--most-bytes", str(MOST), "--most-rows", "100", "--seconds", "1")
+    with Server(folder / "data", *options) as running:
+        assert running.asked("POST", LEARN, rows([[1], [2]], [1, 2]))[0] == 200
+        yield running
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("tokens")
+    (folder / "tokens").write_text("".join(f"{k} {v}\n" for k, v in ROLES.items()))
+    with Server(folder / "data", "rls", "--tokens", str(folder / "tokens")) as running:
+        yield running
+
+
+def sent(server: Server, data: bytes, *, wait: float = 10.0) -> bytes:
+    """All that comes back to bytes, until the server ends the connection."""
+    with server.socket() as line:
+        line.sendall(data)
+        line.settimeout(wait)
+        parts = []
+        while part := line.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+
+def head(*lines: str) -> bytes:
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode("latin-1")
+
+
+def test_bodies_are_bounded(server: Server) -> None:
+    long = b"x" * (MOST + 1)
+    status, told, _ = server.asked("POST", INFER, long)
+    assert (status, "20,000 bytes" in told["error"]) == (413, True)
+    chunk = b"%x\r\n%s\r\n" % (len(long), long)
+    request = head(f"POST {INFER} HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked",
+                   "Connection: close") + chunk + b"0\r\n\r\n"  # fmt: skip
+    assert sent(server, request).startswith(b"HTTP/1.1 413")
+    for packed in (gzip.compress(b"0" * 10_000_000), zlib.compress(b"0" * 10_000_000)):
+        assert len(packed) < MOST
+        status, _, _ = server.asked("POST", INFER, packed, {"Content-Encoding": "gzip"})
+        assert status == 413
+    assert server.asked("POST", INFER, rows([[1]] * 101))[0] == 400
+
+
+def test_packed_bodies_are_whole(server: Server) -> None:
+    plain = __import__("json").dumps(rows([[1]])).encode()
+    for body, kind, status in (
+        (gzip.compress(plain), "gzip", 200),
+        (zlib.compress(plain), "deflate", 200),
+        (gzip.compress(plain), "GZIP", 200),
+        (plain, "identity", 200),
+        (gzip.compress(plain)[:-1], "gzip", 400),
+        (gzip.compress(plain) + b"x", "gzip", 400),
+        (plain, "gzip", 400),
+        (plain, "br", 400),
+    ):
+        found = server.asked("POST", INFER, body, {"Content-Encoding": kind})
+        assert found[0] == status, (kind, found[1])
+
+
+def test_who_is_slow_is_told_so(server: Server) -> None:
+    began = time.monotonic()
+    body = head(f"POST {INFER} HTTP/1.1", "Host: localhost", "Content-Length: 100") + b"{"
+    assert sent(server, body).startswith(b"HTTP/1.1 408")
+    assert sent(server, b"GET /v2 HTTP/1.1\r\nHost: ").startswith(b"HTTP/1.1 408")
+    assert sent(server, b"") == b""
+    assert time.monotonic() - began < 12
+    with server.socket() as line:  # a byte now and then
+        line.settimeout(0.2)
+        found = b""
+        for byte in b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n" * 3:
+            try:
+                line.sendall(bytes([byte]))
+                found += line.recv(1000)
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+            break
+        assert found.startswith((b"HTTP/1.1 408", b""))
+    assert time.monotonic() - began < 20
+
+
+def test_heads_are_bounded(server: Server) -> None:
+    endless = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"x: " + b"y" * 1_000_000
+    try:
+        found = sent(server, endless)
+    except ConnectionResetError:  # it went on sending
+        return
+    assert found.startswith(b"HTTP/1.1 431") or not found
+
+
+def test_many_requests_on_one_line(server: Server) -> None:
+    one = head("GET /v2/health/live HTTP/1.1", "Host: localhost")
+    last = head("GET /v2/health/live HTTP/1.1", "Host: localhost", "Connection: close")
+    assert sent(server, one * 50 + last).count(b"200 OK") == 51
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/..", "/../etc/passwd", "/page/..%2f..%2fapp.py", "/page/../app.py", "/page/%00",
+        "/v2/models/rls%2finfer/infer", "/v2/models/%2e%2e/infer", "/v2/models/%00", "/v2/models/",
+        "/v2/models//infer", "/V2", "/v2/", "//", "/v2/models/rls/infer/",
+        "/v2/models/" + "a" * 9000,
+        "/v2/models/%ff%fe", "/v2/models/rls%0d%0aX-Evil:%201",
+    ],
+)  # fmt: skip
+def test_paths_lead_nowhere_else(server: Server, path: str) -> None:
+    status, told, headers = server.asked("GET", path)
+    assert (status, list(told)) == (405 if path.endswith("%2e%2e/infer") else 404, ["error"])
+    assert "x-evil" not in headers
+
+
+def test_methods(server: Server) -> None:
+    status, _, headers = server.asked("GET", INFER)
+    assert (status, headers["allow"]) == (405, "POST")
+    assert server.asked("PATCH", "/v2/models/rls")[2]["allow"] == "DELETE, GET, HEAD, PUT"
+    assert server.asked("OPTIONS", "/")[0] == 405
+    whole, bare = server.asked("GET", "/v2"), server.asked("HEAD", "/v2")
+    assert bare[:2] == (200, b"")
+    assert bare[2]["content-length"] == whole[2]["content-length"]
+    for name in ("..", "a/b", "", "-x", "a" * 101, "%00", "x y"):
+        found = server.asked("PUT", f"/v2/models/{name.replace(' ', '%20')}", {"model": "rls"})
+        assert found[0] in {400, 404}
+
+
+def test_the_page_is_served(server: Server) -> None:
+    status, body, headers = server.asked("GET", "/")
+    assert (status, b"<html" in body) == (200, True)
+    assert "default-src 'self'" in headers["content-security-policy"]
+    same = server.asked("GET", "/", headers={"If-None-Match": headers["etag"]})
+    assert same[:2] == (304, b"")
+    assert server.asked("GET", "/page/page.js")[0] == 200
+    assert server.asked("GET", "/page/none.js")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example:8080"}, 403),
+        ({"Host": "[::1]:80"}, 200),
+        ({"Host": "localhost:80"}, 200),
+        ({"Host": "["}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Host": "localhost:1", "Origin": "http://localhost:1"}, 200),
+        ({"Host": "localhost:1", "Origin": "http://localhost:2"}, 403),
+    ],
+)
+def test_pages_from_elsewhere_may_not_ask(
+    server: Server, headers: dict[str, str], status: int
+) -> None:
+    assert server.asked("POST", INFER, rows([[1]]), headers)[0] == status
+
+
+def test_roles(guarded: Server) -> None:
+    def status(role: str, method: str, path: str, body: Any = None) -> int:
+        token = ROLES.get(role, role or None)
+        return asked(guarded.port, method, path, body, token=token)[0]
+
+    for role in ("", "wrong-token-wrong-token", "ü" * 20):
+        assert status(role, "POST", INFER, rows([[1]])) == 401
+        assert status(role, "GET", "/state") == 401
+        assert status(role, "GET", "/v2/health/live") == 200
+        assert status(role, "GET", "/") == 200
+    assert status("predict", "POST", LEARN, rows([[1]], [1])) == 403
+    assert status("learn", "POST", LEARN, rows([[1]], [1])) == 200
+    assert status("predict", "POST", INFER, rows([[1]])) == 200
+    assert status("learn", "DELETE", "/v2/models/rls") == 403
+    assert status("learn", "PUT", "/v2/models/new", {"model": "rls"}) == 403
+    assert status("admin", "POST", "/v2/models/rls/snapshot") == 200
+    basic = {"Authorization": f"Basic {TOKEN}"}
+    found = asked(guarded.port, "GET", "/v2", headers=basic)
+    assert (found[0], found[2]["www-authenticate"]) == (401, 'Bearer realm="onepass"')
+    assert asked(guarded.port, "GET", "/v2", headers={"Host": "any.example"}, token=TOKEN)[0] == 200
+    log = guarded.log.read_text()
+    assert not any(token in log for token in ROLES.values())
+
+
+def test_tokens_are_read() -> None:
+    tokens = Tokens.read("# all\n\npredict,learn " + "a" * 16 + "\nadmin " + "a" * 16, "here")
+    assert repr(tokens) == "<1 tokens>"
+    for text in ("", "admin", "king " + "a" * 16, "admin short", "admin " + "ü" * 16):
+        with pytest.raises(ParameterError) as wrong:
+            Tokens.read(text, "here")
+        assert "a" * 16 not in str(wrong.value)
+    for host in ("0.0.0.0", "::", "192.168.1.1", "example.org"):  # noqa: S104  it is refused
+        with pytest.raises(ParameterError):
+            hold_safe(host, Tokens({}), "serve")
+    for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
+        hold_safe(host, Tokens({}), "serve")
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    subprocess.run(  # noqa: S603  our own words
+        ["openssl", "req",  # noqa: S607  whichever is there
+         "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+         "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out",
+         str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    from onepass.service.client import Client
+
+    options = ("rls", "--certificate", str(certificate), "--key", str(key))
+    with Server(tmp_path / "data", *options) as server:
+        assert server.url.startswith("https://")
+        context = ssl.create_default_context(cafile=str(certificate))
+        with Client(server.url, context=context) as client:
+            assert client.learn("rls", [[1.0], [2.0]], [1.0, 2.0]).version == 1
+        with server.socket() as line:
+            line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            line.settimeout(5)
+            with suppress(ConnectionResetError, TimeoutError):
+                assert b"200" not in line.recv(1000)
+
+
+def test_too_many_wait(tmp_path: Path) -> None:
+    import threading
+
+    with Server(tmp_path / "data", "rls", "--most-waiting", "1") as server:
+        server.asked("POST", LEARN, rows([[1]], [1]))
+        found: list[Any] = []
+
+        def learn() -> None:
+            found.append(server.asked("POST", LEARN, rows([[1], [2]], [1, 2])))
+
+        threads = [threading.Thread(target=learn) for _ in range(40)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        busy = [headers for status, _, headers in found if status == 429]
+        assert {status for status, _, _ in found} <= {200, 429}
+        assert all(headers["retry-after"] == "1" for headers in busy)
+        state = server.asked("GET", "/state")[1]["models"][0]
+        assert state["rows_seen"] == 1 + 2 * (40 - len(busy))

@@ -1,0 +1,255 @@
+"""Predict, learn, ask and answer, over HTTP."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from web_server import Server, output, rows
+
+import onepass as op
+
+INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("web")
+    op.save(op.RLSRegressor(ridge=1e-6), folder / "rls.onepass")
+    with Server(folder / "data", str(folder / "rls.onepass")) as running:
+        yield running
+
+
+def fresh(server: Server, name: str, model: str = "rls", **settings: object) -> str:
+    status, told, _ = server.asked(
+        "PUT", f"/v2/models/{name}", {"model": model, "settings": settings}
+    )
+    assert status == 201, told
+    return f"/v2/models/{name}"
+
+
+def test_what_was_learned_is_answered_with(server: Server) -> None:
+    at = fresh(server, "own")
+    for i in range(1, 6):
+        status, told, _ = server.asked("POST", f"{at}/learn", rows([[i]], [2.0 * i + 1]))
+        assert (status, told["model_version"]) == (200, str(i))
+        _, told, _ = server.asked("POST", f"{at}/infer", rows([[10]]))
+        assert told["model_version"] == str(i)
+    assert abs(output(told)[0] - 21) < 3
+
+
+def test_a_version_that_is_told_answers_alike(server: Server) -> None:
+    """One version has one answer, whoever asks and whatever is learned meanwhile."""
+    at = fresh(server, "versions")
+    rng = np.random.default_rng(0)
+    stop = threading.Event()
+    known: dict[str, float] = {}
+    wrong: list[str] = []
+
+    def learn() -> None:
+        while not stop.is_set():
+            x = rng.normal(size=3)
+            server.asked("POST", f"{at}/learn", rows([x], [float(x.sum())]))
+
+    def infer() -> None:
+        while not stop.is_set():
+            _, told, _ = server.asked("POST", f"{at}/infer", rows([[1, 2, 3]]))
+            version, said = told["model_version"], output(told)[0]
+            if known.setdefault(version, said) != said:
+                wrong.append(version)
+
+    threads = [threading.Thread(target=each) for each in (learn, infer, infer, infer)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1.5)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(known) > 5
+
+
+def test_a_large_question_does_not_hold_up_small_ones(server: Server) -> None:
+    at = fresh(server, "large")
+    server.asked("POST", f"{at}/learn", rows([[1.0] * 100], [1.0]))
+    large = rows([[1.0] * 100] * 5000)
+    slow: list[float] = []
+
+    def ask() -> None:
+        began = time.perf_counter()
+        assert server.asked("POST", f"{at}/infer", large)[0] == 200
+        slow.append(time.perf_counter() - began)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    small = []
+    while thread.is_alive():
+        began = time.perf_counter()
+        server.asked("GET", "/v2/health/live")
+        small.append(time.perf_counter() - began)
+    assert len(small) > 3
+    assert max(small) < slow[0]
+
+
+def test_a_key_is_learned_once(server: Server) -> None:
+    at = fresh(server, "keys")
+    first = server.asked("POST", f"{at}/learn", rows([[1]], [1]), {"Idempotency-Key": "a"})
+    again = server.asked("POST", f"{at}/learn", rows([[1]], [1]), {"Idempotency-Key": "a"})
+    assert first[1] == again[1]
+    assert first[2]["idempotent-replayed"] is None
+    assert again[2]["idempotent-replayed"] == "true"
+    other = server.asked("POST", f"{at}/learn", rows([[2]], [1]), {"Idempotency-Key": "a"})
+    assert other[0] == 409
+    assert server.asked("GET", at)[1]["versions"] == ["1"]
+    assert server.asked("POST", f"{at}/learn", rows([[2]], [1]), {"Idempotency-Key": ""})[0] == 400
+
+
+def test_of_many_at_once_a_bad_one_is_refused_alone(server: Server) -> None:
+    at = fresh(server, "batch")
+    server.asked("POST", f"{at}/learn", rows([[0, 0]], [0]))
+    found: dict[int, int] = {}
+
+    def learn(i: int) -> None:
+        row = [[1.0, float(i)]] if i % 5 else [[1.0, float(i), 3.0]]
+        found[i] = server.asked("POST", f"{at}/learn", rows(row, [1.0]))[0]
+
+    threads = [threading.Thread(target=learn, args=(i,)) for i in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {i: 200 if i % 5 else 400 for i in range(40)}
+    state = server.asked("GET", "/state")[1]["models"]
+    told = next(each for each in state if each["name"] == "batch")
+    assert (told["rows_seen"], told["rows_refused"]) == (33, 8)
+    assert told["version"] <= 33
+
+
+def test_answers_come_later(server: Server) -> None:
+    at = "/v2/models/rls"
+    server.asked("POST", f"{at}/learn", rows([[1], [2]], [1, 2]))
+    _, told, _ = server.asked("POST", f"{at}/infer", rows([[3], [4]], ask=True, seconds=60))
+    assert told["model_version"] == "1"
+    ids = output(told, "id")
+
+    def answers(ids: list[str], y: list[float]) -> tuple[int, object, object]:
+        given = {"id": ("BYTES", ids), "y": ("FP64", y)}
+        inputs = [
+            {"name": name, "shape": [len(data)], "datatype": datatype, "data": data}
+            for name, (datatype, data) in given.items()
+        ]
+        body = {"inputs": inputs}
+        return server.asked("POST", f"{at}/answers", body)
+
+    status, again, _ = answers(ids, [3, 4])
+    assert (status, again["model_version"]) == (200, "2")
+    assert output(again)[0] == output(told)[0]
+    assert answers(ids, [3, 4])[2]["idempotent-replayed"] == "true"
+    assert answers(ids, [3, 5])[0] == 409
+    assert answers(["unknown"], [3])[0] == 400
+    _, told, _ = server.asked("POST", f"{at}/infer", rows([[3]], ask=True, seconds=0))
+    time.sleep(0.01)
+    assert answers(output(told, "id"), [3])[0] == 400
+    for parameters in (
+        {"ask": "yes"},
+        {"ask": True, "seconds": "long"},
+        {"ask": True, "seconds": -1},
+    ):
+        assert server.asked("POST", f"{at}/infer", rows([[3]], **parameters))[0] == 400
+
+
+def test_a_version_is_asked_for_by_its_number(server: Server) -> None:
+    at = fresh(server, "numbered")
+    server.asked("POST", f"{at}/learn", rows([[1]], [1]))
+    assert server.asked("POST", f"{at}/versions/1/infer", rows([[1]]))[0] == 200
+    assert server.asked("POST", f"{at}/versions/7/infer", rows([[1]]))[0] == 404
+    assert server.asked("GET", f"{at}/versions/1/ready")[0] == 200
+    assert server.asked("GET", f"{at}/versions/0")[0] == 404
+
+
+def test_learners_are_made_and_retired(server: Server) -> None:
+    model = op.RLSRegressor(ridge=1e-9).partial_fit([[1.0], [2.0]], [2.0, 4.0])
+    file = server.folder.parent / "m.onepass"
+    op.save(model, file)
+    kind = {"Content-Type": "application/x-onepass"}
+    assert server.asked("PUT", "/v2/models/file", file.read_bytes(), kind)[0] == 201
+    _, told, _ = server.asked("POST", "/v2/models/file/infer", rows([[3]]))
+    assert output(told) == model.predict([[3.0]]).tolist()
+    assert server.asked("PUT", "/v2/models/file", {"model": "rls"})[0] == 409
+    assert server.asked("PUT", "/v2/models/broken", file.read_bytes()[:-3], kind)[0] == 400
+    assert server.asked("PUT", "/v2/models/odd", {"model": "nonsense"})[0] == 400
+    assert server.asked("PUT", "/v2/models/odd", {"model": "rls", "more": 1})[0] == 400
+    for i in range(3):
+        server.asked("POST", "/v2/models/file/learn", rows([[i]], [i]))
+    assert server.asked("POST", "/v2/models/file/snapshot")[1]["version"] == 3
+    assert server.asked("POST", "/v2/models/file/rollback", {"to": 0})[1]["version"] == 4
+    _, told, _ = server.asked("POST", "/v2/models/file/infer", rows([[3]]))
+    assert (output(told), told["model_version"]) == (model.predict([[3.0]]).tolist(), "4")
+    assert server.asked("POST", "/v2/models/file/rollback", {"to": 99})[0] == 400
+    status, told, _ = server.asked("DELETE", "/v2/models/file")
+    assert (status, told["kept"]) == (200, "file.retired-1")
+    assert server.asked("GET", "/v2/models/file")[0] == 404
+    with op.durable(server.folder / "file.retired-1") as kept:
+        assert kept.rows_seen == 5 - 2
+    assert server.asked("PUT", "/v2/models/file", {"model": "rls"})[0] == 201
+    assert server.asked("DELETE", "/v2/models/file")[1]["kept"] == "file.retired-2"
+
+
+def test_a_snapshot_is_listed_at_once(server: Server) -> None:
+    at = fresh(server, "listed")
+
+    def listed() -> list[int]:
+        models = server.asked("GET", "/state")[1]["models"]
+        kept = next(each["snapshots"] for each in models if each["name"] == "listed")
+        return [each["version"] for each in kept]
+
+    assert listed() == [0]
+    server.asked("POST", f"{at}/learn", rows([[1]], [1]))
+    server.asked("POST", f"{at}/snapshot")
+    assert listed() == [0, 1]
+    server.asked("POST", f"{at}/rollback", {"to": 0})
+    assert listed() == [0, 1, 2]
+
+
+def test_pandas_arrow_and_mlflow(server: Server) -> None:
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    at = fresh(server, "frames")
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "kind": ["x", "y", "x"]})
+
+    def stream(table: object) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:  # type: ignore[attr-defined]
+            writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+    kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
+    learned = stream(pa.Table.from_pandas(frame.assign(y=[1.0, 2.0, 3.0]), preserve_index=False))
+    status, _, headers = server.asked("POST", f"{at}/learn", learned, kind)
+    assert (status, headers["x-onepass-version"]) == (200, "1")
+    asked = stream(pa.Table.from_pandas(frame, preserve_index=False))
+    status, found, _ = server.asked("POST", f"{at}/infer", asked, kind)
+    said = pa.ipc.open_stream(found).read_all()["y"].to_pylist()
+    split = {"dataframe_split": frame.to_dict(orient="split", index=False)}
+    status, told, _ = server.asked("POST", "/invocations", split)
+    assert status == 400  # which of them?
+    columns = {"inputs": [
+        {"name": "a", "shape": [3], "datatype": "FP64", "data": [1, 2, 3]},
+        {"name": "kind", "shape": [3], "datatype": "BYTES", "data": ["x", "y", "x"]},
+    ]}  # fmt: skip
+    _, told, _ = server.asked("POST", f"{at}/infer", columns)
+    assert output(told) == said
+
+
+def test_mlflow_asks_the_first(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls", "--first", "rls") as server:
+        server.asked("POST", LEARN, rows([[1.0], [2.0]], [1.0, 2.0]))
+        _, told, _ = server.asked("POST", INFER, rows([[3.0]]))
+        _, found, _ = server.asked("POST", "/invocations", {"instances": [[3.0]]})
+        assert found["predictions"] == output(told)
+        kind = {"Content-Type": "text/csv"}
+        _, found, _ = server.asked("POST", "/invocations", "x0\n3.0\n", kind)
+        assert found["predictions"] == output(told)
+        assert server.asked("GET", "/ping")[0] == 200
+        assert server.asked("GET", "/version")[0] == 200

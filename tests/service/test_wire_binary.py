@@ -1,0 +1,212 @@
+"""The binary extension of the Open Inference Protocol."""
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from wire_bodies import CODES, binary_request, in_bytes, request, tensor
+
+from onepass.errors import LabelError, RequestError
+
+pytest.importorskip("msgspec")
+from onepass.service.wire import tensors
+from onepass.service.wire.limits import Limits
+from onepass.service.wire.rows import Asked, Output, Reply
+
+
+def read(body: bytes, length: Any, **more: Any) -> Asked:
+    return tensors.read(body, header=length, **more)
+
+
+@pytest.mark.parametrize("code", [code for name, code in CODES.items() if name != "BOOL"])
+@given(st.data())
+def test_numbers_keep_every_bit(code: str, data: st.DataObject) -> None:
+    X = data.draw(arrays(np.dtype(code), st.tuples(st.integers(0, 4), st.integers(1, 5))))
+    asked = read(*binary_request({"X": X}))
+    assert asked.X.dtype == np.float64
+    assert asked.X.flags.aligned
+    assert asked.X.tobytes() == X.astype(np.float64).tobytes()  # nan, infinity and -0 among them
+
+
+def test_wherever_the_bytes_begin() -> None:
+    X = np.random.default_rng(0).standard_normal((3, 5))
+    for i in range(9):
+        asked = read(*binary_request({"X": X}, id="a" * i))
+        assert asked.X.flags.aligned
+        assert asked.X.tobytes() == X.tobytes()
+
+
+def test_columns_and_what_belongs_to_them() -> None:
+    named = {
+        "speed": np.array([1.5, np.nan]), "wet": np.array([True, False]),
+        "gear": np.array(["", "höch"]), "y": np.array(["a", "b"]),
+        "time": np.array(["2026-11-22", "2026-11-23T01:02:03.000004Z"]),
+        "sample_weight": np.array([1, 2], dtype=np.uint8),
+    }  # fmt: skip
+    body, length = binary_request(named)
+    asked = read(body, str(length), learning=True)
+    assert asked.X.names == ["speed", "wet", "gear"]
+    assert asked.X["gear"].tolist() == ["", "höch"]
+    assert asked.X["wet"].tolist() == [1.0, 0.0]
+    assert np.isnan(asked.X["speed"][1])
+    assert asked.y.tolist() == ["a", "b"]
+    assert asked.time[1] == np.datetime64("2026-11-23T01:02:03.000004")
+    assert asked.sample_weight.tolist() == [1.0, 2.0]
+
+
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=9), max_size=9))
+def test_text_keeps_every_character(words: list[str]) -> None:
+    array = np.empty(len(words), dtype=object)
+    array[:] = words
+    asked = read(*binary_request({"word": array, "other": array[:, None]}))
+    assert asked.X["word"].tolist() == asked.X["other"].tolist() == words
+
+
+def test_some_in_json_and_some_in_bytes() -> None:
+    body, length = binary_request({"a": np.array([1.0]), "b": np.array([2.0])})
+    head = json.loads(body[:length])
+    head["inputs"].insert(1, tensor("j", [3.0]))
+    text = json.dumps(head).encode()
+    assert list(read(text + body[length:], len(text)).X.rows()) == [{"a": 1.0, "j": 3.0, "b": 2.0}]
+
+
+def test_no_bytes_need_no_header() -> None:
+    told = {"name": "X", "shape": [0, 3], "datatype": "FP64", "data": None,
+            "parameters": {"binary_data_size": 0}}  # fmt: skip
+    assert read(request(told), None).X.shape == (0, 3)  # as kserve's client writes it
+    told |= {"shape": [0], "datatype": "BYTES"}
+    assert len(read(request(told), None).X) == 0
+
+
+def changed(size: Any = 32, **more: Any) -> bytes:
+    told = tensor("X", [[1.0, 2.0], [3.0, 4.0]], parameters={"binary_data_size": size}) | more
+    del told["data"]
+    return request(told)
+
+
+FOUR = np.arange(4.0).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "message"),
+    [
+        (changed(), FOUR[:-1], "binary_data_size` must be at most 31"),
+        (changed(), FOUR + b"\0", "must have 1.. bytes, .* got 1.."),
+        (changed(31), FOUR[:-1], r"inputs\[0\]` must have 32 bytes, as FP64 and shape say, got 31"),
+        (changed(1 << 60), FOUR, "must be at most 32"),
+        (changed(1 << 70), FOUR, "binary_data_size` must be a whole number"),
+        (changed("32"), FOUR, "binary_data_size` must be a whole number or null, got text"),
+        (changed(None), FOUR, "neither"),
+        (changed(shape=[1 << 20, 16]), FOUR, "must have 134,217,728 bytes"),
+        (changed(datatype="BF16"), FOUR, "Send FP32"),
+        (changed(4, datatype="BOOL"), b"\0\1\2\0", "bytes 0 and 1, as BOOL says, got 2"),
+        (changed(8, datatype="BYTES", shape=[2]), b"\0" * 8, None),
+        (changed(8, datatype="BYTES", shape=[1]), b"\0" * 8, "hold 1 texts.* got 4 bytes more"),
+        (changed(8, datatype="BYTES", shape=[3]), b"\0" * 8, "hold 3 texts.* got 8 bytes"),
+        (changed(8, datatype="BYTES", shape=[2]), b"\5\0\0\0abcd", "hold 2 texts.* 0 whole ones"),
+        (changed(9, datatype="BYTES", shape=[2]), b"\3\0\0\0abcd\0", "got 1 whole ones"),
+        (changed(4, datatype="BYTES", shape=[1]), b"\xff" * 4, "hold 1 texts.* 0 whole ones"),
+        (changed(5, datatype="BYTES", shape=[1]), b"\1\0\0\0\xff", "must be UTF-8.* in text 0"),
+        (changed(7, datatype="BYTES", shape=[1]), b"\3\0\0\0\xed\xa0\x80", "must be UTF-8"),
+    ],
+)
+def test_bytes_that_do_not_fit_are_refused(head: bytes, tail: bytes, message: str | None) -> None:
+    if message is None:
+        assert read(head + tail, len(head)).X["X"].tolist() == ["", ""]
+        return
+    with pytest.raises(RequestError, match=message):
+        read(head + tail, len(head))
+
+
+@pytest.mark.parametrize("header", ["", "-1", "1e3", "²", "12x", "9" * 30, "1_0", 1 << 40, -1])
+def test_a_header_that_is_no_length_is_refused(header: Any) -> None:
+    with pytest.raises(RequestError, match="Inference-Header-Content-Length` must be a whole"):
+        read(changed() + FOUR, header)
+
+
+def test_bytes_without_the_header_are_no_json() -> None:
+    with pytest.raises(RequestError, match=r"must be JSON|UTF-8"):
+        read(changed() + FOUR, None)
+
+
+def test_texts_are_not_as_long_as_they_like() -> None:
+    body, length = binary_request({"a": np.array(["abc", "d"])})
+    assert tensors.read(body, Limits(text=3), header=length).X["a"].tolist() == ["abc", "d"]
+    with pytest.raises(RequestError, match="texts of at most 2 characters, got one of 3"):
+        tensors.read(body, Limits(text=2), header=length)
+
+
+# -- what is asked for, and what is sent back -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, (Output("y"),)),
+        ({"parameters": {"binary_data_output": True}}, (Output("y", binary=True),)),
+        ({"outputs": [{"name": "y"}, {"name": "classes", "parameters": {"binary_data": True}}]},
+         (Output("y"), Output("classes", binary=True))),
+        ({"outputs": [{"name": "y", "parameters": {"binary_data": False}}, {"name": "classes"}],
+          "parameters": {"binary_data_output": True}},
+         (Output("y"), Output("classes", binary=True))),
+        ({"outputs": None, "parameters": None, "id": None}, (Output("y"),)),
+        ({"outputs": []}, (Output("y"),)),
+    ],
+)  # fmt: skip
+def test_what_is_to_be_binary(more: dict[str, Any], expected: tuple[Output, ...]) -> None:
+    body = request(tensor("X", [[1.0]]), **more)
+    assert tensors.read(body).outputs == expected
+
+
+def sent(answers: dict[str, Any], **binary: bool) -> tuple[Reply, list[dict[str, Any]], bytes]:
+    outputs = tuple(Output(name, each) for name, each in binary.items())
+    reply = tensors.write(Asked(None, outputs=outputs), answers, model="flow", version="7")
+    assert reply.headers is not None
+    assert reply.kind == "application/octet-stream"
+    length = int(reply.headers["inference-header-content-length"])
+    return reply, json.loads(reply.body[:length])["outputs"], reply.body[length:]
+
+
+@given(arrays(np.float64, st.tuples(st.integers(0, 4), st.integers(1, 3))))
+def test_answers_keep_every_bit(y: Any) -> None:
+    _, (told,), tail = sent({"y": y}, y=True)
+    assert told == {"name": "y", "datatype": "FP64", "shape": list(y.shape),
+                    "parameters": {"binary_data_size": y.nbytes}}  # fmt: skip
+    assert tail == y.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("y", "datatype", "tail"),
+    [
+        (np.array([-3, 4]), "INT64", struct.pack("<2q", -3, 4)),
+        (np.array([4], dtype=np.uint8), "INT64", struct.pack("<q", 4)),
+        (np.array([True, False]), "BOOL", b"\1\0"),
+        (np.array(["ä", "", "b"]), "BYTES", in_bytes(["ä", "", "b"])),
+        (np.array(["ä", None], dtype=object), "BYTES", in_bytes(["ä", ""])),
+        (np.array([None, 2], dtype=object), "FP64", struct.pack("<2d", np.nan, 2)),
+        (np.array([0.5], dtype=np.float32), "FP64", struct.pack("<d", 0.5)),
+        (np.array([1.0], dtype=">f8"), "FP64", struct.pack("<d", 1)),
+        (np.arange(6.0).reshape(2, 3).T, "FP64", struct.pack("<6d", 0, 3, 1, 4, 2, 5)),
+    ],
+)
+def test_answers_of_each_kind(y: Any, datatype: str, tail: bytes) -> None:
+    _, (told,), found = sent({"y": y}, y=True)
+    assert (told["datatype"], found) == (datatype, tail)
+
+
+def test_some_answers_in_json_and_some_in_bytes() -> None:
+    answers = {"y": np.array(["a"]), "probabilities": np.array([[0.25, 0.75]]),
+               "classes": np.array(["a", "b"])}  # fmt: skip
+    _, told, tail = sent(answers, probabilities=True, y=False, classes=True)
+    assert told[1]["data"] == ["a"]
+    assert tail == in_bytes([[0.25, 0.75]]) + in_bytes(["a", "b"])
+
+
+def test_half_a_character_cannot_be_written() -> None:
+    with pytest.raises(LabelError, match="half a character"):
+        sent({"y": np.array(["\udc00"], dtype=object)}, y=True)

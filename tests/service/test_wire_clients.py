@@ -1,0 +1,177 @@
+"""What clients of others write is read, and what is written they read, as they come.
+
+They need not be installed: ``pip install tritonclient[http] kserve``.
+"""
+
+import json
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("msgspec")
+from onepass.service.wire import described, tensors
+from onepass.service.wire.rows import Asked, Reply
+
+HEADER = "inference-header-content-length"
+X = np.array([[0.1, -0.0, np.nan], [5e-324, 1.7976931348623157e308, 1 / 3]])
+ANSWERS = {
+    "y": np.array([0.1, -1e-300]),
+    "probabilities": np.array([[0.25, 0.75], [1 / 3, 2 / 3]]),
+    "classes": np.array(["late", "früh 🚗"], dtype=object),
+}
+NAMED = {
+    "speed": X[:, 0], "rank": np.array([1, -(1 << 40)]), "wet": np.array([True, False]),
+    "gear": np.array(["low", "höch 🚗"], dtype=object), "small": np.array([3, 4], dtype=np.uint8),
+    "single": np.array([0.1, 2], dtype=np.float32), "half": np.array([0.5, 2], dtype=np.float16),
+}  # fmt: skip
+
+
+def module(name: str) -> ModuleType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(name, exc_type=ImportError)
+
+
+def written(asked: Asked, answers: dict[str, Any] | None = None) -> Reply:
+    return tensors.write(asked, answers or ANSWERS, model="flow", version="7")
+
+
+def length_of(reply: Reply) -> int | None:
+    return None if reply.headers is None else int(reply.headers[HEADER])
+
+
+def same(found: Any, expected: Any) -> None:
+    found = np.asarray(found)
+    assert found.shape == expected.shape
+    if expected.dtype == object:
+        assert [each.decode() if isinstance(each, bytes) else each for each in found.tolist()] == (
+            expected.tolist()
+        )
+    else:
+        assert found.tobytes() == expected.tobytes()
+
+
+# -- tritonclient ---------------------------------------------------------------------------------
+
+
+def triton_request(named: dict[str, Any], *, binary: bool, outputs: Any = None, **more: Any) -> Any:
+    triton = module("tritonclient.http")
+    types = module("tritonclient.utils")
+    inputs = []
+    for name, values in named.items():
+        each = triton.InferInput(name, list(values.shape), types.np_to_triton_dtype(values.dtype))
+        inputs.append(each.set_data_from_numpy(values, binary_data=binary))
+    wanted = [triton.InferRequestedOutput(name, binary_data=each) for name, each in outputs or ()]
+    return triton.InferenceServerClient.generate_request_body(inputs, outputs=wanted, **more)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_triton_sends_rows_and_reads_answers(*, binary: bool) -> None:
+    triton = module("tritonclient.http")
+    rows = X if binary else np.nan_to_num(X, nan=7.0)
+    wanted = [("y", binary), ("probabilities", not binary), ("classes", binary)]
+    body, length = triton_request({"X": rows}, binary=binary, outputs=wanted, request_id="a7")
+    asked = tensors.read(body, header=length)
+    same(asked.X, rows)
+    assert asked.id == "a7"
+    assert [(each.name, each.binary) for each in asked.outputs] == wanted
+    reply = written(asked)
+    read = triton.InferenceServerClient.parse_response_body(
+        reply.body, header_length=length_of(reply)
+    )
+    for name, expected in ANSWERS.items():
+        same(read.as_numpy(name), expected)
+    told = read.get_response()
+    assert (told["model_name"], told["model_version"], told["id"]) == ("flow", "7", "a7")
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_triton_sends_columns(*, binary: bool) -> None:
+    named = {name: each for name, each in NAMED.items() if binary or name != "half"}
+    body, length = triton_request(named, binary=binary)
+    asked = tensors.read(body, header=length)
+    for name, expected in named.items():
+        same(asked.X[name], expected if expected.dtype == object else expected.astype(np.float64))
+    assert [(each.name, each.binary) for each in asked.outputs] == [("y", True)]
+
+
+@pytest.mark.parametrize("y", [[], [1, 2], [True], ["a", ""], [0.5, 1e300]])
+def test_triton_reads_answers_of_each_kind(y: Any) -> None:
+    triton = module("tritonclient.http")
+    expected = np.array(y)
+    expected = expected.astype(object) if expected.dtype.kind == "U" else expected
+    for outputs in (None, [("y", False)]):
+        body, length = triton_request({"X": X}, binary=True, outputs=outputs)
+        reply = written(tensors.read(body, header=length), {"y": np.array(y)})
+        read = triton.InferenceServerClient.parse_response_body(
+            reply.body, header_length=length_of(reply)
+        )
+        same(read.as_numpy("y"), expected)
+
+
+def test_triton_sends_parameters() -> None:
+    body, length = triton_request(
+        {"X": X}, binary=True, parameters={"a": 1, "b": "c", "d": True}, priority=3, timeout=9
+    )
+    asked = tensors.read(body, header=length)
+    assert dict(asked.parameters) == {
+        "a": 1, "b": "c", "d": True, "priority": 3, "timeout": 9, "binary_data_output": True
+    }  # fmt: skip
+
+
+# -- kserve ---------------------------------------------------------------------------------------
+
+
+def kserve_request(named: dict[str, Any], *, binary: bool, **more: Any) -> tuple[bytes, Any]:
+    kserve, codec = module("kserve"), module("kserve.utils.numpy_codec")
+    inputs = []
+    for name, values in named.items():
+        each = kserve.InferInput(name, list(values.shape), codec.from_np_dtype(values.dtype))
+        each.set_data_from_numpy(values, binary_data=binary)
+        inputs.append(each)
+    made = kserve.InferRequest(model_name="flow", infer_inputs=inputs, **more)
+    told, length = made.to_rest()
+    return (json.dumps(told).encode(), None) if length is None else (told, length)
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_kserve_sends_rows_and_reads_answers(*, binary: bool) -> None:
+    kserve = module("kserve")
+    rows = X if binary else np.nan_to_num(X, nan=7.0)
+    types = module("kserve.protocol.infer_type")
+    wanted = [types.RequestedOutput(name, parameters={"binary_data": binary}) for name in ANSWERS]
+    body, length = kserve_request({"X": rows}, binary=binary, request_id="a7",
+                                  request_outputs=wanted)  # fmt: skip
+    asked = tensors.read(body, header=length)
+    same(asked.X, rows)
+    assert asked.id == "a7"
+    reply = written(asked)
+    if binary:
+        read = kserve.InferResponse.from_bytes(reply.body, length_of(reply))
+    else:
+        read = kserve.InferResponse.from_rest(json.loads(reply.body))
+    for name, expected in ANSWERS.items():
+        same(read.get_output_by_name(name).as_numpy(), expected)
+    assert read.id == "a7"
+    assert read.model_name == "flow"
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_kserve_sends_columns(*, binary: bool) -> None:
+    named = {name: each for name, each in NAMED.items() if binary or name != "half"}
+    body, length = kserve_request(named, binary=binary)
+    asked = tensors.read(body, header=length)
+    for name, expected in named.items():
+        same(asked.X[name], expected if expected.dtype == object else expected.astype(np.float64))
+
+
+def test_kserve_reads_what_a_server_says_of_itself() -> None:
+    models = module("kserve.protocol.rest.v2_datamodels")
+    told = json.loads(described.server("1.0").body)
+    assert models.ServerMetadataResponse(**told).extensions == ["binary_tensor_data"]
+    told = json.loads(described.model("flow", versions=["7"], learner="RLSRegressor").body)
+    found = models.ModelMetadataResponse(**told)
+    assert (found.inputs[0].name, found.inputs[0].shape) == ("X", [-1, -1])

@@ -1,0 +1,61 @@
+"""What a server and its models say of themselves."""
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("msgspec")
+from onepass.service.wire import described
+
+
+def tensor(name: str, datatype: str, *shape: int, **more: Any) -> dict[str, Any]:
+    return {"name": name, "datatype": datatype, "shape": list(shape)} | more
+
+
+def test_a_server() -> None:
+    assert json.loads(described.server("1.0", ["binary_tensor_data", "learn"]).body) == {
+        "name": "onepass", "version": "1.0", "extensions": ["binary_tensor_data", "learn"]
+    }  # fmt: skip
+
+
+def test_a_model_that_has_learned_nothing() -> None:
+    told = json.loads(described.model("flow", versions=["0"], learner="RLSRegressor").body)
+    assert told == {
+        "name": "flow", "versions": ["0"], "platform": "onepass_RLSRegressor",
+        "inputs": [tensor("X", "FP64", -1, -1)], "outputs": [tensor("y", "FP64", -1)],
+    }  # fmt: skip
+
+
+def test_a_model_of_rows_without_names() -> None:
+    reply = described.model("flow", versions=["7"], learner="RLSRegressor", features=3, outputs=2)
+    told = json.loads(reply.body)
+    assert told["inputs"] == [tensor("X", "FP64", -1, 3)]
+    assert told["outputs"] == [tensor("y", "FP64", -1, 2)]
+
+
+def test_a_classifier_of_columns() -> None:
+    reply = described.model(
+        "late",
+        versions=["7"],
+        learner="Pipeline",
+        features={"speed": "number", "wet": "truth", "gear": "text", "at": "date"},
+        answers="BYTES",
+        classes=2,
+        probabilities=True,
+    )
+    told = json.loads(reply.body)
+    assert told["inputs"] == [
+        tensor("speed", "FP64", -1), tensor("wet", "BOOL", -1), tensor("gear", "BYTES", -1),
+        tensor("at", "BYTES", -1, parameters={"content_type": "datetime"}),
+    ]  # fmt: skip
+    assert told["outputs"] == [
+        tensor("y", "BYTES", -1), tensor("probabilities", "FP64", -1, 2),
+        tensor("classes", "BYTES", 2),
+    ]  # fmt: skip
+
+
+def test_an_error_can_hold_anything() -> None:
+    reply = described.failed('no "such" model: \ud800 🚗\n')
+    assert reply.kind == "application/json"
+    assert json.loads(reply.body) == {"error": 'no "such" model: \\ud800 🚗\n'}

@@ -1,0 +1,304 @@
+"""MLflow's scoring protocol: JSON in its forms, and CSV."""
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onepass.errors import LabelError, RequestError
+
+pytest.importorskip("msgspec")
+from onepass.service.wire import invocations
+from onepass.service.wire.csvtext import read_csv
+from onepass.service.wire.limits import Limits
+from onepass.service.wire.rows import Asked
+
+doubles = st.floats(allow_nan=False, allow_infinity=False)
+ROWS = [{"speed": 1.5, "gear": "low", "wet": True}, {"speed": None, "gear": None, "wet": False}]
+EXPECTED = [{"speed": 1.5, "gear": "low", "wet": 1.0}, {"speed": None, "gear": None, "wet": 0.0}]
+COLUMNS = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+SPLIT = {"columns": list(COLUMNS), "index": [0, 1], "data": [list(row.values()) for row in ROWS]}
+
+
+def read(form: str, told: Any, *limits: Limits, **more: Any) -> Asked:
+    return invocations.read(json.dumps({form: told}).encode(), *limits, **more)
+
+
+def rows(table: Any) -> list[dict[str, Any]]:
+    """A table's rows, with None for whatever is missing."""
+    return [{name: None if value is None or value != value else value  # noqa: PLR0124
+             for name, value in row.items()} for row in table.rows()]  # fmt: skip
+
+
+# -- named columns --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [("dataframe_split", SPLIT), ("dataframe_records", ROWS), ("instances", ROWS),
+     ("inputs", ROWS), ("instances", COLUMNS), ("inputs", COLUMNS)],
+)  # fmt: skip
+def test_columns_in_each_form(form: str, told: Any) -> None:
+    assert rows(read(form, told).X) == EXPECTED
+
+
+def test_what_a_record_lacks_is_missing() -> None:
+    X = read("dataframe_records", [{"a": 1}, {"b": "x"}, {}, {"a": 2, "b": None, "c": None}]).X
+    nothing = {"a": None, "b": None, "c": None}
+    assert rows(X) == [nothing | {"a": 1.0}, nothing | {"b": "x"}, nothing, nothing | {"a": 2.0}]
+
+
+@pytest.mark.parametrize("orient", ["split", "records"])
+def test_what_pandas_writes(orient: Any) -> None:
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]}, index=[7, 9])
+    told = frame.to_dict(orient=orient)
+    X = read(f"dataframe_{orient}", told).X
+    assert rows(X) == [{"a": 1.5, "b": "x"}, {"a": 2.5, "b": "y"}]
+
+
+@given(st.lists(st.tuples(doubles, st.text(st.characters(codec="utf-8"))), min_size=1, max_size=9))
+def test_values_keep_every_bit(values: list[tuple[float, str]]) -> None:
+    told = [{"a": number, "b": text} for number, text in values]
+    for ascii_only in (True, False):
+        body = json.dumps({"instances": told}, ensure_ascii=ascii_only).encode()
+        X = invocations.read(body).X
+        assert struct.pack(f"{len(X)}d", *X["a"]) == struct.pack(
+            f"{len(X)}d", *[v for v, _ in values]
+        )
+        assert X["b"].tolist() == [text for _, text in values]
+
+
+@pytest.mark.parametrize("form", ["dataframe_split", "dataframe_records", "instances"])
+def test_long_bodies_are_read_piece_by_piece(form: str) -> None:
+    n = 9_000
+    hard = 'a "quoted", }, {"b": 1}, ], [ '
+    texts = [None if i % 3 else f"{hard}{i}" for i in range(n)]
+    values: list[Any] = [(i + 0.5, text, None) for i, text in enumerate(texts[:-1])]
+    values.append((n - 0.5, texts[-1], 1))
+    names = ("number", "text", "late")
+    records = [dict(zip(names, row, strict=True)) for row in values]
+    told = {
+        "dataframe_split": {"data": values, "columns": names},
+        "dataframe_records": records,
+        "instances": {name: [row[name] for row in records] for name in names},
+    }[form]
+    X = read(form, told).X
+    assert rows(X) == [row | {"late": row["late"] and 1.0} for row in records]
+
+
+# -- rows without names ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [("instances", [[1, 2], [3, None]]), ("inputs", [[1, 2], [3, None]]),
+     ("inputs", {"x": [[1, 2], [3, None]]}),
+     ("dataframe_split", {"data": [[1, 2], [3, None]]}),
+     ("dataframe_split", {"data": [[1, 2], [3, None]], "columns": []}),
+     ("dataframe_split", {"data": [[1, 2], [3, None]], "columns": [0, 1]})],
+)  # fmt: skip
+def test_rows_without_names_in_each_form(form: str, told: Any) -> None:
+    X = read(form, told).X
+    assert X.dtype == np.float64
+    np.testing.assert_array_equal(X, [[1, 2], [3, np.nan]])
+
+
+def test_a_list_of_numbers_is_rows_of_one() -> None:
+    np.testing.assert_array_equal(read("instances", [1, None, True]).X, [[1], [np.nan], [1]])
+
+
+@given(st.lists(st.tuples(doubles, doubles), min_size=1, max_size=9))
+def test_numbers_keep_every_bit(values: list[tuple[float, float]]) -> None:
+    assert read("inputs", values).X.tobytes() == np.array(values).tobytes()
+
+
+def test_many_numbers() -> None:
+    X = np.random.default_rng(0).standard_normal((5_000, 20))
+    assert read("inputs", X.tolist()).X.tobytes() == X.tobytes()
+    X[4_000, 3] = np.nan
+    told = X.tolist()
+    told[4_000][3] = None
+    np.testing.assert_array_equal(read("dataframe_split", {"data": told}).X, X)
+    columns = {f"x{j}": [row[j] for row in told] for j in range(20)}
+    found = read("inputs", columns).X
+    np.testing.assert_array_equal(np.column_stack(list(found.columns.values())), X)
+
+
+# -- what else ------------------------------------------------------------------------------------
+
+
+def test_parameters_come_along() -> None:
+    body = b'{"inputs": [[1]], "params": {"a": 1, "b": "c", "d": null}, "signature_name": "x"}'
+    assert invocations.read(body).parameters == {"a": 1, "b": "c", "d": None}
+    assert invocations.read(b'{"inputs": [[1]], "params": null}').parameters == {}
+
+
+def test_labels_keep_what_they_are() -> None:
+    for form, told in {
+        "dataframe_records": [{"x": 1, "y": 3}, {"x": 2, "y": (1 << 60) + 1}],
+        "dataframe_split": {"columns": ["x", "y"], "data": [[1, 3], [2, (1 << 60) + 1]]},
+        "inputs": {"x": [1, 2], "y": [3, (1 << 60) + 1]},
+    }.items():
+        asked = read(form, told, learning=True)
+        assert asked.y.tolist() == [3, (1 << 60) + 1]
+        assert rows(asked.X) == [{"x": 1.0}, {"x": 2.0}]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "must be JSON"),
+        (b"{}", "must have one of `dataframe_split`, .* got none"),
+        (b'{"inputs": [1], "instances": [1]}', "got instances and inputs"),
+        (b'{"inputs": []}', "`inputs` must hold rows, got an empty list"),
+        (b'{"inputs": [[]]}', None),
+        (b'{"inputs": {}}', "must hold columns, got an empty object"),
+        (b'{"dataframe_records": []}', "must hold rows, got an empty list"),
+        (b'{"dataframe_records": {}}', "must be a list, got an object"),
+        (b'{"dataframe_split": []}', "dataframe_split` must be an object"),
+        (b'{"dataframe_split": {"columns": ["a"]}}', "must have `data`"),
+        (b'{"dataframe_split": {"data": []}}', "data` must hold rows"),
+        (b'{"dataframe_split": {"columns": ["a", "a"], "data": []}}', "each name once, got 'a'"),
+        (b'{"dataframe_split": {"columns": ["a", 1], "data": []}}', "must hold names, got 1"),
+        (b'{"dataframe_split": {"columns": ["a"], "data": [[1, 2]]}}', r"data\[0\]` must hold 1 v"),
+        (b'{"dataframe_split": {"columns": ["a"], "data": [[{}]]}}', "data.*got an object"),
+        (b'{"inputs": [[1, 2], [3]]}', r"inputs\[1\]` must hold 2 values.* got 1"),
+        (b'{"inputs": [[1, "a"]]}', "must hold numbers, as rows without names do, got text .*'a'"),
+        (b'{"inputs": ["a"]}', "must hold numbers, as rows without names do"),
+        (b'{"inputs": [[[1]]]}', r"inputs\[0\]\[0\]` must be a number, text.* got a list"),
+        (b'{"inputs": [1, [2]]}', r"inputs\[1\]`"),
+        (b'{"inputs": [[1], 2]}', r"inputs\[1\]`"),
+        (b'{"inputs": [NaN]}', "NaN or Infinity"),
+        (b'{"inputs": [1e999]}', "within float64"),
+        (b'{"inputs": [1%s]}' % (b"0" * 400), "within float64"),
+        (b'{"inputs": 3}', "must be a list, got a whole number"),
+        (b'{"inputs": "a"}', "must be a list, got text"),
+        (b'{"inputs": {"a": 1}}', r"inputs\['a'\]` must be a list"),
+        (b'{"inputs": {"a": [1], "b": [1, 2]}}', r"inputs\['b'\]` must have 1 rows"),
+        (b'{"inputs": {"a": [1, "x"]}}', r"inputs\['a'\]\[1\]` must be a number, as others are"),
+        (b'{"inputs": {"a": [1, "NaN"]}}', r"\[1\]` must be a number.* null for what is missing"),
+        (b'{"instances": [{"a": [1]}]}', "got a list"),
+        (b'{"instances": [{"a": 1}, 2]}', r"instances\[1\]` must be an object"),
+        (b'{"instances": [{"\\ud800": 1}]}', "must be JSON"),
+        (b'{"inputs": [[1]], "params": {"a": []}}', "params"),
+        (b'{"inputs": [[1]], "params": {"a": "%s"}}' % (b"b" * 70_000), "params` must have"),
+        (b'{"inputs": {"a": ["%s"]}}' % (b"b" * 70_000), "at most 65,536 characters"),
+        (b'{"inputs": {"%s": [1]}}' % (b"b" * 70_000), "at most 65,536 characters"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place(body: bytes, message: str | None) -> None:
+    if message is None:
+        assert invocations.read(body).X.shape == (1, 0)
+        return
+    with pytest.raises(RequestError, match=message) as refused:
+        invocations.read(body)
+    assert len(str(refused.value)) < 1000
+
+
+def test_a_column_is_of_one_kind_far_behind_too() -> None:
+    told = [{"a": 1}] * 20_000 + [{"a": "x"}] * 20_000
+    with pytest.raises(RequestError, match=r"dataframe_records\['a'\].* numbers"):
+        read("dataframe_records", told)
+    with pytest.raises(RequestError, match=r"inputs.* numbers"):
+        read("inputs", {"a": [1.25] * 65_536 + ["x"] * 65_536})
+
+
+def test_limits_are_of_whoever_serves() -> None:
+    good = Limits(rows=2, columns=3, values=20, text=5)
+    for form, told in {
+        "dataframe_split": SPLIT,
+        "dataframe_records": ROWS,
+        "inputs": COLUMNS,
+    }.items():
+        assert len(read(form, told, good).X) == 2
+        for limits in (Limits(rows=1), Limits(columns=2), Limits(values=19), Limits(text=2)):
+            with pytest.raises(RequestError, match="at most"):
+                read(form, told, limits)
+
+
+# -- what is sent back ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"),
+    [
+        (np.array([0.1, np.nan]), [0.1, None]), (np.array([[1.0, 2.0]]), [[1.0, 2.0]]),
+        (np.array(["a"]), ["a"]), (np.array([None, 3], dtype=object), [None, 3]),
+        (np.array([True]), [True]), (np.array([1 << 62]), [1 << 62]), (np.empty(0), []),
+    ],
+)  # fmt: skip
+def test_predictions(y: Any, expected: Any) -> None:
+    reply = invocations.write({"y": y})
+    assert reply.kind == "application/json"
+    assert json.loads(reply.body) == {"predictions": expected}
+
+
+def test_half_a_character_cannot_be_written() -> None:
+    with pytest.raises(LabelError, match="half a character"):
+        invocations.write({"y": np.array(["\ud800"], dtype=object)})
+
+
+# -- CSV ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_csv(end: str) -> None:
+    lines = ["speed,gear,wet,at", '1.5,"low, ""1""",true,2026-11-22T01:02:03Z', ",,,", ""]
+    X = read_csv(end.join(lines).encode()).X
+    assert X["speed"].tolist()[0] == 1.5
+    assert X["gear"].tolist() == ['low, "1"', None]
+    assert X["wet"].tolist()[0] == 1.0
+    assert str(X["at"][0]) == "2026-11-22T01:02:03.000000"
+    assert np.isnan(X["speed"][1])
+    assert np.isnan(X["wet"][1])
+    assert np.isnat(X["at"][1])
+
+
+@given(st.lists(doubles, min_size=1, max_size=9))
+def test_numbers_of_csv_keep_every_bit(values: list[float]) -> None:
+    X = read_csv(("a,b\n" + "".join(f"{value!r},x\n" for value in values)).encode()).X
+    assert struct.pack(f"{len(X)}d", *X["a"]) == struct.pack(f"{len(X)}d", *values)
+
+
+def test_csv_is_learned() -> None:
+    asked = read_csv(b"a,y,time\n1,u,2026-11-22\n2,v,2026-11-23\n", learning=True)
+    assert asked.X.names == ["a"]
+    assert asked.y.tolist() == ["u", "v"]
+    assert asked.time.dtype == np.dtype("datetime64[us]")
+
+
+def test_much_csv() -> None:
+    n = 200_000
+    X = read_csv(b"a,b\n" + b"1.5,x\n" * n).X
+    assert (len(X), X["a"].sum(), set(X["b"])) == (n, 1.5 * n, {"x"})
+    with pytest.raises(RequestError, match="at most 1,000 rows"):
+        read_csv(b"a,b\n" + b"1.5,x\n" * n, Limits(rows=1000))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "must hold rows, got an empty file"),
+        (b"a,a\n1,2\n", "`header` must hold each name once, got 'a' again"),
+        (b"a,b\n1\n", "row 0 .* must have 2 fields"),
+        (b"a;b\n1;2\n", "commas between names"),
+        (b"a,b\n\xff,1\n", "must be UTF-8"),
+        (b"\xff\xfea\0", "UTF-8, got UTF-16"),
+        (b"\x1f\x8b" + b"a" * 20, "packed bytes"),
+        (b"PAR1" + b"a" * 20, "the request must"),
+        (b"a,b\n1,%s\n" % (b"x" * 70_000), "at most 65,536 characters"),
+        (b"%s,b\n1,x\n" % (b"x" * 70_000), "at most 65,536 characters"),
+        (b"," * 100_000, "at most 65,536 columns"),
+        (b'"' + b",\n" * 1_000_000, "must be a line of names"),
+    ],
+)
+def test_csv_that_is_none_is_refused(body: bytes, message: str) -> None:
+    with pytest.raises(RequestError, match=message) as refused:
+        read_csv(body)
+    assert len(str(refused.value)) < 1000
+    assert "op.stream" not in str(refused.value)

@@ -1,0 +1,114 @@
+"""Requests that would take more memory than they bring: refused before they do."""
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from wire_bodies import arrow_stream
+
+from onepass.errors import ParameterError, RequestError
+
+pytest.importorskip("msgspec")
+from onepass.service.wire import arrow, invocations, tensors
+from onepass.service.wire.csvtext import read_csv
+from onepass.service.wire.limits import Limits, shown
+
+LENGTH = 6 << 20
+
+
+def many(element: bytes, length: int = LENGTH) -> bytes:
+    return b"[" + element[:-1] + (b"," + element[:-1]) * (length // len(element)) + b"]"
+
+
+def inputs(data: bytes, *, shape: str = "[1, 1]", datatype: str = "FP64") -> bytes:
+    told = f'{{"inputs": [{{"name": "X", "shape": {shape}, "datatype": "{datatype}", "data": '
+    return told.encode() + data + b"}]}"
+
+
+def names(n: int) -> bytes:
+    return b",".join(b'"%x":1' % i for i in range(n))
+
+
+BOMBS: list[tuple[Callable[..., Any], bytes]] = [
+    (tensors.read, inputs(many(b"0,"))),
+    (tensors.read, inputs(many(b"300,"), shape="[1, 65536]")),
+    (tensors.read, inputs(b"[" + many(b"300,") + b"]")),
+    (tensors.read, inputs(many(b"[],"))),
+    (tensors.read, inputs(many(b"[0],"))),
+    (tensors.read, inputs(many(b'"a",'), datatype="BYTES")),
+    (tensors.read, inputs(many(b'"a",'), datatype="BYTES", shape="[1572865]")),
+    (tensors.read, inputs(b'["' + b'\\",\\"' * (LENGTH // 6) + b'"]', datatype="BYTES")),
+    (tensors.read, inputs(b'["' + b"],[" * (LENGTH // 3) + b'"]', datatype="BYTES")),
+    (tensors.read, inputs(b"[1]", shape=many(b"300,").decode())),
+    (tensors.read, b'{"inputs": ' + many(b'{"name":"","shape":[],"datatype":""},') + b"}"),
+    (tensors.read, b'{"inputs": [], "outputs": ' + many(b'{"name":""},') + b"}"),
+    (tensors.read, b'{"inputs": [], "parameters": {' + names(LENGTH // 11) + b"}}"),
+    (tensors.read, b'{"inputs": [], "other": ' + many(b'{"name":""},') + b"}"),
+    (invocations.read, b'{"inputs": ' + many(b"[[]],") + b"}"),
+    (invocations.read, b'{"inputs": ' + many(b'{"a":1,"a":1},') + b', "instances": 1}'),
+    (invocations.read, b'{"inputs": {' + names(LENGTH // 11) + b"}}"),
+    (invocations.read, b'{"inputs": {"a": ' + b"[" + many(b"300,") + b"]}}"),
+    (invocations.read, b'{"inputs": ' + many(b'{"a":{}},') + b"}"),
+    (invocations.read, b'{"dataframe_split": {"data": [], "columns": ' + many(b'"a",') + b"}}"),
+    (invocations.read, b'{"dataframe_split": {"data": [], "columns": ' + many(b"1,") + b"}}"),
+    (invocations.read, b'{"inputs": [[1]], "params": {' + names(LENGTH // 11) + b"}}"),
+    (read_csv, b"," * LENGTH),
+    (read_csv, b'"' + b"\n" * LENGTH),
+    (read_csv, b"a\n" + b"b\n" * (LENGTH // 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("i", range(len(BOMBS)))
+def test_text_takes_little_more_memory_than_it_has_bytes(i: int) -> None:
+    read, body = BOMBS[i]
+    assert len(body) > 5 << 20
+    tracemalloc.start()
+    try:
+        with pytest.raises(RequestError):
+            read(body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5 * len(body)
+
+
+def test_what_is_good_takes_little_more_than_its_rows() -> None:
+    X = np.arange(1_000_000.0).reshape(1000, 1000)
+    for told in (X.tolist(), X.ravel().tolist()):
+        body = inputs(json.dumps(told).encode(), shape="[1000, 1000]")
+        tracemalloc.start()
+        try:
+            tensors.read(body)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 2 * X.nbytes + 3 * len(body)
+
+
+def test_few_bytes_do_not_tell_of_many_values() -> None:
+    told = [{f"{i:x}": 1} for i in range(3000)]
+    with pytest.raises(RequestError, match="for 9,000,000, nearly all missing"):
+        invocations.read(json.dumps({"instances": told}).encode())
+    told = [{f"{i:x}": 1} for i in range(300)]
+    assert len(invocations.read(json.dumps({"instances": told}).encode()).X.names) == 300
+    nulls = pa.Array.from_buffers(pa.null(), 1 << 20, [None])
+    with pytest.raises(RequestError, match="nearly all missing"):
+        arrow.read(arrow_stream(pa.table({"a": nulls, "b": nulls})))
+
+
+@pytest.mark.parametrize("name", ["nbytes", "unpacked", "rows", "columns", "values", "text"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, None])
+def test_limits_are_whole_numbers(name: str, value: Any) -> None:
+    with pytest.raises(ParameterError, match=f"`{name}` must be a whole number >= 1"):
+        Limits(**{name: value})
+
+
+def test_what_came_is_shown_briefly() -> None:
+    assert shown("a'b") == repr("a'b")
+    assert shown("\ud800" * 100) == "'" + "\\ud800" * 60 + "'..."
+    assert shown(10**5000) == "a whole number of 16,610 bits"
+    assert [shown(each) for each in (1.5, True, None, 3)] == ["1.5", "True", "None", "3"]

@@ -1,0 +1,142 @@
+"""A server in a process of its own, and plain requests to it."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+for package in ("msgspec", "uvicorn", "httptools"):
+    pytest.importorskip(package)
+
+TOKEN = "0123456789abcdef-admin"  # noqa: S105  none that opens anything
+_AT = re.compile(r"Listening on (https?)://([^:]+):(\d+)")
+
+
+class Server:
+    """``onepass serve``, until the context ends.
+
+    Parameters
+    ----------
+    folder : Path
+        Its data.
+    *options : str
+    token : str, optional
+    """
+
+    def __init__(self, folder: Path, *options: str, token: str | None = None) -> None:
+        self.folder, self.options, self.token = folder, options, token
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self.process is not None:
+            self.kill()
+
+    def start(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        environment.pop("ONEPASS_TOKEN", None)
+        if self.token is not None:
+            environment["ONEPASS_TOKEN"] = self.token
+        words = ["serve", *self.options, "--data", str(self.folder), "--port", str(self.port)]
+        self.log = Path(f"{self.folder}.log")
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(  # noqa: S603  our own words
+                [sys.executable, "-m", "onepass", *words], env=environment, stderr=log
+            )
+        while self.process.poll() is None:
+            found = _AT.search(self.log.read_text())
+            if found:
+                self.scheme, self.port = found[1], int(found[3])
+                return
+            time.sleep(0.02)
+        raise AssertionError(self.log.read_text())
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """The exit code, after a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+    def asked(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        **named: Any,
+    ) -> tuple[int, Any, Any]:
+        """Status, body and headers of an answer."""
+        return asked(self.port, method, path, body, headers, token=self.token, **named)
+
+    def socket(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+
+def asked(
+    port: int,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+    *,
+    token: str | None = None,
+) -> tuple[int, Any, Any]:
+    """Status, body (of JSON, its value) and headers of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    sent = dict(headers or {})
+    if token is not None:
+        sent.setdefault("Authorization", f"Bearer {token}")
+    data = body if body is None or isinstance(body, (bytes, str)) else json.dumps(body)
+    try:
+        connection.request(method, path, data, sent)
+        answer = connection.getresponse()
+        found = answer.read()
+    finally:
+        connection.close()
+    plain = answer.headers.get("content-type") == "application/json" and found
+    return answer.status, json.loads(found) if plain else found, answer.headers
+
+
+def rows(X: Any, y: Any = None, **parameters: Any) -> dict[str, Any]:
+    """A request of the Open Inference Protocol."""
+    inputs = [{"name": "X", "shape": [len(X), len(X[0])], "datatype": "FP64",
+               "data": [float(v) for row in X for v in row]}]  # fmt: skip
+    if y is not None:
+        inputs.append({"name": "y", "shape": [len(y)], "datatype": "FP64", "data": list(y)})
+    found: dict[str, Any] = {"inputs": inputs}
+    if parameters:
+        found["parameters"] = parameters
+    return found
+
+
+def output(answer: Any, name: str = "y") -> Any:
+    """The values of one of an answer's tensors."""
+    return next(each["data"] for each in answer["outputs"] if each["name"] == name)
