@@ -71,10 +71,10 @@ def install(version: str, folder: Path) -> Path:
     if not tree.is_dir():
         tree = folder / "tree"
         tree.mkdir(parents=True)
-        kept = folder / "tree.tar"
+        kept = folder / "tree.zip"
         command = ["git", "-C", str(ROOT), "archive", "--output", str(kept), version]
         subprocess.run(command, check=True)  # noqa: S603  our own words
-        shutil.unpack_archive(kept, tree, filter="data")
+        shutil.unpack_archive(kept, tree)
     place = folder / "installed"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
     given = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION": "0"}
