@@ -191,6 +191,7 @@ def test_zeros_where_something_stood(merged: Kept, data: st.DataObject) -> None:
         "CREATE VIEW more AS SELECT 1",
         f"PRAGMA application_id = {APPLICATION + 1}",
         "PRAGMA user_version = 0",
+        "PRAGMA user_version = 1",
         "PRAGMA user_version = -1",
     ],
 )
@@ -333,5 +334,5 @@ def test_the_digests_are_of_all_that_is_said(merged: Kept) -> None:
         for table in ("log", "keys", "asked", "snapshots")
     }
     assert columns["log"] == {"sequence", "kind", "rows", "seen", "aside", "note", "body", "digest"}
-    assert columns["keys"] == {"key", "digest", "sequence", "said", "at", "seal"}
-    assert columns["asked"] == {"id", "until", "body", "seal"}
+    assert columns["keys"] == {"number", "key", "digest", "sequence", "said", "at", "seal"}
+    assert columns["asked"] == {"number", "id", "until", "body", "seal"}

@@ -144,8 +144,9 @@ class Gauges:
     def _fits(self, state: Any, seen: int) -> bool:
         try:
             same = (state["task"], state["window"]) == (self.task, self.window)
-            return same and int(state["seen"]) <= seen
-        except (LookupError, TypeError, ValueError):
+            whole = state.keys() >= self.state().keys()  # another version may have other fields
+            return same and whole and int(state["seen"]) <= seen
+        except (AttributeError, LookupError, TypeError, ValueError):
             return False
 
     def _restore(self, state: Any) -> None:

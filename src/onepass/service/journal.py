@@ -37,6 +37,11 @@ from onepass.service.upkeep import Upkeep
 
 __all__ = ["Journal"]
 
+_LOG = (
+    "INSERT INTO log (sequence, kind, rows, seen, aside, note, body, digest) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
 
 class Journal(Upkeep):
     """The open file.
@@ -138,7 +143,7 @@ class Journal(Upkeep):
                 digest = chained(digest, entry)
                 values = (entry.sequence, entry.kind, entry.rows, entry.seen, entry.aside,
                           entry.note, entry.body, digest)  # fmt: skip
-                self._db.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+                self._db.execute(_LOG, values)
                 self.reached("entry")
             self._write_requests(group)
             if group.snapshot is not None:
@@ -232,13 +237,14 @@ class Journal(Upkeep):
     def _write_requests(self, group: Group) -> None:
         if group.answers:
             self._db.executemany(
-                "INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO keys (key, digest, sequence, said, at, seal) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
                 [(a.key, a.digest, a.sequence, a.said, a.at, a.seal()) for a in group.answers],
             )
             self.reached("keys")
         if group.asked:
             self._db.executemany(
-                "INSERT INTO asked VALUES (?, ?, ?, ?)",
+                "INSERT INTO asked (id, until, body, seal) VALUES (?, ?, ?, ?)",
                 [(a.id, a.until, a.body, a.seal()) for a in group.asked],
             )
             self.reached("asked")
@@ -251,7 +257,9 @@ class Journal(Upkeep):
     def _insert(self, db: sqlite3.Connection, taken: Snapshot, digest: bytes) -> None:
         taken = replace(taken, digest=digest)
         db.execute(
-            "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO snapshots "
+            "(sequence, seen, at, why, positions, digest, body, seal) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (taken.sequence, taken.seen, taken.at, taken.why, taken.positions, taken.digest,
              taken.body, taken.seal()),
         )  # fmt: skip

@@ -2,7 +2,17 @@
 
 A file says its format in SQLite's ``user_version``, and that it is one of ours in
 ``application_id``. A newer format is refused; an older one is brought up to date, step by step, in
-one transaction, so that a crash leaves the one or the other.
+one transaction, so that a crash, or a disk that is full, leaves the one or the other whole.
+
+====== =============================================================================================
+format keys, and rows that wait, stand
+====== =============================================================================================
+1      in the order of their own words, which is any: a commit of many wrote as many pages
+2      in the order in which they came, beside an index: half the bytes a commit, and fewer to go by
+====== =============================================================================================
+
+A new format is a line in ``_LAYOUTS``, and one in ``_STEPS`` that leads to it: what stands in a
+table is copied to another, which is made in the words that ``_LAYOUTS`` has.
 """
 
 import sqlite3
@@ -15,11 +25,7 @@ __all__ = ["APPLICATION", "FORMAT", "made", "opened"]
 APPLICATION = 0x6F6E6570
 """The word "onep": what tells the file from others of SQLite."""
 
-FORMAT = 1
-"""The newest format that this version reads, and the one that it writes."""
-
-_TABLES = (
-    """CREATE TABLE log (
+_LOG = """CREATE TABLE log (
         sequence INTEGER PRIMARY KEY,
         kind TEXT NOT NULL,
         rows INTEGER NOT NULL,
@@ -28,24 +34,8 @@ _TABLES = (
         note TEXT NOT NULL,
         body BLOB NOT NULL,
         digest BLOB NOT NULL
-    ) STRICT""",
-    """CREATE TABLE keys (
-        key TEXT PRIMARY KEY,
-        digest BLOB NOT NULL,
-        sequence INTEGER NOT NULL,
-        said BLOB NOT NULL,
-        at REAL NOT NULL,
-        seal BLOB NOT NULL
-    ) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX keys_by_time ON keys (at)",
-    """CREATE TABLE asked (
-        id TEXT PRIMARY KEY,
-        until REAL NOT NULL,
-        body BLOB NOT NULL,
-        seal BLOB NOT NULL
-    ) STRICT, WITHOUT ROWID""",
-    "CREATE INDEX asked_by_time ON asked (until)",
-    """CREATE TABLE snapshots (
+    ) STRICT"""
+_SNAPSHOTS = """CREATE TABLE snapshots (
         sequence INTEGER PRIMARY KEY,
         seen INTEGER NOT NULL,
         at REAL NOT NULL,
@@ -54,9 +44,65 @@ _TABLES = (
         digest BLOB NOT NULL,
         body BLOB NOT NULL,
         seal BLOB NOT NULL
+    ) STRICT"""
+_INDEXES = ("CREATE INDEX keys_by_time ON keys (at)", "CREATE INDEX asked_by_time ON asked (until)")
+_FIRST = (
+    """CREATE TABLE keys (
+        key TEXT PRIMARY KEY,
+        digest BLOB NOT NULL,
+        sequence INTEGER NOT NULL,
+        said BLOB NOT NULL,
+        at REAL NOT NULL,
+        seal BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+    """CREATE TABLE asked (
+        id TEXT PRIMARY KEY,
+        until REAL NOT NULL,
+        body BLOB NOT NULL,
+        seal BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID""",
+)
+_SECOND = (
+    """CREATE TABLE keys (
+        number INTEGER PRIMARY KEY,
+        key TEXT NOT NULL UNIQUE,
+        digest BLOB NOT NULL,
+        sequence INTEGER NOT NULL,
+        at REAL NOT NULL,
+        seal BLOB NOT NULL,
+        said BLOB NOT NULL
+    ) STRICT""",
+    """CREATE TABLE asked (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        until REAL NOT NULL,
+        seal BLOB NOT NULL,
+        body BLOB NOT NULL
     ) STRICT""",
 )
-_STEPS: dict[int, tuple[str, ...]] = {}  # from a format to the next
+_LAYOUTS = {  # the tables of each format
+    1: (_LOG, _SNAPSHOTS, *_FIRST, *_INDEXES),
+    2: (_LOG, _SNAPSHOTS, *_SECOND, *_INDEXES),
+}
+_STEPS = {  # from a format to the next
+    1: (
+        "DROP INDEX keys_by_time",
+        "DROP INDEX asked_by_time",
+        "ALTER TABLE keys RENAME TO former_keys",
+        "ALTER TABLE asked RENAME TO former_asked",
+        *_SECOND,
+        """INSERT INTO keys (key, digest, sequence, at, seal, said)
+            SELECT key, digest, sequence, at, seal, said FROM former_keys""",
+        """INSERT INTO asked (id, until, seal, body)
+            SELECT id, until, seal, body FROM former_asked""",
+        "DROP TABLE former_keys",
+        "DROP TABLE former_asked",
+        *_INDEXES,
+    )
+}
+FORMAT = max(_LAYOUTS)
+"""The newest format that this version reads, and the one that it writes."""
+
 _OLDEST = (3, 37)  # of SQLite: STRICT tables
 _BEFORE = (
     "PRAGMA locking_mode = EXCLUSIVE",  # first of all: then no memory is shared with others
@@ -93,7 +139,7 @@ def made(path: Path, where: str) -> sqlite3.Connection:
     try:
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute("BEGIN EXCLUSIVE")
-        for table in _TABLES:
+        for table in _LAYOUTS[FORMAT]:
             db.execute(table)
         db.execute(f"PRAGMA application_id = {APPLICATION}")
         db.execute(f"PRAGMA user_version = {FORMAT}")
@@ -118,7 +164,7 @@ def opened(path: Path, where: str) -> sqlite3.Connection:
     DamagedError
         If it is another program's, or damaged.
     sqlite3.Error
-        If it cannot be opened or written.
+        If it cannot be opened or written; an older format is then as it was.
     """
     _hold_new_enough(where)
     there = f"{path.absolute().as_uri()}?mode=rw"  # it is not made anew
@@ -168,7 +214,7 @@ def _look(db: sqlite3.Connection, path: Path, where: str) -> None:
             "onepass."
         )
     wrong = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if wrong == "ok" and (found < 1 or (found == FORMAT and _said(db) != set(_TABLES))):
+    if wrong == "ok" and _said(db) != set(_LAYOUTS.get(found, ())):
         wrong = "its tables are not those of its format"
     if wrong != "ok":
         raise DamagedError(
@@ -183,7 +229,7 @@ def _said(db: sqlite3.Connection) -> set[str]:
 
 
 def _update(db: sqlite3.Connection) -> None:
-    """Bring an older format up to date."""
+    """Bring an older format up to date, or leave it as it is."""
     found = db.execute("PRAGMA user_version").fetchone()[0]
     if found == FORMAT:
         return

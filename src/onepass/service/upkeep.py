@@ -71,7 +71,10 @@ class Upkeep(Archive):
         if self.full is not None:
             # the log holds pages many times over, and gives its room back
             self._rows("PRAGMA wal_checkpoint(TRUNCATE)", verb="written")
-            row = "INSERT OR REPLACE INTO asked VALUES ('', 0.0, zeroblob(?), x'')"
+            row = (
+                "INSERT OR REPLACE INTO asked (id, until, body, seal) "
+                "VALUES ('', 0.0, zeroblob(?), x'')"
+            )
             self._write(lambda: self._db.execute(row, (_ROOM,)))
             self._write(lambda: self._db.execute("DELETE FROM asked WHERE id = ''"))
 

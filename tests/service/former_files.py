@@ -1,0 +1,143 @@
+"""Files as a format's first version wrote them, for every later version to read.
+
+They lie in ``former``, with what was said by what is in them::
+
+    PYTHONPATH=tests python tests/service/former_files.py
+
+writes those of the present formats. What is there already stays as it is: a file that was written
+once is never made anew.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from durable_files import changed, crashed
+
+import onepass as op
+from onepass import sealed
+from onepass.service import schema
+from onepass.service.diary import Diary
+from onepass.service.gauges import Gauges
+
+FORMER = Path(__file__).with_name("former")
+PLACES = ("sea", "air", "road")
+
+
+def rows(first: int, last: int) -> tuple[list[dict[str, Any]], Any]:
+    """Rows of a stream, always the same, with a text and what is missing."""
+    found = []
+    for i in range(first, last):
+        row = {"km": (7 * i) % 11 / 4, "by": PLACES[i % 3], "hour": float(i % 24)}
+        found.append(row if i % 5 else {**row, "hour": None})
+    y = [2 * row["km"] + len(row["by"]) + (i % 13) / 26 for i, row in enumerate(found, first)]
+    return found, np.array(y)
+
+
+def array(first: int, last: int) -> tuple[Any, Any]:
+    """The same as numbers alone."""
+    i = np.arange(first, last)
+    X = np.stack([(7 * i) % 11 / 4, i % 3, np.cos(i)], axis=1)
+    return X, X @ [2.0, -1.0, 0.5] + (i % 13) / 26
+
+
+def tables() -> Any:
+    """The learner of a journal, from nothing."""
+    learner = op.RLSRegressor(forgetting=0.999, ridge=0.1)
+    return op.Pipeline(op.features.Encode(), op.features.Impute(), op.features.Scale(), learner)
+
+
+def models() -> dict[str, Any]:
+    """Learners of many kinds, each of which has learned."""
+    X, y = array(0, 60)
+    label = np.array(PLACES)[np.arange(60) % 3]
+    regressors = {
+        "rls": op.RLSRegressor(),
+        "rls-window": op.RLSRegressor(forgetting=op.forgetting.Window(20)),
+        "orfit": op.ORFitRegressor(memory=op.memory.Principal(2), noise=0.5),
+        "sgd": op.SGDRegressor(step_size=0.05),
+    }
+    classifiers = {
+        "rls-classes": op.RLSClassifier(ridge=0.5),
+        "art": op.ARTIPCAClassifier(),
+        "lda": op.StreamingLDA(),
+    }
+    table, late = rows(0, 60)
+    return {
+        **{name: each.partial_fit(X, y) for name, each in regressors.items()},
+        **{name: each.partial_fit(X, label) for name, each in classifiers.items()},
+        "pipeline": tables().partial_fit(table, late),
+    }
+
+
+def said(name: str, learner: Any) -> list[Any]:
+    """What a learner says of rows that it has not learned."""
+    asked = (rows if name in {"pipeline", "journal"} else array)(60, 66)[0]
+    answers: list[Any] = np.asarray(learner.predict(asked)).tolist()
+    return answers
+
+
+def journal(path: Path) -> dict[str, Any]:
+    """Make a journal with all that there can be in it, as a crash leaves it; what it holds."""
+    gauges: list[Gauges] = []
+
+    def watch(learner: Any) -> Any:
+        gauges.append(Gauges(learner, window=20))
+        return gauges[0].learned
+
+    with tempfile.TemporaryDirectory() as folder:
+        with op.durable(Path(folder, "m.db"), tables(), watch=watch) as durable:
+            gauges[0].resume(None, 0)
+            durable.learn(*rows(0, 20), key="first")
+            durable.learn(*rows(20, 25), source="tail", position="24")
+            ids = durable.ask(rows(25, 28)[0])[1]
+            durable.answer(ids[:1], rows(25, 26)[1])
+            durable.snapshot()
+            for i in range(28, 34):
+                durable.learn(*rows(i, i + 1), key=f"row {i}")
+            durable.rollback(to=6)
+            durable.learn(*rows(34, 45), key="last")
+            gauges[0].refuse(1, "no row")
+            held = crashed(durable, Path(folder, "crashed"))
+            found = {
+                "at": time.time(), "ids": ids,
+                "version": durable.version, "rows": durable.rows_seen,
+                "versions": [each.version for each in durable.versions],
+                "positions": durable.positions, "said": said("journal", durable.answering),
+                "error": gauges[0].error(), "refused": 1,
+            }  # fmt: skip
+        changed(held, "PRAGMA journal_mode = DELETE")  # all of it in one file
+        shutil.copyfile(held, path)
+        Diary(path.with_suffix(".gauges")).write(gauges[0])
+    return found
+
+
+def main() -> int:
+    """As the command."""
+    FORMER.mkdir(exist_ok=True)
+
+    def new(path: Path, make: Callable[[Path], Any]) -> None:
+        if path.exists():
+            return
+        path.with_suffix(".json").write_text(json.dumps(make(path), indent=1) + "\n")
+        sys.stdout.write(f"{path.name}: {path.stat().st_size:,} bytes\n")
+
+    new(FORMER / f"journal-{schema.FORMAT}.db", journal)
+    for name, learner in models().items():
+
+        def save(path: Path, name: str = name, learner: Any = learner) -> Any:
+            op.save(learner, path)
+            return {"said": said(name, learner)}
+
+        new(FORMER / f"{name}-{sealed.FORMAT}.onepass", save)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""What was written once is read by every later version; an upgrade is done whole, or not at all."""
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from durable_files import asked_of, bits, changed, crashed
+from former_files import FORMER, array, rows, said
+from safetensors.numpy import load as arrays_of
+from upgrades import Plan, carried_out
+
+import onepass as op
+from cases import snapshot
+from nursery import Nursery
+from onepass import persist, sealed
+from onepass.errors import DamagedError
+from onepass.service import schema
+from onepass.service.blocks import Block
+from onepass.service.diary import Diary
+from onepass.service.gauges import Gauges
+
+MODELS = sorted(FORMER.glob("*.onepass"))
+JOURNALS = sorted(FORMER.glob("*.db"))
+FORMER_JOURNALS = [each for each in JOURNALS if each.stem != f"journal-{schema.FORMAT}"]
+
+
+def told(path: Path) -> Any:
+    """What was said when the file was written."""
+    return json.loads(path.with_suffix(".json").read_text())
+
+
+def same(now: Any, then: list[Any]) -> None:
+    """Numbers, but for how machines round; or the same words."""
+    if isinstance(then[0], str):
+        assert list(now) == then
+    else:
+        np.testing.assert_allclose(now, then, rtol=1e-9)
+
+
+def test_there_is_a_file_of_each_format() -> None:
+    """A new format brings its files: see ``former_files``."""
+    assert {path.stem for path in JOURNALS} == {f"journal-{n}" for n in schema._LAYOUTS}
+    formats = {int(path.stem.rpartition("-")[2]) for path in MODELS}
+    assert formats == set(range(1, sealed.FORMAT + 1))
+
+
+# -- model files ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
+def test_a_model_file(path: Path) -> None:
+    name = path.stem.rpartition("-")[0]
+    learner = op.load(path)
+    same(said(name, learner), told(path)["said"])
+    before, after = path.read_bytes(), persist.packed(learner, "here")
+    arrays, again = arrays_of(before), arrays_of(after)
+    assert arrays.keys() == again.keys()
+    assert all(arrays[each].tobytes() == again[each].tobytes() for each in arrays)
+    seen = learner.rows_seen_ if hasattr(learner, "rows_seen_") else learner.learner_.rows_seen_
+    assert seen == 60
+    X, y = (rows if name == "pipeline" else array)(60, 70)
+    if isinstance(told(path)["said"][0], str):
+        y = np.resize(["sea", "rail"], 10)  # one of them is new
+    learner.partial_fit(X, y)
+    assert snapshot(learner) != snapshot(op.load(path))
+
+
+# -- journals, and the gauges beside them ---------------------------------------------------------
+
+
+class Found:
+    """A journal of a former version, copied to where a test may open it."""
+
+    def __init__(self, kept: Path, folder: Path) -> None:
+        self.told = told(kept)
+        self.path = folder / "m.db"
+        self.gauges = folder / "m.gauges"
+        shutil.copyfile(kept, self.path)
+        shutil.copyfile(kept.with_suffix(".gauges"), self.gauges)
+
+    def opened(self, **settings: Any) -> Any:
+        """Open, at the time of day at which it was written."""
+        return op.durable(self.path, clock=lambda: self.told["at"], **settings)
+
+    @property
+    def format(self) -> int:
+        number: int = asked_of(self.path, "PRAGMA user_version")[0][0]
+        return number
+
+    def by_hand(self) -> Any:
+        """The learner, of the last snapshot and the blocks behind it, with nothing of a journal."""
+        ((sequence, body),) = asked_of(
+            self.path, "SELECT sequence, body FROM snapshots ORDER BY sequence DESC LIMIT 1"
+        )
+        learner = persist.given_back(sealed.unpacked(body, "here"), "here", {})
+        blocks = f"SELECT body FROM log WHERE kind = 'learn' AND sequence > {sequence}"  # noqa: S608
+        for (body,) in asked_of(self.path, f"{blocks} ORDER BY sequence"):
+            block = Block.from_bytes(body, "here")
+            learner.test_then_train(block.X, block.y, **block.named())
+        return learner
+
+    def held(self) -> None:
+        """It is all there, to the last bit, and goes on."""
+        by_hand = self.by_hand()
+        with self.opened() as durable:
+            assert durable.version == self.told["version"]
+            assert durable.rows_seen == self.told["rows"]
+            assert durable.positions == self.told["positions"]
+            versions = [each.version for each in durable.versions]
+            assert versions[:3] == self.told["versions"]
+            same(said("journal", durable.answering), self.told["said"])
+            assert snapshot(durable.model()) == snapshot(by_hand)
+            self._same_keys(durable)
+            for learner in (durable, by_hand):
+                learner.partial_fit(*rows(45, 60))
+            vars(by_hand)
+            assert snapshot(durable.model()) == snapshot(by_hand)
+            left = bits(durable)
+            durable.rollback(to=5)
+            durable.rollback(to=self.told["version"] + 1)
+            assert bits(durable) == left
+            waiting = durable.waiting
+            durable.answer(self.told["ids"][1:], rows(26, 28)[1])
+            assert (waiting, durable.waiting) == (2, 0)
+            copy = crashed(durable, self.path.parent / "copy")
+            left = bits(durable)
+        with op.durable(copy) as again:  # all that it wrote is read again
+            assert bits(again) == left
+
+    def _same_keys(self, durable: Any) -> None:
+        receipt = durable.learn(*rows(0, 20), key="first")
+        assert (receipt.again, receipt.version) == (True, 1)
+        receipt = durable.answer(self.told["ids"][:1], rows(25, 26)[1])
+        assert (receipt.again, receipt.version) == (True, 3)
+
+
+@pytest.fixture(params=JOURNALS, ids=lambda path: path.stem)
+def found(request: pytest.FixtureRequest, tmp_path: Path) -> Found:
+    return Found(request.param, tmp_path)
+
+
+def test_a_journal(found: Found) -> None:
+    found.held()
+    assert found.format == schema.FORMAT
+
+
+@pytest.mark.parametrize(
+    "statement", ["DROP INDEX keys_by_time", "DROP TABLE asked", "CREATE VIEW more AS SELECT 1"]
+)
+def test_a_former_file_that_was_altered_is_not_upgraded(found: Found, statement: str) -> None:
+    changed(found.path, statement)
+    was = found.path.read_bytes()
+    with pytest.raises(DamagedError, match="its tables are not those of its format"):
+        found.opened()
+    assert found.path.read_bytes() == was
+
+
+def test_gauges(found: Found) -> None:
+    gauges: list[Gauges] = []
+
+    def watch(learner: Any) -> Any:
+        gauges.append(Gauges(learner, window=20))
+        return gauges[0].learned
+
+    with found.opened(watch=watch) as durable:
+        Diary(found.gauges).read(gauges[0], durable.rows_seen)
+    then, now = found.told["error"], gauges[0].error()
+    same([now["all"], now["window"]], [then["all"], then["window"]])
+    same(np.ravel(now["curve"]), np.ravel(then["curve"]).tolist())
+    assert (now["name"], now["window_rows"]) == (then["name"], then["window_rows"])
+    assert gauges[0].rows_refused == found.told["refused"]
+
+
+def test_gauges_with_other_fields_are_left_out(found: Found) -> None:
+    """As a later version may write them, whose learner can be read."""
+    state = sealed.unpacked(found.gauges.read_bytes(), "here").tree
+    del state["squares"]
+    found.gauges.write_bytes(sealed.packed(state, "here", kind="gauges"))
+    with found.opened() as durable:
+        gauges = Gauges(durable.answering, window=20)
+        Diary(found.gauges).read(gauges, durable.rows_seen)
+    assert (gauges.rows, gauges.rows_refused) == (0, 0)
+
+
+# -- what comes in between ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    with Nursery("import upgrades", "upgrades.carried_out(upgrades.Plan(**given))") as nursery:
+        yield nursery
+
+
+def left(found: Found, former: int) -> bool:
+    """Whether what is left is of the format that it was, and as it was; else it was upgraded.
+
+    Whichever it is, it is whole.
+    """
+    shutil.copyfile(found.path, found.path.with_name("left.db"))
+    for ending in ("-wal", ".lock"):
+        if (beside := Path(f"{found.path}{ending}")).exists():
+            shutil.copyfile(beside, found.path.with_name(f"left.db{ending}"))
+    number = asked_of(found.path.with_name("left.db"), "PRAGMA user_version")[0][0]
+    found.held()
+    assert found.format == schema.FORMAT
+    assert number in {former, schema.FORMAT}
+    return bool(number == former)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
+@pytest.mark.parametrize("path", FORMER_JOURNALS, ids=lambda path: path.stem)
+def test_killed_on_the_way(path: Path, nursery: Nursery, tmp_path: Path) -> None:
+    """At steps of SQLite's machine that are spread over all that it does."""
+    before, steps = [], 1
+    while not before or before[-1]:
+        (tmp_path / str(steps)).mkdir()
+        found = Found(path, tmp_path / str(steps))
+        former = found.format
+        code = nursery.run(Plan(str(found.path), found.told["at"], killed=steps))
+        assert code in {0, -signal.SIGKILL}
+        before.append(left(found, former))
+        steps += max(1, steps // 3)
+    assert len(before) > 10
+
+
+@pytest.mark.parametrize("path", FORMER_JOURNALS, ids=lambda path: path.stem)
+def test_a_disk_that_is_full_on_the_way(path: Path, tmp_path: Path) -> None:
+    """It is told, nothing is changed, and once there is room it goes on."""
+    found, room, full = Found(path, tmp_path), 0, True
+    was = asked_of(found.path, "SELECT * FROM keys"), found.format
+    while full:
+        full = carried_out(Plan(str(found.path), found.told["at"], room=room)) == 3
+        if full:
+            assert (asked_of(found.path, "SELECT * FROM keys"), found.format) == was
+        room += 1
+    assert room > 2
+    assert found.format == schema.FORMAT
+    found.held()
