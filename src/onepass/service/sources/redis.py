@@ -24,8 +24,8 @@ refused, with a sentence that says so. The user needs
 ``+xinfo|stream +xrange +xread +multi +exec``.
 
 It must be Redis 7 or later. It keeps what it has acknowledged if it runs with ``appendonly yes``
-and ``appendfsync always``; else a crash of it can lose entries that nobody has read. With the
-package hiredis beside redis it is read twice as fast.
+and ``appendfsync always``; else a crash of it can lose entries that nobody has read. The
+package hiredis, which ``onepass[redis]`` brings, reads it twice as fast.
 """
 
 from collections.abc import Iterator, Mapping
