@@ -51,6 +51,23 @@ def test_the_error_is_that_of_evaluate(tmp_path: Path) -> None:
     assert gauges.innovations() == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [1, 3, 128, 5000])
+def test_the_points_of_a_curve_are_evenly_spread(size: int) -> None:
+    """However long the blocks are, and so all of the stream is seen."""
+    gauges = Gauges(op.RLSRegressor())
+    gauges.resume(None, 0)
+    y = np.ones(size)
+    for blocks in range(1, 2500):
+        gauges.learned(Block(np.empty((size, 0)), y), y)
+        if blocks % 211:
+            continue
+        at = np.array([point[0] for point in gauges.error()["curve"]])
+        steps = np.diff(at, prepend=0)
+        assert steps.max() <= 2 * max(np.median(steps), size)
+        assert blocks < 400 or 100 < len(at) <= 400
+        assert gauges.rows - at[-1] <= steps.max()
+
+
 @pytest.mark.parametrize("snapshot_rows", [1, 40, 100_000])
 @pytest.mark.parametrize("written", [0, 5, 10, 17])
 def test_no_row_is_counted_twice_or_missed(

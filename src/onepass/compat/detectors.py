@@ -44,7 +44,8 @@ def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
     >>> alarms
     1
     """
-    known = _known(where)
+    names = list(names)
+    known = _known(where) if names else {}  # River is not looked for in vain
     chosen = {}
     for name in names:
         if name.lower() not in known:

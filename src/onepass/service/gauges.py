@@ -21,7 +21,7 @@ from onepass.types import Array
 __all__ = ["Gauges"]
 
 _NAMES = {"regression": ("mae", "mean absolute error"), "classification": ("accuracy", "accuracy")}
-_POINTS = 400  # of a curve; of more, every second goes
+_POINTS = 400  # of a curve; of more, one in so many rows stays
 _SECONDS = 120  # of the rates' curve
 _TIMES = 2048  # durations that are kept
 _REFUSED = 20  # the last ones
@@ -271,6 +271,8 @@ class Gauges:
         values = (self._tally.overall[self._metric], self._tally.recent[self._metric])
         self._curve.append([self.rows, *values])
         if len(self._curve) > _POINTS:
-            self._curve = self._curve[1::2]
-            self._every *= 2
+            while self.rows // self._every > _POINTS // 2:  # blocks may be longer than that
+                self._every *= 2
+            last = {(point[0] - 1) // self._every: point for point in self._curve}
+            self._curve = list(last.values())
         self._next = (self.rows // self._every + 1) * self._every
