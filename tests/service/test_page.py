@@ -116,6 +116,19 @@ def test_the_documented_answer_is_shown(opened: Open) -> None:
     assert tab.text("h1") == "onepass 0.1.0"
 
 
+def test_what_a_build_adds_to_the_version_is_left_out(opened: Open) -> None:
+    _, tab = opened(state(lively(), onepass="0.1.0.dev435+g256437ae4.d20261123"))
+    assert tab.text("h1") == "onepass 0.1.0.dev435"
+
+
+def test_bars_are_numbered_by_whole_numbers(opened: Open) -> None:
+    _, tab = opened(state(lively(spectrum=[3.0, 2.0, 1.0])))
+    said = (
+        "[...document.querySelectorAll('#spectrum-chart text.x')].map((each) => each.textContent)"
+    )
+    assert tab.evaluate(said) == ["1", "2", "3"]
+
+
 def test_before_anything_was_learned(opened: Open) -> None:
     _, tab = opened(state(unborn()))
     assert tab.text("#state") == "not ready"

@@ -1,6 +1,6 @@
 // Charts: curves and bars, drawn at the size that they have, read with pointer, finger or keys.
 
-import { course, level, line, nearest } from "./axes.js";
+import { course, level, line, nearest, roundStep } from "./axes.js";
 import { tick } from "./formats.js";
 import { draw, make, mark, say } from "./writing.js";
 
@@ -10,6 +10,8 @@ const ABOVE = 10;
 const RIGHT = 16;
 const WIDEST = 20; // pixels of a bar
 const CROWD = 24; // marks: more are shown without their lines
+
+const whole = (...span) => Math.max(1, roundStep(...span));
 
 /**
  * A chart in a figure.
@@ -128,7 +130,8 @@ export class Chart {
     const labels = y.ticks.map((each) => tick(each, y.step || each));
     const left = Math.ceil(Math.max(3, ...labels.map((each) => each.length)) * LETTER) + 8;
     const [first, last] = bars ? [0.5, xs.length + 0.5] : [xs[0], xs.at(-1)];
-    const x = course(first, last, { most: Math.max(2, Math.floor((width - left) / 76)), even });
+    const most = Math.max(2, Math.floor((width - left) / 76));
+    const x = course(first, last, { most, even: bars ? whole : even });
     this.floor = height - BELOW;
     const across = (each) => left + x.place(each) * (width - left - RIGHT);
     const up = (each) => this.floor - y.place(each) * (this.floor - ABOVE);
@@ -157,7 +160,6 @@ export class Chart {
     const at = this.about.at ?? tick;
     const group = draw("g", { class: "axis" });
     for (const each of x.ticks) {
-      if (this.about.bars && !Number.isInteger(each)) continue;
       const place = across(each).toFixed(1);
       group.append(draw("line", { x1: place, x2: place, y1: this.floor, y2: this.floor + 4 }));
       group.append(draw("text", { x: place, y: this.floor + 16, class: "x" }, at(each, x.step)));

@@ -18,7 +18,7 @@ function live(state) {
   models = state.models.map(record);
   const now = number(state.now);
   server = now === null ? null : { now, at: performance.now() };
-  put("onepass", word(state.onepass, 40));
+  put("onepass", word(state.onepass, 40).split("+")[0]);
   connected("live", "Live");
   only("pause", asking.token && "forget");
   show();
