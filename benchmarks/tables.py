@@ -14,11 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cells import Found, table, three, times
+from kill_tables import kills
 from speed_tables import gains, speed, speed_aside, speed_notes, speed_short
 
 RESULTS = Path(__file__).parent / "results"
 ROOT = Path(__file__).parents[1]
-PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("comparison", "cost", "performance"))
+PAGES = tuple(
+    ROOT / "docs" / f"{name}.md" for name in ("comparison", "cost", "performance", "serving")
+)
 PAGES = (*PAGES, ROOT / "README.md")
 
 Tables = dict[str, tuple[str, Callable[[Found], str]]]
@@ -230,6 +233,7 @@ TABLES: Tables = {
     "cost": ("network.json", cost),
     "gains": ("gains.json", gains),
     "growth": ("growth.json", growth),
+    "kills": ("kills.json", kills),
     "resnet": ("network.json", resnet),
     "speed": ("20*.json", speed),
     "speed_short": ("20*.json", speed_short),

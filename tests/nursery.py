@@ -6,7 +6,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
@@ -31,7 +30,10 @@ for line in sys.stdin:
         finally:
             os._exit(code)
     print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    found = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    killed = found.si_code != os.CLD_EXITED
+    print(-found.si_status if killed else found.si_status, flush=True)
+    os.waitpid(child, 0)  # from now on another process may have its number: all know that it ended
 """
 
 
@@ -54,7 +56,7 @@ class Nursery:
             [sys.executable, "-c", self._program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            text=True,
+            bufsize=0,  # so that what was said and not yet heard is seen by ``select``
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )
         assert self._line() == "ready"
@@ -69,27 +71,31 @@ class Nursery:
         self._process.kill()
         self._process.communicate()
 
-    def run(self, given: Any, patience: float | None = None) -> int:
-        """The exit code of a fork that is killed after so many seconds, if it is not done.
-
-        What it is given is JSON, or a dataclass of such.
-        """
+    def begin(self, given: Any) -> None:
+        """Fork; what the fork is given is JSON, or a dataclass of such."""
         assert self._process.stdin
-        self._process.stdin.write(json.dumps(given, default=asdict) + "\n")
-        self._process.stdin.flush()
-        child = int(self._line())
-        if patience is not None:
-            time.sleep(patience)
-            # a child that is done is waited for by its parent alone, and cannot be another by now
-            # unless the parent has said so
-            if not self._said():
-                os.kill(child, signal.SIGKILL)
+        self._process.stdin.write(json.dumps(given, default=asdict).encode() + b"\n")
+        self._child = int(self._line())
+
+    def ended(self, seconds: float = 0.0) -> bool:
+        """Whether the fork has ended by itself, or does so within these seconds."""
+        assert self._process.stdout
+        return bool(select.select([self._process.stdout], [], [], seconds)[0])
+
+    def end(self, number: int = signal.SIGKILL) -> int:
+        """The fork's exit code, after a signal if it has not ended by itself."""
+        if not self.ended():
+            os.kill(self._child, number)
         return int(self._line())
+
+    def run(self, given: Any, patience: float | None = None) -> int:
+        """The exit code of a fork that is killed after so many seconds, if it is not done."""
+        self.begin(given)
+        if patience is None:
+            return int(self._line())
+        self.ended(patience)
+        return self.end()
 
     def _line(self) -> str:
         assert self._process.stdout
-        return self._process.stdout.readline().strip()
-
-    def _said(self) -> bool:
-        assert self._process.stdout
-        return bool(select.select([self._process.stdout], [], [], 0)[0])
+        return self._process.stdout.readline().decode().strip()

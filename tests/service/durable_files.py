@@ -9,7 +9,6 @@ from typing import Any
 from cases import snapshot
 from onepass import persist
 from onepass.service import Durable
-from onepass.service.blocks import Block
 
 ENDINGS = ("", "-wal", ".lock")
 
@@ -36,12 +35,6 @@ def asked_of(path: Path, question: str) -> list[Any]:
     """Ask SQLite."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         return db.execute(question).fetchall()
-
-
-def blocks_of(path: Path) -> list[Block]:
-    """The blocks in its log, in order."""
-    rows = asked_of(path, "SELECT body FROM log WHERE kind = 'learn' ORDER BY sequence")
-    return [Block.from_bytes(body, "here") for (body,) in rows]
 
 
 def bits(durable: Durable) -> tuple[bytes, Any]:

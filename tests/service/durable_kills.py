@@ -6,35 +6,45 @@ snapshots. What was acknowledged is noted beside the file, before anything else 
 kills every row must have been learned once: then the weights are those of a batch solution over
 all rows, and those of an unbroken process that learns the log's blocks, to the last bit.
 
-Most processes are forked from one that has the library loaded::
-
-    PYTHONPATH=tests python tests/service/durable_kills.py --kills 300
+The processes are forked from one that has the library loaded.
 """
 
-import argparse
 import json
 import os
-import signal
-import sys
+import shutil
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fates import ANY, LONGEST, Fates, Found, meet, named, names_of
 
 import onepass as op
 from nursery import Nursery
-from onepass.errors import StoreError
-from onepass.service.journal import Journal
 
-KILLS = int(os.environ.get("ONEPASS_KILLS", "6"))
 WIDTH = 5
 RIDGE = 1e-6
+STEPS = {
+    "made": 1,
+    "in place": 1,
+    "begun": 9,
+    "entry": 12,
+    "keys": 5,
+    "asked": 1,
+    "answered": 2,
+    "snapshot": 3,
+    "pruned snapshots": 1,
+    "before commit": 7,
+    "after commit": 7,
+    "published": 6,
+    "acknowledged": 11,
+}
+"""What ``Journal.reached`` names, and how often each is reached at least by a process that has all
+before it."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +88,19 @@ def rows_of(thread: int, i: int, n: int) -> tuple[Any, Any]:
     return X, X @ np.arange(WIDTH) + rng.normal(size=n)
 
 
-def all_rows(plan: Plan) -> tuple[Any, Any]:
-    """All that is learned in the end."""
-    parts = [rows_of(t, i, size(i)) for t in range(plan.threads) for i in range(plan.requests)]
-    parts += [rows_of(100, i, 1) for i in range(plan.source)]
-    parts.append(rows_of(200, 0, plan.asked))
-    return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+def all_rows(plan: Plan) -> list[tuple[Any, Any]]:
+    """All that is learned in the end, by sender."""
+    keyed = [
+        [rows_of(thread, i, size(i)) for i in range(plan.requests)]
+        for thread in range(plan.threads)
+    ]
+    source = [rows_of(100, i, 1) for i in range(plan.source)]
+    late = [rows_of(200, 0, plan.asked)]
+    return [
+        (np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts]))
+        for parts in [*keyed, source, late]
+        if parts
+    ]
 
 
 class Notes:
@@ -105,8 +122,7 @@ class Notes:
 
 def carried_out(plan: Plan) -> None:
     """Do what is left of the plan."""
-    if plan.step:
-        kill_at(plan.step, plan.nth)
+    meet(plan.step, plan.nth)
     notes = Notes(plan)
     with op.durable(
         plan.path,
@@ -154,19 +170,6 @@ def warm() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(2):
             carried_out(Plan(folder, threads=0, snapshot_rows=1))
-
-
-def kill_at(step: str, nth: int) -> None:
-    """Be killed when this step is reached for the nth time."""
-    count = 0
-
-    def reached(_: Journal, name: str) -> None:
-        nonlocal count
-        count += name == step
-        if name == step and count == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    Journal.reached = reached  # type: ignore[method-assign]
 
 
 def check_told(durable: Any, notes: Notes) -> None:
@@ -218,105 +221,57 @@ def nursery_of_plans() -> Nursery:
     return Nursery("import durable_kills; durable_kills.warm()", do)
 
 
-def held(plan: Plan) -> None:
+def held(plan: Plan, found: Found) -> None:
     """Every row was learned once, and the weights are those of an unbroken process."""
-    X, y = all_rows(plan)
+    sent = all_rows(plan)
     with op.durable(plan.path, keep=plan.keep) as durable:
         check_told(durable, Notes(plan))
         assert durable.rows_seen == plan.rows
         assert durable.waiting % plan.asked == 0  # ids that nobody was told are never answered
-        model = durable.model()
+    log, _, model = found.compare(plan.path, op.RLSRegressor(ridge=RIDGE))
+    found.account(named(log), [names_of(X, y) for X, y in sent])
+    X, y = (np.concatenate(parts) for parts in zip(*sent, strict=True))
     batch = op.RLSRegressor(ridge=RIDGE).partial_fit(X, y)
     np.testing.assert_allclose(model.coef_, batch.coef_, rtol=0, atol=1e-9)
     assert model.rows_seen_ == plan.rows
 
 
-def unbroken(plan: Plan) -> bool:
-    """Whether the log is whole, and its blocks make the same learner in one go."""
-    from durable_files import asked_of, blocks_of
-
-    from cases import snapshot
-
-    if asked_of(plan.path, "SELECT min(sequence) FROM log") != [(1,)]:
-        return False
-    asides = {n for (n,) in asked_of(plan.path, "SELECT sequence FROM log WHERE aside")}
-    alone = op.RLSRegressor(ridge=RIDGE)
-    for n, block in enumerate(blocks_of(plan.path), 1):
-        if n in asides:
-            vars(alone)
-        alone.test_then_train(block.X, block.y)
-    with op.durable(plan.path, keep=plan.keep) as durable:
-        assert snapshot(durable.model()) == snapshot(alone)
-    return True
-
-
-@dataclass
-class Found:
-    """What came of it."""
-
-    kills: int = 0
-    rounds: int = 0
-    unbroken: int = 0  # rounds whose whole log was learned again
-    codes: Counter[int] = field(default_factory=Counter)
-
-
-def killed(folder: Path, kills: int, *, seed: int = 0, **settings: Any) -> Found:
-    """Kill processes of several threads so often, at random moments."""
-    rng = np.random.default_rng(seed)
-    found = Found()
+def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
+    """Kill processes of several threads until they have met all their fates."""
+    work = {"threads": 4, "requests": 24, "source": 10, "asked": 6}
     with nursery_of_plans() as nursery:
-        calm = Plan(str(folder / "calm"), **settings)
+        calm = Plan(str(folder / "calm"), **work)
         Path(calm.folder).mkdir()
         began = time.monotonic()
         assert nursery.run(calm) == 0
         longest = time.monotonic() - began
-        held(calm)
-        while found.kills < kills:
-            keep = 3 if found.rounds % 2 else 1000
-            plan = Plan(str(folder / f"round{found.rounds}"), **{**settings, "keep": keep})
+        held(calm, Found())
+        while fates and not found.wrong:
+            plan = Plan(str(folder / f"round{found.rounds}"), **work)
             Path(plan.folder).mkdir()
-            code = -1
-            while code != 0:
-                patience = longest * rng.random() if found.kills < kills else None
-                code = nursery.run(plan, patience)
-                found.codes[code] += 1
-                assert code in {0, -signal.SIGKILL}, plan
-                found.kills += code != 0
-            held(plan)
-            found.unbroken += unbroken(plan)
-            found.rounds += 1
-    return found
+            _round(plan, fates, found, nursery, lambda: longest * rng.random())
+            held(plan, found)
+            if not found.wrong:
+                shutil.rmtree(plan.folder)
 
 
-def main() -> int:
-    """As the command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=300)
-    parser.add_argument("--threads", type=int, default=8)
-    parser.add_argument("--requests", type=int, default=60, help="of each thread")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        found = killed(
-            Path(folder),
-            given.kills,
-            seed=given.seed,
-            threads=given.threads,
-            requests=given.requests,
-            source=30,
-            asked=20,
-            snapshot_rows=40,
-        )
-    sys.stdout.write(
-        f"{found.kills} kills in {found.rounds} rounds, {time.monotonic() - began:.0f} s: no row "
-        f"lost, none learned twice; {found.unbroken} whole logs learned again, to the last bit\n"
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except StoreError as wrong:
-        sys.exit(str(wrong))
+def _round(
+    plan: Plan, fates: Fates, found: Found, nursery: Nursery, patience: Callable[[], float]
+) -> None:
+    """Kill processes until one comes to the end of the plan, or there were enough."""
+    lives = 0
+    while (fate := fates.take(lives=lives, there=plan.path.exists())) is not None:
+        nursery.begin(replace(plan, step=fate.step, nth=fate.nth))
+        late = not nursery.ended(patience() if fate.place == ANY else LONGEST)
+        code = nursery.end()
+        lives += 1
+        if code == 0:  # the steps of all that were learned before are not reached again
+            fates.put_back(fate)
+            if lives == 1 and fate.place != ANY:
+                found.faults.append(f"{fate} was never reached")
+            return
+        found.died(fate, code, late=late and fate.place != ANY)
+        if found.faults:
+            return
+    if code := nursery.run(plan, LONGEST):
+        found.faults.append(f"exit code {code} in the end")

@@ -2,7 +2,6 @@
 
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
+from ports import free_port
 
 redis = pytest.importorskip("redis")
 PROGRAM = shutil.which("redis-server")
@@ -31,8 +31,7 @@ class RedisServer:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder, self.options = folder, options
         folder.mkdir(exist_ok=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

@@ -2,34 +2,44 @@
 
 Producers go on meanwhile: each entry has an id of its own, so that one which is sent again, because
 nobody knows what became of it, is there once. In the end every row must have been learned once, in
-order, and the weights must be those of an unbroken process that learns the log, to the last bit::
-
-    PYTHONPATH=tests python tests/service/source_kills.py --kills 300
+order, and the weights must be those of an unbroken process that learns the log, to the last bit.
 """
 
-import argparse
-import sys
-import tempfile
+import shutil
 import threading
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from durable_files import asked_of, blocks_of
-from durable_kills import kill_at
+from fates import ANY, LONGEST, Fate, Fates, Found, meet
 from redis_server import RedisServer, redis, until
 
 import onepass as op
-from cases import snapshot
 from nursery import Nursery
 from onepass.service.gauges import Gauges
 from onepass.service.sources import Feeder, source
 
 POISON = 17  # one in so many entries is no row
+REDIS = "redis-server"
+STEPS = {
+    "made": 1,
+    "in place": 1,
+    "begun": 9,
+    "entry": 8,
+    "snapshot": 3,
+    "pruned snapshots": 2,
+    "before commit": 9,
+    "after commit": 9,
+    "published": 8,
+    "acknowledged": 8,
+    REDIS: 1,
+}
+"""What ``Journal.reached`` names, and how often each is reached at most before the kill; and Redis
+itself, at any moment."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ class Plan:
     folder: str
     url: str
     rows: int  # when so many were learned, it ends
-    snapshot_rows: int = 60
+    snapshot_rows: int = 30
     step: str = ""  # of what is written, at which it is killed
     nth: int = 1  # time that it is reached
 
@@ -66,9 +76,8 @@ def good(entries: int) -> list[int]:
 
 def carried_out(plan: Plan) -> None:
     """Learn until all are learned."""
-    if plan.step:
-        kill_at(plan.step, plan.nth)
-    with op.durable(plan.path, linear(), snapshot_rows=plan.snapshot_rows, keep=10**6) as durable:
+    meet(plan.step, plan.nth)
+    with op.durable(plan.path, linear(), snapshot_rows=plan.snapshot_rows, keep=3) as durable:
         feeder = Feeder(durable, source(plan.url), Gauges(durable.answering))
         until(lambda: durable.rows_seen >= plan.rows)
         feeder.close()
@@ -78,23 +87,31 @@ def carried_out(plan: Plan) -> None:
 
 
 class Producer:
-    """A thread that sends entries, as often as it takes.
+    """A thread that sends entries, each as often as it takes, until it is told to end.
 
     Parameters
     ----------
     server : RedisServer
-    entries : int
+    stream : str
     at_once : int
         How many before each pause.
     pause : float
         Its seconds.
+
+    Attributes
+    ----------
+    entries : int
+        How many were sent: in the end, so that the last is a row. With it those that are none are
+        passed by.
     """
 
     def __init__(
-        self, server: RedisServer, entries: int, at_once: int = 3, pause: float = 0.003
+        self, server: RedisServer, stream: str, at_once: int = 3, pause: float = 0.01
     ) -> None:
-        self._server, self._entries = server, entries
+        self.entries = 0
+        self._server, self._stream = server, stream
         self._at_once, self._pause = at_once, pause
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._work)
 
     def __enter__(self) -> Self:
@@ -107,19 +124,21 @@ class Producer:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        self._over.set()
         self._thread.join()
 
     def _work(self) -> None:
         client = self._server.client(socket_timeout=5.0)
-        for first in range(0, self._entries, self._at_once):
-            for i in range(first, min(first + self._at_once, self._entries)):
-                while not self._sent(client, i):
-                    time.sleep(0.01)
-            time.sleep(self._pause)
+        while not self._over.is_set() or self.entries - 1 not in good(self.entries):
+            while not self._sent(client, self.entries):
+                time.sleep(0.01)
+            self.entries += 1
+            if self.entries % self._at_once == 0:
+                time.sleep(self._pause)
 
     def _sent(self, client: Any, i: int) -> bool:
         try:
-            client.xadd("flow", entry(i), id=f"{i + 1}-0")
+            client.xadd(self._stream, entry(i), id=f"{i + 1}-0")
         except redis.ResponseError as wrong:
             return "equal or smaller" in str(wrong)  # it was there
         except (redis.RedisError, OSError):
@@ -133,82 +152,55 @@ def nursery_of_plans() -> Nursery:
     return Nursery("import source_kills", do)
 
 
-def held(plan: Plan, entries: int) -> None:
-    """Each row was learned once, in order, and the weights are those of an unbroken process."""
-    blocks = blocks_of(plan.path)
-    learned = np.concatenate([block.X["n"] for block in blocks]).astype(int).tolist()
-    assert learned == good(entries)
-    asides = [aside for (aside,) in asked_of(
-        plan.path, "SELECT aside FROM log WHERE kind = 'learn' ORDER BY sequence"
-    )]  # fmt: skip
-    alone = linear()
-    for block, aside in zip(blocks, asides, strict=True):
-        if aside:
-            for part in (alone, getattr(alone, "learner_", None)):
-                if part is not None:
-                    vars(part)
-        alone.test_then_train(block.X, block.y)
-    with op.durable(plan.path, keep=10**6) as durable:
-        assert snapshot(durable.model()) == snapshot(alone)
-        assert durable.rows_seen == len(learned)
-        (position,) = durable.positions.values()
-        assert position == f"{entries}-0/{entries}"
-
-
-@dataclass
-class Found:
-    """What came of it."""
-
-    kills: int = 0
-    of_redis: int = 0
-    entries: int = 0
-    codes: Counter[int] = field(default_factory=Counter)
-
-
-def killed(folder: Path, kills: int, *, seed: int = 0) -> Found:
-    """Kill the one, the other, and both, so often, at random moments."""
-    rng = np.random.default_rng(seed)
-    entries = 150 + 40 * kills
-    found = Found(entries=entries + (entries % POISON == 0))  # the last is a row
+def killed(folder: Path, fates: Fates, found: Found, rng: Any) -> None:
+    """Kill the one, or the other and then the one, until they have met all their fates."""
     with nursery_of_plans() as nursery, RedisServer(folder / "redis") as server:
-        plan = Plan(str(folder), server.url(), 10**9)
-        with Producer(server, found.entries, pause=0.03):
-            while found.kills < kills:
-                which = found.kills % 3
-                killer = threading.Timer(0.4 * rng.random(), _killed, [server])
-                if which:
-                    killer.start()
-                patience = 0.1 + 0.5 * rng.random() + (0.5 if which == 1 else 0.0)
-                found.codes[nursery.run(plan, patience)] += 1
-                if which:
-                    killer.join()
-                found.of_redis += bool(which)
-                found.kills += 1
-        found.codes[nursery.run(Plan(str(folder), server.url(), len(good(found.entries))))] += 1
-        held(plan, found.entries)
-    return found
+        while fates and not found.wrong:
+            place = folder / f"round{found.rounds}"
+            place.mkdir()
+            stream = f"flow{found.rounds}"
+            plan = Plan(str(place), server.url(stream=stream), 10**9)
+            with Producer(server, stream) as producer:
+                lives = 0
+                while not found.faults and (
+                    fate := fates.take(lives=lives, there=plan.path.exists())
+                ):
+                    _live(plan, fate, found, nursery, server, rng)
+                    lives += 1
+            ended(plan, producer.entries, found, nursery)
+            if not found.wrong:
+                shutil.rmtree(place)
+                server.client().delete(stream)
 
 
-def _killed(server: RedisServer) -> None:
-    server.kill()
-    server.start()
+def _live(
+    plan: Plan, fate: Fate, found: Found, nursery: Nursery, server: RedisServer, rng: Any
+) -> None:
+    """One process, until it is killed, or Redis before it."""
+    at_any = fate.place in {ANY, REDIS}
+    nursery.begin(plan if at_any else replace(plan, step=fate.step, nth=fate.nth))
+    if fate.place == REDIS:
+        nursery.ended(0.4 * rng.random())
+        server.kill()
+        server.start()
+        nursery.ended(1.0 * rng.random())  # it is killed too, perhaps before it has gone on
+        found.died(fate, nursery.end())
+    elif fate.place == ANY:
+        nursery.ended(0.6 * rng.random())
+        found.died(fate, nursery.end())
+    else:
+        late = not nursery.ended(LONGEST)
+        found.died(fate, nursery.end(), late=late)
 
 
-def main() -> int:
-    """As the command."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=300)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        found = killed(Path(folder), given.kills, seed=given.seed)
-    sys.stdout.write(
-        f"{found.kills} kills of the learner, {found.of_redis} of Redis, {found.entries:,} "
-        f"entries, {time.monotonic() - began:.0f} s: none lost, none learned twice, the same bits\n"
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def ended(plan: Plan, entries: int, found: Found, nursery: Nursery) -> None:
+    """Let a process come to the end; each row was learned once, in order."""
+    rows = good(entries)
+    if code := nursery.run(replace(plan, rows=len(rows)), LONGEST):
+        found.faults.append(f"exit code {code} in the end")
+    log = found.compare(plan.path, linear())[0]
+    learned = chain.from_iterable(each.block.X["n"].astype(int).tolist() for each in log)
+    found.account(learned, [rows])
+    with op.durable(plan.path, keep=10**6) as durable:
+        if list(durable.positions.values()) != [f"{entries}-0/{entries}"]:
+            found.faults.append(f"it stands at {durable.positions} of {entries} entries")

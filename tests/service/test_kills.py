@@ -1,0 +1,73 @@
+"""Whatever is killed, and whenever: no row is lost or learned twice, and weights are equal."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("no signals there", allow_module_level=True)
+
+import numpy as np
+from fates import ANY, FIRST, Fate, Fates, Found
+from kills import SHARES, WAYS, killed
+
+from scripts import script
+
+KILLS = int(os.environ.get("ONEPASS_KILLS", "30"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_at_steps_and_at_any_moment(way: str, tmp_path: Path) -> None:
+    """``ONEPASS_KILLS`` is how often in all."""
+    found = killed(way, tmp_path, KILLS)
+    assert not found.wrong
+    assert found.kills >= round(SHARES[way] * KILLS)
+    assert found.rows > found.rounds
+
+
+def test_each_step_comes_before_any_comes_again() -> None:
+    steps = {"made": 1, "in place": 1, "begun": 3, "entry": 2}
+    fates = Fates(steps, 15, np.random.default_rng(0))
+    taken: list[Fate] = []
+    while fates:
+        lives = 0
+        while (fate := fates.take(lives=lives, there=lives > 1)) is not None:
+            assert fate.place not in FIRST or lives < 2
+            taken.append(fate)
+            lives += 1
+    assert len(taken) == 15
+    places = [each.place for each in taken]
+    assert all(places.count(step) >= 2 for step in steps)
+    assert places.count(ANY) >= 5
+    assert all(1 <= each.nth <= steps.get(each.place, 1) for each in taken)
+
+
+def test_what_is_wrong_is_counted() -> None:
+    found = Found()
+    found.account("abcd", ["ab", "cd"])
+    assert not found.wrong
+    found.account("abcb", ["ab", "cd"])
+    assert found.wrong == "1 rows lost; 1 rows learned twice"
+    found = Found()
+    found.account("bax", ["ab"])
+    assert "not in order" in found.wrong
+    assert "1 rows were learned that nobody sent" in found.wrong
+    found = Found()
+    found.died(Fate("entry"), -9, late=True)
+    found.died(Fate("entry"), 1)
+    assert "never reached" in found.wrong
+    assert "exit code 1" in found.wrong
+    assert found.kills == 2
+
+
+def test_a_thousand_were_killed_and_nothing_was_lost() -> None:
+    """As the table in docs/serving.md has it."""
+    path = script("tables").RESULTS / "kills.json"
+    ways = json.loads(path.read_text(encoding="utf-8"))["ways"].values()
+    assert sum(sum(one["killed"].values()) for one in ways) >= 1_000
+    for one in ways:
+        assert (one["lost"], one["twice"], one["wrong"]) == (0, 0, "")
+        assert one["equal"] == one["rounds"]
