@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # What the tests install as PyTorch; users of the extra "torch" have whatever they like.
 TORCH ?= torch==2.13.0
+# KServe's client as it is, without what its package asks for beside: that is a whole server, and it
+# would have pandas 2 and protobuf 6. What the client imports stands among the group "clients".
+KSERVE ?= kserve==0.21.0
 # In how many processes the tests run; each keeps to one thread. Bytecode is kept, whatever the
 # environment says: the many processes that tests begin would compile the library anew.
 JOBS ?= 2
@@ -27,6 +30,7 @@ $(VENV)/.ready-to-test: $(VENV)/.ready
 	@echo "Adding PyTorch and the tests' own packages to $(VENV)."
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
 	$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
+	$(BIN)/python -m pip install --quiet --no-deps '$(KSERVE)'
 	@touch $@
 
 run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights

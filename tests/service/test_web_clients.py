@@ -70,3 +70,16 @@ def test_kserve(server: Server) -> None:
         return [float(each) for each in answer.outputs[0].as_numpy()]
 
     assert asyncio.run(asked()) == expected()
+
+
+def test_mlflow(server: Server) -> None:
+    mlflow = pytest.importorskip("mlflow.pyfunc.scoring_server.client", exc_type=ImportError)
+    pd = pytest.importorskip("pandas")
+    client = mlflow.ScoringServerClient("127.0.0.1", server.port)
+    client.ping()
+    assert client.get_version()
+    for rows in (X, X.tolist(), pd.DataFrame(X), pd.DataFrame(X, columns=["a", "b"])):
+        found = client.invoke(rows).get_predictions()
+        assert found[0].tolist() == expected()
+    with pytest.raises(Exception, match="error code 400"):
+        client.invoke(X[:, :1])

@@ -1,6 +1,6 @@
 """What clients of others write is read, and what is written they read, as they come.
 
-They need not be installed: ``pip install tritonclient[http] kserve``.
+``make test`` installs them; where they are not, these tests are passed over.
 """
 
 import json
