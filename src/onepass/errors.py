@@ -26,6 +26,7 @@
     ├── UnauthorizedError     (PermissionError) no token came, or an unknown one
     ├── ForbiddenError        (PermissionError) a token has not the role
     ├── BusyError             (RuntimeError)    more rows wait to be learned than may
+    ├── PendingError          (TimeoutError)    rows are not known to be on the disk in time
     ├── LongError             (ValueError)      a request's body is longer than may be
     ├── GoneError             (ConnectionError) whoever asked is gone
     ├── KeyReusedError        (ValueError)      an idempotency key came with another request
@@ -72,6 +73,7 @@ __all__ = [
     "NumericalError",
     "OnepassError",
     "ParameterError",
+    "PendingError",
     "ProcessError",
     "RequestError",
     "RowsRefusedWarning",
@@ -225,6 +227,21 @@ class ForbiddenError(OnepassError, PermissionError):
 
 class BusyError(OnepassError, RuntimeError):
     """More rows wait to be learned than may.
+
+    Parameters
+    ----------
+    message : str
+    seconds : float
+        After so long it is worth to ask again.
+    """
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class PendingError(OnepassError, TimeoutError):
+    """Rows are not known to be on the disk in time; they may be learned yet.
 
     Parameters
     ----------

@@ -31,9 +31,18 @@ class Server:
         Its data.
     *options : str
     token : str, optional
+
+    Attributes
+    ----------
+    program, before : list of str
+        What Python runs, and words before it.
+    log : Path
+        What it says on standard error.
     """
 
     def __init__(self, folder: Path, *options: str, token: str | None = None) -> None:
+        self.program, self.before = ["-m", "onepass"], list[str]()
+        self.log = Path(f"{folder}.log")
         self.folder, self.options, self.token = folder, options, token
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
@@ -57,10 +66,9 @@ class Server:
         if self.token is not None:
             environment["ONEPASS_TOKEN"] = self.token
         words = ["serve", *self.options, "--data", str(self.folder), "--port", str(self.port)]
-        self.log = Path(f"{self.folder}.log")
         with self.log.open("w") as log:
             self.process = subprocess.Popen(  # noqa: S603  our own words
-                [sys.executable, "-m", "onepass", *words], env=environment, stderr=log
+                [*self.before, sys.executable, *self.program, *words], env=environment, stderr=log
             )
         while self.process.poll() is None:
             found = _AT.search(self.log.read_text())

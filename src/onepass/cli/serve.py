@@ -43,6 +43,7 @@ def serve(
     most_rows: Count = 1 << 20,
     most_bytes: Count = 64 << 20,
     seconds: Seconds = 30.0,
+    patience: Seconds = 60.0,
     log: Annotated[Literal["debug", "info", "warning", "error"], Parameter()] = "info",
     quiet: Quiet = False,
 ) -> int:
@@ -99,7 +100,10 @@ def serve(
     most_bytes
         Bytes of a request's body.
     seconds
-        Within which a request must come, its headers and its body.
+        Within which a request must come, its headers and its body, and its answer be taken.
+    patience
+        Seconds within which rows must be on the disk; who waits longer is told that it is not known
+        yet, and to ask again with the same key.
     log
         What is logged, as lines of JSON on standard error.
     quiet
@@ -127,7 +131,7 @@ def serve(
                 fed(shelf, source)
                 app = started(
                     shelf, tokens=found, most_bytes=most_bytes, most_rows=most_rows, first=first,
-                    level=log,
+                    patience=patience, level=log,
                 )  # fmt: skip
                 run(app, listening, lambda at: _ready(at, shelf, quiet), stopping, where)
                 logged("stopping")

@@ -8,7 +8,8 @@ come from many threads meanwhile are brought to the disk together.
 import os
 import weakref
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from threading import RLock
 from typing import Any
 
@@ -55,6 +56,22 @@ class Kept:
     def last_snapshot(self) -> tuple[int, float]:
         """How many rows had been learned when the last snapshot was taken, and when it was."""
         return self._keeper.last_snapshot
+
+    @contextmanager
+    def turn(self, seconds: float) -> Iterator[bool]:
+        """Within this context nobody else does anything to the file, if that came about in time.
+
+        Parameters
+        ----------
+        seconds : float
+            How long to wait for others.
+        """
+        free = self._turn.acquire(timeout=seconds)
+        try:
+            yield free
+        finally:
+            if free:
+                self._turn.release()
 
     def _own_turn(self) -> Any:
         """The lock of whoever does anything to the file.

@@ -5,24 +5,25 @@ learned puts them into a queue that is bounded; a thread of its own takes all th
 them as one group, brings them to the disk, and says so to all.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from onepass.errors import BusyError, OnepassError, ParameterError, StoreError, UnknownError
 from onepass.estimator.learned import nbytes
 from onepass.service.diary import Diary
 from onepass.service.gauges import Gauges
+from onepass.service.looks import Looks
 from onepass.service.requests import Receipt, Request
 from onepass.service.sources import Feeder, Source
-from onepass.service.spectrum import spectrum
 from onepass.service.store import Durable
 from onepass.service.versions import Version
 from onepass.types import Array
 
 __all__ = ["Served"]
+
+_T = TypeVar("_T")
 
 
 class Served:
@@ -60,9 +61,7 @@ class Served:
         self._wake = Event()
         self._ending = False
         self._failed: str | None = None
-        self._looked: tuple[Any, int, list[Version]] = (None, 0, [])
-        self._looked_at = 0.0
-        self._spectrum: tuple[Any, list[float] | None] = (None, None)
+        self._looks = Looks(durable)
         self._thread = Thread(target=self._work, name=f"learn {name}", daemon=True)
         self._thread.start()
 
@@ -134,6 +133,33 @@ class Served:
             raise
         self._wake.set()
 
+    def admitted(self, count: int, work: Callable[[], _T]) -> Callable[[], _T]:
+        """Work of ``ask`` or ``answer``, to be done once by a thread that may wait.
+
+        Parameters
+        ----------
+        count : int
+            Rows that it brings to the disk; they wait until it is done.
+        work : callable
+
+        Raises
+        ------
+        BusyError
+            If too many rows wait.
+        StoreError
+            If it is being stopped.
+        """
+        self._admit(count)
+
+        def done() -> _T:
+            try:
+                return work()
+            finally:
+                with self._lock:
+                    self._waiting -= count
+
+        return done
+
     def ask(self, X: Any, seconds: float) -> tuple[int, Array, list[str]]:
         """The version that answers, answers, and ids for those that come later."""
         self._hold_open()
@@ -195,22 +221,17 @@ class Served:
     @property
     def waiting_answers(self) -> int:
         """Rows that wait for their answers, as counted within the last second."""
-        return self._look()[1]
+        return self._looks.now()[0]
 
     @property
     def versions(self) -> list[Version]:
         """The snapshots."""
-        return self._look()[2]
+        return self._looks.now()[1]
 
     @property
     def spectrum(self) -> list[float] | None:
         """Of the memory, as it was when the learner was last written down."""
-        learner = self.durable.answering
-        memory = getattr(getattr(learner, "learner_", learner), "memory_", None)
-        if memory is not self._spectrum[0]:
-            found = spectrum(learner)
-            self._spectrum = (memory, None if found is None else found.tolist())
-        return self._spectrum[1]
+        return self._looks.spectrum()
 
     @property
     def nbytes(self) -> int:
@@ -235,15 +256,6 @@ class Served:
         self._diary.move(folder / name)
 
     # -- what stands behind them ---------------------------------------------------------------
-
-    def _look(self) -> tuple[Any, int, list[Version]]:
-        """What the file must be asked for: once a second and snapshot, whoever wants to know."""
-        now, last = time.monotonic(), self.durable.last_snapshot
-        old = last != self._looked[0] or now - self._looked_at > 1.0
-        if old and not self._ending:
-            self._looked = (last, self.durable.waiting, self.durable.versions)
-            self._looked_at = now
-        return self._looked
 
     def _note(self, count: int, wrong: BaseException) -> None:
         """Note that rows were refused; where it was the disk's fault, ``trouble`` tells it."""

@@ -1,16 +1,19 @@
 """About: what the service says of itself and of its learners."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from onepass.errors import UnknownError
 from onepass.service import page
+from onepass.service.served import Served
 from onepass.service.shelf import Shelf
 from onepass.service.web.exchange import Answer, Asking
 from onepass.service.web.exposition import exposition
 from onepass.service.web.metadata import of_model
 from onepass.service.web.openapi import described
+from onepass.service.web.pathless import pathless
 from onepass.service.web.state import onepass_version, state
 from onepass.service.web.threads import Threads
 from onepass.service.wire import described as told
@@ -71,18 +74,19 @@ class About:
         """``/v2/repository/index``: which learners there are."""
         if asking.method == "POST":
             await asking.body()
-        return Answer(msgspec.json.encode([_line(served) for served in self._shelf]))
+        folder = self._shelf.folder
+        return Answer(msgspec.json.encode([_line(served, folder) for served in self._shelf]))
 
     async def state(self, asking: Asking) -> Answer:
         """``GET /state``: what the page shows."""
         del asking
-        found = await self._threads.disk(lambda: state(self._shelf))
+        found = await self._threads.look(lambda: state(self._shelf))
         return Answer(msgspec.json.encode(found), headers={"Cache-Control": "no-store"})
 
     async def metrics(self, asking: Asking) -> Answer:
         """``GET /metrics``, for Prometheus."""
         del asking
-        text = await self._threads.disk(lambda: exposition(self._shelf))
+        text = await self._threads.look(lambda: exposition(self._shelf))
         return Answer(text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(self, asking: Asking) -> Answer:
@@ -105,11 +109,11 @@ def _sent(reply: Any) -> Answer:
     return Answer(reply.body, reply.kind, headers=reply.headers)
 
 
-def _line(served: Any) -> dict[str, Any]:
-    ready = served.trouble is None
+def _line(served: Served, folder: Path) -> dict[str, Any]:
+    trouble = served.trouble
     return {
         "name": served.name,
         "version": str(served.durable.published[0]),
-        "state": "READY" if ready else "UNAVAILABLE",
-        "reason": served.trouble or "",
+        "state": "READY" if trouble is None else "UNAVAILABLE",
+        "reason": pathless(trouble or "", folder),
     }

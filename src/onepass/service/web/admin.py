@@ -1,14 +1,13 @@
 """Admin: learners are made, retired, saved and taken back, over HTTP."""
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from onepass import sealed
 from onepass.errors import ParameterError
 from onepass.models import pipelines
-from onepass.persist import load
+from onepass.persist import given_back
 from onepass.service.shelf import Shelf
 from onepass.service.web.exchange import Answer, Asking
 from onepass.service.web.threads import Threads
@@ -16,6 +15,7 @@ from onepass.service.web.threads import Threads
 __all__ = ["Admin"]
 
 _MODEL = "application/x-onepass"
+_FILE = "the model file"
 
 
 class _Making(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,25 +55,25 @@ class Admin:
             model = _loaded(whole) if file else _named(_decoded(whole, _Making))
             return self._shelf.create(name, model).durable.version
 
-        return _json({"name": name, "version": await self._threads.disk(made)}, status=201)
+        return _json({"name": name, "version": await self._threads.change(made)}, status=201)
 
     async def retire(self, asking: Asking, name: str) -> Answer:
         """``DELETE /v2/models/NAME``: it is served no longer; its file is kept."""
         del asking
-        kept = await self._threads.disk(lambda: self._shelf.retire(name))
+        kept = await self._threads.change(lambda: self._shelf.retire(name))
         return _json({"name": name, "kept": kept.name})
 
     async def snapshot(self, asking: Asking, name: str) -> Answer:
         """``POST /v2/models/NAME/snapshot``."""
         del asking
-        version = await self._threads.disk(self._shelf[name].durable.snapshot)
+        version = await self._threads.change(self._shelf[name].durable.snapshot)
         return _json({"name": name, "version": version})
 
     async def rollback(self, asking: Asking, name: str) -> Answer:
         """``POST /v2/models/NAME/rollback`` with ``{"to": VERSION}``."""
         wanted = _decoded(await asking.body(), _Going)
         durable = self._shelf[name].durable
-        version = await self._threads.disk(lambda: durable.rollback(to=wanted.to))
+        version = await self._threads.change(lambda: durable.rollback(to=wanted.to))
         return _json({"name": name, "version": version})
 
 
@@ -92,10 +92,7 @@ def _named(wanted: _Making) -> Any:
 
 
 def _loaded(body: bytes) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.onepass")
-        path.write_bytes(body)
-        return load(path)
+    return given_back(sealed.unpacked(body, _FILE), _FILE, {})
 
 
 def _json(said: dict[str, Any], status: int = 200) -> Answer:

@@ -8,8 +8,8 @@ from onepass.service.shelf import Shelf
 from onepass.service.web.about import About
 from onepass.service.web.admin import Admin
 from onepass.service.web.auth import ADMIN, LEARN, PREDICT, Tokens
-from onepass.service.web.exchange import Answer, Asking
-from onepass.service.web.failures import failure
+from onepass.service.web.exchange import Answer, Asking, Room
+from onepass.service.web.failures import Failures
 from onepass.service.web.paths import Paths, allowed
 from onepass.service.web.threads import Threads
 from onepass.service.web.verbs import Verbs
@@ -17,6 +17,7 @@ from onepass.service.wire.limits import Limits
 
 __all__ = ["Application", "Endpoint", "endpoints"]
 
+_AT_ONCE = 16  # of the longest bodies
 _OPEN = None  # the role that nobody needs
 _MODEL, _VERSIONED = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
 
@@ -44,6 +45,8 @@ class Application:
         Of a request.
     first : str, optional
         The learner that answers ``/invocations``.
+    patience : float, default 60
+        Seconds within which rows must be on the disk, or who waits for it is let go.
     """
 
     def __init__(
@@ -53,24 +56,30 @@ class Application:
         tokens: Tokens,
         limits: Limits,
         first: str | None = None,
+        patience: float = 60.0,
     ) -> None:
         self._tokens, self._most = tokens, limits.nbytes
+        self._room = Room(_AT_ONCE * limits.nbytes)
+        self._failures = Failures(shelf.folder)
         self._paths = Paths[Endpoint]()
-        for each in endpoints(shelf, limits, first):
+        for each in endpoints(shelf, limits, first, patience):
             self._paths.add(each.method, each.path, each)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
         """Answer a request."""
         if scope["type"] != "http":  # uvicorn is told to take no other
             return
-        asking = Asking(scope, receive, self._most)
+        asking = Asking(scope, receive, self._most, self._room)
         try:
             answer = await self._answer(asking)
         except Exception as wrong:  # noqa: BLE001  whoever asked gets an answer
-            answer = Answer.of(failure(wrong))
+            answer = Answer.of(self._failures.told(wrong))
+        finally:
+            asking.done()
         await answer.send(scope, send)
 
     async def _answer(self, asking: Asking) -> Answer:
+        asking.hold_clear()
         methods, parameters = self._paths.find(asking.path)
         endpoint = methods.get(asking.method)
         if endpoint is None:
@@ -79,7 +88,9 @@ class Application:
         return await endpoint.verb(asking, **parameters)
 
 
-def endpoints(shelf: Shelf, limits: Limits, first: str | None) -> list[Endpoint]:
+def endpoints(
+    shelf: Shelf, limits: Limits, first: str | None, patience: float = 60.0
+) -> list[Endpoint]:
     """All that can be asked.
 
     Parameters
@@ -88,8 +99,10 @@ def endpoints(shelf: Shelf, limits: Limits, first: str | None) -> list[Endpoint]
     limits : Limits
     first : str, optional
         The learner that answers ``/invocations``.
+    patience : float, default 60
+        As for :class:`Application`.
     """
-    threads = Threads()
+    threads = Threads(patience)
     verbs = Verbs(shelf, limits, first, threads)
     return [
         Endpoint("POST", f"{_MODEL}/infer", verbs.infer, PREDICT),

@@ -1,16 +1,17 @@
 """Exchange: a request as it comes over ASGI, and the answer that goes back."""
 
 import zlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from onepass.errors import GoneError, LongError, ParameterError
+from onepass.errors import BusyError, GoneError, LongError, ParameterError
 from onepass.service.web.failures import Failure
 from onepass.service.wire.described import failed
 
-__all__ = ["WHOLE", "Answer", "Asking"]
+__all__ = ["WHOLE", "Answer", "Asking", "Room"]
 
 _Receive = Callable[[], Awaitable[Any]]
 _Send = Callable[[Any], Awaitable[None]]
@@ -20,9 +21,42 @@ WHOLE = "onepass.whole"
 has it."""
 
 _JSON = "application/json"
+_LITTLE = 1 << 18  # bytes of a body for which there is room in any case
+_ONCE = {
+    b"authorization", b"content-encoding", b"content-length", b"content-type", b"host",
+    b"idempotency-key", b"inference-header-content-length", b"origin",
+}  # fmt: skip
 _NOSNIFF = {"x-content-type-options": "nosniff"}
 _NONE: Mapping[str, Any] = {}
 _STATUS = {each.value: f"{each.value} {each.phrase}" for each in HTTPStatus}
+
+
+class Room:
+    """Room for the bodies of all requests together, but for small ones.
+
+    Parameters
+    ----------
+    nbytes : int
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self._all = self._left = nbytes
+
+    def take(self, nbytes: int) -> None:
+        """Take some of it; it is given back by taking less than nothing.
+
+        Raises
+        ------
+        BusyError
+            If there is not so much.
+        """
+        if nbytes > self._left:
+            raise BusyError(
+                f"the bodies of all requests must have at most {self._all:,} bytes at a time, got "
+                "more. Ask again in a second, with the same key.",
+                1.0,
+            )
+        self._left -= nbytes
 
 
 class Asking:
@@ -34,15 +68,54 @@ class Asking:
         As ASGI gives them.
     most : int
         Bytes of its body, as they come and unpacked.
+    room : Room
+        Of which a large body takes some, until it is ``done``.
     """
 
-    __slots__ = ("_headers", "_most", "_receive", "method", "path")
+    __slots__ = ("_came", "_headers", "_most", "_receive", "_room", "_taken", "method", "path")
 
-    def __init__(self, scope: Mapping[str, Any], receive: _Receive, most: int) -> None:
+    def __init__(self, scope: Mapping[str, Any], receive: _Receive, most: int, room: Room) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
-        self._headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._came = scope["headers"]
+        self._headers: dict[bytes, bytes] = dict(self._came)
         self._receive, self._most = receive, most
+        self._room, self._taken = room, 0
+
+    def hold_clear(self) -> None:
+        """Refuse a header that came twice, of which somebody else may take the other.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if len(self._headers) == len(self._came):
+            return
+        times = Counter(name for name, _ in self._came)
+        twice = next((each for each in sorted(_ONCE) if times[each] > 1), None)
+        if twice is not None:
+            raise ParameterError(
+                f"the header {twice.decode().title()} must come once, got it {times[twice]} times. "
+                "Send one of them."
+            )
+
+    def take(self, nbytes: int) -> None:
+        """Have so much room, if it is not little.
+
+        Raises
+        ------
+        BusyError
+            If there is not so much.
+        """
+        if nbytes > max(self._taken, _LITTLE):
+            self._room.take(nbytes - self._taken)
+            self._taken = nbytes
+
+    def done(self) -> None:
+        """Give back the room that it had."""
+        if self._taken:
+            self._room.take(-self._taken)
+            self._taken = 0
 
     def header(self, name: bytes) -> str | None:
         """A header by its name in lower case; None if it is not there."""
@@ -56,6 +129,8 @@ class Asking:
         ------
         LongError
             If it is longer than may be.
+        BusyError
+            If there is no room for it beside those of others.
         GoneError
             If the asker is gone.
         """
@@ -73,6 +148,7 @@ class Asking:
             more = message.get("more_body", False)
             if size > self._most:
                 raise self._long()
+            self.take(size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     @property

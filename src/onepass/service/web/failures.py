@@ -1,15 +1,20 @@
 """Failures: what is raised, as an answer of HTTP.
 
-Whoever asks is told what was wrong with the request, in the words of the error. What is wrong with
-the server is told in its log alone, under a number that the answer has.
+Whoever asks is told what was wrong with the request, in the words of the error; only onepass's own
+errors have words for them. What is wrong with a learner's file they are told without its folder,
+and the log has the whole. Anything else is a failure of the server: its log tells why, under a
+number that the answer has.
 """
 
 import logging
 import secrets
+import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from onepass.errors import (
     BusyError,
+    CheckpointError,
     ForbiddenError,
     GoneError,
     KeyReusedError,
@@ -17,16 +22,20 @@ from onepass.errors import (
     MethodError,
     MissingExtraError,
     OnepassError,
+    PendingError,
+    SourceError,
     StoreError,
     TakenError,
     UnauthorizedError,
     UnknownError,
 )
+from onepass.service.web.pathless import pathless
 
-__all__ = ["Failure", "failure"]
+__all__ = ["Failure", "Failures"]
 
 _LOG = logging.getLogger("onepass.service")
 _MOST = 4000  # characters of a message
+_SELDOM = 60.0  # seconds after which the log is told the same again
 
 
 @dataclass(frozen=True)
@@ -49,30 +58,52 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (LongError, 413),
     (BusyError, 429),
     (MissingExtraError, 501),
+    (PendingError, 503),
     (StoreError, 503),
     (OnepassError, 400),
-    (ValueError, 400),  # scikit-learn's own, of what came
-    (TypeError, 400),
 )
+_OF_FILES = (StoreError, CheckpointError, SourceError)
 
 
-def failure(wrong: BaseException) -> Failure:
-    """The answer to whoever asked for what has raised this.
+class Failures:
+    """What is said of failures, and to whom.
 
     Parameters
     ----------
-    wrong : exception
+    folder : Path
+        Of the learners' files.
     """
-    found = next((status for kind, status in _STATUS if isinstance(wrong, kind)), 500)
-    if isinstance(wrong, StoreError) and wrong.full:
-        found = 507
-    if found == 500:
-        number = secrets.token_hex(8)
-        _LOG.error("failure", exc_info=wrong, extra={"told": {"number": number}})
-        return Failure(500, f"the server has failed; its log tells why, under {number}.")
-    if not isinstance(wrong, OnepassError):
-        _LOG.debug("refused in words that are not ours", exc_info=wrong)
-    return Failure(found, str(wrong)[:_MOST], _headers(wrong))
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._logged: tuple[str, float] = ("", 0.0)
+
+    def told(self, wrong: BaseException) -> Failure:
+        """The answer to whoever asked for what has raised this.
+
+        Parameters
+        ----------
+        wrong : exception
+        """
+        found = next((status for kind, status in _STATUS if isinstance(wrong, kind)), 500)
+        if found == 500:
+            number = secrets.token_hex(8)
+            _LOG.error("failure", exc_info=wrong, extra={"told": {"number": number}})
+            return Failure(500, f"the server has failed; its log tells why, under {number}.")
+        text = str(wrong)
+        if isinstance(wrong, StoreError):
+            found = 507 if wrong.full else 503
+            self._log(text)
+        if isinstance(wrong, _OF_FILES):
+            text = pathless(text, self._folder)
+        return Failure(found, text[:_MOST], _headers(wrong))
+
+    def _log(self, text: str) -> None:
+        """Log what is wrong with a file: the same once a minute, for it comes with each request."""
+        last, at = self._logged
+        if text != last or time.monotonic() - at > _SELDOM:
+            self._logged = text, time.monotonic()
+            _LOG.error("a learner's file", extra={"told": {"trouble": text}})
 
 
 def _headers(wrong: BaseException) -> dict[str, str]:
@@ -80,6 +111,6 @@ def _headers(wrong: BaseException) -> dict[str, str]:
         return {"WWW-Authenticate": 'Bearer realm="onepass"'}
     if isinstance(wrong, MethodError):
         return {"Allow": wrong.allowed}
-    if isinstance(wrong, BusyError):
+    if isinstance(wrong, (BusyError, PendingError)):
         return {"Retry-After": str(max(1, round(wrong.seconds)))}
     return {}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from onepass.service.web.schemas import SCHEMAS
+from onepass.service.web.schemas import EXAMPLES, NAME, SCHEMAS, VERSION
 
 __all__ = ["DESCRIBED", "described"]
 
@@ -11,7 +11,7 @@ _JSON, _TEXT = "application/json", "text/plain"
 _OCTETS, _ARROW = "application/octet-stream", "application/vnd.apache.arrow.stream"
 _TENSORS = {_JSON: "InferRequest", _OCTETS: "Binary", _ARROW: "Binary"}
 _TOLD = {_JSON: "InferResponse", _OCTETS: "Binary", _ARROW: "Binary"}
-_ANY = {_JSON: "Any"}
+_READY, _AT, _MODEL_TOLD = {_JSON: "Ready"}, {_JSON: "At"}, {_JSON: "Model"}
 
 _KEY = {
     "name": "Idempotency-Key", "in": "header",
@@ -32,14 +32,17 @@ _FAILURES = {
     "408": "The request did not come in time.",
     "409": "The key came with another request, or the name is taken.",
     "413": "The body is too long.",
-    "429": "Too many rows wait to be learned: Retry-After says when to ask again.",
+    "429": "Too many rows wait to be learned, or the bodies of all requests are too long together: "
+    "Retry-After says when to ask again.",
     "431": "The headers are too long.",
     "500": "The server has failed; its log tells why.",
     "501": "What was asked for needs a package that the server has not.",
-    "503": "The learner cannot learn, or the service is being stopped.",
+    "503": "The learner cannot learn, or the service is being stopped; or rows are not known to be "
+    "on the disk yet, and may be learned: ask again with the same key.",
     "507": "The disk is full: nothing of the request was learned.",
 }
 _MODEL, _VERSIONED = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
+_NAMED = {"{name}": NAME, "{version}": VERSION, "{file}": {"type": "string"}}
 _Kinds = Mapping[str, str]
 _INFER = ("Answers for rows; with the parameter 'ask': true also ids, for answers that come later.",
           "predict", _TENSORS, _TOLD)  # fmt: skip
@@ -52,29 +55,35 @@ DESCRIBED: Mapping[tuple[str, str], tuple[str, str | None, _Kinds | None, _Kinds
     ("POST", f"{_MODEL}/answers"): (
         "Answers for rows that were asked: tensors id and y.", "learn", _TENSORS, _TOLD),
     ("POST", "/invocations"): (
-        "MLflow's convention.", "predict", {_JSON: "Any", "text/csv": "Text"}, _ANY),
-    ("GET", "/v2"): ("What the server is.", "predict", None, _ANY),
-    ("GET", "/v2/health/live"): ("Whether it answers.", None, None, _ANY),
-    ("GET", "/v2/health/ready"): ("Whether all learners can learn.", None, None, _ANY),
-    ("GET", "/ping"): ("The same.", None, None, _ANY),
-    ("GET", "/health"): ("The same.", None, None, _ANY),
+        "MLflow's convention.", "predict", {_JSON: "Invocation", "text/csv": "Text"},
+        {_JSON: "Predictions"}),
+    ("GET", "/v2"): ("What the server is.", "predict", None, {_JSON: "Server"}),
+    ("GET", "/v2/health/live"): ("Whether it answers.", None, None, {_JSON: "Live"}),
+    ("GET", "/v2/health/ready"): ("Whether all learners can learn.", None, None, _READY),
+    ("GET", "/ping"): ("The same.", None, None, _READY),
+    ("GET", "/health"): ("The same.", None, None, _READY),
     ("GET", "/version"): ("The version of onepass.", None, None, {_TEXT: "Text"}),
-    ("GET", _MODEL): ("What a learner takes and gives.", "predict", None, _ANY),
-    ("GET", _VERSIONED): ("The same, of the present version.", "predict", None, _ANY),
-    ("GET", f"{_MODEL}/ready"): ("Whether it can learn.", "predict", None, _ANY),
-    ("GET", f"{_VERSIONED}/ready"): ("The same, of the present version.", "predict", None, _ANY),
-    ("GET", "/v2/repository/index"): ("Which learners there are.", "predict", None, _ANY),
-    ("POST", "/v2/repository/index"): ("The same, as Triton's clients ask.", "predict", _ANY, _ANY),
+    ("GET", _MODEL): ("What a learner takes and gives.", "predict", None, _MODEL_TOLD),
+    ("GET", _VERSIONED): (
+        "The same, of the present version.", "predict", None, _MODEL_TOLD),
+    ("GET", f"{_MODEL}/ready"): ("Whether it can learn.", "predict", None, _READY),
+    ("GET", f"{_VERSIONED}/ready"): (
+        "The same, of the present version.", "predict", None, _READY),
+    ("GET", "/v2/repository/index"): (
+        "Which learners there are.", "predict", None, {_JSON: "Index"}),
+    ("POST", "/v2/repository/index"): (
+        "The same, as Triton's clients ask.", "predict", {_JSON: "Any"}, {_JSON: "Index"}),
     ("PUT", _MODEL): (
         "Serve a new learner: JSON, or a file that op.save wrote.", "admin",
-        {_JSON: "Making", "application/x-onepass": "Binary"}, _ANY),
-    ("DELETE", _MODEL): ("Serve it no longer; its file is kept.", "admin", None, _ANY),
-    ("POST", f"{_MODEL}/snapshot"): ("Take a snapshot now.", "admin", None, _ANY),
+        {_JSON: "Making", "application/x-onepass": "Binary"}, _AT),
+    ("DELETE", _MODEL): (
+        "Serve it no longer; its file is kept.", "admin", None, {_JSON: "Kept"}),
+    ("POST", f"{_MODEL}/snapshot"): ("Take a snapshot now.", "admin", None, _AT),
     ("POST", f"{_MODEL}/rollback"): (
-        "Be again as after a version.", "admin", {_JSON: "Going"}, _ANY),
-    ("GET", "/state"): ("What the page shows.", "predict", None, _ANY),
+        "Be again as after a version.", "admin", {_JSON: "Going"}, _AT),
+    ("GET", "/state"): ("What the page shows.", "predict", None, {_JSON: "State"}),
     ("GET", "/metrics"): ("Gauges, for Prometheus.", "predict", None, {_TEXT: "Text"}),
-    ("GET", "/openapi.json"): ("This description.", None, None, _ANY),
+    ("GET", "/openapi.json"): ("This description.", None, None, {_JSON: "Description"}),
     ("GET", "/"): ("The page.", None, None, {"text/html": "Text"}),
     ("GET", "/page/{file}"): ("Its parts.", None, None, {"*/*": "Binary"}),
 }  # fmt: skip
@@ -109,7 +118,7 @@ def _operation(
     method: str, path: str, told: str, role: str | None, body: _Kinds | None, answer: _Kinds
 ) -> dict[str, Any]:
     parameters = [
-        {"name": word[1:-1], "in": "path", "required": True, "schema": {"type": "string"}}
+        {"name": word[1:-1], "in": "path", "required": True, "schema": _NAMED[word]}
         for word in path.split("/")
         if word.startswith("{")
     ]
@@ -128,7 +137,11 @@ def _operation(
     }
     if body is not None:
         required = path != "/v2/repository/index"
-        operation["requestBody"] = {"required": required, "content": _content(body)}
+        content = _content(body)
+        example = EXAMPLES.get("PUT" if made else path.rpartition("/")[2])
+        if example is not None:
+            content[_JSON]["example"] = example
+        operation["requestBody"] = {"required": required, "content": content}
     return operation
 
 

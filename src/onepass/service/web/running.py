@@ -84,7 +84,11 @@ def run(
         If uvicorn is not installed.
     """
     uvicorn = need("uvicorn", extra="serve", where=where)
-    from onepass.service.web.connection import connection, swept  # noqa: PLC0415  an extra
+    from onepass.service.web.connection import (  # noqa: PLC0415  an extra
+        connection,
+        most_connections,
+        swept,
+    )
 
     class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # an extra
         async def startup(self, sockets: Any = None) -> None:
@@ -105,7 +109,7 @@ def run(
         def stop(self) -> None:
             self.should_exit = True
 
-    config = _config(uvicorn, app, listening, connection(), where)
+    config = _config(uvicorn, app, listening, connection(most_connections()), where)
     try:
         Server(config).run()
     except SystemExit as failed:

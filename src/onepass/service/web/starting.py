@@ -74,6 +74,7 @@ def started(
     most_rows: int,
     first: str | None,
     level: str,
+    patience: float = 60.0,
 ) -> Any:
     """The application, and its log.
 
@@ -87,6 +88,8 @@ def started(
         The learner that answers ``/invocations``.
     level : str
         Of the log.
+    patience : float, default 60
+        Seconds within which rows must be on the disk.
     """
     from onepass.service.web.app import Application  # noqa: PLC0415  not without the extra
     from onepass.service.web.logs import set_up  # noqa: PLC0415  the same
@@ -98,4 +101,5 @@ def started(
         tokens=tokens,
         limits=Limits(nbytes=most_bytes, rows=most_rows),
         first=first,
+        patience=patience,
     )

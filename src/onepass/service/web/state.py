@@ -3,10 +3,12 @@
 import time
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from onepass.service.served import Served
 from onepass.service.shelf import Shelf
+from onepass.service.web.pathless import pathless
 
 __all__ = ["onepass_version", "state"]
 
@@ -21,7 +23,7 @@ def state(shelf: Shelf) -> dict[str, Any]:
     return {
         "now": time.time(),
         "onepass": onepass_version(),
-        "models": [_one(served) for served in shelf],
+        "models": [_one(served, shelf.folder) for served in shelf],
     }
 
 
@@ -34,16 +36,17 @@ def onepass_version() -> str:
         return "unknown"
 
 
-def _one(served: Served) -> dict[str, Any]:
+def _one(served: Served, folder: Path) -> dict[str, Any]:
     durable, gauges = served.durable, served.gauges
     answering = durable.answering
-    text = repr(answering).partition("(")[2]
+    text = pathless(repr(answering).partition("(")[2], folder)
+    trouble = served.trouble or served.source_trouble
     return {
         "name": served.name,
         "class": type(answering).__name__,
         "parameters": text.removesuffix(")")[:1000],
         "ready": served.trouble is None,
-        "trouble": served.trouble or served.source_trouble,
+        "trouble": trouble and pathless(trouble, folder),
         "version": durable.version,
         "rows_seen": durable.rows_seen,
         "rows_refused": gauges.rows_refused,

@@ -15,6 +15,7 @@ from onepass.service.shelf import Shelf
 from onepass.service.web.exchange import Answer, Asking
 from onepass.service.web.formats import Format, format_of
 from onepass.service.web.mail import Mail
+from onepass.service.web.refusals import OfRows
 from onepass.service.web.threads import Threads
 from onepass.service.wire.limits import Limits
 from onepass.service.wire.rows import Asked, Output
@@ -63,8 +64,8 @@ class Verbs:
         body, asked = await self._read(asking, form, learning=True)
         key = asking.header(b"idempotency-key")
         if self._mail is None:
-            self._mail = Mail()
-        future, done = self._mail.expect()
+            self._mail = Mail(self._threads.patience)
+        future, done = self._mail.expect(name)
         rows = {
             "X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time
         }  # fmt: skip
@@ -73,8 +74,9 @@ class Verbs:
             digest = None if key is None else hashlib.sha256(body).digest()
             served.learn(rows, done, key=key, digest=digest)
 
-        await self._done(put, len(body))
-        receipt = await future
+        with OfRows(name):
+            await self._done(put, len(body))
+            receipt = await future
         served.gauges.answered(time.perf_counter() - began)
         return await self._received(form, name, asked, receipt)
 
@@ -84,9 +86,11 @@ class Verbs:
         form = format_of(asking)
         _, asked = await self._read(asking, form, learning=True)
         ids = _ids(asked)
-        receipt = await self._threads.disk(
-            lambda: served.answer(ids, asked.y, asked.sample_weight, time=asked.time)
+        work = served.admitted(
+            len(ids), lambda: served.answer(ids, asked.y, asked.sample_weight, time=asked.time)
         )
+        with OfRows(name):
+            receipt = await self._threads.disk(work, name)
         return await self._received(form, name, asked, receipt)
 
     async def invocations(self, asking: Asking) -> Answer:
@@ -105,6 +109,7 @@ class Verbs:
         if asking.packed:
             packed = body
             body = await self._threads.compute(lambda: asking.unpacked(packed))
+            asking.take(len(body))
         if len(body) < _LARGE:
             return body, form.read(body, self._limits, learning=learning)
         return body, await self._threads.compute(
@@ -124,7 +129,9 @@ class Verbs:
         now, learner = served.answering(version)
 
         def answer() -> Answer:
-            return form.answer(served.name, now, asked, _answers(learner, asked))
+            with OfRows(served.name):
+                answers = _answers(learner, asked)
+            return form.answer(served.name, now, asked, answers)
 
         found = answer() if size < _LARGE else await self._threads.compute(answer)
         served.gauges.predicted(len(asked.X), time.perf_counter() - began)
@@ -141,7 +148,9 @@ class Verbs:
 
     async def _ask(self, served: Served, form: Format, asked: Asked) -> Answer:
         seconds = asked.parameters.get("seconds", _DAY)
-        version, said, ids = await self._threads.disk(lambda: served.ask(asked.X, seconds))
+        work = served.admitted(len(asked.X), lambda: served.ask(asked.X, seconds))
+        with OfRows(served.name):
+            version, said, ids = await self._threads.disk(work, served.name)
         found = {"y": said, "id": np.array(ids, dtype=object)}
         wanted = [each for each in asked.outputs if each.name == "y"] or _Y
         asked.outputs = (*wanted, Output("id", wanted[0].binary))

@@ -1,0 +1,211 @@
+"""A disk that stalls, is full or fails, over HTTP: who asks is told; nothing is lost or twice."""
+
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from durable_files import asked_of, bits
+from web_faults import Faulty
+from web_server import Server, asked, output, rows
+
+import onepass as op
+from onepass.errors import CheckpointError, DamagedError, StoreError
+from onepass.service.blocks import Block
+from onepass.service.client import Client
+from onepass.service.web.failures import Failures
+from onepass.service.web.pathless import pathless
+
+INFER, LEARN, STATE = "/v2/models/rls/infer", "/v2/models/rls/learn", "/state"
+
+
+def learn(server: Server, i: int) -> tuple[int, Any, Any]:
+    return server.asked("POST", LEARN, rows([[float(i)]], [2.0 * i]), {"Idempotency-Key": f"k{i}"})
+
+
+def at_once(works: list[Any]) -> list[Any]:
+    """What comes of works that are begun together."""
+    found: list[Any] = [None] * len(works)
+
+    def work(i: int) -> None:
+        found[i] = works[i]()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def test_while_the_disk_stalls_answers_go_on(tmp_path: Path) -> None:
+    options = ("rls", "--most-waiting", "20", "--patience", "1")
+    with Faulty(tmp_path / "data", *options) as server:
+        assert learn(server, 0)[0] == 200
+        said = server.asked("POST", INFER, rows([[5.0]]))[1]
+        server.stalled.touch()
+        began = time.monotonic()
+        works = [lambda i=i: learn(server, i) for i in range(1, 41)]
+        works += [lambda: server.asked("POST", INFER, rows([[1.0]], ask=True))] * 50
+        works += [lambda: server.asked("GET", STATE), lambda: server.asked("GET", "/metrics")] * 3
+        works += [lambda: server.asked("POST", INFER, rows([[5.0]]))] * 5
+        found = at_once(works)
+        assert time.monotonic() - began < 15
+        learned, waiting = found[:40], found[40:90]
+        assert {each[0] for each in learned + waiting} == {429, 503}
+        for status, told, headers in learned:
+            assert headers["retry-after"] == "1"
+            assert ("on the disk" if status == 503 else "may wait") in told["error"]
+        assert {each[0] for each in found[90:]} == {200}
+        assert all(each[1] == said for each in found[-5:])
+        server.stalled.unlink()
+        for i in range(1, 41):
+            while learn(server, i)[0] != 200:
+                time.sleep(0.02)
+        version = int(server.asked("GET", "/v2/models/rls")[1]["versions"][0])
+        assert server.asked("GET", STATE)[1]["models"][0]["rows_seen"] == 41
+        assert "Traceback" not in server.log.read_text()
+    with op.durable(tmp_path / "data" / "rls.db") as durable:
+        assert (durable.rows_seen, durable.version) == (41, version)
+    bodies = asked_of(tmp_path / "data" / "rls.db", "SELECT body FROM log ORDER BY sequence")
+    learned = [Block.from_bytes(body, "here").X[:, 0] for (body,) in bodies]
+    assert sorted(np.concatenate(learned).tolist()) == [float(i) for i in range(41)]
+
+
+def test_a_client_learns_once_through_a_stall(tmp_path: Path) -> None:
+    with (
+        Faulty(tmp_path / "data", "rls", "--patience", "0.3") as server,
+        Client(server.url, patience=60) as client,
+    ):
+        client.learn("rls", [[1.0]], [1.0])
+        server.stalled.touch()
+        timer = threading.Timer(2.0, server.stalled.unlink)
+        timer.start()
+        receipt = client.learn("rls", [[2.0]], [2.0])
+        timer.join()
+        assert (receipt.version, receipt.again) == (2, True)
+        assert server.asked("GET", STATE)[1]["models"][0]["rows_seen"] == 2
+
+
+def test_a_full_disk_over_http(tmp_path: Path) -> None:
+    with Faulty(tmp_path / "data", "rls") as server:
+        assert learn(server, 0)[0] == 200
+        server.full.touch()
+        wide = {"Idempotency-Key": "wide"}
+        body = rows([[float(i)] for i in range(20_000)], [2.0 * i for i in range(20_000)])
+        for _ in range(3):
+            status, told, _ = server.asked("POST", LEARN, body, wide)
+            assert (status, "rls.db" in told["error"]) == (507, True)
+            assert str(tmp_path) not in told["error"]
+        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+        assert server.asked("POST", INFER, rows([[1.0]] * 20_000, ask=True))[0] == 507
+        assert server.asked("GET", "/v2/health/live")[0] == 200
+        status, told, _ = server.asked("GET", "/v2/health/ready")
+        assert (status, str(tmp_path) in told["error"]) == (503, False)
+        index = server.asked("GET", "/v2/repository/index")[1][0]
+        model = server.asked("GET", STATE)[1]["models"][0]
+        assert (index["state"], model["ready"], model["rows_seen"]) == ("UNAVAILABLE", False, 1)
+        assert "rls.db" in model["trouble"]
+        assert not any(str(tmp_path) in said for said in (index["reason"], model["trouble"]))
+        assert str(tmp_path / "data" / "rls.db") in server.log.read_text()
+        server.full.unlink()
+        assert server.asked("POST", LEARN, body, wide)[0] == 200
+        assert server.asked("POST", LEARN, body, wide)[2]["idempotent-replayed"] == "true"
+        assert server.asked("GET", "/v2/health/ready")[0] == 200
+        assert server.asked("GET", STATE)[1]["models"][0]["rows_seen"] == 20_001
+        assert "Traceback" not in server.log.read_text()
+
+
+def _own_mounts() -> bool:
+    words = ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/mnt"]
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0  # noqa: S603
+
+
+@pytest.mark.skipif(not _own_mounts(), reason="no file system can be mounted here")
+def test_a_file_system_without_room(tmp_path: Path) -> None:
+    """As above, with a real one, of two megabytes."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    script = 'mount -t tmpfs -o size=2m tmpfs "$1"; shift; exec "$@"'
+    server = Server(folder / "data", "rls")
+    server.before = ["unshare", "-rm", "sh", "-c", script, "sh", str(folder)]
+    server.log = tmp_path / "log"
+    with server:
+        statuses = []
+        for i in range(12):
+            body = rows([[float(k)] for k in range(20_000)], [1.0] * 20_000)
+            status, told, _ = server.asked("POST", LEARN, body, {"Idempotency-Key": str(i)})
+            statuses.append(status)
+            assert status == 200 or str(folder) not in told["error"]
+        assert statuses[0] == 200
+        assert statuses[-1] == 507
+        assert set(statuses) == {200, 507}
+        learned = server.asked("GET", STATE)[1]["models"][0]["rows_seen"]
+        assert learned == 20_000 * statuses.count(200)
+        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+        assert "Traceback" not in server.log.read_text()
+
+
+def test_a_disk_that_fails_is_told_without_paths(tmp_path: Path) -> None:
+    folder = tmp_path / "with a blank"
+    folder.mkdir()
+    server = Server(folder / "data", "rls")
+    server.before = ["prlimit", "--fsize=400000"]
+    if shutil.which("prlimit") is None:
+        pytest.skip("no prlimit here")
+    with server:
+        body = rows([[float(k)] for k in range(5_000)], [1.0] * 5_000)
+        found = [server.asked("POST", LEARN, body) for _ in range(12)]
+        assert found[0][0] == 200
+        assert {each[0] for each in found} == {200, 503}
+        status, told, _ = found[-1]
+        assert (status, "rls.db could not be written" in told["error"]) == (503, True)
+        assert not any(word in told["error"] for word in ("with a blank", str(tmp_path), "/data"))
+        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+        learned = server.asked("GET", STATE)[1]["models"][0]["rows_seen"]
+        assert learned == 5_000 * sum(each[0] == 200 for each in found)
+    with op.durable(folder / "data" / "rls.db") as durable:
+        assert learned <= durable.rows_seen <= learned + 5_000
+        assert bits(durable)
+
+
+@pytest.mark.parametrize("kind", [StoreError, DamagedError, CheckpointError])
+@pytest.mark.parametrize("folder", ["/srv/my data", "served", "."])
+def test_no_message_names_a_folder(kind: Any, folder: str) -> None:
+    told = Failures(Path(folder)).told
+    for path in (f"{folder}/flow.db", f"{folder}/flow.db-wal", "/etc/onepass/flow.db"):
+        message = told(kind(f"op.durable: {path} could not be read: '{path}', ({path}).")).message
+        ending = path.rpartition("/")[2]
+        expected = f"op.durable: {ending} could not be read: '{ending}', ({ending})."
+        assert message == (expected if path[:2] != "./" else message)
+        assert "/etc" not in message
+        assert "/srv" not in message
+
+
+def test_addresses_are_no_paths() -> None:
+    for text in ("redis://localhost:6379/0?stream=a", "GET /v2", "3/4 rows", "a / b"):
+        assert pathless(text, Path("/srv")) == text
+
+
+def test_what_is_not_ours_is_told_by_a_number(caplog: pytest.LogCaptureFixture) -> None:
+    told = Failures(Path("/srv")).told
+    for wrong in (ValueError("secret"), TypeError("secret"), KeyError("secret"), OSError("secret")):
+        found = told(wrong)
+        number = found.message.rpartition(" ")[2].rstrip(".")
+        assert (found.status, "secret" in found.message, len(number)) == (500, False, 16)
+        assert caplog.records[-1].told == {"number": number}  # type: ignore[attr-defined]
+
+
+def test_a_damaged_upload_is_told_without_paths(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls") as server:
+        kind = {"Content-Type": "application/x-onepass"}
+        for body in (b"", b"no model", b"\x00" * 64):
+            status, told, _ = asked(server.port, "PUT", "/v2/models/new", body, kind)
+            assert (status, "/" in told["error"]) == (400, False), told
+        assert output(server.asked("POST", INFER, rows([[1.0]]))[1]) == [0.0]

@@ -1,0 +1,88 @@
+"""What the service says of itself holds: requests made from its description, and their answers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from web_server import TOKEN, Server, rows
+
+pytest.importorskip("requests")
+pytest.importorskip("schemathesis")
+import requests
+import schemathesis
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi import checks
+
+from onepass.service.web.openapi import described
+
+NAMES = {"name": ["rls", "none"], "version": ["1", "7"], "file": ["page.js", "none.js"]}
+CHANGES = [("/v2/models/{name}", "put"), ("/v2/models/{name}", "delete")]  # of any name
+CHECKS = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+    checks.negative_data_rejection,
+    checks.missing_required_header,
+    checks.unsupported_method,
+    checks.ignored_auth,
+]
+
+
+def description() -> dict[str, Any]:
+    """As it is served, with names of which some are there."""
+    found = described("1.0")
+    for path, operations in found["paths"].items():
+        for method, operation in operations.items():
+            for each in operation["parameters"]:
+                if each["in"] == "path" and (path, method) not in CHANGES:
+                    each["schema"] = {"type": "string", "enum": NAMES[each["name"]]}
+    return found
+
+
+@schemathesis.serializer("application/vnd.apache.arrow.stream", "application/x-onepass", "text/csv")
+def sent(_: Any, value: Any) -> bytes:
+    data = getattr(value, "data", value)
+    return data if isinstance(data, bytes) else str(data).encode(errors="replace")
+
+
+schema = schemathesis.openapi.from_dict(description())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("schema")
+    with Server(folder / "data", "rls", "--first", "rls", token=TOKEN) as running:
+        body = rows([[1], [2]], [1, 2])
+        assert running.asked("POST", "/v2/models/rls/learn", body)[0] == 200
+        yield running
+        log = running.log.read_text()
+        assert "Traceback" not in log, log[-4000:]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    with requests.Session() as session:
+        yield session
+
+
+def standing(server: Server) -> Any:
+    """All that a refused request must not change."""
+    state = server.asked("GET", "/state")[1]["models"]
+    kept = ("name", "version", "rows_seen", "snapshots", "positions", "error", "nbytes")
+    return [{field: each[field] for field in kept} for each in state]
+
+
+@schema.parametrize()
+@settings(max_examples=30, suppress_health_check=list(HealthCheck),
+          phases=[Phase.explicit, Phase.generate])  # fmt: skip
+def test_what_is_described_holds(case: Any, server: Server, session: Any) -> None:
+    before = standing(server)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    answer = case.call(base_url=server.url, session=session, headers=headers)
+    case.validate_response(answer, checks=CHECKS, headers=headers)
+    if answer.status_code >= 400:
+        assert "Traceback" not in answer.text
+        assert standing(server) == before
