@@ -231,12 +231,18 @@ def test_tls(tmp_path: Path) -> None:
     )  # fmt: skip
     from onepass.service.client import Client
 
-    options = ("rls", "--certificate", str(certificate), "--key", str(key))
+    options = ("rls", "--certificate", str(certificate), "--key", str(key), "--seconds", "1")
     with Server(tmp_path / "data", *options) as server:
         assert server.url.startswith("https://")
         context = ssl.create_default_context(cafile=str(certificate))
         with Client(server.url, context=context) as client:
             assert client.learn("rls", [[1.0], [2.0]], [1.0, 2.0]).version == 1
+            time.sleep(2.5)  # connections are looked at each second
+            assert client.learn("rls", [[3.0]], [3.0]).version == 2
+        idle = context.wrap_socket(server.socket(), server_hostname="127.0.0.1")
+        with idle, suppress(ConnectionError, ssl.SSLError):
+            idle.settimeout(10)
+            assert idle.recv(1) == b""
         with server.socket() as line:
             line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             line.settimeout(5)
