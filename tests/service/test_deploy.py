@@ -1,0 +1,78 @@
+"""The unit of systemd and the recipe of a container begin what is there."""
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from onepass.cli.app import app
+from test_docs import COMMANDS, options
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "deploy" / "onepass.service"
+RECIPE = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+
+
+def service() -> dict[str, str]:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(UNIT)
+    return dict(parser["Service"])
+
+
+def said(instruction: str) -> str:
+    """What stands behind the last instruction of this name."""
+    found: str = re.findall(rf"^{instruction} +(.*)$", RECIPE, re.MULTILINE)[-1]
+    return found
+
+
+def test_both_call_the_command_with_options_that_it_has() -> None:
+    known = options(COMMANDS["serve",])
+    for words in (shlex.split(service()["ExecStart"]), json.loads(said("ENTRYPOINT"))):
+        assert words[0].endswith("/bin/onepass")
+        assert words[1] == "serve"
+        assert {word for word in words if word.startswith("-")} <= known
+        app(["serve", "--help"])
+
+
+def test_who_stops_it_is_told_that_it_went_well() -> None:
+    """Its exit code says that it was told to stop: systemd must know that this is no failure."""
+    code = 128 + signal.SIGTERM
+    assert service()["SuccessExitStatus"] == str(code)
+    assert service()["KillSignal"] == said("STOPSIGNAL") == "SIGTERM"
+
+
+def test_the_image_brings_the_extras_that_there_are() -> None:
+    (extras,) = re.findall(r"pip install .*'\.\[(.*)\]'", RECIPE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras.split(",")) <= project["optional-dependencies"].keys()
+    assert {"serve", "redis"} <= set(extras.split(","))
+
+
+def test_the_image_is_well_while_the_service_answers() -> None:
+    """Not while it can learn: a full disk is no reason to begin anew."""
+    about = (ROOT / "src/onepass/service/web/app.py").read_text()
+    (path,) = re.findall(r"http://127\.0\.0\.1:8080(\S+?)'", RECIPE)
+    assert path == "/v2/health/live"
+    assert f'Endpoint("GET", "{path}"' in about
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    copy = tmp_path / UNIT.name
+    copy.write_text(
+        UNIT.read_text().replace("/opt/onepass/bin/onepass", shutil.which("true") or "")
+    )
+    found = subprocess.run(  # noqa: S603  our own words
+        ["systemd-analyze", "verify", "--man=no", str(copy)],  # noqa: S607  as it is found
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "onepass.service" not in found.stderr
+    assert found.returncode == 0, found.stderr
