@@ -1,10 +1,11 @@
 """Load: how many requests a second one service answers, with wrk on the same machine.
 
-    python benchmarks/load.py [--seconds 10] [--json FILE]
+    python benchmarks/load.py [--seconds 10] [--rows 10000000] [--json FILE]
 
 One process of ``onepass serve`` with RLSRegressor: 100 features where it predicts, 10 where it
 learns, a row a request, in JSON. Every row is on the disk before its request is answered. What a
-commit of SQLite alone costs is measured in the same run. wrk must be installed; it takes a core.
+commit of SQLite alone costs is measured in the same run. Then one client sends a long stream, in
+blocks, while the server's memory is looked at. wrk must be installed; it takes a core.
 """
 
 import argparse
@@ -25,11 +26,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cells import table, write
+from cells import write
+from load_tables import load
 
 import onepass as op
+from onepass.service import Client
 
 PREDICTING, LEARNING = 100, 10  # features
+BLOCK = 1000  # rows of a request of the long stream
 CONNECTIONS = (1, 32, 128)
 SCRIPT = """
 wrk.method = "POST"
@@ -56,20 +60,23 @@ def main() -> None:
     """Measure, print a table, and write the results."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     asked.add_argument("--seconds", type=int, default=10)
+    asked.add_argument("--rows", type=int, default=10_000_000, help="of the long stream")
     asked.add_argument("--json", type=Path)
     given = asked.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("load.py: wrk must be installed, such as by: apt-get install wrk")
     with tempfile.TemporaryDirectory() as folder:
         found = {
-            "command": "python benchmarks/load.py",
+            "command": "python benchmarks/load.py --json benchmarks/results/load.json",
             "machine": {"cores": os.cpu_count(), "versions": versions()},
             "commits alone": commits(Path(folder)),
             "lines": list(lines(Path(folder), given.seconds)),
         }
+        if given.rows:
+            found["stream"] = stream(Path(folder), given.rows)
     if given.json:
         write(given.json, found)
-    print(markdown(found))
+    print(load(found))
 
 
 def lines(folder: Path, seconds: int) -> Iterator[Found]:
@@ -86,6 +93,24 @@ def lines(folder: Path, seconds: int) -> Iterator[Found]:
         both = [(address, "infer", 32, False), (address, "learn", 32, False)]
         yield {"what": "both at once: predict, learn", "connections": 64,
                **measured(process, both, seconds)}  # fmt: skip
+
+
+def stream(folder: Path, rows: int) -> Found:
+    """Rows of one client in blocks; at ten points the memory of the server, and its file."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(BLOCK, LEARNING))
+    y = X.sum(axis=1) + rng.normal(size=BLOCK)
+    points, seconds = [], 0.0
+    with serving(folder / "stream") as (process, address), Client(address) as client:
+        file = folder / "stream" / "served" / "flow.db"
+        for i in range(1, rows // BLOCK + 1):
+            began = time.perf_counter()
+            client.learn("flow", X, y)
+            seconds += time.perf_counter() - began
+            if i % (rows // BLOCK // 10) == 0:
+                held = (resident(process.pid), file.stat().st_size / 1e6)
+                points.append((i * BLOCK, *held))
+    return {"rows": rows, "block": BLOCK, "a second": rows / seconds, "points": points}
 
 
 def measured(process: Any, runs: list[tuple[str, str, int, bool]], seconds: int) -> Found:
@@ -120,12 +145,14 @@ def wrk(address: str, verb: str, connections: int, keys: bool, seconds: int) -> 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[Any, str]]:
     """The service, with two learners that have learned some rows."""
+    folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(0)
     for name, d in (("wide", PREDICTING), ("flow", LEARNING)):
         X = rng.normal(size=(4 * d, d))
         op.save(op.RLSRegressor().partial_fit(X, X.sum(axis=1)), folder / f"{name}.onepass")
     data = folder / "served"
-    with op.durable(_made(data) / "wide.db", op.load(folder / "wide.onepass")):
+    data.mkdir()
+    with op.durable(data / "wide.db", op.load(folder / "wide.onepass")):
         pass
     command = [sys.executable, "-m", "onepass", "serve", str(folder / "flow.onepass"), "--data",
                str(data), "--port", "0", "--log", "error"]  # fmt: skip
@@ -167,19 +194,6 @@ def resident(pid: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024  # type: ignore[index]
 
 
-def markdown(found: Found) -> str:
-    """The table."""
-    head = ["", "connections", "requests/s", "median, ms", "p99, ms", "MB held"]
-    rows = [
-        [one["what"], str(one["connections"]), ", ".join(f"{x:,.0f}" for x in one["a second"]),
-         ", ".join(f"{x:.2f}" for x in one["p50 ms"]), ", ".join(f"{x:.2f}" for x in one["p99 ms"]),
-         f"{one['MB']:.0f}"]
-        for one in found["lines"]
-    ]  # fmt: skip
-    alone = f"SQLite alone commits {found['commits alone']:,.0f} times a second here."
-    return table(head, rows, 1) + "\n\n" + alone
-
-
 def versions() -> dict[str, str]:
     """Of what answers."""
     found = {}
@@ -187,11 +201,6 @@ def versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 if __name__ == "__main__":

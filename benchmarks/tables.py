@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cells import Found, table, three, times
 from kill_tables import kills
+from load_tables import load
 from speed_tables import gains, speed, speed_aside, speed_notes, speed_short
 
 RESULTS = Path(__file__).parent / "results"
@@ -234,6 +235,7 @@ TABLES: Tables = {
     "gains": ("gains.json", gains),
     "growth": ("growth.json", growth),
     "kills": ("kills.json", kills),
+    "load": ("load.json", load),
     "resnet": ("network.json", resnet),
     "speed": ("20*.json", speed),
     "speed_short": ("20*.json", speed_short),
