@@ -28,7 +28,6 @@
     ├── BusyError             (RuntimeError)    more rows wait to be learned than may
     ├── PendingError          (TimeoutError)    rows are not known to be on the disk in time
     ├── LongError             (ValueError)      a request's body is longer than may be
-    ├── GoneError             (ConnectionError) whoever asked is gone
     ├── KeyReusedError        (ValueError)      an idempotency key came with another request
     ├── RequestError          (ValueError)      a request's bytes are not what they should be
     └── MissingExtraError     (ImportError)     an optional package is not installed
@@ -55,7 +54,6 @@ __all__ = [
     "ColumnError",
     "DamagedError",
     "ForbiddenError",
-    "GoneError",
     "InUseError",
     "KeyReusedError",
     "LabelError",
@@ -257,10 +255,6 @@ class PendingError(OnepassError, TimeoutError):
 
 class LongError(OnepassError, ValueError):
     """The body of a request is longer than may be."""
-
-
-class GoneError(OnepassError, ConnectionError):
-    """Whoever asked is gone."""
 
 
 class MissingExtraError(OnepassError, ImportError):

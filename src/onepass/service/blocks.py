@@ -24,7 +24,7 @@ from onepass.errors import DamagedError
 from onepass.table import Table
 from onepass.types import Array
 
-__all__ = ["Block", "joined"]
+__all__ = ["Block", "is_plain", "joined"]
 
 _LENGTH = struct.Struct("<I")
 _PARTS = ("y", "weights", "time")
@@ -55,8 +55,15 @@ class Block:
         return len(self.X)
 
     @property
+    def plain(self) -> bool:
+        """Whether it is a matrix of float64 and such an answer a row, and nothing else."""
+        return is_plain(self.X, self.y) and self.weights is None and self.time is None
+
+    @property
     def like(self) -> tuple[Any, ...]:
         """What blocks must have in common to be learned as one."""
+        if self.plain:
+            return self.X.shape[1:]  # type: ignore[no-any-return]
         return tuple(
             (part, column, array.dtype.kind, array.dtype.itemsize * (part == "X"), array.shape[1:])
             for part, column, array in self._arrays()
@@ -83,6 +90,8 @@ class Block:
         TypeError
             If it holds values that JSON cannot say.
         """
+        if self.plain:
+            return b"".join((_plain_head(*self.X.shape), self.X.tobytes(), self.y.tobytes()))  # type: ignore[union-attr]
         fields: list[_Field] = []
         bodies: list[bytes] = []
         for part, column, array in self._arrays():
@@ -133,6 +142,22 @@ class Block:
             yield "time", None, self.time
 
 
+def is_plain(X: Any, y: Any) -> bool:
+    """Whether these are a matrix of float64, and such an answer for each of its rows.
+
+    Parameters
+    ----------
+    X, y : Any
+    """
+    return (
+        type(X) is np.ndarray
+        and type(y) is np.ndarray
+        and X.dtype == y.dtype == np.float64
+        and X.ndim == 2
+        and y.shape == X.shape[:1]
+    )
+
+
 def joined(blocks: Sequence[Block]) -> Block:
     """Blocks that are alike as one.
 
@@ -161,6 +186,12 @@ def _head(n: int, fields: tuple[_Field, ...]) -> bytes:
     table = not any(part == "X" and column is None for part, column, *_ in fields)
     said = json.dumps([n, table, fields], separators=(",", ":")).encode()
     return _LENGTH.pack(len(said)) + said
+
+
+@lru_cache(maxsize=256)
+def _plain_head(n: int, d: int) -> bytes:
+    dtype = np.dtype(np.float64).str
+    return _head(n, (("X", None, dtype, (n, d), 8 * n * d), ("y", None, dtype, (n,), 8 * n)))
 
 
 def _array(body: bytes, dtype: str, shape: list[int]) -> Array:

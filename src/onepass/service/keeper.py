@@ -200,7 +200,7 @@ class Keeper(Standing):
         if run[0].source is not None:
             note = json.dumps({"source": run[0].source, "position": run[0].position})
             flight.positions[run[0].source] = str(run[0].position)
-        body = run[0].body if len(run) == 1 else block.to_bytes()
+        body = (run[0].body if len(run) == 1 else b"") or block.to_bytes()
         entry = Entry(last.sequence + 1, "learn", len(block), last.seen + len(block), aside, note,
                       body)  # fmt: skip
         flight.group.entries.append(entry)

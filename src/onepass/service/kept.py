@@ -16,7 +16,7 @@ from typing import Any
 from onepass.errors import StoreError
 from onepass.service.journal import Journal
 from onepass.service.keeper import Keeper
-from onepass.service.requests import Receipt, Request
+from onepass.service.requests import Receipt, Request, shut
 
 __all__ = ["Kept"]
 
@@ -96,6 +96,7 @@ class Kept:
         """
         turn = self._own_turn()
         try:
+            request.gate = shut()
             self._queue.append(request)
             while not request.is_settled():
                 request.waits = True  # before it is asked whether somebody is at it
@@ -124,7 +125,7 @@ class Kept:
         first: list[Request] = []
         while len(first) < min(len(queue), _AT_ONCE) and size < _BYTES:
             first.append(queue[len(first)])
-            size += len(first[-1].body)
+            size += first[-1].size
         self._keeper.take(first)
         while queue and queue[0].settled:
             queue.popleft()

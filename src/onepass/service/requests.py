@@ -4,7 +4,7 @@ import json
 from _thread import allocate_lock
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ from onepass.errors import DamagedError, StoreError
 from onepass.service.blocks import Block
 from onepass.types import Array
 
-__all__ = ["Receipt", "Request", "runs", "said_from_bytes", "said_to_bytes"]
+__all__ = ["Receipt", "Request", "runs", "said_from_bytes", "said_to_bytes", "shut"]
 
 _ROWS = 4096  # in a block of several requests
 _KINDS = "biufUM"  # of dtypes that stand as they are
@@ -47,7 +47,9 @@ class Request:
     ----------
     block : Block
     body : bytes
-        The block, to be written down.
+        The block, to be written down, where it was asked before whether it can be.
+    size : int
+        About how many bytes it takes.
     keys : sequence of tuple[str, bytes]
         An idempotency key of all rows, or one of each, with the digest of what was asked.
     source, position : str, optional
@@ -64,10 +66,13 @@ class Request:
         Whether it is decided on.
     waits : bool
         Whether somebody waits for it, who can take the turn.
+    gate : lock, optional
+        Of whoever waits, as ``shut`` gives it.
     """
 
     block: Block
     body: bytes = b""
+    size: int = 0
     keys: Sequence[tuple[str, bytes]] = ()
     source: str | None = None
     position: str | None = None
@@ -78,10 +83,7 @@ class Request:
     error: BaseException | None = None
     settled: bool = False
     waits: bool = False
-    _gate: Any = field(default_factory=allocate_lock)
-
-    def __post_init__(self) -> None:
-        self._gate.acquire()
+    gate: Any = None
 
     def is_settled(self) -> bool:
         """Whether it is decided on; another thread may do so meanwhile."""
@@ -89,13 +91,14 @@ class Request:
 
     def wait(self, seconds: float) -> bool:
         """Wait until it is settled, or its turn has come to settle others; whether it was woken."""
-        woken: bool = self._gate.acquire(timeout=seconds)
+        woken: bool = self.gate.acquire(timeout=seconds)
         return woken
 
     def wake(self) -> None:
         """Let whoever waits for it go on."""
-        with suppress(RuntimeError):  # it was woken already
-            self._gate.release()
+        if self.gate is not None:
+            with suppress(RuntimeError):  # it was woken already
+                self.gate.release()
 
     def result(self) -> Receipt:
         """The receipt, or what is raised in its place."""
@@ -104,6 +107,13 @@ class Request:
         if self.receipt is None:
             raise StoreError("a request: it must be settled before its receipt is asked for.")
         return self.receipt
+
+
+def shut() -> Any:
+    """A gate that whoever comes waits at, until it is opened once."""
+    gate = allocate_lock()
+    gate.acquire()
+    return gate
 
 
 def runs(requests: Sequence[Request]) -> Iterator[list[Request]]:

@@ -94,7 +94,7 @@ class Served:
         done: Callable[[Request], None],
         **named: Any,
     ) -> None:
-        """Have rows learned.
+        """Have rows learned, once ``wake`` is called.
 
         Parameters
         ----------
@@ -131,6 +131,9 @@ class Served:
                 self._waiting -= count
             self._note(count, wrong)
             raise
+
+    def wake(self) -> None:
+        """Have what waits be learned now; without it, that begins within a second."""
         self._wake.set()
 
     def admitted(self, count: int, work: Callable[[], _T]) -> Callable[[], _T]:

@@ -1,6 +1,5 @@
 """Store: a learner whose every row is on the disk before it is acknowledged."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -176,14 +175,15 @@ class Durable(Late, Versions):
             if word is not None:
                 hold_text(word, name, where)
         block = read_rows(X, y, sample_weight, time, where=where)
-        body = block.to_bytes()
-        if len(body) > _LARGEST:
+        body = b"" if block.plain else block.to_bytes()
+        size = len(body) or block.X.nbytes
+        if size > _LARGEST:
             raise ShapeError(
-                f"{where}: `X` must take at most {_LARGEST:,} bytes, got {len(body):,}. Give fewer "
+                f"{where}: `X` must take at most {_LARGEST:,} bytes, got {size:,}. Give fewer "
                 "rows at once."
             )
-        keys = [] if key is None else [(f"k{key}", digest or hashlib.sha256(body).digest())]
-        return Request(block, body, keys, source, position)
+        keys = [] if key is None else [(f"k{key}", digest or block.digest())]
+        return Request(block, body, size, keys, source, position)
 
     # -- saying --------------------------------------------------------------------------------
 

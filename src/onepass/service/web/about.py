@@ -72,8 +72,7 @@ class About:
 
     async def index(self, asking: Asking) -> Answer:
         """``/v2/repository/index``: which learners there are."""
-        if asking.method == "POST":
-            await asking.body()
+        del asking
         folder = self._shelf.folder
         return Answer(msgspec.json.encode([_line(served, folder) for served in self._shelf]))
 
@@ -106,7 +105,7 @@ class About:
 
 
 def _sent(reply: Any) -> Answer:
-    return Answer(reply.body, reply.kind, headers=reply.headers)
+    return Answer(reply.body, reply.kind, headers=reply.headers or {})
 
 
 def _line(served: Served, folder: Path) -> dict[str, Any]:

@@ -1,9 +1,12 @@
 """App: the paths of the service, who may take them, and what is said of failures."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
-from onepass.errors import MethodError, UnknownError
+import httptools
+
+from onepass.errors import MethodError, ParameterError, UnknownError
 from onepass.service.shelf import Shelf
 from onepass.service.web.about import About
 from onepass.service.web.admin import Admin
@@ -18,6 +21,7 @@ from onepass.service.wire.limits import Limits
 __all__ = ["Application", "Endpoint", "endpoints"]
 
 _AT_ONCE = 16  # of the longest bodies
+_KNOWN, _SHORT = 1024, 256  # targets whose endpoints are kept, and the bytes of one
 _OPEN = None  # the role that nobody needs
 _MODEL, _VERSIONED = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
 
@@ -27,13 +31,15 @@ class Endpoint(NamedTuple):
 
     method: str
     path: str
-    verb: Callable[..., Awaitable[Answer]]
+    verb: Callable[..., Any]
+    """Gives an Answer, or something to be awaited that gives one."""
+
     role: str | None
     """That whoever asks must have; None if nobody needs any."""
 
 
 class Application:
-    """The service as an ASGI application.
+    """The service: what answers requests.
 
     Parameters
     ----------
@@ -61,31 +67,75 @@ class Application:
         self._tokens, self._most = tokens, limits.nbytes
         self._room = Room(_AT_ONCE * limits.nbytes)
         self._failures = Failures(shelf.folder)
+        self._known: dict[bytes, tuple[str, Mapping[str, Endpoint], dict[str, str]]] = {}
         self._paths = Paths[Endpoint]()
         for each in endpoints(shelf, limits, first, patience):
             self._paths.add(each.method, each.path, each)
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Any, send: Any) -> None:
-        """Answer a request."""
-        if scope["type"] != "http":  # uvicorn is told to take no other
-            return
-        asking = Asking(scope, receive, self._most, self._room)
-        try:
-            answer = await self._answer(asking)
-        except Exception as wrong:  # noqa: BLE001  whoever asked gets an answer
-            answer = Answer.of(self._failures.told(wrong))
-        finally:
-            asking.done()
-        await answer.send(scope, send)
+    def admit(self, method: str, target: bytes, headers: dict[bytes, bytes]) -> tuple[Asking, Any]:
+        """A request, and the verb that answers it with its parameters.
 
-    async def _answer(self, asking: Asking) -> Answer:
-        asking.hold_clear()
-        methods, parameters = self._paths.find(asking.path)
-        endpoint = methods.get(asking.method)
+        Parameters
+        ----------
+        method : str
+        target : bytes
+            The path and what follows it, as it came.
+        headers : dict of bytes to bytes
+            By their names in lower case.
+
+        Raises
+        ------
+        UnknownError, MethodError
+            If there is nothing there.
+        UnauthorizedError, ForbiddenError
+            If it may not be asked.
+        """
+        found = self._known.get(target)
+        if found is None:
+            found = self._found(target)
+        path, methods, parameters = found
+        endpoint = methods.get(method)
+        asking = Asking(method, path, headers, self._most, self._room)
         if endpoint is None:
             raise _nothing(asking, methods)
         self._tokens.hold(asking, endpoint.role)
-        return await endpoint.verb(asking, **parameters)
+        return asking, (endpoint.verb, parameters)
+
+    def answer(self, asking: Asking, verb: Any) -> Any:
+        """An Answer, or something to be awaited that gives one.
+
+        Parameters
+        ----------
+        asking : Asking
+        verb : tuple
+            As ``admit`` gave it.
+        """
+        try:
+            return verb[0](asking, **verb[1])
+        except Exception as wrong:  # noqa: BLE001  whoever asked gets an answer
+            return self.failed(wrong)
+
+    def failed(self, wrong: BaseException) -> Answer:
+        """What is said of an error.
+
+        Parameters
+        ----------
+        wrong : exception
+        """
+        return Answer.of(self._failures.told(wrong))
+
+    def _found(self, target: bytes) -> tuple[str, Mapping[str, Endpoint], dict[str, str]]:
+        """What is there; a target that comes again is not looked for again."""
+        try:
+            path = unquote(httptools.parse_url(target).path.decode("ascii"))
+        except (httptools.HttpParserError, UnicodeDecodeError, AttributeError) as wrong:
+            raise ParameterError(
+                "the target of a request must be a path, got something else. See /openapi.json."
+            ) from wrong
+        found = (path, *self._paths.find(path))
+        if found[1] and len(target) <= _SHORT and len(self._known) < _KNOWN:
+            self._known[target] = found
+        return found
 
 
 def endpoints(

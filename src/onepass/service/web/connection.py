@@ -1,153 +1,279 @@
-"""Connection: one that HTTP comes by, held to a time and to a length of its headers.
+"""Connection: HTTP/1.1 on one connection: requests as they come, and answers in their order.
 
-uvicorn waits for a request as long as it takes, reads headers however many there are, keeps an
-answer until it is fetched, and takes connections until the system has no more files for it, of
-which learners need some.
+httptools reads the requests; uvicorn listens, speaks TLS, and stops. What lies between is kept
+short, since all that is asked goes through it: a request whose answer is there at once has it
+written before the next is looked at, without a task of its own.
+
+A request is let in once its head is there: who may not ask is told so before a body is kept. What
+is refused in the middle of its body is answered, and the rest of it read and thrown away for a
+while: an answer that a reset follows is often lost.
 """
 
-import sys
+import asyncio
 import time
-from collections.abc import Iterable
+from collections import deque
 from functools import partial
 from typing import Any
 
-from onepass.service.web.exchange import WHOLE
+import httptools
 
-if sys.platform != "win32":
-    import resource
+from onepass.errors import OnepassError, ParameterError
+from onepass.service.web.door import Coming, Door
+from onepass.service.web.exchange import Answer
 
-__all__ = ["connection", "most_connections", "swept"]
+__all__ = ["Connection"]
 
 _HEAD = 1 << 16  # bytes of a request before its body
-_TAKEN = 1 << 16  # bytes of an answer that whoever asked must take within the time
-_FILES = 128  # that are left to learners and to Python
+_SMALL = 1 << 16  # bytes of a body that is waited for though its request is refused
+_IDLE = 30.0  # seconds that a connection is kept for another request
+_LINGER = 2.0  # seconds for which the rest of a refused request is read
+_TAKEN = 1 << 16  # bytes of an answer that must be taken within the time
+_NEVER = float("inf")
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CLOSE = b"connection: close\r\n"
+_ONCE = {b"authorization", b"content-encoding", b"content-length", b"content-type", b"host",
+         b"idempotency-key", b"inference-header-content-length", b"origin"}  # fmt: skip
 
 
-def most_connections() -> int:
-    """How many connections there may be, so that files are left for all else."""
-    if sys.platform == "win32":
-        return 1 << 30
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return 1 << 30 if files == resource.RLIM_INFINITY else max(files - _FILES, files // 2)
-
-
-def connection(most: int) -> Any:
-    """The class of connections, for uvicorn.
-
-    Parameters
-    ----------
-    most : int
-        How many there may be; who comes then is turned away.
-    """
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol  # noqa: PLC0415  an extra
-
-    class Connection(HttpToolsProtocol):
-        since: float | None = None
-        """When the request began that is still coming; None between requests."""
-
-        unsent: tuple[float, int] | None = None
-        """When so many bytes of answers were still to be taken; None if all were."""
-
-        _head = 0
-        """Bytes of it that came by themselves before its headers were there; then -1."""
-
-        def connection_made(self, transport: Any) -> None:
-            self.since = time.monotonic()
-            super().connection_made(transport)
-            if len(self.connections) > most:
-                transport.abort()
-
-        def data_received(self, data: bytes) -> None:
-            before = self.since
-            super().data_received(data)
-            if self.since == before:
-                _received(self, len(data))
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self.since, self._head = time.monotonic(), 1
-
-        def on_headers_complete(self) -> None:
-            self._head = -1
-            super().on_headers_complete()
-            _headed(self)
-
-        def on_message_complete(self) -> None:
-            super().on_message_complete()
-            if not self.cycle.response_complete:  # else uvicorn no longer counts it as idle
-                self.since = None
-
-    return Connection
-
-
-def _headed(self: Any) -> None:
-    """Offer what is not uvicorn's own, to a request whose headers are there."""
-    if self.parser.should_upgrade():  # to nothing that is spoken here
-        self.cycle.keep_alive = False
-    self.scope["extensions"] = {WHOLE: partial(_whole, self.cycle)}
-
-
-def _received(self: Any, size: int) -> None:
-    """Note bytes with which no request began."""
-    if self.since is None:
-        if self.cycle is not None and self.cycle.response_complete:
-            self.since = time.monotonic()  # a stray line, after which uvicorn no longer waits
-    elif self._head >= 0:
-        self._head += size
-        if self._head > _HEAD:
-            _refused(self, 431, "Request Header Fields Too Large")
-
-
-def _whole(cycle: Any, head: bytes, body: bytes) -> bool:
-    """Send an answer, whose head begins with its status, at once; whether it could be sent so.
-
-    uvicorn's own way looks at each header by itself, and writes twice.
-    """
-    if cycle.flow.write_paused or cycle.response_started:
-        return False
-    if not cycle.disconnected:
-        common = b"".join(b"%b: %b\r\n" % each for each in cycle.default_headers)
-        ends = b"" if cycle.keep_alive else b"connection: close\r\n"
-        cycle.response_started = cycle.response_complete = True
-        cycle.transport.write(b"".join((b"HTTP/1.1 ", head, common, ends, b"\r\n", body)))
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            cycle.transport.close()
-        cycle.on_response()
-    return True
-
-
-def _refused(self: Any, status: int, phrase: str) -> None:
-    """End a connection; whoever waits for an answer is told why, if no other is under way."""
-    free = self.cycle is None or self.cycle.response_complete
-    waits = self._head > 0 if free else not self.cycle.response_started
-    if waits and not self.pipeline and not self.transport.is_closing():
-        body = f'{{"error":"{phrase.lower()}"}}'
-        self.transport.write(
-            f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()
-        )
-    self.since = None
-    self.transport.close()
-
-
-def swept(connections: Iterable[Any], seconds: float) -> None:
-    """End those whose request takes longer to come, or whose answer longer to be taken.
+class Connection(asyncio.Protocol):
+    """One connection.
 
     Parameters
     ----------
-    connections : iterable of Connection
-    seconds : float
+    door : Door
     """
-    now = time.monotonic()
-    for each in list(connections):
-        if each.since is not None and each.since < now - seconds:
-            _refused(each, 408, "Request Timeout")
-        left = each.transport.get_write_buffer_size()
-        at, before = each.unsent or (now, left)
+
+    _transport: Any = None
+    _coming: Coming | None = None  # what is read
+    _pending: Any = None  # what will be an answer
+    _full = False  # whether answers are not taken
+    _paused = False  # whether nothing is read
+    _ends = False  # whether no further request is taken
+    _stops = False  # whether it ends when nothing is under way
+    _head = 0  # bytes of a request that came by themselves before its head was there
+    _unsent: tuple[float, int] | None = None  # when so many bytes were still to be taken
+    _until = _NEVER  # when its time is over
+
+    def __init__(self, door: Door) -> None:
+        self._door, self._site = door, door.site
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._waiting: deque[Coming] = deque()  # requests that are whole, or cut
+
+    # -- what the transport tells --------------------------------------------------------------
+
+    def connection_made(self, transport: Any) -> None:
+        """A client is there."""
+        self._transport = transport
+        self._door.connections.add(self)
+        self._until = time.monotonic() + self._door.seconds
+        if len(self._door.connections) > self._door.most:
+            transport.abort()
+
+    def connection_lost(self, wrong: BaseException | None) -> None:
+        """The client is gone; what it asked to be learned is learned all the same."""
+        del wrong
+        self._door.connections.discard(self)
+        for coming in (self._coming, *self._waiting):
+            if coming is not None:
+                coming.done()
+        self._ends, self._coming, self._parser = True, None, None
+        self._waiting.clear()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; whether it may still have an answer."""
+        self._ends = True
+        if self._transport.get_extra_info("ssl_object") is not None:
+            return False
+        if self._pending is None and not self._waiting:
+            self._close()
+        return True
+
+    def pause_writing(self) -> None:
+        """The client does not take its answers: no more are made."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """It takes them again."""
+        self._full = False
+        self._advance()
+
+    def data_received(self, data: bytes) -> None:
+        """Something came."""
+        if self._ends:
+            return
+        begun = self._coming
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:  # answered in the protocol that is spoken here
+            self._ends = True
+        except httptools.HttpParserCallbackError as wrong:
+            self._cut(self._site.failed(wrong.__context__ or wrong))
+        except httptools.HttpParserError:
+            must = "the request must be one of HTTP/1.1, got something else. See /openapi.json."
+            self._cut(self._site.failed(ParameterError(must)))
+        if begun is not None and begun is self._coming and not begun.method:
+            self._head += len(data)
+            if self._head > _HEAD:
+                self._cut(Answer(b'{"error":"the head of the request is too long"}', status=431))
+        if self._waiting:
+            self._advance()
+
+    # -- what the parser tells -----------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if not self._ends:
+            self._coming, self._head = Coming(), 0
+            self._until = time.monotonic() + self._door.seconds
+
+    def on_url(self, part: bytes) -> None:
+        """Of its target, a part."""
+        if self._coming is not None:
+            self._coming.target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One of its headers; of several of a name the last counts, where there may be several."""
+        coming = self._coming
+        if coming is None:
+            return
+        name = name.lower()
+        if name in coming.headers and name in _ONCE:
+            came = f"the header {name.decode('latin-1').title()}"
+            must = f"{came} must come once, got it twice. Send one of them."
+            coming.refused = self._site.failed(ParameterError(must))
+        coming.headers[name] = value
+
+    def on_headers_complete(self) -> None:
+        """Its head is there: it is let in, or refused."""
+        coming = self._coming
+        if coming is None:
+            return
+        parser, headers = self._parser, coming.headers
+        coming.method = parser.get_method().decode("latin-1")
+        coming.keeps = parser.should_keep_alive() and parser.get_http_version() != "1.0"
+        length = int(headers.get(b"content-length", b"0")[:18])
+        try:
+            coming.asking, coming.verb = self._site.admit(coming.method, coming.target, headers)
+            coming.asking.hold_length(length)
+        except Exception as wrong:  # noqa: BLE001  whoever asks is told
+            coming.refused = coming.refused or self._site.failed(wrong)
+        expects = headers.get(b"expect", b"").lower() == b"100-continue"
+        if coming.refused is None:
+            if expects and self._pending is None and not self._waiting:
+                self._door.send(self._transport, _CONTINUE)
+        elif expects or length > _SMALL or b"transfer-encoding" in headers:
+            self._cut(coming.refused)
+
+    def on_body(self, part: bytes) -> None:
+        """Of its body, a part."""
+        if self._coming is not None:
+            try:
+                self._coming.add(part)
+            except OnepassError as wrong:
+                self._cut(self._site.failed(wrong))
+
+    def on_message_complete(self) -> None:
+        """All of it is there."""
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.complete()
+            self._waiting.append(coming)
+            self._until = _NEVER
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Answer those that wait, as far as it can be done at once."""
+        waiting = self._waiting
+        while waiting and self._pending is None and not self._full:
+            coming = waiting.popleft()
+            answer: Any = coming.refused or self._site.answer(coming.asking, coming.verb)  # type: ignore[arg-type]
+            if type(answer) is Answer:
+                self._send(coming, answer)
+            else:
+                self._pending = asyncio.ensure_future(answer)
+                self._door.tasks.add(self._pending)
+                self._pending.add_done_callback(partial(self._settled, coming))
+        pauses = bool(waiting) or self._full
+        if pauses is not self._paused and not self._transport.is_closing():
+            self._paused = pauses
+            (self._transport.pause_reading if pauses else self._transport.resume_reading)()
+
+    def _settled(self, coming: Coming, done: Any) -> None:
+        """What was pending is an answer, or an error."""
+        self._pending = None
+        self._door.tasks.discard(done)
+        if done.cancelled():
+            coming.done()
+            self._close()
+            return
+        wrong = done.exception()
+        self._send(coming, done.result() if wrong is None else self._site.failed(wrong))
+        self._advance()
+
+    def _send(self, coming: Coming, answer: Answer) -> None:
+        coming.done()
+        more = self._waiting or (self._coming is not None and not self._ends)
+        keeps = coming.keeps and bool(more or not (self._ends or self._stops))
+        lines = self._door.lines()
+        data = answer.whole(coming.method, lines if keeps else lines + _CLOSE)
+        self._door.send(self._transport, data)
+        if keeps:
+            if self._coming is None:
+                self._until = time.monotonic() + min(_IDLE, self._door.seconds)
+            return
+        self._ends = True
+        self._waiting.clear()
+        if coming.cut and not self._stops:
+            self._until = time.monotonic() + _LINGER
+        else:
+            self._close()
+
+    def _cut(self, answer: Answer) -> None:
+        """Answer a request that is not read to its end, after those before it; then end."""
+        if self._ends:
+            return
+        coming, self._coming = self._coming or Coming(), None
+        coming.done()
+        coming.refused, coming.cut, coming.keeps = answer, True, False
+        self._ends, self._until = True, _NEVER
+        self._waiting.append(coming)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Answer what is under way, and end: uvicorn asks for it when it is told to stop."""
+        self._stops = True
+        begun = self._coming is not None and bool(self._coming.method)
+        if not begun and self._pending is None and not self._waiting:
+            self._close()
+
+    def look(self, now: float) -> None:
+        """End it if its time is over: a request that is not whole is refused.
+
+        Parameters
+        ----------
+        now : float
+            By ``time.monotonic``.
+        """
+        if self._until <= now:
+            self._until = _NEVER
+            if self._coming is not None and not self._ends:
+                must = b'{"error":"the request must come in time, but it did not; send it again"}'
+                self._cut(Answer(must, status=408))
+                self._advance()
+            else:
+                self._close()
+        left = self._transport.get_write_buffer_size()
+        at, before = self._unsent or (now, left)
         if not left:
-            each.unsent = None
-        elif each.unsent is None or left <= before - _TAKEN or left > before:
-            each.unsent = (now, left)
-        elif at < now - seconds:
-            each.transport.abort()  # to close it would wait until all is taken
+            self._unsent = None
+        elif self._unsent is None or left <= before - _TAKEN or left > before:
+            self._unsent = (now, left)
+        elif at < now - self._door.seconds:
+            self._transport.abort()  # to close it would wait until all is taken
+
+    def _close(self) -> None:
+        """Close it, after all that was sent; what still comes is not looked at."""
+        self._ends = True
+        self._door.send(self._transport, b"", closes=True)

@@ -1,34 +1,20 @@
-"""Exchange: a request as it comes over ASGI, and the answer that goes back."""
+"""Exchange: a request as it has come, and the answer that goes back."""
 
 import zlib
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
-from onepass.errors import BusyError, GoneError, LongError, ParameterError
+from onepass.errors import BusyError, LongError, ParameterError
 from onepass.service.web.failures import Failure
 from onepass.service.wire.described import failed
 
-__all__ = ["WHOLE", "Answer", "Asking", "Room"]
-
-_Receive = Callable[[], Awaitable[Any]]
-_Send = Callable[[Any], Awaitable[None]]
-
-WHOLE = "onepass.whole"
-"""The server's extension that sends an answer at once, as :mod:`~onepass.service.web.connection`
-has it."""
+__all__ = ["Answer", "Asking", "Room"]
 
 _JSON = "application/json"
 _LITTLE = 1 << 18  # bytes of a body for which there is room in any case
-_ONCE = {
-    b"authorization", b"content-encoding", b"content-length", b"content-type", b"host",
-    b"idempotency-key", b"inference-header-content-length", b"origin",
-}  # fmt: skip
-_NOSNIFF = {"x-content-type-options": "nosniff"}
-_NONE: Mapping[str, Any] = {}
-_STATUS = {each.value: f"{each.value} {each.phrase}" for each in HTTPStatus}
+_NOTHING: Mapping[str, str] = {}
 
 
 class Room:
@@ -60,54 +46,53 @@ class Room:
 
 
 class Asking:
-    """A request: its headers at once, its body when it is asked for.
+    """A request.
 
     Parameters
     ----------
-    scope, receive
-        As ASGI gives them.
+    method, path : str
+    headers : dict of bytes to bytes
+        By their names in lower case.
     most : int
         Bytes of its body, as they come and unpacked.
     room : Room
         Of which a large body takes some, until it is ``done``.
+
+    Attributes
+    ----------
+    body : bytes
+        As it came; set once all of it is there.
     """
 
-    __slots__ = ("_came", "_headers", "_most", "_receive", "_room", "_taken", "method", "path")
+    __slots__ = ("_headers", "_most", "_room", "_taken", "body", "method", "path")
 
-    def __init__(self, scope: Mapping[str, Any], receive: _Receive, most: int, room: Room) -> None:
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self._came = scope["headers"]
-        self._headers: dict[bytes, bytes] = dict(self._came)
-        self._receive, self._most = receive, most
+    def __init__(
+        self, method: str, path: str, headers: dict[bytes, bytes], most: int, room: Room
+    ) -> None:
+        self.method, self.path = method, path
+        self._headers, self._most = headers, most
         self._room, self._taken = room, 0
+        self.body = b""
 
-    def hold_clear(self) -> None:
-        """Refuse a header that came twice, of which somebody else may take the other.
-
-        Raises
-        ------
-        ParameterError
-        """
-        if len(self._headers) == len(self._came):
-            return
-        times = Counter(name for name, _ in self._came)
-        twice = next((each for each in sorted(_ONCE) if times[each] > 1), None)
-        if twice is not None:
-            raise ParameterError(
-                f"the header {twice.decode().title()} must come once, got it {times[twice]} times. "
-                "Send one of them."
-            )
+    def header(self, name: bytes) -> str | None:
+        """A header by its name in lower case; None if it is not there."""
+        value = self._headers.get(name)
+        return None if value is None else value.decode("latin-1")
 
     def take(self, nbytes: int) -> None:
-        """Have so much room, if it is not little.
+        """Have so much room in all, if it is not little; see ``done``.
+
+        Parameters
+        ----------
+        nbytes : int
 
         Raises
         ------
-        BusyError
-            If there is not so much.
+        LongError, BusyError
+            If it is more than one request may have, or than all together.
         """
-        if nbytes > max(self._taken, _LITTLE):
+        self.hold_length(nbytes)
+        if nbytes > _LITTLE and nbytes > self._taken:
             self._room.take(nbytes - self._taken)
             self._taken = nbytes
 
@@ -117,47 +102,31 @@ class Asking:
             self._room.take(-self._taken)
             self._taken = 0
 
-    def header(self, name: bytes) -> str | None:
-        """A header by its name in lower case; None if it is not there."""
-        value = self._headers.get(name)
-        return None if value is None else value.decode("latin-1")
+    def hold_length(self, nbytes: int) -> None:
+        """Refuse a body that is too long.
 
-    async def body(self) -> bytes:
-        """The whole body, as it came; the server sees to it that it comes in time.
+        Parameters
+        ----------
+        nbytes : int
+            That have come, or that are told of.
 
         Raises
         ------
         LongError
-            If it is longer than may be.
-        BusyError
-            If there is no room for it beside those of others.
-        GoneError
-            If the asker is gone.
         """
-        length = self._headers.get(b"content-length", b"0")
-        if len(length) > 18 or int(length) > self._most:
-            raise self._long()
-        parts: list[bytes] = []
-        size, more = 0, True
-        while more:
-            message: Mapping[str, Any] = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise GoneError("whoever asked is gone before the body was there.")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            more = message.get("more_body", False)
-            if size > self._most:
-                raise self._long()
-            self.take(size)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        if nbytes > self._most:
+            raise LongError(
+                f"the body must have at most {self._most:,} bytes, unpacked too; it has more. "
+                "Send fewer rows at a time."
+            )
 
     @property
     def packed(self) -> bool:
         """Whether the body is packed, and so ``unpacked`` gives what it holds."""
         return self._headers.get(b"content-encoding", b"identity").lower() != b"identity"
 
-    def unpacked(self, whole: bytes) -> bytes:
-        """What a packed body holds.
+    def unpacked(self) -> bytes:
+        """What the body holds.
 
         Raises
         ------
@@ -166,6 +135,8 @@ class Asking:
         ParameterError
             If it is packed in a way that is not known, or damaged.
         """
+        if not self.packed:
+            return self.body
         packing = (self.header(b"content-encoding") or "").lower()
         if packing not in {"gzip", "deflate"}:
             raise ParameterError(
@@ -174,65 +145,57 @@ class Asking:
             )
         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)
         try:
-            found = unpacker.decompress(whole, self._most + 1)
+            found = unpacker.decompress(self.body, self._most + 1)
         except zlib.error as wrong:
             raise ParameterError(
                 f"the body must be {packing}, as Content-Encoding says, got: {wrong}. Pack it anew."
             ) from wrong
-        if len(found) > self._most:
-            raise self._long()
+        self.hold_length(len(found))
         if not unpacker.eof or unpacker.unused_data:
             came = "more behind its end" if unpacker.eof else "one that is cut short"
             raise ParameterError(f"the body must be {packing}, got {came}. Send it whole.")
         return found
 
-    def _long(self) -> LongError:
-        return LongError(
-            f"the body must have at most {self._most:,} bytes, unpacked too; it has more. "
-            "Send fewer rows at a time."
-        )
 
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What goes back.
-
-    Parameters
-    ----------
-    body : bytes
-    kind : str
-        Its content type.
-    status : int
-    headers : mapping of str to str
-    """
+class Answer(NamedTuple):
+    """What goes back."""
 
     body: bytes
     kind: str = _JSON
+    """Its content type."""
     status: int = 200
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = _NOTHING
 
     @classmethod
     def of(cls, failure: Failure) -> "Answer":
         """A failure, as the Open Inference Protocol tells it."""
-        return cls(failed(failure.message).body, status=failure.status, headers=failure.headers)
+        return cls(failed(failure.message).body, _JSON, failure.status, failure.headers)
 
-    async def send(self, scope: Mapping[str, Any], send: _Send) -> None:
-        """Send it, whole where the server can; to HEAD without its body.
+    def whole(self, method: str, more: bytes) -> bytes:
+        """All that is sent: to HEAD without the body.
 
         Parameters
         ----------
-        scope, send
-            As ASGI gives them.
+        method : str
+            Of the request.
+        more : bytes
+            Further lines of the head, each with its end.
         """
-        told = {"content-type": self.kind, "content-length": str(len(self.body)), **_NOSNIFF}
-        if self.headers:
-            told |= {name.lower(): value for name, value in self.headers.items()}
-        body = b"" if scope["method"] == "HEAD" else self.body
-        whole = scope.get("extensions", _NONE).get(WHOLE)
-        if whole is not None:
-            lines = [_STATUS[self.status], *(f"{name}: {value}" for name, value in told.items())]
-            if whole("\r\n".join((*lines, "")).encode("latin-1"), body):
-                return
-        headers = [(name.encode(), value.encode("latin-1")) for name, value in told.items()]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        lines = "".join([f"{name.lower()}: {value}\r\n" for name, value in self.headers.items()])
+        return b"%b%d\r\n%b%b\r\n%b" % (
+            _beginning(self.status, self.kind),
+            len(self.body),
+            lines.encode("latin-1"),
+            more,
+            b"" if method == "HEAD" else self.body,
+        )
+
+
+@lru_cache(maxsize=256)
+def _beginning(status: int, kind: str) -> bytes:
+    """The head, until the number of the body's bytes."""
+    phrase: Any = HTTPStatus(status).phrase
+    return (
+        f"HTTP/1.1 {status} {phrase}\r\ncontent-type: {kind}\r\nx-content-type-options: nosniff\r\n"
+        "content-length: "
+    ).encode("latin-1")

@@ -1,6 +1,9 @@
 """Running: the service on a port, until it is told to stop."""
 
+import gc
 import ssl
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,12 +12,17 @@ from typing import Any
 
 from onepass.errors import ParameterError
 from onepass.extras import need
+from onepass.service.web.door import Door, Site
 from onepass.service.web.stopping import Stopping
+
+if sys.platform != "win32":
+    import resource
 
 __all__ = ["Listening", "run"]
 
 _LONGEST = 30  # seconds for what is under way when it is told to stop
-_IDLE = 30  # seconds that a connection is kept for another request
+_SWITCH = 1e-5  # seconds for which one thread has the interpreter while another wants it
+_FILES = 128  # that are left to learners and to Python
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Listening:
 
 
 def run(
-    app: Any,
+    site: Site,
     listening: Listening,
     ready: Callable[[str], None],
     stopping: Stopping,
@@ -67,7 +75,8 @@ def run(
 
     Parameters
     ----------
-    app : ASGI application
+    site : Site
+        What answers.
     listening : Listening
     ready : callable
         Called with the address when it listens.
@@ -84,11 +93,7 @@ def run(
         If uvicorn is not installed.
     """
     uvicorn = need("uvicorn", extra="serve", where=where)
-    from onepass.service.web.connection import (  # noqa: PLC0415  an extra
-        connection,
-        most_connections,
-        swept,
-    )
+    from onepass.service.web.connection import Connection  # noqa: PLC0415  an extra
 
     class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # an extra
         async def startup(self, sockets: Any = None) -> None:
@@ -98,7 +103,9 @@ def run(
 
         async def on_tick(self, counter: int) -> bool:
             if counter % 10 == 0:
-                swept(self.server_state.connections, listening.seconds)
+                now = time.monotonic()
+                for each in list(self.server_state.connections):
+                    each.look(now)
             return bool(await super().on_tick(counter))
 
         @contextmanager
@@ -109,9 +116,12 @@ def run(
         def stop(self) -> None:
             self.should_exit = True
 
-    config = _config(uvicorn, app, listening, connection(most_connections()), where)
+    door: Door
+    server = Server(_config(uvicorn, site, listening, lambda **_: Connection(door), where))
+    door = Door(site, server.server_state, listening.seconds, _most_connections())
     try:
-        Server(config).run()
+        with _quick():
+            server.run()
     except SystemExit as failed:
         raise ParameterError(
             f"{where}: {listening.host}:{listening.port} must be an address that is free, but it "
@@ -119,13 +129,13 @@ def run(
         ) from failed
 
 
-def _config(uvicorn: Any, app: Any, listening: Listening, protocol: Any, where: str) -> Any:
+def _config(uvicorn: Any, site: Site, listening: Listening, protocol: Any, where: str) -> Any:
     if (listening.certificate is None) != (listening.key is None):
         raise ParameterError(
             f"{where}: for TLS there must be a certificate and a key, got one of them. Give both."
         )
     config = uvicorn.Config(
-        app,
+        site,  # only handed on: no ASGI is spoken
         host=listening.host,
         port=listening.port,
         http=protocol,
@@ -139,7 +149,6 @@ def _config(uvicorn: Any, app: Any, listening: Listening, protocol: Any, where: 
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
         timeout_graceful_shutdown=_LONGEST,
-        timeout_keep_alive=_IDLE,
         backlog=4096,
     )
     try:
@@ -154,3 +163,31 @@ def _config(uvicorn: Any, app: Any, listening: Listening, protocol: Any, where: 
 
 def _host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def _most_connections() -> int:
+    """How many there may be, so that files are left for all else."""
+    if sys.platform == "win32":
+        return 1 << 30
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 1 << 30 if files == resource.RLIM_INFINITY else max(files - _FILES, files // 2)
+
+
+@contextmanager
+def _quick() -> Iterator[None]:
+    """Within this context nobody waits long for the interpreter.
+
+    The event loop gives it back and takes it again so often that a thread which learns, and waits
+    for it, is woken each time too late: Python has the loop hand it over only if nothing of the
+    kind has happened for an interval. And to look for garbage among all that was imported takes
+    longer than a hundred requests: so all that is there is taken for good.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH)
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(before)

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from onepass.service.wire.rows import Asked, Output
 
 __all__ = ["Verbs"]
 
-_T = TypeVar("_T")
 _LARGE = 1 << 16  # bytes; more are left to another thread, so that others need not wait
 _DAY = 86400.0
 _Y = (Output("y"),)
@@ -46,105 +45,94 @@ class Verbs:
         self._threads = threads
         self._mail: Mail | None = None
 
-    async def infer(self, asking: Asking, name: str, version: str | None = None) -> Answer:
-        """``POST /v2/models/NAME/infer``."""
-        began = time.perf_counter()
-        served = self._shelf[name]
-        form = format_of(asking)
-        body, asked = await self._read(asking, form, learning=False)
-        if asked.parameters and _asks(asked):
-            return await self._ask(served, form, asked)
-        return await self._said(served, form, asked, len(body), began, version)
+    def infer(self, asking: Asking, name: str, version: str | None = None) -> Any:
+        """``POST /v2/models/NAME/infer``: answered at once, unless there is much to do."""
+        served, form, began = self._shelf[name], format_of(asking), time.perf_counter()
+        if _small(asking):
+            return self._said(served, form, asking.body, version, began)
+        return self._apart(asking, lambda body: self._said(served, form, body, version, began))
 
-    async def learn(self, asking: Asking, name: str) -> Answer:
+    def invocations(self, asking: Asking) -> Any:
+        """``POST /invocations``: MLflow's convention."""
+        served, began = self._shelf[self._only()], time.perf_counter()
+        form = format_of(asking, scoring=True)
+        if _small(asking):
+            return self._said(served, form, asking.body, None, began)
+        return self._apart(asking, lambda body: self._said(served, form, body, None, began))
+
+    def learn(self, asking: Asking, name: str) -> Any:
         """``POST /v2/models/NAME/learn``: answered when the rows are on the disk."""
-        began = time.perf_counter()
-        served = self._shelf[name]
-        form = format_of(asking)
-        body, asked = await self._read(asking, form, learning=True)
+        served, form, began = self._shelf[name], format_of(asking), time.perf_counter()
         key = asking.header(b"idempotency-key")
         if self._mail is None:
             self._mail = Mail(self._threads.patience)
-        future, done = self._mail.expect(name)
-        rows = {
-            "X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time
-        }  # fmt: skip
+        if not _small(asking):
+            return self._learned_apart(self._mail, served, form, asking, key, began)
+        asked = form.read(asking.body, self._limits, learning=True)
 
-        def put() -> None:
-            digest = None if key is None else hashlib.sha256(body).digest()
-            served.learn(rows, done, key=key, digest=digest)
+        def answer(receipt: Receipt) -> Answer:
+            served.gauges.answered(time.perf_counter() - began)
+            return _received(form, name, asked, receipt)
 
-        with OfRows(name):
-            await self._done(put, len(body))
-            receipt = await future
-        served.gauges.answered(time.perf_counter() - began)
-        return await self._received(form, name, asked, receipt)
+        future, done = self._mail.expect(name, answer)
+        try:
+            _put(served, asked, asking.body, key, done)
+        except BaseException:
+            future.cancel()
+            raise
+        self._mail.sent(served)
+        return future
 
     async def answers(self, asking: Asking, name: str) -> Answer:
         """``POST /v2/models/NAME/answers``: answers to rows that were asked, by their ids."""
-        served = self._shelf[name]
-        form = format_of(asking)
-        _, asked = await self._read(asking, form, learning=True)
+        served, form = self._shelf[name], format_of(asking)
+        _, asked = await self._read(asking, form)
         ids = _ids(asked)
         work = served.admitted(
             len(ids), lambda: served.answer(ids, asked.y, asked.sample_weight, time=asked.time)
         )
         with OfRows(name):
             receipt = await self._threads.disk(work, name)
-        return await self._received(form, name, asked, receipt)
-
-    async def invocations(self, asking: Asking) -> Answer:
-        """``POST /invocations``: MLflow's convention."""
-        began = time.perf_counter()
-        served = self._shelf[self._only()]
-        form = format_of(asking, scoring=True)
-        body, asked = await self._read(asking, form, learning=False)
-        return await self._said(served, form, asked, len(body), began)
+        return await self._threads.compute(lambda: _received(form, name, asked, receipt))
 
     # -- what stands behind them ---------------------------------------------------------------
 
-    async def _read(self, asking: Asking, form: Format, *, learning: bool) -> tuple[bytes, Asked]:
-        """The body, unpacked, and what it asks."""
-        body = await asking.body()
-        if asking.packed:
-            packed = body
-            body = await self._threads.compute(lambda: asking.unpacked(packed))
-            asking.take(len(body))
-        if len(body) < _LARGE:
-            return body, form.read(body, self._limits, learning=learning)
-        return body, await self._threads.compute(
-            lambda: form.read(body, self._limits, learning=learning)
-        )
+    def _said(
+        self, served: Served, form: Format, body: bytes, version: str | None, began: float
+    ) -> Any:
+        """Answers by the learner as it is now; something to be awaited where ids are asked for."""
+        asked = form.read(body, self._limits, learning=False)
+        if asked.parameters and _asks(asked):
+            return self._ask(served, form, asked)
+        now, learner = served.answering(version)
+        with OfRows(served.name):
+            answers = _answers(learner, asked)
+        answer = form.answer(served.name, now, asked, answers)
+        served.gauges.predicted(len(asked.X), time.perf_counter() - began)
+        return answer
 
-    async def _said(
+    async def _learned_apart(
         self,
+        mail: Mail,
         served: Served,
         form: Format,
-        asked: Asked,
-        size: int,
+        asking: Asking,
+        key: str | None,
         began: float,
-        version: str | None = None,
     ) -> Answer:
-        """Answers by the learner as it is now."""
-        now, learner = served.answering(version)
-
-        def answer() -> Answer:
-            with OfRows(served.name):
-                answers = _answers(learner, asked)
-            return form.answer(served.name, now, asked, answers)
-
-        found = answer() if size < _LARGE else await self._threads.compute(answer)
-        served.gauges.predicted(len(asked.X), time.perf_counter() - began)
-        return found
-
-    async def _received(self, form: Format, name: str, asked: Asked, receipt: Receipt) -> Answer:
-        """What was said of rows before they were learned."""
-        asked.outputs = tuple(each for each in asked.outputs if each.name == "y") or _Y
-        found = {"y": receipt.said}
-        return await self._done(
-            lambda: form.answer(name, receipt.version, asked, found, again=receipt.again),
-            8 * receipt.said.size,
-        )
+        """Rows of a large body are read, and their answers written, by a thread."""
+        name, compute = served.name, self._threads.compute
+        body, asked = await self._read(asking, form)
+        future, done = mail.expect(name, lambda receipt: receipt)
+        try:
+            await compute(lambda: _put(served, asked, body, key, done))
+        except BaseException:
+            future.cancel()
+            raise
+        mail.sent(served)
+        receipt = await future
+        served.gauges.answered(time.perf_counter() - began)
+        return await compute(lambda: _received(form, name, asked, receipt))
 
     async def _ask(self, served: Served, form: Format, asked: Asked) -> Answer:
         seconds = asked.parameters.get("seconds", _DAY)
@@ -154,11 +142,27 @@ class Verbs:
         found = {"y": said, "id": np.array(ids, dtype=object)}
         wanted = [each for each in asked.outputs if each.name == "y"] or _Y
         asked.outputs = (*wanted, Output("id", wanted[0].binary))
-        return await self._done(lambda: form.answer(served.name, version, asked, found), len(ids))
+        return await self._threads.compute(lambda: form.answer(served.name, version, asked, found))
 
-    async def _done(self, work: Callable[[], _T], size: int) -> _T:
-        """Work done here, or by a thread where it is about many bytes."""
-        return work() if size < _LARGE else await self._threads.compute(work)
+    async def _read(self, asking: Asking, form: Format) -> tuple[bytes, Asked]:
+        """The body, unpacked, and what is to be learned."""
+        body = await self._unpacked(asking)
+        return body, await self._threads.compute(
+            lambda: form.read(body, self._limits, learning=True)
+        )
+
+    async def _apart(self, asking: Asking, work: Callable[[bytes], Any]) -> Answer:
+        """What a thread makes of a large body."""
+        body = await self._unpacked(asking)
+        found = await self._threads.compute(lambda: work(body))
+        return found if isinstance(found, Answer) else await found
+
+    async def _unpacked(self, asking: Asking) -> bytes:
+        if asking.packed:
+            body = await self._threads.compute(asking.unpacked)
+            asking.take(len(body))
+            return body
+        return asking.body
 
     def _only(self) -> str:
         if self._first is not None:
@@ -170,6 +174,26 @@ class Verbs:
                 "--first NAME, or ask /v2/models/NAME/infer."
             )
         return names[0]
+
+
+def _small(asking: Asking) -> bool:
+    """Whether it takes less time than to hand it to a thread, so that others need not wait."""
+    return len(asking.body) < _LARGE and not asking.packed
+
+
+def _put(served: Served, asked: Asked, body: bytes, key: str | None, done: Any) -> None:
+    """Have rows learned."""
+    digest = None if key is None else hashlib.sha256(body).digest()
+    rows = {"X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time}
+    with OfRows(served.name):
+        served.learn(rows, done, key=key, digest=digest)
+
+
+def _received(form: Format, name: str, asked: Asked, receipt: Receipt) -> Answer:
+    """What was said of rows before they were learned."""
+    if asked.outputs is not _Y:
+        asked.outputs = tuple(each for each in asked.outputs if each.name == "y") or _Y
+    return form.answer(name, receipt.version, asked, {"y": receipt.said}, again=receipt.again)
 
 
 def _answers(learner: Any, asked: Asked) -> dict[str, Any]:

@@ -11,15 +11,36 @@ from onepass.service.wire.datatypes import DATATYPES
 from onepass.service.wire.heads import Tensor
 from onepass.service.wire.jsontext import PIECE
 from onepass.service.wire.limits import Limits
-from onepass.types import Array, Floats
+from onepass.service.wire.rows import ROLES, Asked
+from onepass.types import Array
 
-__all__ = ["plain_rows", "plain_values"]
+__all__ = ["plain_answered", "plain_rows", "plain_values"]
 
 _BRACKET = ord("[")
 _ROWS = ("FP64", "FP32")
 
 
-def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Floats | None:
+def plain_answered(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Asked | None:
+    """The rows of a request and their answers, if they are a plain tensor of each, in JSON.
+
+    Parameters
+    ----------
+    inputs, body, at, limits
+        As for :func:`plain_rows`.
+    """
+    if len(inputs) != 2 or inputs[1].name != "y" or inputs[0].name in ROLES:
+        return None
+    rows, answers = inputs
+    n = rows.shape[0] if rows.shape else 0
+    if answers.shape != [n] or answers.datatype not in _ROWS or answers.parameters is not None:
+        return None
+    found = None if rows.parameters is not None else plain_rows([rows], body, at, limits)
+    if found is not None:
+        found.y = plain_values(answers, limits)
+    return None if found is None or found.y is None else found
+
+
+def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Asked | None:
     """The rows of a request, if they are one plain tensor of FP64 or FP32.
 
     Parameters
@@ -33,7 +54,7 @@ def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Fl
 
     Returns
     -------
-    X : ndarray of shape (n, d), float64, or None
+    asked : Asked or None
     """
     if len(inputs) != 1:
         return None
@@ -44,7 +65,8 @@ def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Fl
     if not (n and d) or n > limits.rows or d > limits.columns or n * d > limits.values:
         return None
     if tensor.parameters is None:
-        return plain_values(tensor, limits) if at == len(body) else None
+        X = plain_values(tensor, limits) if at == len(body) else None
+        return None if X is None else Asked(X)
     size = tensor.parameters.binary_data_size
     dtype = DATATYPES[tensor.datatype].dtype
     if (
@@ -56,7 +78,7 @@ def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Fl
     ):
         return None
     numbers = np.frombuffer(body[at:], dtype).reshape(n, d)
-    return numbers if dtype.itemsize == 8 else numbers.astype(np.float64)
+    return Asked(numbers.astype(np.float64, copy=False))
 
 
 def plain_values(tensor: Tensor, limits: Limits) -> Array | None:

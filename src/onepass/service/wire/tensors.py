@@ -27,7 +27,7 @@ from onepass.service.wire.elements import elements
 from onepass.service.wire.heads import Head, Tensor, TensorParameters, WantedParameters, read_head
 from onepass.service.wire.jsontext import encoded
 from onepass.service.wire.limits import Limits, refused, shown
-from onepass.service.wire.plain import plain_rows, plain_values
+from onepass.service.wire.plain import plain_answered, plain_rows, plain_values
 from onepass.service.wire.rows import OUTPUTS, Asked, Output, Reply, asked, hold_output
 from onepass.types import Array
 
@@ -72,8 +72,11 @@ def read(
     limits.hold_body(body)
     length = head_length(header, body)
     head = read_head(body if length == len(body) else memoryview(body)[:length], limits)
-    X = None if learning else plain_rows(head.inputs, body, length, limits)
-    found = _asked(head, body, length, limits, learning=learning) if X is None else Asked(X)
+    if learning:
+        plain = plain_answered(head.inputs, body, length, limits)
+    else:
+        plain = plain_rows(head.inputs, body, length, limits)
+    found = plain or _asked(head, body, length, limits, learning=learning)
     found.id = head.id or ""
     if head.parameters or head.outputs:
         found.parameters = head.parameters or {}
