@@ -32,6 +32,7 @@ _ADVICE = {
     "written": "Whether this was kept is not known, and nothing more is written. Look whether its "
     "disk is well, open it again, and ask again with the same keys.",
 }
+_AT_ONCE = 512  # keys that are looked for together
 _SNAPSHOT = "sequence, seen, at, why, positions, digest"
 
 
@@ -97,6 +98,24 @@ class Archive:
                 raise self._damaged(f"what became of the request {key!r} was changed")
             return found
         return None
+
+    def known(self, keys: Sequence[str]) -> set[str]:
+        """Those of many keys that may be known; all of them where that cannot be read.
+
+        Parameters
+        ----------
+        keys : sequence of str
+        """
+        found: set[str] = set()
+        for first in range(0, len(keys), _AT_ONCE):
+            some = keys[first : first + _AT_ONCE]
+            places = ", ".join("?" * len(some))
+            try:
+                rows = self._rows(f"SELECT key FROM keys WHERE key IN ({places})", some)  # noqa: S608
+            except StoreError:
+                return set(keys)
+            found.update(key for (key,) in rows)
+        return found
 
     def asked(self, name: str) -> Asked | None:
         """The row with this id that waits for its answer; None if there is none.

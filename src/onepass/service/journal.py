@@ -23,6 +23,7 @@ import ctypes
 import os
 import sqlite3
 import stat
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -31,11 +32,13 @@ from onepass.errors import StoreError
 from onepass.replacing import replacing
 from onepass.service.archive import SQLITE
 from onepass.service.holding import Holding
-from onepass.service.records import BEGINNING, Group, Snapshot, chained
+from onepass.service.records import BEGINNING, Answer, Group, Snapshot, chained
 from onepass.service.schema import made, opened
 from onepass.service.upkeep import Upkeep
 
 __all__ = ["Journal"]
+
+_TOGETHER = 16  # answers that are written by one statement
 
 _LOG = (
     "INSERT INTO log (sequence, kind, rows, seen, aside, note, body, digest) "
@@ -236,11 +239,7 @@ class Journal(Upkeep):
 
     def _write_requests(self, group: Group) -> None:
         if group.answers:
-            self._db.executemany(
-                "INSERT INTO keys (key, digest, sequence, said, at, seal) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                [(a.key, a.digest, a.sequence, a.said, a.at, a.seal()) for a in group.answers],
-            )
+            self._write_answers(group.answers)
             self.reached("keys")
         if group.asked:
             self._db.executemany(
@@ -253,6 +252,23 @@ class Journal(Upkeep):
                 "DELETE FROM asked WHERE id = ?", [(each,) for each in group.answered]
             )
             self.reached("answered")
+
+    def _write_answers(self, answers: Sequence[Answer]) -> None:
+        """Many with each statement: Python lets other threads go on at every one."""
+        first = 0
+        while first < len(answers):
+            some = answers[first : first + (_TOGETHER if len(answers) - first >= _TOGETHER else 1)]
+            first += len(some)
+            values = [
+                value
+                for a in some
+                for value in (a.key, a.digest, a.sequence, a.said, a.at, a.seal())
+            ]
+            rows = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+            self._db.execute(
+                f"INSERT INTO keys (key, digest, sequence, said, at, seal) VALUES {rows}",  # noqa: S608
+                values,
+            )
 
     def _insert(self, db: sqlite3.Connection, taken: Snapshot, digest: bytes) -> None:
         taken = replace(taken, digest=digest)

@@ -157,10 +157,12 @@ class Keeper(Standing):
         """Those that were not decided on before."""
         fresh: list[Request] = []
         here: set[str] = set()
+        first = [request.keys[0][0] for request in requests if request.keys]
+        there = self.journal.known(first) if first else set()
         for request in requests:
             names = [name for name, _ in request.keys]
             try:
-                known = self.journal.answer(names[0]) if names else None
+                known = self.journal.answer(names[0]) if there.intersection(names[:1]) else None
             except StoreError as wrong:
                 request.error = wrong
                 continue
