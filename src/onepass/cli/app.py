@@ -46,6 +46,7 @@ app = App(
 
     onepass run flights --model rls,sgd --save flights.onepass
     onepass run table.csv --target price
+    onepass serve rls --data served
     onepass COMMAND --help
 """,
     help_format="plaintext",  # to show the commands alone, nothing need be parsed as Markdown

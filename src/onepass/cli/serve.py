@@ -57,36 +57,38 @@ def serve(
     ----------
     model
         What begins to be served if it is not there yet: a file that "onepass run --save" or op.save
-        wrote, or the name of a model, such as rls. Without it, what is in --data is served.
+        wrote, or the name of a model, such as rls. What is in --data is served besides, and alone
+        without it.
     data
         The folder of the learners' files; made if it is not there.
     name
         By which the model is served: by default the file's name, or the model's.
     task
-        What a model that is named is to do.
+        What a model that is named is to do, by default regression.
     settings
         A parameter of a model that is named: rls.forgetting=0.99.
     host
-        Where to listen. Elsewhere than on the loopback there must be tokens.
+        Where to listen, by default 127.0.0.1. Elsewhere than on the loopback there must be tokens.
     port
-        0 for any that is free.
+        8080 by default, 0 for any that is free.
     tokens
-        A file with a line "ROLES TOKEN" for each token; roles are predict, learn and admin. The
+        A file with a line "ROLES TOKEN" for each token, such as "predict,learn 7f3a…"; roles are
+        predict, learn and admin. Requests bring it as "Authorization: Bearer TOKEN". The
         environment variable ONEPASS_TOKEN is one token with all roles.
     certificate
-        A file of PEM, for TLS.
+        A file of PEM, for TLS; with --key.
     key
-        The file of its key.
+        The file of the certificate's key.
     first
         The learner that answers MLflow's /invocations; by default the only one.
     snapshot_rows
-        After so many rows a snapshot of a learner is taken.
+        After so many rows a snapshot of a learner is taken, by default 100,000.
     snapshot_seconds
-        The same after so long.
+        The same after so long, by default 300.
     keep
-        So many snapshots of each learner are kept, and all versions since the oldest.
+        So many snapshots of each learner are kept, and all versions since the oldest; by default 8.
     window
-        Rows that the recent error is about.
+        Rows that the recent error is about, by default 1000.
     drift
         Detectors of drift, of River, such as adwin.
     source
@@ -94,18 +96,20 @@ def serve(
         NAME= before it where there are several learners. It may be given more than once, or, so
         that nobody sees the password, in the environment variable ONEPASS_SOURCE.
     most_waiting
-        Rows that may wait to be learned, for each learner; of more the asker is told to wait.
+        Rows that may wait to be learned, for each learner, by default 65,536; of more the asker is
+        told to wait.
     most_rows
-        Rows of a request.
+        Rows of a request, by default 1,048,576.
     most_bytes
-        Bytes of a request's body.
+        Bytes of a request's body, by default 67,108,864.
     seconds
-        Within which a request must come, its headers and its body, and its answer be taken.
+        Within which a request must come, its headers and its body, and its answer be taken; by
+        default 30.
     patience
-        Seconds within which rows must be on the disk; who waits longer is told that it is not known
-        yet, and to ask again with the same key.
+        Seconds within which rows must be on the disk, by default 60; who waits longer is told that
+        it is not known yet, and to ask again with the same key.
     log
-        What is logged, as lines of JSON on standard error.
+        What is logged, as lines of JSON on standard error, by default info.
     quiet
         Do not say where it listens.
     """
@@ -157,11 +161,17 @@ def _begun(shelf: Any, model: str, name: str | None, task: str, settings: dict[s
         Of a model that is named.
     """
     from onepass import models
+    from onepass.errors import ParameterError
     from onepass.persist import load
 
     path = Path(model)
     if path.is_file():
         shelf.create(name or path.name.partition(".")[0], load(path), there=True)
+    elif len(path.parts) > 1 or path.suffix:
+        raise ParameterError(
+            f"serve: {model} must be a model file that is there, or the name of a model, got no "
+            f"such file. Choose another, or one of {', '.join(models.names(task))}."
+        )
     else:
         made = models.pipelines([model], task, settings)[model]
         shelf.create(name or model, made, there=True)
