@@ -45,6 +45,7 @@ def test_off_the_loopback_there_must_be_tokens(tmp_path: Path, said: Said) -> No
         (("rls", "--certificate", "none.pem", "--key", "none.pem"), 2),
         (("rls", "--port", "70000"), 2),
         (("nonsense",), 2),
+        (("no/file.onepass",), 2),
         (("rls", "--drift", "nonsense"), 2),
         (("rls", "--name", "../up"), 2),
         (("rls", "--tokens", "none"), 1),
@@ -54,6 +55,16 @@ def test_wrong_usage(tmp_path: Path, said: Said, words: tuple[str, ...], code: i
     port = () if "--port" in words else ("--port", "0")
     found, told = said(*words, "--data", str(tmp_path / "data"), *port)
     assert (found, "Traceback" in told) == (code, False), told
+
+
+def test_what_is_said_of_words_that_are_wrong(tmp_path: Path, said: Said) -> None:
+    """In the command's words, and not in the library's."""
+    data = ("--data", str(tmp_path / "data"), "--port", "0")
+    assert "m.onepass must be a model file that is there" in said("m.onepass", *data)[1]
+    assert "onepass serve: --source" in said("rls", *data, "--source", "file://x")[1]
+    told = said("rls", *data, "--set", "rls.ridge=2")[1]
+    assert "serve: `model` must be as it was" in told
+    assert "op." not in told
 
 
 def test_a_port_that_is_taken(tmp_path: Path, said: Said) -> None:

@@ -149,6 +149,12 @@ def test_answers_come_later(server: Server) -> None:
     assert answers(ids, [3, 4])[2]["idempotent-replayed"] == "true"
     assert answers(ids, [3, 5])[0] == 409
     assert answers(["unknown"], [3])[0] == 400
+    for body in (rows([[3]]), {"inputs": [{"name": "id", "shape": [1], "datatype": "BYTES",
+                                           "data": ["unknown"]}]}):  # fmt: skip
+        for verb in ("learn", "answers"):
+            status, wrong, _ = server.asked("POST", f"{at}/{verb}", body)
+            assert status == 400
+            assert "op." not in wrong["error"]
     _, told, _ = server.asked("POST", f"{at}/infer", rows([[3]], ask=True, seconds=0))
     time.sleep(0.01)
     assert answers(output(told, "id"), [3])[0] == 400

@@ -33,6 +33,11 @@ def test_text_is_no_number_even_where_it_reads_like_one(text: Any) -> None:
         validate.targets(np.array(["1"] * 6), 6, "here")
 
 
+def test_one_dict_is_not_rows() -> None:
+    with pytest.raises(TypeMismatchError, match="Give a list of dicts"):
+        op.RLSRegressor().partial_fit({"a": 1.0}, [1.0])
+
+
 def test_what_a_masked_array_hides_is_missing() -> None:
     masked = np.ma.masked_greater(X, 1.0)
     with pytest.raises(NotFiniteError):

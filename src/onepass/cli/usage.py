@@ -38,7 +38,8 @@ def usage(command: str) -> Iterator[None]:
         said = str(wrong)
         if said.startswith("op.stream"):  # whose parameters are options here
             said = re.sub(r"`(\w+)`", lambda found: _option(found[1]), said)
-        raise CycloptsError(msg=re.sub(r"^op\.(stream[.\w]*|models)", command, said)) from wrong
+        said = re.sub(r"^op\.(stream[.\w]*|models|durable)", command, said)
+        raise CycloptsError(msg=said) from wrong
 
 
 def fit_together(given: dict[str, Any]) -> None:

@@ -96,8 +96,8 @@ class Versions(Kept):
             if not oldest <= to <= latest:
                 raise ParameterError(
                     f"{where}: `to` must be a version that is kept, from {oldest:,} to the present "
-                    f"one, {latest:,}, got {to:,}. `versions` lists the snapshots; `keep` is how "
-                    "many there are."
+                    f"one, {latest:,}, got {to:,}. `versions`, and /state of a service, lists "
+                    "the snapshots; `keep` is how many there are."
                 )
             self._keeper.rollback(to)
             return self._journal.sequence

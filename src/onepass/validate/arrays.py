@@ -1,6 +1,6 @@
 """Rows, answers and weights as finite arrays of the right shape."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,6 +168,11 @@ def _numbers(values: Any, where: str, what: str) -> Floats:
         raise TypeMismatchError(
             f"{where}: `{what}` must be a dense array, got the sparse "
             f"{type(values).__name__}. Sparse input is not supported; convert with .toarray()."
+        )
+    if isinstance(values, Mapping):
+        raise TypeMismatchError(
+            f"{where}: `{what}` must hold rows, got one dict. Give a list of dicts, one a row; a "
+            "learner's own predict_one and learn_one take a single one."
         )
     try:
         array = np.asarray(values)

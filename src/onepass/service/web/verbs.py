@@ -183,10 +183,19 @@ def _small(asking: Asking) -> bool:
 
 def _put(served: Served, asked: Asked, body: bytes, key: str | None, done: Any) -> None:
     """Have rows learned."""
+    _hold_answers(asked)
     digest = None if key is None else hashlib.sha256(body).digest()
     rows = {"X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time}
     with OfRows(served.name):
         served.learn(rows, done, key=key, digest=digest)
+
+
+def _hold_answers(asked: Asked) -> None:
+    if asked.y is None:
+        raise ParameterError(
+            "what is to be learned must come with 'y', an answer for each row, got none. Send it; "
+            "where answers come later, ask infer with the parameter 'ask' before."
+        )
 
 
 def _received(form: Format, name: str, asked: Asked, receipt: Receipt) -> Answer:
@@ -228,4 +237,5 @@ def _ids(asked: Asked) -> list[str]:
             "answers must come as two tensors, 'id' and 'y', got others. Give the ids that infer "
             "gave with the parameter 'ask'."
         )
+    _hold_answers(asked)
     return columns["id"].tolist()  # type: ignore[no-any-return]  # whatever they are, they are told
