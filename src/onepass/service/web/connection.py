@@ -1,41 +1,31 @@
-"""Connection: HTTP/1.1 on one connection: requests as they come, and answers in their order.
+"""Connection: HTTP/1.1 on one connection: answers in the order of the requests.
 
 httptools reads the requests; uvicorn listens, speaks TLS, and stops. What lies between is kept
 short, since all that is asked goes through it: a request whose answer is there at once has it
 written before the next is looked at, without a task of its own.
 
-A request is let in once its head is there: who may not ask is told so before a body is kept. What
-is refused in the middle of its body is answered, and the rest of it read and thrown away for a
-while: an answer that a reset follows is often lost.
+Where a request is refused before all of it is there, its rest is read for a while: an answer that a
+reset follows is often lost.
 """
 
 import asyncio
 import time
-from collections import deque
 from functools import partial
 from typing import Any
 
-import httptools
-
-from onepass.errors import OnepassError, ParameterError
-from onepass.service.web.door import Coming, Door
+from onepass.service.web.door import Coming
 from onepass.service.web.exchange import Answer
+from onepass.service.web.reading import NEVER, Reading
 
 __all__ = ["Connection"]
 
-_HEAD = 1 << 16  # bytes of a request before its body
-_SMALL = 1 << 16  # bytes of a body that is waited for though its request is refused
 _IDLE = 30.0  # seconds that a connection is kept for another request
 _LINGER = 2.0  # seconds for which the rest of a refused request is read
 _TAKEN = 1 << 16  # bytes of an answer that must be taken within the time
-_NEVER = float("inf")
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE = b"connection: close\r\n"
-_ONCE = {b"authorization", b"content-encoding", b"content-length", b"content-type", b"host",
-         b"idempotency-key", b"inference-header-content-length", b"origin"}  # fmt: skip
 
 
-class Connection(asyncio.Protocol):
+class Connection(Reading):
     """One connection.
 
     Parameters
@@ -43,21 +33,10 @@ class Connection(asyncio.Protocol):
     door : Door
     """
 
-    _transport: Any = None
-    _coming: Coming | None = None  # what is read
-    _pending: Any = None  # what will be an answer
     _full = False  # whether answers are not taken
     _paused = False  # whether nothing is read
-    _ends = False  # whether no further request is taken
     _stops = False  # whether it ends when nothing is under way
-    _head = 0  # bytes of a request that came by themselves before its head was there
     _unsent: tuple[float, int] | None = None  # when so many bytes were still to be taken
-    _until = _NEVER  # when its time is over
-
-    def __init__(self, door: Door) -> None:
-        self._door, self._site = door, door.site
-        self._parser: Any = httptools.HttpRequestParser(self)
-        self._waiting: deque[Coming] = deque()  # requests that are whole, or cut
 
     # -- what the transport tells --------------------------------------------------------------
 
@@ -66,24 +45,25 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         self._door.connections.add(self)
         self._until = time.monotonic() + self._door.seconds
-        if len(self._door.connections) > self._door.most:
+        if self._door.stops or len(self._door.connections) > self._door.most:
             transport.abort()
 
     def connection_lost(self, wrong: BaseException | None) -> None:
         """The client is gone; what it asked to be learned is learned all the same."""
         del wrong
         self._door.connections.discard(self)
-        for coming in (self._coming, *self._waiting):
-            if coming is not None:
-                coming.done()
-        self._ends, self._coming, self._parser = True, None, None
-        self._waiting.clear()
+        self._drop()
+        self._ends, self._parser = True, None
 
     def eof_received(self) -> bool:
         """The client sends no more; whether it may still have an answer."""
-        self._ends = True
+        self._ends, self._until = True, NEVER
         if self._transport.get_extra_info("ssl_object") is not None:
+            self._door.flush()  # TLS ends both ways at once
             return False
+        if self._coming is not None:  # of which there will be no more
+            self._coming.done()
+            self._coming = None
         if self._pending is None and not self._waiting:
             self._close()
         return True
@@ -101,84 +81,9 @@ class Connection(asyncio.Protocol):
         """Something came."""
         if self._ends:
             return
-        begun = self._coming
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:  # answered in the protocol that is spoken here
-            self._ends = True
-        except httptools.HttpParserCallbackError as wrong:
-            self._cut(self._site.failed(wrong.__context__ or wrong))
-        except httptools.HttpParserError:
-            must = "the request must be one of HTTP/1.1, got something else. See /openapi.json."
-            self._cut(self._site.failed(ParameterError(must)))
-        if begun is not None and begun is self._coming and not begun.method:
-            self._head += len(data)
-            if self._head > _HEAD:
-                self._cut(Answer(b'{"error":"the head of the request is too long"}', status=431))
+        self._read(data)
         if self._waiting:
             self._advance()
-
-    # -- what the parser tells -----------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        if not self._ends:
-            self._coming, self._head = Coming(), 0
-            self._until = time.monotonic() + self._door.seconds
-
-    def on_url(self, part: bytes) -> None:
-        """Of its target, a part."""
-        if self._coming is not None:
-            self._coming.target += part
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One of its headers; of several of a name the last counts, where there may be several."""
-        coming = self._coming
-        if coming is None:
-            return
-        name = name.lower()
-        if name in coming.headers and name in _ONCE:
-            came = f"the header {name.decode('latin-1').title()}"
-            must = f"{came} must come once, got it twice. Send one of them."
-            coming.refused = self._site.failed(ParameterError(must))
-        coming.headers[name] = value
-
-    def on_headers_complete(self) -> None:
-        """Its head is there: it is let in, or refused."""
-        coming = self._coming
-        if coming is None:
-            return
-        parser, headers = self._parser, coming.headers
-        coming.method = parser.get_method().decode("latin-1")
-        coming.keeps = parser.should_keep_alive() and parser.get_http_version() != "1.0"
-        length = int(headers.get(b"content-length", b"0")[:18])
-        try:
-            coming.asking, coming.verb = self._site.admit(coming.method, coming.target, headers)
-            coming.asking.hold_length(length)
-        except Exception as wrong:  # noqa: BLE001  whoever asks is told
-            coming.refused = coming.refused or self._site.failed(wrong)
-        expects = headers.get(b"expect", b"").lower() == b"100-continue"
-        if coming.refused is None:
-            if expects and self._pending is None and not self._waiting:
-                self._door.send(self._transport, _CONTINUE)
-        elif expects or length > _SMALL or b"transfer-encoding" in headers:
-            self._cut(coming.refused)
-
-    def on_body(self, part: bytes) -> None:
-        """Of its body, a part."""
-        if self._coming is not None:
-            try:
-                self._coming.add(part)
-            except OnepassError as wrong:
-                self._cut(self._site.failed(wrong))
-
-    def on_message_complete(self) -> None:
-        """All of it is there."""
-        coming, self._coming = self._coming, None
-        if coming is not None:
-            coming.complete()
-            self._waiting.append(coming)
-            self._until = _NEVER
 
     # -- answers -------------------------------------------------------------------------------
 
@@ -194,10 +99,17 @@ class Connection(asyncio.Protocol):
                 self._pending = asyncio.ensure_future(answer)
                 self._door.tasks.add(self._pending)
                 self._pending.add_done_callback(partial(self._settled, coming))
+        if self._coming is not None:
+            self._invite()
         pauses = bool(waiting) or self._full
         if pauses is not self._paused and not self._transport.is_closing():
             self._paused = pauses
-            (self._transport.pause_reading if pauses else self._transport.resume_reading)()
+            if pauses:
+                self._transport.pause_reading()
+                return
+            self._transport.resume_reading()
+            if self._coming is not None:  # its time begins anew
+                self._until = time.monotonic() + self._door.seconds
 
     def _settled(self, coming: Coming, done: Any) -> None:
         """What was pending is an answer, or an error."""
@@ -219,25 +131,15 @@ class Connection(asyncio.Protocol):
         data = answer.whole(coming.method, lines if keeps else lines + _CLOSE)
         self._door.send(self._transport, data)
         if keeps:
-            if self._coming is None:
+            if self._coming is None and not self._waiting:
                 self._until = time.monotonic() + min(_IDLE, self._door.seconds)
             return
         self._ends = True
-        self._waiting.clear()
+        self._drop()
         if coming.cut and not self._stops:
             self._until = time.monotonic() + _LINGER
         else:
             self._close()
-
-    def _cut(self, answer: Answer) -> None:
-        """Answer a request that is not read to its end, after those before it; then end."""
-        if self._ends:
-            return
-        coming, self._coming = self._coming or Coming(), None
-        coming.done()
-        coming.refused, coming.cut, coming.keeps = answer, True, False
-        self._ends, self._until = True, _NEVER
-        self._waiting.append(coming)
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -256,8 +158,8 @@ class Connection(asyncio.Protocol):
         now : float
             By ``time.monotonic``.
         """
-        if self._until <= now:
-            self._until = _NEVER
+        if self._until <= now and not self._paused:
+            self._until = NEVER
             if self._coming is not None and not self._ends:
                 must = b'{"error":"the request must come in time, but it did not; send it again"}'
                 self._cut(Answer(must, status=408))

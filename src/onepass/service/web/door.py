@@ -1,11 +1,19 @@
 """Door: what all connections share, and a request while it comes in."""
 
 import asyncio
+import time
 from typing import Any, Protocol
 
+from onepass.errors import ParameterError
 from onepass.service.web.exchange import Answer, Asking
 
 __all__ = ["Coming", "Door", "Site"]
+
+_ONCE = {b"authorization", b"content-encoding", b"content-length", b"content-type", b"host",
+         b"idempotency-key", b"inference-header-content-length", b"origin"}  # fmt: skip
+_OFTEN = 1.0  # seconds between two looks at the connections
+_MUCH = 1 << 18  # bytes of answers that are kept back
+_SMALL = 1 << 10  # bytes of a part of a body that is kept together with the next
 
 
 class Site(Protocol):
@@ -34,14 +42,29 @@ class Door:
         Within which a request must come, and some of an answer be taken.
     most : int
         How many connections there may be.
+
+    Attributes
+    ----------
+    stops : bool
+        Whether no further connection is taken.
     """
 
     def __init__(self, site: Site, state: Any, seconds: float, most: int) -> None:
         self.site, self.seconds, self.most = site, seconds, most
+        self.stops = False
         self.connections: set[Any] = state.connections
         self.tasks: set[Any] = state.tasks
         self._state, self._headers, self._lines = state, None, b""
         self._out: list[tuple[Any, bytes, bool]] = []
+        self._size = 0  # bytes of it
+
+    async def looks(self) -> None:
+        """Look at all connections each second, until it is cancelled."""
+        while True:
+            now = time.monotonic()
+            for each in list(self.connections):
+                each.look(now)
+            await asyncio.sleep(_OFTEN)
 
     def lines(self) -> bytes:
         """The lines that all answers have in common, each with its end."""
@@ -65,16 +88,20 @@ class Door:
             Whether nothing follows.
         """
         if not self._out:
-            asyncio.get_running_loop().call_soon(self._sent)
+            asyncio.get_running_loop().call_soon(self.flush)
         self._out.append((transport, data, closes))
+        self._size += len(data)
+        if self._size > _MUCH:  # who does not take it is noticed before more is made
+            self.flush()
 
-    def _sent(self) -> None:
-        out, self._out = self._out, []
+    def flush(self) -> None:
+        """Send it now."""
+        out, self._out, self._size = self._out, [], 0
         for transport, data, closes in out:
             try:
                 if data and not transport.is_closing():
                     transport.write(data)
-                if closes:
+                if closes and not transport.is_closing():
                     transport.close()
             except Exception:  # noqa: BLE001  the others are to have their answers
                 transport.abort()
@@ -87,8 +114,14 @@ class Coming:
     ----------
     method : str
         Empty until its head is there.
+    size : int
+        Bytes of its body that have come.
     keeps : bool
         Whether the connection is kept for another.
+    expects : bool
+        Whether its body comes only when it is asked for.
+    turns : bool
+        Whether it would rather have another protocol, and its body is still to be read.
     cut : bool
         Whether it is answered before all of it is there.
     asking : Asking or None
@@ -97,18 +130,40 @@ class Coming:
         What is answered in its place.
     """
 
-    __slots__ = ("_parts", "_size", "asking", "cut", "headers", "keeps", "method", "refused",
-                 "target", "verb")  # fmt: skip
+    __slots__ = ("_parts", "asking", "cut", "expects", "headers", "keeps", "method", "refused",
+                 "size", "target", "turns", "verb")  # fmt: skip
 
     def __init__(self) -> None:
         self.target, self.method = b"", ""
         self.headers: dict[bytes, bytes] = {}
-        self._parts: list[bytes] = []
-        self._size = 0
-        self.keeps = self.cut = False
+        self._parts: list[Any] = []
+        self.size = 0
+        self.keeps = self.cut = self.expects = self.turns = False
         self.asking: Asking | None = None
         self.verb: Any = None
         self.refused: Answer | None = None
+
+    def add_header(self, name: bytes, value: bytes) -> None:
+        """One of its headers; of several of a name the last counts, where there may be several.
+
+        Parameters
+        ----------
+        name : bytes
+            In lower case.
+        value : bytes
+            What comes behind the body says nothing: the request was let in without it.
+
+        Raises
+        ------
+        ParameterError
+            If there may not be several.
+        """
+        if self.method:
+            return
+        again, self.headers[name] = name in self.headers, value
+        if again and name in _ONCE:
+            came = f"the header {name.decode('latin-1').title()}"
+            raise ParameterError(f"{came} must come once, got it twice. Send one of them.")
 
     def add(self, part: bytes) -> None:
         """Of its body, a part; nothing is kept of what is refused.
@@ -118,10 +173,15 @@ class Coming:
         LongError, BusyError
             If there is no room for it.
         """
+        self.size += len(part)
         if self.refused is None and self.asking is not None:
-            self._size += len(part)
-            self.asking.take(self._size)
-            self._parts.append(part)
+            self.asking.take(self.size)
+            if self._parts and len(part) < _SMALL:  # each by itself would take more than it holds
+                if type(self._parts[-1]) is bytes:
+                    self._parts.append(bytearray())
+                self._parts[-1] += part
+            else:
+                self._parts.append(part)
 
     def complete(self) -> None:
         """All of it is there."""

@@ -1,9 +1,9 @@
 """Running: the service on a port, until it is told to stop."""
 
+import asyncio
 import gc
 import ssl
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,15 +98,14 @@ def run(
     class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # an extra
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
+            self.looking = asyncio.ensure_future(door.looks())
             found = self.servers[0].sockets[0].getsockname()
             ready(f"{listening.scheme}://{_host(listening.host)}:{found[1]}")
 
-        async def on_tick(self, counter: int) -> bool:
-            if counter % 10 == 0:
-                now = time.monotonic()
-                for each in list(self.server_state.connections):
-                    each.look(now)
-            return bool(await super().on_tick(counter))
+        async def shutdown(self, sockets: Any = None) -> None:
+            door.stops = True
+            await super().shutdown(sockets)
+            self.looking.cancel()
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
