@@ -13,7 +13,7 @@ from onepass.service.wire.described import failed
 __all__ = ["Answer", "Asking", "Room"]
 
 _JSON = "application/json"
-_LITTLE = 1 << 18  # bytes of a body for which there is room in any case
+_LITTLE = 1 << 16  # bytes of a body for which there is room in any case
 _NOTHING: Mapping[str, str] = {}
 
 

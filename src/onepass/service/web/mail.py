@@ -89,12 +89,16 @@ class Mail:
                 future.set_result(found)
 
     def _look(self) -> None:
-        """Let go who has waited too long; the oldest stand first."""
+        """Let go who has waited too long."""
         expected, now = self._expected, self._loop.time()
-        while expected and (expected[0][1].done() or expected[0][0] <= now):
-            _, future, name = expected.popleft()
-            if not future.done():
+        for _ in range(len(expected)):  # one learner may be slow: who is answered is not kept
+            until, future, name = each = expected.popleft()
+            if future.done():
+                continue
+            if until <= now:
                 future.set_exception(pending(name, self._patience))
+            else:
+                expected.append(each)
         self._looks = bool(expected)
         if expected:
             self._loop.call_later(min(_OFTEN, self._patience), self._look)
