@@ -303,6 +303,8 @@ DATA = r"inputs\[0\]\.data"
         (changed(data=[1, 0, 1, 2], datatype="BOOL"), rf"{DATA}\[3\]` must be true or false"),
         (changed(data=["a"] * 4, datatype="BYTES"), "must be a column"),
         (changed(data=["a", 1], datatype="BYTES", shape=[2]), r"data\[1\]` must be text.* got 1"),
+        (changed(data=[["a", "b"], ["c"]], datatype="BYTES", shape=[2]),
+         rf"{DATA}\[0\]` must be a number, text, .* got a list"),
         (changed(data=["\ud83d"], datatype="BYTES", shape=[1]), "must be JSON"),
         (changed(data=["a" * 70_000], datatype="BYTES", shape=[1]), "at most 65,536 characters"),
         (changed(name="a" * 70_000), "name` must hold texts of at most 65,536 characters"),

@@ -106,7 +106,7 @@ def plain_values(tensor: Tensor, limits: Limits) -> Array | None:
     shape = tuple(tensor.shape)
     if not nested and len(shape) == 2 and len(array) == shape[0] * shape[1]:
         array = array.reshape(shape)
-    if array.shape != shape:
+    if array.shape != shape or (nested and len(shape) == 1):  # rows of texts of several lengths
         return None
     if datatype.dtype == object:
         longest = max(map(len, filter(None, array.ravel().tolist())), default=0)
