@@ -83,6 +83,19 @@ def test_some_new_and_some_known(durable: Durable) -> None:
     assert both.said[0] == both.said[4]
 
 
+def test_words_are_the_same_whatever_comes_beside_them(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSClassifier()) as durable:
+        durable.learn(X[:2], ["cat", "horse"])
+        ids = durable.ask(X[20:23])[1]
+        durable.answer(ids[:2], ["cat", "horse"])
+        assert durable.answer(ids[:1], ["cat"]).again
+        durable.answer(ids[2:], ["cat"])
+        assert durable.answer(ids[1:], ["horse", "cat"]).again
+        assert durable.rows_seen == 5
+        with pytest.raises(KeyReusedError, match="one answer"):
+            durable.answer(ids[:1], ["cats"])
+
+
 def test_another_answer_is_refused(durable: Durable) -> None:
     ids = durable.ask(X[20:22])[1]
     with pytest.raises(KeyReusedError, match="one answer"):
