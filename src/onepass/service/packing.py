@@ -35,21 +35,29 @@ def tensors_of(block: Block, parameters: Mapping[str, Any]) -> tuple[bytes, int]
     inputs, parts = [], []
     for name, array in named.items():
         datatype, data, said = _tensor(array)
-        inputs.append({"name": name, "shape": list(array.shape), "datatype": datatype,
-                       "parameters": {"binary_data_size": len(data), **said}})  # fmt: skip
-        parts.append(data)
+        told = {"name": name, "shape": list(array.shape), "datatype": datatype, "parameters": said}
+        if isinstance(data, bytes):
+            said["binary_data_size"] = len(data)
+            parts.append(data)
+        else:
+            told["data"] = data
+        inputs.append(told)
     head = json.dumps({"inputs": inputs, "parameters": dict(parameters)}).encode()
     return b"".join((head, *parts)), len(head)
 
 
-def _tensor(array: Array) -> tuple[str, bytes, dict[str, str]]:
+def _tensor(array: Array) -> tuple[str, bytes | list[str | None], dict[str, Any]]:
+    """Datatype, values and parameters; as a list, for JSON, where text is missing."""
     code = f"{array.dtype.kind}{array.dtype.itemsize}"
     if code in _TYPES:
         return _TYPES[code], array.astype(array.dtype.newbyteorder("<")).tobytes(), {}
-    said = {"content_type": "datetime"} if array.dtype.kind == "M" else {}
-    texts = np.datetime_as_string(array) if said else array
-    encoded = ["" if each is None else str(each) for each in texts.ravel().tolist()]
-    raw = [each.encode() for each in encoded]
+    said: dict[str, Any] = {"content_type": "datetime"} if array.dtype.kind == "M" else {}
+    missing = "NaT" if said else None
+    values = (np.datetime_as_string(array) if said else array).ravel().tolist()
+    texts = [None if each == missing else str(each) for each in values]
+    raw = [each.encode() for each in texts if each is not None]
+    if len(raw) < len(texts):  # bytes cannot say so
+        return "BYTES", texts, said
     return "BYTES", b"".join(len(each).to_bytes(4, "little") + each for each in raw), said
 
 

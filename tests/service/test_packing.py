@@ -1,0 +1,28 @@
+"""Packing: rows that a client sends are those that the service reads."""
+
+import datetime as dt
+
+import numpy as np
+import pytest
+
+pytest.importorskip("msgspec")
+
+from onepass.service.intake import read_rows
+from onepass.service.packing import tensors_of
+from onepass.service.wire import tensors
+
+
+def test_what_is_missing_stays_so() -> None:
+    rows = [
+        {"km": 1.0, "kind": "é", "word": "a", "at": dt.datetime(2026, 11, 22, 1, 2, 3, 4, dt.UTC)},
+        {"km": None, "kind": "", "word": None, "at": None},
+    ]
+    sent = read_rows(rows, ["x", ""], where="here")
+    body, length = tensors_of(sent, {})
+    found = tensors.read(body, header=str(length), learning=True)
+    assert found.X.names == ["km", "kind", "word", "at"]
+    for name in found.X.names:
+        np.testing.assert_array_equal(found.X[name], sent.X[name])
+        assert found.X[name].dtype == sent.X[name].dtype
+    assert found.y is not None
+    assert found.y.tolist() == ["x", ""]
