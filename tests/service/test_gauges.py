@@ -161,3 +161,19 @@ def test_a_curve_stays_short() -> None:
     curve = gauges.error()["curve"]
     assert 150 < len(curve) <= 400
     assert curve == sorted(curve)
+
+
+def test_labels_in_a_column_are_counted_one_by_one() -> None:
+    gauges = Gauges(op.Perceptron(), window=3)
+    gauges.resume(None, 0)
+    y, said = np.array([[0], [1], [1], [0]]), np.array([0, 1, 0, 0])
+    gauges.learned(Block(np.zeros((4, 1)), y), said)
+    assert (gauges.error()["all"], gauges.rows) == (0.75, 4)
+
+
+def test_a_state_stays_as_it_was() -> None:
+    gauges = Gauges(op.RLSRegressor())
+    gauges.resume(None, 0)
+    before = gauges.state()
+    told(gauges, [1.0])
+    assert before["curve"] == []

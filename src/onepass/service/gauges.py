@@ -79,12 +79,14 @@ class Gauges:
         """Rows were learned; ``said`` was said of them before."""
         if block.y is None or not len(block):
             return
+        said = np.asarray(said)
+        y = block.y.reshape(said.shape)  # labels that came as a column
         if self._again is not None:
-            self._again.append((block.y, np.asarray(said)))
+            self._again.append((y, said))
             return
         with self._lock:
             self._count(1, len(block))
-            self._take(block.y, np.asarray(said))
+            self._take(y, said)
 
     def predicted(self, rows: int, seconds: float) -> None:
         """Rows were answered, in so many seconds."""
@@ -112,7 +114,7 @@ class Gauges:
             return {
                 "task": self.task, "window": self.window, "seen": self.seen, "rows": self.rows,
                 "tally": self._tally.state(), "errors": self._last(), "squares": self._squares,
-                "contradictions": self.contradictions, "curve": self._curve,
+                "contradictions": self.contradictions, "curve": list(self._curve),
                 "every": self._every, "drift": list(self.drift), "alarms": self.alarms,
                 "refused": list(self.refused), "rows_refused": self.rows_refused,
                 "predicted_rows": self.predicted_rows,
