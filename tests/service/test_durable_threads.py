@@ -168,6 +168,21 @@ def test_requests_that_nobody_waits_for_are_settled_in_the_end(tmp_path: Path) -
         assert again.rows_seen == 1502
 
 
+def test_to_settle_ends_though_more_comes(tmp_path: Path) -> None:
+    decided: list[Any] = []
+
+    def again(request: Any) -> None:
+        decided.append(request)
+        if len(decided) < 100:
+            durable.request(X[:1], Y[:1], done=again)
+
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.request(X[:1], Y[:1], done=again)
+        durable.settle()
+        assert len(decided) == 1
+    assert len(decided) == 100
+
+
 # -- interrupts ------------------------------------------------------------------------------------
 
 

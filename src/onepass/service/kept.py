@@ -45,11 +45,13 @@ class Kept:
         _ALL.add(self)
 
     def settle(self) -> None:
-        """Decide on all requests that wait; what is wrong with one is noted there."""
+        """Decide on all requests that wait by now; what is wrong with one is noted there."""
         with self._own_turn():
             self._hold_open()
-            while self._queue:
+            last = self._queue[-1] if self._queue else None
+            while last is not None:
                 self._take_some()
+                last = None if last.is_settled() else last
             self._keeper.tend()
 
     @property

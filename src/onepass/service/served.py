@@ -8,6 +8,7 @@ them as one group, brings them to the disk, and says so to all.
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from threading import Event, Lock, Thread
+from time import sleep
 from typing import Any, TypeVar
 
 from onepass.errors import BusyError, OnepassError, ParameterError, StoreError, UnknownError
@@ -23,6 +24,7 @@ from onepass.types import Array
 
 __all__ = ["Served"]
 
+_GAP = 1e-4  # seconds: whoever waits for a lock is woken more slowly than it can be taken again
 _T = TypeVar("_T")
 
 
@@ -293,3 +295,5 @@ class Served:
                 self._failed = str(wrong)
             if self._failed and self._ending:
                 break
+            if self._wake.is_set():  # more has come: others would never have the file in between
+                sleep(_GAP)

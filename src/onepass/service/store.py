@@ -265,7 +265,8 @@ class Durable(Late, Versions):
             if self._gone:
                 return
             try:
-                self.settle()
+                while self._queue:
+                    self.settle()
                 self._keeper.finish()
             finally:
                 self._gone = "was closed. Open it again with op.durable."
