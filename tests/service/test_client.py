@@ -120,6 +120,13 @@ def test_what_cannot_be_repeated_is_not(odd: str) -> None:
     with Client(odd) as client, pytest.raises(ServiceError):
         client.rollback("rls", to=3)
     assert len(Odd.said) == 2
+    good = (200, {}, b'{"version":7}')
+    Odd.said = [(503, {}, b'{"error":"whether this was kept is not known"}'), good]
+    with Client(odd) as client, pytest.raises(ServiceError, match="not known"):
+        client.rollback("rls", to=3)
+    Odd.said = [(429, {}, b"{}"), good]
+    with Client(odd) as client:
+        assert client.rollback("rls", to=3) == 7
 
 
 def test_addresses() -> None:

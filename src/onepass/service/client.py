@@ -31,7 +31,8 @@ from onepass.types import Array
 __all__ = ["Client"]
 
 _HEADER = "Inference-Header-Content-Length"
-_AGAIN = {429, 502, 503, 504}
+_BUSY = 429  # nothing of it was done
+_AGAIN = {_BUSY, 502, 503, 504}
 
 
 class Client:
@@ -42,13 +43,14 @@ class Client:
     url : str
         Such as ``"http://127.0.0.1:8080"``; a path is a prefix.
     token : str, optional
-        Sent with each request.
+        Sent with each request, as ``Authorization: Bearer TOKEN``.
     timeout : float, default 30
         Seconds for one attempt.
     patience : float, default 60
         Seconds during which a request is tried again.
     context : ssl.SSLContext, optional
-        Of HTTPS, where the system's certificates are not those that count.
+        Of HTTPS, where the system's certificates are not those that count:
+        ``ssl.create_default_context(cafile=FILE)``.
 
     Raises
     ------
@@ -160,7 +162,10 @@ class Client:
         return found
 
     def create(self, name: str, model: str, task: str = "regression", **settings: Any) -> int:
-        """Have a new learner served, by the name of a model; its version."""
+        """Have a new learner served, by the name of a model; its version.
+
+        Settings are parameters of the model, such as ``**{"rls.forgetting": 0.99}``.
+        """
         body = {"model": model, "task": task, "settings": settings}
         path = f"/v2/models/{quote(name, safe='')}"
         return int(self._json("PUT", path, body, again=False)["version"])
@@ -224,7 +229,7 @@ class Client:
     ) -> tuple[bytes, Message]:
         """The answer to a request, which is sent again until it comes or patience is over.
 
-        Where ``again`` is False, it is sent again only if it cannot have been heard.
+        Where ``again`` is False, it is sent again only if nothing of it can have been done.
         """
         end = time.monotonic() + self._patience
         sent = dict(headers)
@@ -237,21 +242,30 @@ class Client:
             except (OSError, http.client.HTTPException) as broken:
                 self.close()
                 heard = not isinstance(broken, (ConnectionRefusedError, socket.gaierror))
-                if time.monotonic() + wait > end or (heard and not again):
-                    raise ServiceError(
-                        f"{self.url}: must answer within {self._patience:g} seconds, got: "
-                        f"{broken!r}. Look whether it runs, and whether it has done what was "
-                        "asked; rows to learn may be sent again with the same key.",
-                        0,
-                    ) from broken
+                strange = isinstance(broken, ssl.SSLCertVerificationError)
+                if strange or time.monotonic() + wait > end or (heard and not again):
+                    raise ServiceError(self._silence(broken, strange), 0) from broken
             else:
                 if status < 300:
                     return data, told
-                if status not in _AGAIN or time.monotonic() + wait > end:
+                wise = status in _AGAIN if again else status == _BUSY
+                if not wise or time.monotonic() + wait > end:
                     raise ServiceError(_message(data, status), status)
                 wait = max(wait, _seconds(told.get("Retry-After")))
             time.sleep(min(wait, max(end - time.monotonic(), 0.0)))
         raise AssertionError("unreachable")
+
+    def _silence(self, broken: Exception, strange: bool) -> str:  # noqa: FBT001  our own
+        if strange:
+            return (
+                f"{self.url}: must have a certificate that is trusted here, got: {broken}. To "
+                "trust it give `context`: ssl.create_default_context(cafile=FILE)."
+            )
+        return (
+            f"{self.url}: must answer within {self._patience:g} seconds, got: {broken!r}. Look "
+            "whether it runs, and whether it has done what was asked; rows to learn may be sent "
+            "again with the same key."
+        )
 
     def _once(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
