@@ -1,10 +1,12 @@
-"""A served learner: whoever asks for its file has it in the end, however much there is to learn."""
+"""A served learner: others have its file between rows, and it is kept whole when it is retired."""
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import onepass as op
 from onepass.service.shelf import Shelf
@@ -36,3 +38,29 @@ def test_others_have_the_file_while_rows_come_without_end(tmp_path: Path) -> Non
     assert between < MOST
     with op.durable(tmp_path / "m.db") as durable:
         assert durable.rows_seen == blocks[0] + 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
+@pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")
+def test_what_is_retired_on_a_full_disk_is_whole(tmp_path: Path) -> None:
+    import resource
+
+    wide = np.random.default_rng(0).normal(size=(50, 100))
+    shelf = Shelf(tmp_path, "here")
+    durable = shelf.create("m", op.RLSRegressor()).durable
+    for _ in range(3):
+        durable.learn(wide, wide[:, 0])
+    durable._journal._rows("PRAGMA wal_checkpoint(TRUNCATE)")
+    _, most = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "m.db").stat().st_size + 8192, most))
+    try:
+        for _ in range(2):
+            durable.learn(wide, wide[:, 0])  # there is room in the log, but not in the file
+        kept = shelf.retire("m")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.glob("m.db*"))
+    with op.durable(kept) as again:
+        assert again.rows_seen == 250
+    assert shelf.create("m", op.RLSRegressor()).durable.rows_seen == 0
+    shelf.close()

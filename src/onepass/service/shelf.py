@@ -123,6 +123,8 @@ class Shelf:
             while (new := old.with_name(f"{name}{_RETIRED}-{number}")).exists():
                 number += 1
             old.rename(new)
+            with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
+                Path(f"{old}-wal").rename(f"{new}-wal")
             served.move(self.folder, f"{new.name}{_GAUGES}")
             with suppress(OSError):
                 Path(f"{old}.lock").unlink()
