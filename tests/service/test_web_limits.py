@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from web_server import TOKEN, Server, asked, rows
 
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, ServiceError
 from onepass.service.web.auth import Tokens, hold_safe
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
@@ -239,6 +239,8 @@ def test_tls(tmp_path: Path) -> None:
             assert client.learn("rls", [[1.0], [2.0]], [1.0, 2.0]).version == 1
             time.sleep(2.5)  # connections are looked at each second
             assert client.learn("rls", [[3.0]], [3.0]).version == 2
+        with Client(server.url) as unknowing, pytest.raises(ServiceError, match="cafile"):
+            unknowing.predict("rls", [[1.0]])  # at once: asking again makes it no other
         idle = context.wrap_socket(server.socket(), server_hostname="127.0.0.1")
         with idle, suppress(ConnectionError, ssl.SSLError):
             idle.settimeout(10)

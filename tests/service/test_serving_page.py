@@ -1,0 +1,84 @@
+"""What docs/serving.md shows runs: the library, curl, the client, tokens and TLS."""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web_server import Server, output
+
+from test_readme import run_document
+
+PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str, begins: str) -> list[str]:
+    """The page's blocks of a language that begin so."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return [code for name, code in found if name == language and code.startswith(begins)]
+
+
+def curl(server: Server, command: str) -> Any:
+    """What it would be answered."""
+    words = shlex.split(command)[1:]
+    method = words[words.index("-X") + 1] if "-X" in words else "POST"
+    (path,) = (word.partition("8080")[2] for word in words if word.startswith("localhost:8080/"))
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    status, said, _ = server.asked(method, path, words[words.index("-d") + 1], form)
+    assert status < 300, (command, said)
+    return said
+
+
+def test_what_the_library_shows_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_document(PAGE, "docs/serving.md", tmp_path) == 2
+    assert capsys.readouterr().out.splitlines() == ["500 [6.]", "500 None"]
+
+
+def test_what_curl_shows_is_answered(tmp_path: Path) -> None:
+    learn, infer, answers, rollback, create = blocks("", "curl ")[:5]
+    with Server(tmp_path / "data", "rls") as server:
+        first = curl(server, learn)
+        shown = json.loads(blocks("json", "{")[0])
+        assert output(first) == pytest.approx(output(shown), rel=1e-9)
+        told = curl(server, infer)
+        learned = curl(server, answers.replace('["ID"]', json.dumps(output(told, "id"))))
+        assert (output(learned), learned["model_version"]) == (output(told), "2")
+        assert curl(server, rollback) == {"name": "rls", "version": 3}
+        assert output(curl(server, infer)) == output(told)
+        assert curl(server, create) == {"name": "flow", "version": 0}
+
+
+def test_what_the_client_shows_runs(tmp_path: Path) -> None:
+    (shown,) = blocks("python", "from onepass.service")
+    with Server(tmp_path / "data", "rls") as server:
+        names: dict[str, Any] = {}
+        exec(shown.replace("http://localhost:8080", server.url), names)  # noqa: S102  our own page
+        with names["client"] as client:
+            assert [each["name"] for each in client.models()] == ["rls", "shop"]
+        assert (names["said"].shape, len(names["ids"])) == ((1,), 1)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes tokens")
+def test_what_is_shown_of_tokens_and_tls_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = blocks("", "printf ")[0].splitlines()
+    subprocess.run(["sh", "-ec", "\n".join(lines[:2])], check=True, capture_output=True)  # noqa: S603, S607
+    options = shlex.split(lines[2])[2:]
+    del options[options.index("--data") : options.index("--data") + 4]  # and the host
+    roles = dict(line.split() for line in Path("tokens").read_text().splitlines())
+    with Server(tmp_path / "data", *options) as server:
+        (shown,) = blocks("python", "import ssl")
+        shown = shown.replace("localhost:8080", f"localhost:{server.port}")
+        names: dict[str, Any] = {"token": roles["predict,learn"]}
+        exec(f"from onepass.service import Client\n{shown}", names)  # noqa: S102  our own page
+        with names["client"] as client:
+            assert client.learn("rls", [{"km": 1.0}], [1.0]).version == 1
