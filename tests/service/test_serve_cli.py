@@ -61,7 +61,7 @@ def test_what_is_said_of_words_that_are_wrong(tmp_path: Path, said: Said) -> Non
     """In the command's words, and not in the library's."""
     data = ("--data", str(tmp_path / "data"), "--port", "0")
     assert "m.onepass must be a model file that is there" in said("m.onepass", *data)[1]
-    assert "onepass serve: --source" in said("rls", *data, "--source", "file://x")[1]
+    assert "serve: --source" in said("rls", *data, "--source", "file://x")[1]
     told = said("rls", *data, "--set", "rls.ridge=2")[1]
     assert "serve: `model` must be as it was" in told
     assert "op." not in told

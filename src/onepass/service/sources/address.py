@@ -8,7 +8,7 @@ from onepass.errors import ParameterError
 
 __all__ = ["Address"]
 
-_WHERE = "onepass serve: --source"
+_WHERE = "serve: --source"
 _SUCH = "redis://HOST:6379/0?stream=NAME&target=FIELD"
 _ESCAPE = "In a user, a password or a name write @ : / ? # and % as %40 %3A %2F %3F %23 and %25"
 _LONGEST = 512  # characters of what positions are kept under

@@ -28,7 +28,7 @@ def source(url: str) -> Source:
     kind = _KINDS.get(scheme.lower()) if there else None
     if kind is None:
         raise ParameterError(
-            f"onepass serve: --source: the address must begin with {':// or '.join(_KINDS)}://, "
+            f"serve: --source: the address must begin with {':// or '.join(_KINDS)}://, "
             f"got {scheme[:20] if there else 'neither'!r}. Give such as "
             "redis://localhost:6379/0?stream=NAME&target=FIELD."
         )

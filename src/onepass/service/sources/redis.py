@@ -40,7 +40,7 @@ from onepass.service.sources.source import Piece, Source
 
 __all__ = ["RedisStream"]
 
-_WHERE = "onepass serve: --source"
+_WHERE = "serve: --source"
 _AT_ONCE = 1000  # entries
 _BEGINNING = "0-0"
 _PATIENCE = 5.0  # seconds for an answer
