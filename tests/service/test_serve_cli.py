@@ -60,6 +60,8 @@ def test_wrong_usage(tmp_path: Path, said: Said, words: tuple[str, ...], code: i
 def test_what_is_said_of_words_that_are_wrong(tmp_path: Path, said: Said) -> None:
     """In the command's words, and not in the library's."""
     data = ("--data", str(tmp_path / "data"), "--port", "0")
+    assert "serve: --data must be given" in said("rls")[1]
+    assert "--data requires an argument" in said("rls", "--data")[1]
     assert "m.onepass must be a model file that is there" in said("m.onepass", *data)[1]
     assert "serve: --source" in said("rls", *data, "--source", "file://x")[1]
     told = said("rls", *data, "--set", "rls.ridge=2")[1]

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from onepass.cli.data import fetch, listed, path
 from onepass.cli.inspect import inspect
@@ -144,13 +144,23 @@ def main(tokens: Sequence[str] | None = None) -> int:
         code = _code(app.meta(given or ["--help"], exit_on_error=False, print_error=False))
         sys.stdout.flush()
     except CycloptsError as wrong:
-        remark(f"onepass: {str(wrong).strip()} See {_command(given)} --help.")
+        remark(f"onepass: {_wrong(wrong)} See {_command(given)} --help.")
         return 2
     except BrokenPipeError:
         # what is still buffered has nowhere to go: let Python's own flush at exit succeed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
+
+
+def _wrong(usage: CycloptsError) -> str:
+    """What is wrong, where something was left out in our own words."""
+    if isinstance(usage, MissingArgumentError) and not usage.keyword:  # not even the option's name
+        left_out = usage.argument
+        if left_out is not None and not left_out.tokens:
+            chain = " ".join(usage.command_chain or ())
+            return f"{chain}: {left_out.name} must be given, got none."
+    return str(usage).strip()
 
 
 def _command(tokens: Sequence[str]) -> str:
