@@ -1,4 +1,4 @@
-"""A served learner: others have its file between rows, and it is kept whole when it is retired."""
+"""A served learner: others have its file too, it is ready while it can learn, and kept whole."""
 
 import sys
 import threading
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import onepass as op
+from onepass.errors import StoreError
 from onepass.service.shelf import Shelf
 
 X, Y = np.ones((1, 3)), np.ones(1)
@@ -38,6 +39,25 @@ def test_others_have_the_file_while_rows_come_without_end(tmp_path: Path) -> Non
     assert between < MOST
     with op.durable(tmp_path / "m.db") as durable:
         assert durable.rows_seen == blocks[0] + 1
+
+
+def test_it_is_ready_as_long_as_it_can_learn(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path, "here")
+    served = shelf.create("m", op.RLSRegressor())
+    served.durable.watch(lambda *_: divmod(1, 0) and None)
+    served.durable.learn(X, Y)
+    served.hold_ready()
+    assert (served.ready, "division" in str(served.trouble)) == (True, True)
+    db = served.durable._journal._db
+    pages = db.execute("PRAGMA page_count").fetchone()[0]
+    db.execute(f"PRAGMA max_page_count = {pages}")
+    wide = np.ones((20_000, 3))
+    with pytest.raises(StoreError, match="full"):
+        served.durable.learn(wide, wide[:, 0])
+    assert not served.ready
+    with pytest.raises(StoreError, match="full"):
+        served.hold_ready()
+    shelf.close()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")

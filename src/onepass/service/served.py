@@ -90,12 +90,7 @@ class Served:
             )
         return now, learner
 
-    def learn(
-        self,
-        rows: Mapping[str, Any],
-        done: Callable[[Request], None],
-        **named: Any,
-    ) -> None:
+    def learn(self, rows: Mapping[str, Any], done: Callable[[Request], None], **named: Any) -> None:
         """Have rows learned, once ``wake`` is called.
 
         Parameters
@@ -203,14 +198,19 @@ class Served:
         StoreError
         """
         self._hold_open()
-        if self.trouble is not None:
-            raise StoreError(self.trouble)
+        if not self.ready:
+            raise StoreError(self.trouble or f"{self.name}: it could not learn. Ask again.")
 
     # -- what there is -------------------------------------------------------------------------
 
     @property
+    def ready(self) -> bool:
+        """Whether it can learn, as far as is known."""
+        return self._failed is None and self.durable.ready
+
+    @property
     def trouble(self) -> str | None:
-        """What keeps it from learning; None if nothing does."""
+        """What is wrong, even if it can learn; None if all is well."""
         return self._failed or self.durable.trouble
 
     @property

@@ -82,8 +82,13 @@ class Standing:
         return self._taken
 
     @property
+    def ready(self) -> bool:
+        """Whether the file can be written, as far as is known."""
+        return self.journal.broken is None and self.journal.full is None
+
+    @property
     def trouble(self) -> str | None:
-        """What is wrong with the file or the disk, as long as it is so."""
+        """What is wrong with the file or the disk, or with whoever watches, as long as it is so."""
         wrong = self.journal.broken or self.journal.full
         return self._trouble if wrong is None else str(wrong)
 

@@ -223,8 +223,13 @@ class Durable(Late, Versions):
         return self._journal.seen
 
     @property
+    def ready(self) -> bool:
+        """Whether it can learn, as far as is known."""
+        return self._keeper.ready
+
+    @property
     def trouble(self) -> str | None:
-        """What is wrong with the disk, and so with learning; None if all is well."""
+        """What is wrong, even if it can learn; None if all is well."""
         return self._keeper.trouble
 
     def watch(self, watcher: Watcher) -> None:

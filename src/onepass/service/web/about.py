@@ -109,10 +109,9 @@ def _sent(reply: Any) -> Answer:
 
 
 def _line(served: Served, folder: Path) -> dict[str, Any]:
-    trouble = served.trouble
     return {
         "name": served.name,
         "version": str(served.durable.published[0]),
-        "state": "READY" if trouble is None else "UNAVAILABLE",
-        "reason": pathless(trouble or "", folder),
+        "state": "READY" if served.ready else "UNAVAILABLE",
+        "reason": pathless(served.trouble or "", folder),
     }

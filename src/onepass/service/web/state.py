@@ -45,7 +45,7 @@ def _one(served: Served, folder: Path) -> dict[str, Any]:
         "name": served.name,
         "class": type(answering).__name__,
         "parameters": text.removesuffix(")")[:1000],
-        "ready": served.trouble is None,
+        "ready": served.ready,
         "trouble": trouble and pathless(trouble, folder),
         "version": durable.version,
         "rows_seen": durable.rows_seen,
