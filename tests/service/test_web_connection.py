@@ -121,7 +121,7 @@ def on(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., None]]:
     """What runs a story of one line in a loop of its own."""
-    monkeypatch.setattr(connection, "_LINGER", 0.0)
+    monkeypatch.setattr(connection, "_LINGER", 0.02)
     monkeypatch.setattr(door, "_OFTEN", 0.005)
     if request.param == "uvloop":
         loop = pytest.importorskip("uvloop").new_event_loop()
@@ -485,7 +485,7 @@ def test_who_takes_nothing_is_let_go(on: Callable[..., None]) -> None:
 
 def test_none_is_taken_while_it_stops(on: Callable[..., None]) -> None:
     async def story(line: Line) -> None:
-        line.door.stops = True
+        line.door.stop()
         line.client.close()
         await line.open()
         await line.send(request("/now/a"))

@@ -36,6 +36,7 @@ class Connection(Reading):
     _full = False  # whether answers are not taken
     _paused = False  # whether nothing is read
     _stops = False  # whether it ends when nothing is under way
+    _over = NEVER  # when it is not waited for any longer, once it is closed
     _unsent: tuple[float, int] | None = None  # when so many bytes were still to be taken
 
     # -- what the transport tells --------------------------------------------------------------
@@ -167,6 +168,8 @@ class Connection(Reading):
             else:
                 self._close()
         left = self._transport.get_write_buffer_size()
+        if self._over < now and not left:  # by TLS the other is still to say that it has ended
+            self._transport.abort()
         at, before = self._unsent or (now, left)
         if not left:
             self._unsent = None
@@ -178,4 +181,5 @@ class Connection(Reading):
     def _close(self) -> None:
         """Close it, after all that was sent; what still comes is not looked at."""
         self._ends = True
+        self._over = min(self._over, time.monotonic() + _LINGER)
         self._door.send(self._transport, b"", closes=True)

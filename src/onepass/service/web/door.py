@@ -47,16 +47,25 @@ class Door:
     ----------
     stops : bool
         Whether no further connection is taken.
+    greeted : set of asyncio.Task
+        Handshakes under way.
     """
 
     def __init__(self, site: Site, state: Any, seconds: float, most: int) -> None:
         self.site, self.seconds, self.most = site, seconds, most
         self.stops = False
+        self.greeted: set[Any] = set()
         self.connections: set[Any] = state.connections
         self.tasks: set[Any] = state.tasks
         self._state, self._headers, self._lines = state, None, b""
         self._out: list[tuple[Any, bytes, bool]] = []
         self._size = 0  # bytes of it
+
+    def stop(self) -> None:
+        """Take no further connection."""
+        self.stops = True
+        for each in self.greeted:
+            each.cancel()
 
     async def looks(self) -> None:
         """Look at all connections each second, until it is cancelled."""

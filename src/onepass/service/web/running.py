@@ -93,7 +93,7 @@ def run(
         If uvicorn is not installed.
     """
     uvicorn = need("uvicorn", extra="serve", where=where)
-    from onepass.service.web.connection import Connection  # noqa: PLC0415  an extra
+    from onepass.service.web.greeting import met  # noqa: PLC0415  an extra
 
     class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # an extra
         async def startup(self, sockets: Any = None) -> None:
@@ -103,7 +103,7 @@ def run(
             ready(f"{listening.scheme}://{_host(listening.host)}:{found[1]}")
 
         async def shutdown(self, sockets: Any = None) -> None:
-            door.stops = True
+            door.stop()
             await super().shutdown(sockets)
             self.looking.cancel()
 
@@ -116,7 +116,10 @@ def run(
             self.should_exit = True
 
     door: Door
-    server = Server(_config(uvicorn, site, listening, lambda **_: Connection(door), where))
+    context: ssl.SSLContext | None
+    config = _config(uvicorn, site, listening, lambda **_: met(door, context), where)
+    context = _context(config)
+    server = Server(config)
     door = Door(site, server.server_state, listening.seconds, _most_connections())
     try:
         with _quick():
@@ -158,6 +161,15 @@ def _config(uvicorn: Any, site: Site, listening: Listening, protocol: Any, where
             f"{failed}. Make them anew, or give the right ones."
         ) from failed
     return config
+
+
+def _context(config: Any) -> ssl.SSLContext | None:
+    """What speaks TLS, if that is not left to the loop: there sockets cannot be taken out of it."""
+    if sys.platform == "win32":
+        return None
+    context: ssl.SSLContext | None
+    context, config.ssl = config.ssl, None
+    return context
 
 
 def _host(host: str) -> str:

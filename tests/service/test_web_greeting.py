@@ -1,0 +1,77 @@
+"""Who comes over TLS, and what is kept of those who never say so, or never say that they go."""
+
+import json
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from web_server import Server, rows
+
+LEARN = "/v2/models/rls/learn"
+
+
+def guarded(folder: Path, *options: str) -> tuple[Server, ssl.SSLContext]:
+    certificate, key = folder / "c.pem", folder / "k.pem"
+    subprocess.run(  # noqa: S603  our own words
+        ["openssl", "req",  # noqa: S607  whichever is there
+         "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+         "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out",
+         str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server = Server(folder / "data", "rls", "--certificate", str(certificate), "--key", str(key),
+                    "--seconds", "2", *options)  # fmt: skip
+    return server, ssl.create_default_context(cafile=str(certificate))
+
+
+def opened(server: Server, context: ssl.SSLContext) -> socket.socket:
+    return context.wrap_socket(server.socket(), server_hostname="127.0.0.1")
+
+
+def said(method: str, path: str, told: object) -> bytes:
+    body = json.dumps(told).encode()
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="no prlimit here")
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
+def test_who_never_greets_leaves_files_for_learners(tmp_path: Path) -> None:
+    server, context = guarded(tmp_path)
+    server.before = ["prlimit", "--nofile=256"]
+    with server, opened(server, context) as line, ExitStack() as all_of_them:
+        assert server.process is not None
+        files = Path(f"/proc/{server.process.pid}/fd")
+        before = len(list(files.iterdir()))
+        for _ in range(400):
+            all_of_them.enter_context(server.socket())
+        time.sleep(0.5)
+        assert 100 < len(list(files.iterdir())) < 200
+        line.sendall(said("PUT", "/v2/models/new", {"model": "rls"}))
+        assert line.recv(1000).startswith(b"HTTP/1.1 201")
+        began = time.monotonic()
+        while len(list(files.iterdir())) > before + 10:
+            assert time.monotonic() - began < 10
+            time.sleep(0.1)
+        with opened(server, context) as other:
+            other.sendall(said("POST", LEARN, rows([[1.0]], [1.0])))
+            assert other.recv(1000).startswith(b"HTTP/1.1 200")
+        assert "Traceback" not in server.log.read_text()
+
+
+def test_who_never_says_that_it_goes_holds_nothing_up(tmp_path: Path) -> None:
+    """One that has a request half there, one that says nothing, one that has not even greeted."""
+    server, context = guarded(tmp_path)
+    with server, opened(server, context) as half, opened(server, context), server.socket():
+        half.sendall(said("POST", LEARN, rows([[1.0]], [1.0]))[:-9])
+        time.sleep(0.3)
+        began = time.monotonic()
+        assert server.stop(signal.SIGTERM) == 143
+        assert time.monotonic() - began < 15
+        assert "Traceback" not in server.log.read_text()
