@@ -290,6 +290,21 @@ def test_thousands_of_idle_connections(server: Server) -> None:
     assert server.asked("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/v2/models/deep", b'{"model":"rls","settings":{"a":' + b"[" * 60_000),
+        ("PUT", "/v2/models/deep", b'{"model":"rls","settings":' + b'{"a":' * 3000),
+        ("POST", "/v2/models/rls/rollback", b'{"to":' + b"[" * 60_000),
+        ("POST", INFER, json.dumps(rows([[1]], ask=True, seconds=10**400)).encode()),
+    ],
+)  # fmt: skip
+def test_what_is_deep_or_huge_is_refused(
+    server: Server, method: str, path: str, body: bytes
+) -> None:
+    assert server.asked(method, path, body)[0] == 400
+
+
 # -- what is in them ------------------------------------------------------------------------------
 
 

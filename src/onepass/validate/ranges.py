@@ -27,7 +27,10 @@ def in_range(
         If it is not a real number, or outside the range.
     """
     real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    number = float(value) if real else math.nan
+    try:
+        number = float(value) if real else math.nan
+    except OverflowError:  # a whole number beyond them
+        number = math.nan
     good = math.isfinite(number) and not (
         (above is not None and number <= above)
         or (low is not None and number < low)

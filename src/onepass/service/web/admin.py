@@ -80,7 +80,7 @@ class Admin:
 def _decoded(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as wrong:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as wrong:
         fields = ", ".join(kind.__struct_fields__)
         raise ParameterError(
             f"the body must be JSON with {fields}, got: {wrong}. See /openapi.json."
