@@ -173,3 +173,12 @@ def test_what_was_said_comes_back(said: Any) -> None:
 def test_what_was_never_said_is_refused(data: bytes) -> None:
     with pytest.raises(DamagedError):
         said_from_bytes(data)
+
+
+@pytest.mark.parametrize("labels", [[1, "a"], ["a", True], ("a", 1.5), [["a"], [1]]])
+def test_no_label_is_made_text_of(labels: Any) -> None:
+    """It is the learner that says that labels must be of one kind."""
+    y = read_rows(np.ones((2, 1)), labels, where="here").y
+    assert y is not None
+    assert y.tolist() == list(labels)
+    assert read_rows(np.ones((2, 1)), ["a", "b"], where="here").y.dtype == "<U1"  # type: ignore[union-attr]

@@ -88,6 +88,9 @@ def aligned(part: Any, name: str, n: int, where: str) -> Array:
         If it is not one value a row, or no number, text or date.
     """
     array = _array(part)
+    if name == "y" and array.dtype.kind == "U" and isinstance(part, (list, tuple)):
+        values = np.array(part, dtype=object)  # NumPy has made text of the numbers among them
+        array = array if all(isinstance(v, str) for v in values.ravel().tolist()) else values
     if name == "time" and array.dtype.kind == "O":
         array = to_column(array, "time")
     if array.ndim == 0 and name != "y":
