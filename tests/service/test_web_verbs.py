@@ -171,6 +171,7 @@ def test_a_version_is_asked_for_by_its_number(server: Server) -> None:
     server.asked("POST", f"{at}/learn", rows([[1]], [1]))
     assert server.asked("POST", f"{at}/versions/1/infer", rows([[1]]))[0] == 200
     assert server.asked("POST", f"{at}/versions/7/infer", rows([[1]]))[0] == 404
+    assert server.asked("POST", f"{at}/versions/7/infer", rows([[1]], ask=True))[0] == 404
     assert server.asked("GET", f"{at}/versions/1/ready")[0] == 200
     assert server.asked("GET", f"{at}/versions/0")[0] == 404
 

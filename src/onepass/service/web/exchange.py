@@ -13,6 +13,7 @@ from onepass.service.wire.described import failed
 __all__ = ["Answer", "Asking", "Room"]
 
 _JSON = "application/json"
+_UNCHANGED = 304  # it has no body, and says nothing of one
 _LITTLE = 1 << 16  # bytes of a body for which there is room in any case
 _NOTHING: Mapping[str, str] = {}
 
@@ -182,9 +183,9 @@ class Answer(NamedTuple):
             Further lines of the head, each with its end.
         """
         lines = "".join([f"{name.lower()}: {value}\r\n" for name, value in self.headers.items()])
-        return b"%b%d\r\n%b%b\r\n%b" % (
+        return b"%b%b%b%b\r\n%b" % (
             _beginning(self.status, self.kind),
-            len(self.body),
+            b"" if self.status == _UNCHANGED else b"content-length: %d\r\n" % len(self.body),
             lines.encode("latin-1"),
             more,
             b"" if method == "HEAD" else self.body,
@@ -193,9 +194,8 @@ class Answer(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _beginning(status: int, kind: str) -> bytes:
-    """The head, until the number of the body's bytes."""
+    """The first lines of the head."""
     phrase: Any = HTTPStatus(status).phrase
     return (
         f"HTTP/1.1 {status} {phrase}\r\ncontent-type: {kind}\r\nx-content-type-options: nosniff\r\n"
-        "content-length: "
     ).encode("latin-1")

@@ -102,9 +102,9 @@ class Verbs:
     ) -> Any:
         """Answers by the learner as it is now; something to be awaited where ids are asked for."""
         asked = form.read(body, self._limits, learning=False)
+        now, learner = served.answering(version)
         if asked.parameters and _asks(asked):
             return self._ask(served, form, asked)
-        now, learner = served.answering(version)
         with OfRows(served.name):
             answers = _answers(learner, asked)
         answer = form.answer(served.name, now, asked, answers)
