@@ -95,7 +95,7 @@ export class Model {
     const spectrum = list(model.spectrum).map(number);
     this.spectrum.show({ xs: spectrum.map((_, i) => i + 1), curves: [spectrum] });
     reveal(find("spectrum"), spectrum.length > 0);
-    put("spectrum-unit", spectrum.length ? `${count(spectrum.length)} direction${spectrum.length > 1 ? "s" : ""}` : "");
+    put("spectrum-unit", spectrum.length ? `rank ${count(spectrum.length)}` : "");
   }
 }
 
@@ -149,7 +149,7 @@ function snapshots(rows) {
 
 function drift(rows) {
   const row = (each) => [whole(each.rows), when(each.at), text(each.detector)];
-  fill(find("drift-rows"), latest(rows, "rows", "drift-more").map(row), "No alarm. --drift names detectors.");
+  fill(find("drift-rows"), latest(rows, "rows", "drift-more").map(row), "No alarm of --drift.");
 }
 
 function sources(positions) {
