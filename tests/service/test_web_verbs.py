@@ -1,5 +1,6 @@
 """Predict, learn, ask and answer, over HTTP."""
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -127,10 +128,17 @@ def test_of_many_at_once_a_bad_one_is_refused_alone(server: Server) -> None:
     assert told["version"] <= 33
 
 
+def predicted(server: Server) -> int:
+    text = server.asked("GET", "/metrics")[1].decode()
+    return int(re.search(r'rows_predicted_total\{model="rls"\} (\d+)', text)[1])  # type: ignore[index]
+
+
 def test_answers_come_later(server: Server) -> None:
     at = "/v2/models/rls"
     server.asked("POST", f"{at}/learn", rows([[1], [2]], [1, 2]))
+    before = predicted(server)
     _, told, _ = server.asked("POST", f"{at}/infer", rows([[3], [4]], ask=True, seconds=60))
+    assert predicted(server) == before + 2
     assert told["model_version"] == "1"
     ids = output(told, "id")
 

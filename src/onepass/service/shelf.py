@@ -16,7 +16,7 @@ from onepass.service.opening import durable
 from onepass.service.policy import Watcher
 from onepass.service.served import Served
 
-__all__ = ["Shelf", "UnknownError"]
+__all__ = ["Shelf"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _ENDING = ".db"

@@ -99,6 +99,8 @@ class Application:
         if endpoint is None:
             raise _nothing(asking, methods)
         self._tokens.hold(asking, endpoint.role)
+        if len(self._known) < _KNOWN and len(target) <= _SHORT:  # of those who may ask
+            self._known[target] = found
         return asking, (endpoint.verb, parameters)
 
     def answer(self, asking: Asking, verb: Any) -> Any:
@@ -125,17 +127,14 @@ class Application:
         return Answer.of(self._failures.told(wrong))
 
     def _found(self, target: bytes) -> tuple[str, Mapping[str, Endpoint], dict[str, str]]:
-        """What is there; a target that comes again is not looked for again."""
+        """What is there."""
         try:
             path = unquote(httptools.parse_url(target).path.decode("ascii"))
         except (httptools.HttpParserError, UnicodeDecodeError, AttributeError) as wrong:
             raise ParameterError(
                 "the target of a request must be a path, got something else. See /openapi.json."
             ) from wrong
-        found = (path, *self._paths.find(path))
-        if found[1] and len(target) <= _SHORT and len(self._known) < _KNOWN:
-            self._known[target] = found
-        return found
+        return (path, *self._paths.find(path))
 
 
 def endpoints(

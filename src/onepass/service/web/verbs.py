@@ -104,7 +104,7 @@ class Verbs:
         asked = form.read(body, self._limits, learning=False)
         now, learner = served.answering(version)
         if asked.parameters and _asks(asked):
-            return self._ask(served, form, asked)
+            return self._ask(served, form, asked, began)
         with OfRows(served.name):
             answers = _answers(learner, asked)
         answer = form.answer(served.name, now, asked, answers)
@@ -134,11 +134,12 @@ class Verbs:
         served.gauges.answered(time.perf_counter() - began)
         return await compute(lambda: _received(form, name, asked, receipt))
 
-    async def _ask(self, served: Served, form: Format, asked: Asked) -> Answer:
+    async def _ask(self, served: Served, form: Format, asked: Asked, began: float) -> Answer:
         seconds = asked.parameters.get("seconds", _DAY)
         work = served.admitted(len(asked.X), lambda: served.ask(asked.X, seconds))
         with OfRows(served.name):
             version, said, ids = await self._threads.disk(work, served.name)
+        served.gauges.predicted(len(ids), time.perf_counter() - began)
         found = {"y": said, "id": np.array(ids, dtype=object)}
         wanted = [each for each in asked.outputs if each.name == "y"] or _Y
         asked.outputs = (*wanted, Output("id", wanted[0].binary))
