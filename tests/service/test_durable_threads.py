@@ -97,8 +97,8 @@ def test_all_verbs_at_once(tmp_path: Path) -> None:
         def learn(k: int) -> None:
             i = 0
             while time.monotonic() < stop:
-                n = i % 3 + 1
-                durable.learn(X[i : i + n], Y[i : i + n], key=f"{k}-{i}")
+                n, at = i % 3 + 1, i % 900
+                durable.learn(X[at : at + n], Y[at : at + n], key=f"{k}-{i}")
                 rows[k] += n
                 i += n
 

@@ -243,15 +243,15 @@ class Gauges:
 
     def _weighed(self, y: Array, said: Array) -> Array:
         """The errors of rows; those that are far beyond all before them are counted."""
-        off = (
-            np.asarray(y - said, dtype=np.float64).reshape(len(y), -1).mean(axis=1)
-            if self.task == "regression"
-            else np.asarray(said != y, dtype=np.float64)
-        )
-        usual = (self._squares / max(self.rows - len(y), 1)) ** 0.5
-        if self.task == "regression" and self.rows - len(y) >= self.window:
-            self.contradictions += int((np.abs(off) > _BEYOND * usual).sum())
-        self._squares += float(off @ off)
+        off = np.asarray(y - said if self.task == "regression" else said != y, dtype=np.float64)
+        if off.ndim > 1:
+            off = off.reshape(len(y), -1).mean(axis=1)
+        before, squares = self.rows - len(y), float(off @ off)
+        if self.task == "regression" and before >= self.window:
+            far = _BEYOND**2 * self._squares / before
+            if squares > far:  # else none of them is
+                self.contradictions += int((off * off > far).sum())
+        self._squares += squares
         self._errors.append(off[-self.window :])
         self._kept += len(self._errors[-1])
         while self._kept - len(self._errors[0]) >= self.window:

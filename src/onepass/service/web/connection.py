@@ -15,6 +15,7 @@ from typing import Any
 
 from onepass.service.web.door import Coming
 from onepass.service.web.exchange import Answer
+from onepass.service.web.later import Later
 from onepass.service.web.reading import NEVER, Reading
 
 __all__ = ["Connection"]
@@ -97,9 +98,7 @@ class Connection(Reading):
             if type(answer) is Answer:
                 self._send(coming, answer)
             else:
-                self._pending = asyncio.ensure_future(answer)
-                self._door.tasks.add(self._pending)
-                self._pending.add_done_callback(partial(self._settled, coming))
+                self._await(coming, answer)
         if self._coming is not None:
             self._invite()
         pauses = bool(waiting) or self._full
@@ -112,16 +111,25 @@ class Connection(Reading):
             if self._coming is not None:  # its time begins anew
                 self._until = time.monotonic() + self._door.seconds
 
-    def _settled(self, coming: Coming, done: Any) -> None:
+    def _await(self, coming: Coming, answer: Any) -> None:
+        """Go on when an answer is there."""
+        if isinstance(answer, Later):
+            self._pending = answer
+            answer.then = partial(self._settled, coming)
+        else:
+            self._pending = asyncio.ensure_future(answer)
+            self._pending.add_done_callback(lambda done: self._settled(coming, _found(done)))
+        self._door.tasks.add(self._pending)
+
+    def _settled(self, coming: Coming, found: Any) -> None:
         """What was pending is an answer, or an error."""
+        self._door.tasks.discard(self._pending)
         self._pending = None
-        self._door.tasks.discard(done)
-        if done.cancelled():
+        if isinstance(found, asyncio.CancelledError):
             coming.done()
             self._close()
             return
-        wrong = done.exception()
-        self._send(coming, done.result() if wrong is None else self._site.failed(wrong))
+        self._send(coming, found if type(found) is Answer else self._site.failed(found))
         self._advance()
 
     def _send(self, coming: Coming, answer: Answer) -> None:
@@ -183,3 +191,10 @@ class Connection(Reading):
         self._ends = True
         self._over = min(self._over, time.monotonic() + _LINGER)
         self._door.send(self._transport, b"", closes=True)
+
+
+def _found(done: Any) -> Any:
+    """What a task gave or raised."""
+    if done.cancelled():
+        return asyncio.CancelledError()
+    return done.exception() or done.result()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from onepass.service.web.exchange import Answer, Asking
@@ -12,7 +13,7 @@ from onepass.service.wire.rows import Asked, Reply
 __all__ = ["Format", "format_of"]
 
 _HEADER = b"inference-header-content-length"
-_ARROW = "application/vnd.apache.arrow.stream"
+_STREAM = "application/vnd.apache.arrow.stream"
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,23 @@ def format_of(asking: Asking, *, scoring: bool = False) -> Format:
     """
     said = asking.header(b"content-type") or ""
     kind = said.partition(";")[0].strip().lower()
-    if kind == _ARROW:
-        return Format(arrow.read, arrow.write)
+    if kind == _STREAM:
+        return _ARROW
     if scoring:
-        read = csvtext.read_csv if kind == "text/csv" else invocations.read
-        return Format(read, lambda asked, found, model, version: invocations.write(found))  # noqa: ARG005
+        return _CSV if kind == "text/csv" else _MLFLOW
     header = asking.header(_HEADER)
-    return Format(
-        lambda body, limits, learning: tensors.read(body, limits, header=header, learning=learning),
-        tensors.write,
+    return (
+        _TENSORS if header is None else Format(partial(tensors.read, header=header), tensors.write)
     )
+
+
+def _scored(asked: Asked, found: Mapping[str, Any], *, model: str, version: str) -> Reply:
+    """MLflow's answer, which says nothing else."""
+    del asked, model, version
+    return invocations.write(found)
+
+
+_TENSORS = Format(tensors.read, tensors.write)
+_ARROW = Format(arrow.read, arrow.write)
+_CSV = Format(csvtext.read_csv, _scored)
+_MLFLOW = Format(invocations.read, _scored)

@@ -7,17 +7,61 @@ from typing import Any
 
 from onepass.service.requests import Receipt, Request
 from onepass.service.served import Served
+from onepass.service.web.later import Later
 from onepass.service.web.refusals import OfRows
 from onepass.service.web.threads import pending
 
-__all__ = ["Mail"]
+__all__ = ["Letter", "Mail"]
 
 _Finish = Callable[[Receipt], Any]
 _OFTEN = 1.0  # seconds between two looks at who has waited too long
 
 
+class Letter(Later):
+    """What becomes of rows, for one who waits in the event loop.
+
+    Parameters
+    ----------
+    mail : Mail
+        That brings it.
+    name : str
+        Of the learner.
+    finish : callable
+        Makes of the receipt what is waited for; called in the event loop.
+    until : float
+        When whoever waits is let go, by the loop's clock.
+    """
+
+    request: Request | None = None
+
+    def __init__(self, mail: "Mail", name: str, finish: _Finish, until: float) -> None:
+        self.name, self.until = name, until
+        self._mail, self._finish = mail, finish
+
+    def decided(self, request: Request) -> None:
+        """Called, by whatever thread, with the request that decides on it.
+
+        Parameters
+        ----------
+        request : Request
+        """
+        self.request = request
+        self._mail.post(self)
+
+    def read(self) -> None:
+        """Let whoever waits have it."""
+        request, self.request = self.request, None  # which knows this letter
+        try:
+            with OfRows(self.name):
+                receipt = request.result()  # type: ignore[union-attr]
+            found = self._finish(receipt)
+        except Exception as wrong:  # noqa: BLE001  whoever asked is told
+            found = wrong
+        self.end(found)
+
+
 class Mail:
-    """Wakes the event loop that runs where it is made, once for many answers.
+    """Wakes the event loop that runs where it is made, once for many letters.
 
     Parameters
     ----------
@@ -28,10 +72,36 @@ class Mail:
     def __init__(self, patience: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._patience = patience
-        self._letters: deque[tuple[asyncio.Future[Any], Request, _Finish, str]] = deque()
-        self._expected: deque[tuple[float, asyncio.Future[Any], str]] = deque()
+        self._letters: deque[Letter] = deque()  # that have come
+        self._expected: dict[Letter, None] = {}  # who has waited longest comes first
         self._called = self._looks = False
         self._put: set[Served] = set()
+
+    def expect(self, name: str, finish: _Finish) -> Letter:
+        """A letter that is still to come.
+
+        Parameters
+        ----------
+        name : str
+            Of the learner.
+        finish : callable
+            As for :class:`Letter`.
+        """
+        letter = Letter(self, name, finish, self._loop.time() + self._patience)
+        self._expected[letter] = None
+        if not self._looks:
+            self._looks = True
+            self._loop.call_later(min(_OFTEN, self._patience), self._look)
+        return letter
+
+    def withdraw(self, letter: Letter) -> None:
+        """Expect it no longer: its rows were refused at once.
+
+        Parameters
+        ----------
+        letter : Letter
+        """
+        self._expected.pop(letter, None)
 
     def sent(self, served: Served) -> None:
         """Rows wait: they are learned together with all others that have come by now.
@@ -44,61 +114,39 @@ class Mail:
             self._loop.call_soon(self._wake)
         self._put.add(served)
 
+    def post(self, letter: Letter) -> None:
+        """Bring a letter that has come; called by whatever thread.
+
+        Parameters
+        ----------
+        letter : Letter
+        """
+        self._letters.append(letter)
+        if not self._called:
+            self._called = True
+            self._loop.call_soon_threadsafe(self._deliver)
+
     def _wake(self) -> None:
         put, self._put = self._put, set()
         for served in put:
             served.wake()
 
-    def expect(self, name: str, finish: _Finish) -> "tuple[asyncio.Future[Any], Any]":
-        """A future, and what a thread calls with the request that decides on it.
-
-        Parameters
-        ----------
-        name : str
-            Of the learner.
-        finish : callable
-            Makes of the receipt what the future gives; called in the event loop.
-        """
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._expected.append((self._loop.time() + self._patience, future, name))
-        if not self._looks:
-            self._looks = True
-            self._loop.call_later(min(_OFTEN, self._patience), self._look)
-
-        def done(request: Request) -> None:
-            self._letters.append((future, request, finish, name))
-            if not self._called:
-                self._called = True
-                self._loop.call_soon_threadsafe(self._deliver)
-
-        return future, done
-
     def _deliver(self) -> None:
         self._called = False  # before the letters are read: one that comes now calls again
-        while self._letters:
-            future, request, finish, name = self._letters.popleft()
-            if future.done():  # whoever asked is gone
-                continue
-            try:
-                with OfRows(name):
-                    receipt = request.result()
-                found = finish(receipt)
-            except Exception as wrong:  # noqa: BLE001  whoever asked is told
-                future.set_exception(wrong)
-            else:
-                future.set_result(found)
+        letters, expected = self._letters, self._expected
+        while letters:
+            letter = letters.popleft()
+            expected.pop(letter, None)
+            if not letter.ended:  # else it was waited for too long
+                letter.read()
 
     def _look(self) -> None:
         """Let go who has waited too long."""
         expected, now = self._expected, self._loop.time()
-        for _ in range(len(expected)):  # one learner may be slow: who is answered is not kept
-            until, future, name = each = expected.popleft()
-            if future.done():
-                continue
-            if until <= now:
-                future.set_exception(pending(name, self._patience))
-            else:
-                expected.append(each)
+        for letter in [each for each in expected if each.until <= now]:
+            del expected[letter]
+            if not letter.ended:
+                letter.end(pending(letter.name, self._patience))
         self._looks = bool(expected)
         if expected:
             self._loop.call_later(min(_OFTEN, self._patience), self._look)

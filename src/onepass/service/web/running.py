@@ -22,6 +22,7 @@ __all__ = ["Listening", "run"]
 
 _LONGEST = 30  # seconds for what is under way when it is told to stop
 _SWITCH = 1e-5  # seconds for which one thread has the interpreter while another wants it
+_NEW = 20_000  # objects, until it is looked for garbage among them
 _FILES = 128  # that are left to learners and to Python
 
 
@@ -191,14 +192,17 @@ def _quick() -> Iterator[None]:
     The event loop gives it back and takes it again so often that a thread which learns, and waits
     for it, is woken each time too late: Python has the loop hand it over only if nothing of the
     kind has happened for an interval. And to look for garbage among all that was imported takes
-    longer than a hundred requests: so all that is there is taken for good.
+    longer than a hundred requests: so all that is there is taken for good, and of what is new,
+    which are mostly requests under way, many are waited for.
     """
-    before = sys.getswitchinterval()
+    before, often = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(_SWITCH)
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_NEW, *often[1:])
     try:
         yield
     finally:
+        gc.set_threshold(*often)
         gc.unfreeze()
         sys.setswitchinterval(before)

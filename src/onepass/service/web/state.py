@@ -38,6 +38,7 @@ def onepass_version() -> str:
 
 def _one(served: Served, folder: Path) -> dict[str, Any]:
     durable, gauges = served.durable, served.gauges
+    durable.hold_told()
     answering = durable.answering
     text = pathless(repr(answering).partition("(")[2], folder)
     trouble = served.trouble or served.source_trouble

@@ -74,14 +74,14 @@ class Verbs:
             served.gauges.answered(time.perf_counter() - began)
             return _received(form, name, asked, receipt)
 
-        future, done = self._mail.expect(name, answer)
+        letter = self._mail.expect(name, answer)
         try:
-            _put(served, asked, asking.body, key, done)
+            _put(served, asked, asking.body, key, letter.decided)
         except BaseException:
-            future.cancel()
+            self._mail.withdraw(letter)
             raise
         self._mail.sent(served)
-        return future
+        return letter
 
     async def answers(self, asking: Asking, name: str) -> Answer:
         """``POST /v2/models/NAME/answers``: answers to rows that were asked, by their ids."""
@@ -123,14 +123,14 @@ class Verbs:
         """Rows of a large body are read, and their answers written, by a thread."""
         name, compute = served.name, self._threads.compute
         body, asked = await self._read(asking, form)
-        future, done = mail.expect(name, lambda receipt: receipt)
+        letter = mail.expect(name, lambda receipt: receipt)
         try:
-            await compute(lambda: _put(served, asked, body, key, done))
+            await compute(lambda: _put(served, asked, body, key, letter.decided))
         except BaseException:
-            future.cancel()
+            mail.withdraw(letter)
             raise
         mail.sent(served)
-        receipt = await future
+        receipt = await letter
         served.gauges.answered(time.perf_counter() - began)
         return await compute(lambda: _received(form, name, asked, receipt))
 
