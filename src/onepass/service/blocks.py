@@ -33,7 +33,7 @@ _KINDS = "biufUM"  # of dtypes that stand as they are
 _Field = tuple[str, str | None, str, tuple[int, ...], int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Block:
     """Rows as a learner's verbs take them.
 

@@ -38,7 +38,7 @@ from onepass.service.upkeep import Upkeep
 
 __all__ = ["Journal"]
 
-_TOGETHER = 16  # answers that are written by one statement
+_TOGETHER = (16, 4, 1)  # answers that are written by one statement: of more each takes longer
 
 _LOG = (
     "INSERT INTO log (sequence, kind, rows, seen, aside, note, body, digest) "
@@ -257,7 +257,8 @@ class Journal(Upkeep):
         """Many with each statement: Python lets other threads go on at every one."""
         first = 0
         while first < len(answers):
-            some = answers[first : first + (_TOGETHER if len(answers) - first >= _TOGETHER else 1)]
+            left = len(answers) - first
+            some = answers[first : first + next(many for many in _TOGETHER if many <= left)]
             first += len(some)
             values = [
                 value

@@ -3,6 +3,7 @@
 import hashlib
 import struct
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = ["BEGINNING", "Answer", "Asked", "Entry", "Group", "Snapshot", "chained", "sealed"]
 
@@ -29,8 +30,7 @@ class Entry:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What became of a request with an idempotency key."""
 
     key: str
@@ -105,10 +105,7 @@ def chained(before: bytes, entry: Entry) -> bytes:
     entry : Entry
     """
     said = f"{entry.sequence} {entry.kind} {entry.rows} {entry.seen} {entry.aside:d} {entry.note}\n"
-    found = hashlib.sha256(before)
-    found.update(said.encode())
-    found.update(entry.body)
-    return found.digest()
+    return hashlib.sha256(b"".join((before, said.encode(), entry.body))).digest()
 
 
 def sealed(*parts: bytes) -> bytes:
@@ -118,8 +115,5 @@ def sealed(*parts: bytes) -> bytes:
     ----------
     *parts : bytes
     """
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(_LENGTH.pack(len(part)))
-        found.update(part)
-    return found.digest()
+    each = [piece for part in parts for piece in (_LENGTH.pack(len(part)), part)]
+    return hashlib.sha256(b"".join(each)).digest()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,23 +20,17 @@ _ROWS = 4096  # in a block of several requests
 _KINDS = "biufUM"  # of dtypes that stand as they are
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What became of rows that were learned: they are on the disk.
-
-    Parameters
-    ----------
-    version : int
-        The learner's version with them: how many blocks it has learned.
-    said : ndarray of the shape of y
-        What was said of each row just before it was learned.
-    again : bool
-        Whether they had been learned before, by a request with the same key.
-    """
+class Receipt(NamedTuple):
+    """What became of rows that were learned: they are on the disk."""
 
     version: int
+    """The learner's version with them: how many blocks it has learned."""
+
     said: Array
+    """What was said of each row just before it was learned, of the shape of y."""
+
     again: bool = False
+    """Whether they had been learned before, by a request with the same key."""
 
 
 @dataclass(slots=True, eq=False)
