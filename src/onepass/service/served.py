@@ -6,8 +6,9 @@ them as one group, brings them to the disk, and says so to all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
 from time import sleep
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from onepass.estimator.learned import nbytes
 from onepass.service.diary import Diary
 from onepass.service.gauges import Gauges
 from onepass.service.looks import Looks
-from onepass.service.requests import Receipt, Request
+from onepass.service.requests import Receipt, Request, shut
 from onepass.service.sources import Feeder, Source
 from onepass.service.store import Durable
 from onepass.service.versions import Version
@@ -60,7 +61,7 @@ class Served:
         self._diary = diary
         self._waiting = 0
         self._lock = Lock()
-        self._wake = Event()
+        self._gate = shut()  # where the thread waits
         self._ending = False
         self._failed: str | None = None
         self._looks = Looks(durable)
@@ -131,7 +132,8 @@ class Served:
 
     def wake(self) -> None:
         """Have what waits be learned now; without it, that begins within a second."""
-        self._wake.set()
+        with suppress(RuntimeError):  # it was opened already
+            self._gate.release()
 
     def admitted(self, count: int, work: Callable[[], _T]) -> Callable[[], _T]:
         """Work of ``ask`` or ``answer``, to be done once by a thread that may wait.
@@ -249,7 +251,7 @@ class Served:
             feeder.close()
         with self._lock:
             self._ending = True
-        self._wake.set()
+        self.wake()
         self._thread.join()
         try:
             self.durable.close()
@@ -285,8 +287,7 @@ class Served:
     def _work(self) -> None:
         """Until it ends, and nobody who was admitted waits."""
         while not self._ending or self._waiting:
-            self._wake.wait(timeout=0.05 if self._ending else 1.0)
-            self._wake.clear()
+            self._gate.acquire(timeout=0.05 if self._ending else 1.0)
             try:
                 self.durable.settle()
                 self._diary.tend(self.gauges, self.durable.last_snapshot[0])
@@ -295,5 +296,5 @@ class Served:
                 self._failed = str(wrong)
             if self._failed and self._ending:
                 break
-            if self._wake.is_set():  # more has come: others would never have the file in between
+            if not self._gate.locked():  # more has come: others would never have the file
                 sleep(_GAP)
