@@ -61,9 +61,9 @@ class Diary:
             Rows that had been learned at the last snapshot.
         """
         rows, taken, at = self._written
-        late = gauges.seen != rows and time.monotonic() - at > _OFTEN
-        if late or snapshot != taken:
-            self._written = (gauges.seen, snapshot, time.monotonic())
+        now = time.monotonic()
+        if snapshot != taken or (now - at > _OFTEN and gauges.seen != rows):
+            self._written = (gauges.seen, snapshot, now)
             self.write(gauges)
 
     def write(self, gauges: Gauges) -> None:

@@ -1,7 +1,8 @@
 """Gauges: what a served learner is doing, for the page and for Prometheus.
 
-They are read by one thread and written by others: numbers are replaced, and lists that grow are
-bounded.
+They are read by some threads and written by others: numbers are replaced, and lists that grow are
+bounded. What is learned is counted once some has come together, and before it is told: to count
+single rows each by itself takes as long as to learn them.
 """
 
 import time
@@ -13,20 +14,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.tally import Tally
 from onepass.service.blocks import Block
+from onepass.service.course import Course
 from onepass.types import Array
 
 __all__ = ["Gauges"]
 
-_NAMES = {"regression": ("mae", "mean absolute error"), "classification": ("accuracy", "accuracy")}
-_POINTS = 400  # of a curve; of more, one in so many rows stays
+_BLOCKS, _ROWS = 32, 4096  # that may be still to be counted
 _SECONDS = 120  # of the rates' curve
 _TIMES = 2048  # durations that are kept
 _REFUSED = 20  # the last ones
-_MARKS = 100  # the last ones
-_BEYOND = 6.0  # times the usual error: a row that contradicts what was known
 
 
 class Gauges:
@@ -44,28 +41,14 @@ class Gauges:
     def __init__(
         self, learner: Any, *, window: int = 1000, detectors: Mapping[str, Any] | None = None
     ) -> None:
-        self.task = "classification" if is_classifier(learner) else "regression"
-        self.window = window
-        self._errors: deque[Array] = deque()  # of the last rows, as the detectors are told them
-        self._kept = 0
-        self._squares = 0.0
-        self.contradictions = 0
-        metric, self.error_name = _NAMES[self.task]
-        self._metric = metric
-        self._tally = Tally({metric: METRICS[self.task][metric]}, window)
-        self._detectors = dict(detectors or {})
+        task = "classification" if is_classifier(learner) else "regression"
+        self._course = Course(task, window, detectors or {})
+        self._counting = Lock()  # of the course; held for longer than the other
         self._lock = Lock()
-        self._again: (
-            list[tuple[Array, Array]] | None
-        ) = []  # told before it is known what came before
-        self.rows = 0
-        """Rows whose error was counted."""
-        self.seen = 0
-        """Rows that the learner had learned when the last was counted, those before these too."""
-        self._curve: list[list[Any]] = []
-        self._every, self._next = 1, 1
-        self.drift: deque[dict[str, Any]] = deque(maxlen=_MARKS)
-        self.alarms = 0
+        self._told: list[tuple[Array, Array]] = []  # that are still to be counted
+        self._told_rows = 0
+        self._seen = 0
+        self._resumed = False  # else it is not known yet what came before
         self.refused: deque[dict[str, Any]] = deque(maxlen=_REFUSED)
         self.rows_refused = 0
         self.predicted_rows = 0
@@ -81,12 +64,15 @@ class Gauges:
             return
         said = np.asarray(said)
         y = block.y.reshape(said.shape)  # labels that came as a column
-        if self._again is not None:
-            self._again.append((y, said))
-            return
         with self._lock:
-            self._count(1, len(block))
-            self._take(y, said)
+            self._told.append((y, said))
+            self._told_rows += len(y)
+            if not self._resumed:
+                return
+            self._count(1, len(y))
+            many = len(self._told) >= _BLOCKS or self._told_rows >= _ROWS
+        if many:
+            self._counted()
 
     def predicted(self, rows: int, seconds: float) -> None:
         """Rows were answered, in so many seconds."""
@@ -110,14 +96,11 @@ class Gauges:
 
     def state(self) -> dict[str, Any]:
         """All that goes on after a restart, as plain values and arrays."""
-        with self._lock:
+        self._counted()
+        with self._counting, self._lock:
             return {
-                "task": self.task, "window": self.window, "seen": self.seen, "rows": self.rows,
-                "tally": self._tally.state(), "errors": self._last(), "squares": self._squares,
-                "contradictions": self.contradictions, "curve": list(self._curve),
-                "every": self._every, "drift": list(self.drift), "alarms": self.alarms,
-                "refused": list(self.refused), "rows_refused": self.rows_refused,
-                "predicted_rows": self.predicted_rows,
+                **self._course.state(), "seen": self._seen, "refused": list(self.refused),
+                "rows_refused": self.rows_refused, "predicted_rows": self.predicted_rows,
             }  # fmt: skip
 
     def resume(self, state: Any, seen: int) -> None:
@@ -130,61 +113,72 @@ class Gauges:
         seen : int
             Rows that the learner has learned in all.
         """
-        again, self._again = self._again or [], None
-        self.seen = seen - sum(len(y) for y, _ in again)
-        since = self.seen
+        self._seen = since = seen - self._told_rows
         if state is not None and self._fits(state, seen):
-            self._restore(state)
+            self._course.restore(state)
+            self.refused.extend(state["refused"])
+            self.rows_refused = state["rows_refused"]
+            self.predicted_rows = state["predicted_rows"]
             since = max(since, int(state["seen"]))
-        with self._lock:
-            for y, said in again:
-                skipped = min(max(since - self.seen, 0), len(y))
-                self.seen += skipped
-                if skipped < len(y):
-                    self._take(y[skipped:], said[skipped:])
+        again, self._told = self._told, []
+        for y, said in again:
+            skipped = min(max(since - self._seen, 0), len(y))
+            self._seen += len(y)
+            if skipped < len(y):
+                self._told.append((y[skipped:], said[skipped:]))
+        self._seen -= sum(len(y) for y, _ in self._told)
+        self._resumed = True
+        self._counted()
 
     def _fits(self, state: Any, seen: int) -> bool:
         try:
-            same = (state["task"], state["window"]) == (self.task, self.window)
+            same = (state["task"], state["window"]) == (self._course.task, self._course.window)
             whole = state.keys() >= self.state().keys()  # another version may have other fields
             return same and whole and int(state["seen"]) <= seen
         except (AttributeError, LookupError, TypeError, ValueError):
             return False
 
-    def _restore(self, state: Any) -> None:
-        """All of a state but where it ended; the detectors, which begin anew, see its last rows."""
-        self._tally.restore(state["tally"], "gauges")
-        self.rows, self._squares = state["rows"], state["squares"]
-        self._errors = deque([state["errors"]])
-        self._kept = len(state["errors"])
-        self.contradictions, self.alarms = state["contradictions"], state["alarms"]
-        self._curve, self._every = state["curve"], state["every"]
-        self._next = (self.rows // self._every + 1) * self._every
-        self.drift.extend(state["drift"])
-        self.refused.extend(state["refused"])
-        self.rows_refused = state["rows_refused"]
-        self.predicted_rows = state["predicted_rows"]
-        for error in np.abs(state["errors"]).tolist():
-            for detector in self._detectors.values():
-                detector.update(error)
-
     # -- what is told --------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> int:
+        """Rows whose error was counted."""
+        return self._counted().rows
+
+    @property
+    def seen(self) -> int:
+        """Rows that the learner had learned when the last was counted, those before these too."""
+        self._counted()
+        return self._seen
+
+    @property
+    def contradictions(self) -> int:
+        """Rows whose error was far beyond those before them."""
+        return self._counted().contradictions
+
+    @property
+    def alarms(self) -> int:
+        """How often a detector has found drift."""
+        return self._counted().alarms
+
+    @property
+    def drift(self) -> list[dict[str, Any]]:
+        """Where, the last times, the first of them first."""
+        course = self._counted()
+        with self._counting:
+            return list(course.drift)
 
     def error(self) -> dict[str, Any]:
         """The prequential error: over all rows, over the last, and along the stream."""
-        with self._lock:
-            return {
-                "name": self.error_name,
-                "all": self._tally.overall[self._metric],
-                "window": self._tally.recent[self._metric],
-                "window_rows": min(self.window, self.rows),
-                "curve": [list(point) for point in self._curve],
-            }
+        course = self._counted()
+        with self._counting:
+            return course.error()
 
     def innovations(self) -> dict[str, float]:
         """Mean and deviation of what was said amiss in the last rows: of mistakes, in classes."""
-        with self._lock:
-            last = self._last()
+        course = self._counted()
+        with self._counting:
+            last = course.last()
         return {"mean": float(last.mean()), "deviation": float(last.std())} if len(last) else {}
 
     def rates(self) -> dict[str, Any]:
@@ -218,63 +212,24 @@ class Gauges:
 
     # -- what stands behind them ---------------------------------------------------------------
 
+    def _counted(self) -> Course:
+        """The course, once all that was told by now is counted."""
+        with self._counting:
+            if self._resumed:
+                with self._lock:
+                    told, self._told, self._told_rows = self._told, [], 0
+                if told:
+                    self._course.add(told)
+                    self._seen += sum(len(y) for y, _ in told)
+            return self._course
+
     def _time(self, verb: str, seconds: float) -> None:
         self._times[verb].append(seconds)
         count, so_far = self._took[verb]
         self._took[verb] = (count + 1, so_far + seconds)
-
-    def _take(self, y: Array, said: Array) -> None:
-        self._tally.add(y, said)
-        self.rows += len(y)
-        self.seen += len(y)
-        self._detect(self._weighed(y, said))
-        if self.rows >= self._next:
-            self._point()
-
-    def _last(self) -> Array:
-        """The errors of the last rows, as the detectors are told them."""
-        return np.concatenate(self._errors)[-self.window :] if self._errors else np.empty(0)
 
     def _count(self, column: int, rows: int) -> None:
         second = int(time.monotonic())
         if not self._rates or self._rates[-1][0] != second:
             self._rates.append([second, 0, 0])
         self._rates[-1][column] += rows
-
-    def _weighed(self, y: Array, said: Array) -> Array:
-        """The errors of rows; those that are far beyond all before them are counted."""
-        off = np.asarray(y - said if self.task == "regression" else said != y, dtype=np.float64)
-        if off.ndim > 1:
-            off = off.reshape(len(y), -1).mean(axis=1)
-        before, squares = self.rows - len(y), float(off @ off)
-        if self.task == "regression" and before >= self.window:
-            far = _BEYOND**2 * self._squares / before
-            if squares > far:  # else none of them is
-                self.contradictions += int((off * off > far).sum())
-        self._squares += squares
-        self._errors.append(off[-self.window :])
-        self._kept += len(self._errors[-1])
-        while self._kept - len(self._errors[0]) >= self.window:
-            self._kept -= len(self._errors.popleft())
-        return off
-
-    def _detect(self, off: Array) -> None:
-        if not self._detectors:
-            return
-        for i, error in enumerate(np.abs(off).tolist()):
-            for name, detector in self._detectors.items():
-                detector.update(error)
-                if detector.drift_detected:
-                    self.alarms += 1
-                    rows = self.rows - len(off) + i + 1
-                    self.drift.append({"rows": rows, "at": time.time(), "detector": name})
-
-    def _point(self) -> None:
-        values = (self._tally.overall[self._metric], self._tally.recent[self._metric])
-        self._curve.append([self.rows, *values])
-        if len(self._curve) > _POINTS:
-            while self.rows // self._every > _POINTS // 2:  # blocks may be longer than that
-                self._every *= 2
-            last = {(point[0] - 1) // self._every: point for point in self._curve}
-            self._curve = list(last.values())
-        self._next = (self.rows // self._every + 1) * self._every

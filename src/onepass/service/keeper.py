@@ -40,7 +40,7 @@ class Keeper(Standing):
     @property
     def at_it(self) -> bool:
         """Whether something is begun and not yet done."""
-        return self._flight is not None or self._tells or self.journal.writing
+        return self._flight is not None or self.journal.writing
 
     def take(self, requests: Sequence[Request]) -> None:
         """Decide on requests: learn and write down, or refuse each by itself.
@@ -120,12 +120,10 @@ class Keeper(Standing):
             self.answering = self.charge.answering()
         self._stale = False
         self.journal.reached("published")
-        self._untold.extend(flight.learned)
-        flight.learned.clear()
-        with self.telling:
-            self._settle([each for each in flight.requests if each.receipt or each.error])
-            self.journal.reached("acknowledged")
-            self._tell()
+        for block, said in flight.learned:
+            self._tell(block, said)
+        self._settle([each for each in flight.requests if each.receipt or each.error])
+        self.journal.reached("acknowledged")
 
     def _settle(self, requests: Iterable[Request]) -> None:
         for request in requests:

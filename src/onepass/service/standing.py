@@ -3,10 +3,8 @@
 import json
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import RLock
 from typing import Any
 
 from onepass.errors import CheckpointError, CheckpointWarning, DamagedError, StoreError
@@ -48,9 +46,7 @@ class Standing:
     positions : dict of str to str
         Of the sources.
     watch : callable or None
-        Told of each block that is acknowledged, right after that.
-    telling : lock
-        Held from before a block is acknowledged until it is told.
+        Told of each block that is acknowledged.
     """
 
     charge: Charge
@@ -62,9 +58,6 @@ class Standing:
         self._began = policy.clock() - time.monotonic()  # a clock that is set anew changes nothing
         self.positions: dict[str, str] = {}
         self.watch: Watcher | None = None
-        self.telling = RLock()
-        self._untold: deque[tuple[Block, Any]] = deque()
-        self._tells = False
         self._trouble: str | None = None
         self._stale = False  # the learner has learned what may not be on the disk
         self._taken = (0, 0.0)
@@ -145,8 +138,7 @@ class Standing:
             if entry.kind != "pass":
                 block, said = self._learned_again(charge, entry)
                 if told:
-                    self._untold.append((block, said))
-                    self._tell()
+                    self._tell(block, said)
             if entry.note:
                 note = _items(entry.note)
                 positions[note["source"]] = note["position"]
@@ -177,16 +169,8 @@ class Standing:
         if self._policy.watch is not None:
             self.watch = self._policy.watch(charge.answering())
 
-    def _tell(self) -> None:
+    def _tell(self, block: Block, said: Any) -> None:
         """Tell whoever watches; what goes wrong there is no trouble of the rows."""
-        self._tells = True
-        try:
-            while self._untold:
-                self._tell_one(*self._untold.popleft())
-        finally:
-            self._tells = False
-
-    def _tell_one(self, block: Block, said: Any) -> None:
         if self.watch is not None:
             try:
                 self.watch(block, said)

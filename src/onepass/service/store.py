@@ -239,15 +239,9 @@ class Durable(Late, Versions):
         ----------
         watcher : callable
             Called with the block and with what was said of its rows before, by whoever has the
-            turn, right after those are told who gave the rows: it must be quick, and call no verb
-            that learns.
+            turn: it must be quick, and call no verb that learns.
         """
         self._keeper.watch = watcher
-
-    def hold_told(self) -> None:
-        """Wait until whoever watches was told of all rows that are acknowledged by now."""
-        with self._keeper.telling:
-            pass
 
     def hold_like(self, model: Any) -> None:
         """Refuse a learner of another class, or of other parameters, than this one.

@@ -21,8 +21,6 @@ def exposition(shelf: Shelf) -> str:
     shelf : Shelf
     """
     every = list(shelf)
-    for served in every:
-        served.durable.hold_told()
     lines = [*_family("onepass_info", "gauge", "The version that runs.",
                       [({"version": onepass_version()}, 1.0)])]  # fmt: skip
     for name, kind, told, values in _FAMILIES:

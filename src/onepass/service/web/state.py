@@ -38,7 +38,6 @@ def onepass_version() -> str:
 
 def _one(served: Served, folder: Path) -> dict[str, Any]:
     durable, gauges = served.durable, served.gauges
-    durable.hold_told()
     answering = durable.answering
     text = pathless(repr(answering).partition("(")[2], folder)
     trouble = served.trouble or served.source_trouble
@@ -57,7 +56,7 @@ def _one(served: Served, folder: Path) -> dict[str, Any]:
         "rates": gauges.rates(),
         "latency": gauges.latency(),
         "spectrum": served.spectrum,
-        "drift": list(gauges.drift),
+        "drift": gauges.drift,
         "refused": list(gauges.refused)[::-1],
         "snapshots": [
             {"version": each.version, "rows_seen": each.rows_seen, "at": each.at, "why": each.why,
