@@ -56,7 +56,7 @@ class Later:
     def __await__(self) -> Generator[Any, None, Any]:
         if not self.ended:
             future = asyncio.get_running_loop().create_future()
-            self.then = lambda _: future.done() or future.set_result(None)
+            self.then = lambda _: None if future.done() else future.set_result(None)
             yield from future
         if isinstance(self.found, BaseException):
             raise self.found

@@ -4,6 +4,8 @@ In most requests there is nothing wrong, and most have few values. Whatever is l
 left to the long way, which says what is wrong with it.
 """
 
+from typing import Annotated, Literal
+
 import msgspec
 import numpy as np
 
@@ -14,30 +16,63 @@ from onepass.service.wire.limits import Limits
 from onepass.service.wire.rows import ROLES, Asked
 from onepass.types import Array
 
-__all__ = ["plain_answered", "plain_rows", "plain_values"]
+__all__ = ["plain_request", "plain_rows", "plain_values"]
 
 _BRACKET = ord("[")
 _ROWS = ("FP64", "FP32")
 
 
-def plain_answered(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Asked | None:
-    """The rows of a request and their answers, if they are a plain tensor of each, in JSON.
+class _Numbers(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A tensor that says nothing but its numbers, flat or a list for each row."""
+
+    name: str
+    shape: list[Annotated[int, msgspec.Meta(ge=1)]]
+    datatype: Literal["FP64"]
+    data: list[float | list[float]]
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A request that says nothing else."""
+
+    inputs: list[_Numbers]
+
+
+_REQUEST = msgspec.json.Decoder(_Request)
+
+
+def plain_request(body: bytes, limits: Limits, *, learning: bool) -> Asked | None:
+    """What a short request asks, if it is rows of FP64 in JSON, with an answer for each to learn.
 
     Parameters
     ----------
-    inputs, body, at, limits
-        As for :func:`plain_rows`.
+    body : bytes
+    limits : Limits
+    learning : bool
+        Whether there are answers.
+
+    Returns
+    -------
+    asked : Asked or None
     """
-    if len(inputs) != 2 or inputs[1].name != "y" or inputs[0].name in ROLES:
+    if len(body) > PIECE:
         return None
-    rows, answers = inputs
-    n = rows.shape[0] if rows.shape else 0
-    if answers.shape != [n] or answers.datatype not in _ROWS or answers.parameters is not None:
+    try:
+        inputs = _REQUEST.decode(body).inputs
+        X, *rest = (np.array(each.data, dtype=np.float64) for each in inputs)
+    except (msgspec.DecodeError, ValueError):  # the long way says what is wrong
         return None
-    found = None if rows.parameters is not None else plain_rows([rows], body, at, limits)
-    if found is not None:
-        found.y = plain_values(answers, limits)
-    return None if found is None or found.y is None else found
+    rows, *answers = inputs
+    if len(rows.shape) != 2 or len(rows.name) > limits.text or len(answers) != learning:
+        return None
+    n, d = rows.shape
+    few = n <= limits.rows and d <= limits.columns and n * d <= limits.values
+    if not few or X.shape not in {(n, d), (n * d,)}:
+        return None
+    if not learning:
+        return Asked(X.reshape(n, d))
+    paired = answers[0].shape == [n] and rest[0].shape == (n,)
+    named = answers[0].name == "y" and rows.name not in ROLES
+    return Asked(X.reshape(n, d), rest[0]) if paired and named else None
 
 
 def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Asked | None:

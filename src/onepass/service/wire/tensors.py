@@ -27,7 +27,7 @@ from onepass.service.wire.elements import elements
 from onepass.service.wire.heads import Head, Tensor, TensorParameters, WantedParameters, read_head
 from onepass.service.wire.jsontext import encoded
 from onepass.service.wire.limits import Limits, refused, shown
-from onepass.service.wire.plain import plain_answered, plain_rows, plain_values
+from onepass.service.wire.plain import plain_request, plain_rows, plain_values
 from onepass.service.wire.rows import OUTPUTS, Asked, Output, Reply, asked, hold_output
 from onepass.types import Array
 
@@ -70,12 +70,12 @@ def read(
            [4.5]])
     """
     limits.hold_body(body)
+    plain = None if header is not None else plain_request(body, limits, learning=learning)
+    if plain is not None:
+        return plain
     length = head_length(header, body)
     head = read_head(body if length == len(body) else memoryview(body)[:length], limits)
-    if learning:
-        plain = plain_answered(head.inputs, body, length, limits)
-    else:
-        plain = plain_rows(head.inputs, body, length, limits)
+    plain = None if learning else plain_rows(head.inputs, body, length, limits)
     found = plain or _asked(head, body, length, limits, learning=learning)
     found.id = head.id or ""
     if head.parameters or head.outputs:
