@@ -14,7 +14,8 @@ def load(found: Found) -> str:
     parts = [
         f"{found['machine']['cores']} cores, of which wrk takes one; "
         + ", ".join(f"{name} {number}" for name, number in found["machine"]["versions"].items())
-        + f". SQLite alone commits {found['commits alone']:,.0f} times a second here.",
+        + f". SQLite alone commits {found['commits alone']:,.0f} times a second here. The medians "
+        f"of {found['rounds']} rounds:",
         table(head, rows, 1),
     ]
     if "stream" in found:

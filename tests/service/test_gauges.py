@@ -131,6 +131,35 @@ def test_drift_and_contradictions() -> None:
     assert gauges.contradictions > 0
 
 
+@pytest.mark.parametrize("size", [1, 7, 400])
+def test_contradictions_are_those_of_a_loop_over_rows(size: int) -> None:
+    """However rows come, each is held against all before it."""
+    rng = np.random.default_rng(3)
+    off = rng.normal(size=1200) * np.where(rng.random(1200) < 0.02, 30.0, 1.0)
+    expected = sum(abs(off[i]) > 6 * np.sqrt(np.mean(off[:i] ** 2)) for i in range(100, len(off)))
+    assert expected > 3
+    gauges = Gauges(op.RLSRegressor(), window=100)
+    gauges.resume(None, 0)
+    for i in range(0, len(off), size):
+        told(gauges, off[i : i + size])
+    assert gauges.contradictions == expected
+    assert gauges.error()["all"] == pytest.approx(np.abs(off).mean(), rel=1e-12)
+
+
+def test_blocks_of_all_kinds_are_counted_before_anything_is_told() -> None:
+    gauges = Gauges(op.RLSRegressor(), window=100)
+    gauges.resume(None, 0)
+    for y in (np.ones(3), np.ones((2, 1)), np.ones(1, dtype=int), np.ones(4)):
+        gauges.learned(Block(np.zeros((len(y), 1)), y), np.zeros(len(y)))
+    assert (gauges.seen, gauges.rows) == (10, 10)
+    told(gauges, [1.0])
+    assert gauges.innovations() == {"mean": 1.0, "deviation": 0.0}
+    told(gauges, [1.0])
+    assert gauges.state()["rows"] == 12
+    told(gauges, [3.0])
+    assert gauges.error()["all"] == pytest.approx(15 / 13)
+
+
 def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("onepass.service.gauges.time.monotonic", lambda: now[0])

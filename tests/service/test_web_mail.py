@@ -1,6 +1,8 @@
 """Those who wait for a learner: what is kept of them, and how long."""
 
 import asyncio
+import gc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from onepass.service.blocks import Block
 from onepass.service.requests import Receipt, Request
 from onepass.service.web import mail
 from onepass.service.web.exchange import Asking, Room
+from onepass.service.web.later import Later
 
 
 def settled() -> Request:
@@ -32,6 +35,79 @@ def test_who_is_answered_is_kept_for_nobody(monkeypatch: pytest.MonkeyPatch) -> 
             await slow
         await asyncio.sleep(0.05)
         assert not box._expected
+
+    asyncio.run(story())
+
+
+def test_what_comes_too_late_is_thrown_away() -> None:
+    async def story() -> None:
+        box = mail.Mail(0.05)
+        letter = box.expect("slow", lambda receipt: receipt)
+        heard: list[Any] = []
+        letter.then = heard.append
+        await asyncio.sleep(0.3)
+        letter.decided(settled())
+        await asyncio.sleep(0.05)
+        assert [type(each) for each in heard] == [PendingError]
+
+    asyncio.run(story())
+
+
+def test_one_who_cannot_be_told_is_no_trouble_of_the_others() -> None:
+    async def story() -> None:
+        loop, box = asyncio.get_running_loop(), mail.Mail(5.0)
+        wrong: list[Any] = []
+        loop.set_exception_handler(lambda _, context: wrong.append(context["exception"]))
+        letters = [box.expect("flow", lambda receipt: receipt.version) for _ in range(3)]
+        letters[0].then = lambda _: 1 / 0
+        heard: list[Any] = []
+        letters[1].then = heard.append
+        for each in letters:
+            each.decided(settled())
+        assert await letters[2] == 1
+        assert heard == [1]
+        assert [type(each) for each in wrong] == [ZeroDivisionError]
+        assert await letters[2] == 1  # it stays
+
+    asyncio.run(story())
+
+
+def test_what_is_cancelled_is_not_there() -> None:
+    async def story() -> None:
+        late = Later()
+        waits = asyncio.ensure_future(waited(late))
+        await asyncio.sleep(0)
+        late.cancel("it stops")
+        with pytest.raises(asyncio.CancelledError, match="it stops"):
+            await waits
+        late = Later()
+        late.end(3)
+        late.cancel()
+        assert await late == 3
+
+    async def waited(late: Later) -> Any:
+        return await late
+
+    asyncio.run(story())
+
+
+def test_letters_leave_nothing_to_the_garbage_collector() -> None:
+    async def story() -> None:
+        box = mail.Mail(5.0)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(50):
+                letter = box.expect("flow", lambda receipt: receipt.version)
+                request = settled()
+                request.done = letter.decided
+                letter.decided(request)
+                del request
+                assert await letter == 1
+            del letter
+            assert gc.collect() < 50
+        finally:
+            gc.enable()
 
     asyncio.run(story())
 

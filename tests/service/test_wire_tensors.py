@@ -45,6 +45,35 @@ def test_doubles_keep_every_bit(*, rows: list[list[float]], nested: bool) -> Non
     assert (asked.id, asked.outputs, asked.parameters) == ("", (Output("y"),), {})
 
 
+@given(st.data())
+def test_short_requests_are_read_as_all_others(data: st.DataObject) -> None:
+    """One that has an id is read the long way."""
+    number = st.one_of(doubles, st.integers(-(2**70), 2**70), st.none(), st.just("x"))
+    row = st.lists(number, max_size=3)
+    tensors_of = st.fixed_dictionaries(
+        {
+            "name": st.sampled_from(["X", "y", "time", "a"]),
+            "shape": st.lists(st.integers(-1, 3), max_size=3),
+            "datatype": st.sampled_from(["FP64", "FP64", "FP64", "FP32", "INT64"]),
+            "data": st.one_of(row, st.lists(row, max_size=3)),
+        }
+    )
+    body: Any = {"inputs": data.draw(st.lists(tensors_of, max_size=3))}
+    learning = data.draw(st.booleans())
+    assert outcome(body, learning=learning) == outcome({**body, "id": "long"}, learning=learning)
+
+
+def outcome(body: Any, *, learning: bool) -> Any:
+    try:
+        asked = tensors.read(json.dumps(body).encode(), learning=learning)
+    except RequestError as wrong:
+        return str(wrong)
+    columns = {"": asked.X} if isinstance(asked.X, np.ndarray) else asked.X.columns
+    arrays = [*columns.values(), asked.y, asked.sample_weight, asked.time]
+    told = [None if each is None else (each.dtype.str, each.shape, repr(each.tolist())) for each in arrays]
+    return list(columns), told, asked.outputs
+
+
 @given(
     st.from_regex(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 )
