@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 
 from nursery import Nursery
+from onepass.describing import describe
 from onepass.errors import CheckpointError
 from onepass.evaluate import Report, standing
-from onepass.persist import describe
 
 COMMAND = "import sys; from onepass.cli import main; sys.exit(main())"
 PREPARE = """

@@ -12,10 +12,11 @@ import pytest
 from sklearn.base import BaseEstimator, clone, is_classifier
 
 from onepass import catalogue, checkpoint, features, learners, memory, randomness
+from onepass.describing import describe
 from onepass.errors import CheckpointError
 from onepass.estimator import Regressor
 from onepass.parts import built, taken
-from onepass.persist import describe, load, save
+from onepass.persist import load, save
 from onepass.pipeline import Pipeline
 from onepass.table import Table
 from onepass.types import Array, Floats

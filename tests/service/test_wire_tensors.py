@@ -70,7 +70,10 @@ def outcome(body: Any, *, learning: bool) -> Any:
         return str(wrong)
     columns = {"": asked.X} if isinstance(asked.X, np.ndarray) else asked.X.columns
     arrays = [*columns.values(), asked.y, asked.sample_weight, asked.time]
-    told = [None if each is None else (each.dtype.str, each.shape, repr(each.tolist())) for each in arrays]
+    told = [
+        None if each is None else (each.dtype.str, each.shape, repr(each.tolist()))
+        for each in arrays
+    ]
     return list(columns), told, asked.outputs
 
 

@@ -1,6 +1,7 @@
 """Inspect: what stands in a model file, which is read and not built."""
 
 import json as text
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,20 @@ from onepass.cli.terminal import show
 
 __all__ = ["inspect"]
 
+_DATABASE = b"SQLite format 3\0"
+_SNAPSHOT = {"version", "rows_seen", "at", "why", "bytes"}
+
 
 def inspect(model: Path, /, *, json: bool = False) -> None:
     """Show what stands in a model file: class, parameters, rows learned, size, checksum.
 
-    Of m.onepass.run, which is kept beside, it shows where the run stands.
+    Of m.onepass.run, which is kept beside, it shows where the run stands. The file of a durable
+    learner, such as a backup of served/m.db, is checked too: all of its snapshots, blocks and keys.
 
     Parameters
     ----------
     model
-        A file that "onepass run --save" wrote.
+        A file that "onepass run --save" wrote, or one of "onepass serve --data" that nobody holds.
     json
         As JSON.
     """
@@ -40,10 +45,14 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
 
 def _described(file: Path) -> dict[str, Any]:
     """What a model's file says of it, or a run's of where it stands."""
+    from onepass.describing import describe
     from onepass.errors import CheckpointError
     from onepass.evaluate import standing
-    from onepass.persist import describe
 
+    if _is_database(file):
+        from onepass.service.examine import examine
+
+        return examine(file)
     try:
         return describe(file)
     except CheckpointError as no_model:
@@ -54,6 +63,13 @@ def _described(file: Path) -> dict[str, Any]:
         if stood is None:
             raise no_model from None
         return asdict(stood)
+
+
+def _is_database(file: Path) -> bool:
+    """Whether it is a file of SQLite."""
+    with suppress(OSError), file.open("rb") as opened:
+        return opened.read(len(_DATABASE)) == _DATABASE
+    return False
 
 
 def _called(value: Any) -> str:
@@ -74,6 +90,8 @@ def _called(value: Any) -> str:
 def _worded(value: Any) -> str:
     """A value as a reader wants it."""
     if isinstance(value, dict):
+        if value.keys() == _SNAPSHOT:
+            return "version {version:,}, {rows_seen:,} rows, {at}: {why}".format_map(value)
         if value.keys() in ({"class", "parameters"}, {"dtype", "shape"}):
             return _called(value)
         return "\n".join(f"{name} = {_worded(part)}" for name, part in value.items()) or "–"

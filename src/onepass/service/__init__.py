@@ -1,12 +1,14 @@
 """Service: a learner that serves while it learns, and loses nothing.
 
-:func:`durable` keeps a learner in a file, with no server around it; :class:`Client` asks a server.
+:func:`durable` keeps a learner in a file, with no server around it, and :func:`examine` checks such
+a file; :class:`Client` asks a server.
 """
 
 from onepass.service.client import Client
+from onepass.service.examine import examine
 from onepass.service.opening import durable
 from onepass.service.requests import Receipt
 from onepass.service.store import Durable
 from onepass.service.versions import Version
 
-__all__ = ["Client", "Durable", "Receipt", "Version", "durable"]
+__all__ = ["Client", "Durable", "Receipt", "Version", "durable", "examine"]

@@ -12,7 +12,8 @@ import socket
 import sys
 import time
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from onepass.errors import InUseError, StoreError
@@ -20,7 +21,7 @@ from onepass.errors import InUseError, StoreError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Holding"]
+__all__ = ["Holding", "unheld"]
 
 _COUNT = re.compile(rb"\d{20}\n")
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -58,13 +59,11 @@ class Holding:
                 f"{where}: {path} must lie in a folder where files can be made, got: "
                 f"{failed.strerror} ({self.path}). Make the folder, or choose another."
             ) from failed
-        if not _locked(file):
-            said = _said(file)
+        try:
+            _hold_free(file, path, where)
+        except InUseError:
             os.close(file)
-            raise InUseError(
-                f"{where}: {path} must be held by one process at a time, but {said} has it. Stop "
-                "that process first, or choose another file."
-            )
+            raise
         self._file = file
         self._end = weakref.finalize(self, os.close, file)
         self._end.atexit = False  # the system does it, when the last thread is gone
@@ -82,6 +81,42 @@ class Holding:
     def close(self) -> None:
         """Let it go; in a process that was forked from the holder, it stays the holder's."""
         self._end()
+
+
+@contextmanager
+def unheld(path: Path, where: str) -> Iterator[int]:
+    """Within this context nobody begins to hold a file; nothing is made where nobody ever did.
+
+    Gives how many blocks were acknowledged, as far as that stands beside it.
+
+    Parameters
+    ----------
+    path, where
+        As for :class:`Holding`.
+
+    Raises
+    ------
+    InUseError
+        If a process holds it.
+    """
+    try:
+        file = os.open(f"{os.path.realpath(path)}.lock", os.O_RDONLY)
+    except OSError:  # a copy that was never opened
+        yield 0
+        return
+    try:
+        _hold_free(file, path, where)
+        yield _count(file)
+    finally:
+        os.close(file)
+
+
+def _hold_free(file: int, path: Path, where: str) -> None:
+    if not _locked(file):
+        raise InUseError(
+            f"{where}: {path} must be held by one process at a time, but {_said(file)} has it. "
+            "Stop that process first, or choose another file."
+        )
 
 
 def _locked(file: int) -> bool:

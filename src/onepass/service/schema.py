@@ -20,7 +20,7 @@ from pathlib import Path
 
 from onepass.errors import DamagedError, StoreError
 
-__all__ = ["APPLICATION", "FORMAT", "made", "opened"]
+__all__ = ["APPLICATION", "FORMAT", "looked", "made", "opened"]
 
 APPLICATION = 0x6F6E6570
 """The word "onep": what tells the file from others of SQLite."""
@@ -172,7 +172,7 @@ def opened(path: Path, where: str) -> sqlite3.Connection:
     try:
         for pragma in _BEFORE:
             db.execute(pragma)
-        _look(db, path, where)
+        looked(db, path, where)
         _log_ahead(db, path, where)
         for pragma in _AFTER:
             db.execute(pragma)
@@ -200,8 +200,24 @@ def _hold_new_enough(where: str) -> None:
         )
 
 
-def _look(db: sqlite3.Connection, path: Path, where: str) -> None:
-    """Refuse what is not ours, too new, or damaged."""
+def looked(db: sqlite3.Connection, path: Path, where: str) -> int:
+    """The format of a file; refused if it is not ours, too new, or damaged.
+
+    Parameters
+    ----------
+    db : sqlite3.Connection
+    path : Path
+        The file.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    StoreError
+        If it is of a newer format.
+    DamagedError
+        If it is another program's, or damaged.
+    """
     if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise DamagedError(
             f"{where}: {path} must be a file that onepass made for a durable learner, got another "
@@ -220,6 +236,7 @@ def _look(db: sqlite3.Connection, path: Path, where: str) -> None:
         raise DamagedError(
             f"{where}: {path} is not as it was written: {wrong}. Restore it from a backup."
         )
+    return int(found)
 
 
 def _said(db: sqlite3.Connection) -> set[str]:

@@ -1,8 +1,8 @@
 """Served: a durable learner, the thread that learns, and its gauges.
 
 Whoever asks is answered at once by the learner as it was last acknowledged. Whoever has rows to be
-learned puts them into a queue that is bounded; a thread of its own takes all that wait, learns
-them as one group, brings them to the disk, and says so to all.
+learned puts them into a queue that is bounded; a thread takes all that wait, learns them as one
+group, brings them to the disk, and says so to all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -285,8 +285,8 @@ class Served:
             self._waiting += count
 
     def _work(self) -> None:
-        """Until it ends, and nobody who was admitted waits."""
-        while not self._ending or self._waiting:
+        """Until it ends, and nobody who was admitted waits, or it cannot be done."""
+        while not self._ending or (self._waiting and not self._failed):
             self._gate.acquire(timeout=0.05 if self._ending else 1.0)
             try:
                 self.durable.settle()
@@ -294,7 +294,5 @@ class Served:
                 self._failed = None
             except Exception as wrong:  # noqa: BLE001  the page tells it; the thread goes on
                 self._failed = str(wrong)
-            if self._failed and self._ending:
-                break
-            if not self._gate.locked():  # more has come: others would never have the file
+            if not self._gate.locked():  # more has come; others want the file too
                 sleep(_GAP)

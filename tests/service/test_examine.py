@@ -1,0 +1,160 @@
+"""A durable learner's file, looked at: all of it is checked, and nothing changed."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from durable_files import changed, crashed
+
+import onepass as op
+from onepass.errors import DamagedError, InUseError, StoreError
+from onepass.service import examine
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(60, 4))
+Y = X @ np.arange(4.0)
+FORMER = Path(__file__).with_name("former")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file that was closed, and in ``crashed`` as a crash would leave it."""
+    folder = tmp_path_factory.mktemp("kept")
+    with op.durable(folder / "m.db", op.RLSRegressor(ridge=0.5), snapshot_rows=12) as durable:
+        for i in range(0, 30, 5):
+            durable.learn(X[i : i + 5], Y[i : i + 5], key=f"from {i}")
+        durable.learn(X[30:35], Y[30:35], source="tail", position="34")
+        durable.ask(X[:2])
+        durable.rollback(to=5)
+        durable.learn(X[40:50], Y[40:50])
+        crashed(durable, folder / "crashed")
+    return folder
+
+
+def copied(kept: Path, to: Path) -> Path:
+    """The file alone, as a backup is."""
+    return Path(shutil.copyfile(kept / "m.db", to / "m.db"))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        each.name: hashlib.sha256(each.read_bytes()).hexdigest()
+        for each in folder.iterdir()
+        if each.is_file() and not each.name.endswith("-shm")
+    }
+
+
+def test_what_is_told(kept: Path, tmp_path: Path) -> None:
+    path = copied(kept, tmp_path)
+    before = digests(tmp_path)
+    told = examine(path)
+    assert digests(tmp_path) == before
+    assert list(tmp_path.iterdir()) == [path]
+    assert (told["class"], told["parameters"]["ridge"]) == ("RLSRegressor", 0.5)
+    assert (told["version"], told["rows_seen"], told["blocks"]) == (9, 45, 9)
+    assert (told["keys"], told["waiting"], told["positions"]) == (6, 2, {"tail": "34"})
+    assert [each["why"] for each in told["snapshots"]][-2:] == ["rollback to 5", "close"]
+    json.dumps(told)
+
+
+def test_what_a_crash_has_left(kept: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(kept / "crashed", tmp_path / "copy")
+    before = digests(folder)
+    told = examine(folder / "m.db")
+    assert digests(folder) == before
+    assert (told["version"], told["rows_seen"], told["blocks"]) == (9, 45, 9)
+    with op.durable(folder / "m.db") as durable:  # and it goes on as if nobody had looked
+        assert (durable.version, durable.rows_seen) == (9, 45)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_former_files_stay_what_they_are(tmp_path: Path, number: int) -> None:
+    path = Path(shutil.copyfile(FORMER / f"journal-{number}.db", tmp_path / "m.db"))
+    before = digests(tmp_path)
+    assert examine(path)["format"] == number
+    assert digests(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("UPDATE snapshots SET body = zeroblob(length(body)) WHERE sequence = 0", "after block 0"),
+        ("DELETE FROM snapshots", "a snapshot is missing"),
+        ("UPDATE log SET rows = 6 WHERE sequence = 2", "block 2 of its log"),
+        ("DELETE FROM log WHERE sequence = 4", "block 4 of its log is missing"),
+        ("UPDATE keys SET said = zeroblob(9) WHERE key = 'kfrom 5'", "the request 'kfrom 5'"),
+        ("UPDATE asked SET until = until + 1", "which waits, was changed"),
+        ('UPDATE snapshots SET positions = \'{"tail": "9"}\' WHERE sequence = 9', "block 9"),
+    ],
+)
+def test_what_was_changed_is_found(kept: Path, tmp_path: Path, statement: str, told: str) -> None:
+    """Though the learner that goes on from the last snapshot is whole."""
+    path = copied(kept, tmp_path)
+    changed(path, statement)
+    with pytest.raises(DamagedError, match=told):
+        examine(path)
+
+
+def test_a_torn_page_is_found(kept: Path, tmp_path: Path) -> None:
+    path = copied(kept, tmp_path)
+    whole = bytearray(path.read_bytes())
+    found = 0
+    for at in range(4096 + 50, len(whole), 4096):
+        torn = whole.copy()
+        torn[at : at + 64] = bytes(64)
+        path.write_bytes(torn)
+        if torn != whole:
+            try:
+                examine(path)
+            except DamagedError:
+                found += 1
+    assert found
+
+
+def test_a_log_that_ends_too_early(kept: Path, tmp_path: Path) -> None:
+    path = copied(kept, tmp_path)
+    Path(f"{path}.lock").write_bytes(b"%020d\n" % 10)
+    with pytest.raises(DamagedError, match="ends at block 9, but 10 were acknowledged"):
+        examine(path)
+
+
+def test_what_cannot_be_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is none"):
+        examine(tmp_path / "m.db")
+    (tmp_path / "m.db").write_bytes(b"x" * 5000)
+    with pytest.raises(DamagedError):
+        examine(tmp_path / "m.db")
+    with (
+        op.durable(tmp_path / "held.db", op.RLSRegressor()),
+        pytest.raises(InUseError, match=r"\(this one\)"),
+    ):
+        examine(tmp_path / "held.db")
+    changed(tmp_path / "held.db", "PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="format 99"):
+        examine(tmp_path / "held.db")
+
+
+def inspected(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "onepass", "inspect", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+
+
+def test_the_command(kept: Path, tmp_path: Path) -> None:
+    path = copied(kept, tmp_path)
+    said = inspected(path)
+    assert said.returncode == 0
+    assert "RLSRegressor" in said.stdout
+    assert "all of it is as it was written" in said.stdout
+    assert "version 9, 45 rows" in said.stdout
+    assert json.loads(inspected(path, "--json").stdout) == examine(path)
+    changed(path, "UPDATE log SET rows = 6 WHERE sequence = 2")
+    said = inspected(path)
+    assert said.returncode == 1
+    assert "block 2 of its log is missing or was changed" in said.stderr
+    assert "Traceback" not in said.stderr
