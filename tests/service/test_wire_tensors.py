@@ -458,3 +458,11 @@ def test_outputs_come_as_they_were_asked_for() -> None:
 def test_half_a_character_cannot_be_written() -> None:
     with pytest.raises(LabelError, match=r"half a character \('\\ud800'\)"):
         told_back({"y": np.array(["\ud800"], dtype=object)})
+
+
+@pytest.mark.parametrize("more", [0, 5 << 20])
+def test_ask_in_the_wrong_place_is_not_passed_over(more: int) -> None:
+    body = request(tensor("X", np.ones((1, 2))))
+    wrong = body[:-1] + b', "ask": true' + b" " * more + b"}"
+    with pytest.raises(RequestError, match="`ask` must stand among the `parameters`"):
+        tensors.read(wrong)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from onepass.service.wire.jsontext import OBJECT, decoded, in_pieces, short
-from onepass.service.wire.limits import Limits
+from onepass.service.wire.limits import Limits, refused
 
 __all__ = ["Head", "Tensor", "TensorParameters", "Wanted", "WantedParameters", "read_head"]
 
@@ -59,6 +59,8 @@ class Head(msgspec.Struct):
     outputs: list[Wanted] | None = None
     parameters: _Parameters | None = None
     id: str | None = None
+    ask: msgspec.Raw = msgspec.Raw(b"")
+    """Where it has no place: it would be passed over, and the rows not kept."""
 
 
 class _LongTensor(msgspec.Struct):
@@ -78,6 +80,7 @@ class _LongHead(msgspec.Struct):
     outputs: msgspec.Raw = msgspec.Raw(b"null")
     parameters: msgspec.Raw = msgspec.Raw(b"null")
     id: msgspec.Raw = msgspec.Raw(b"null")
+    ask: msgspec.Raw = msgspec.Raw(b"")
 
 
 _HEAD = msgspec.json.Decoder(Head)
@@ -110,6 +113,9 @@ def read_head(text: Any, limits: Limits) -> Head:
     else:
         head = _long(text, limits)
     limits.hold_text(len(head.id or ""), "id")
+    if memoryview(head.ask):
+        must, remedy = "stand among the `parameters`", 'Send "parameters": {"ask": true}'
+        raise refused("ask", must, "it beside them", remedy)
     return head
 
 
@@ -124,4 +130,4 @@ def _long(text: Any, limits: Limits) -> Head:
             place = f"inputs[{len(inputs)}].shape"
             shape = decoded(_SHAPE, short(each.shape, place), place)
             inputs.append(Tensor(each.name, shape, each.datatype, each.data, each.parameters))
-    return Head(inputs, **rest)
+    return Head(inputs, ask=long.ask, **rest)
