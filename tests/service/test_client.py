@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from web_server import TOKEN, Server
 
-from onepass.errors import ParameterError
-from onepass.service.client import Client, ServiceError
+from onepass.errors import ParameterError, ServiceError
+from onepass.service.client import Client
 
 
 def test_all_verbs(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_all_verbs(tmp_path: Path) -> None:
         Client(server.url, TOKEN) as client,
         Client(server.url) as nobody,
     ):
-        assert client.create("new", "sgd", **{"sgd.step_size": 0.01}) == 0
+        assert client.create("new", "sgd", settings={"sgd.step_size": 0.01}) == 0
         X = [{"a": 1.0, "kind": "x"}, {"a": 2.0, "kind": "y"}]
         receipt = client.learn("new", X, [1.0, 2.0], key="k")
         assert (receipt.version, receipt.again, receipt.said.shape) == (1, False, (2,))
@@ -31,8 +31,12 @@ def test_all_verbs(tmp_path: Path) -> None:
         np.testing.assert_array_equal(said, client.predict("new", X))
         assert client.answer("new", ids, [1.0, 2.0]).version == 2
         assert client.answer("new", ids, [1.0, 2.0]).again
-        assert client.snapshot("new") == 2
-        assert client.rollback("new", to=1) == 3
+        twice = client.ask("new", X)[1]
+        assert client.answer("new", twice, [1.0, 2.0], [0.5, 2.0]).version == 3
+        with pytest.raises(ServiceError, match="sample_weight"):
+            client.answer("new", client.ask("new", X)[1], [1.0, 2.0], [-1.0, 2.0])
+        assert client.snapshot("new") == 3
+        assert client.rollback("new", to=1) == 4
         np.testing.assert_array_equal(client.predict("new", X), said)
         assert [each["name"] for each in client.models()] == ["rls", "new"]
         client.retire("new")
@@ -54,6 +58,15 @@ def test_classes_and_text_go_there_and_back(tmp_path: Path) -> None:
         X = [[1.0, 0.0], [0.0, 1.0]] * 3
         client.learn("rls", X, np.array(["é", "b"] * 3))
         assert client.predict("rls", X[:2]).tolist() == ["é", "b"]
+
+
+def test_a_service_without_tls_is_not_asked_again(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls") as server:
+        address = server.url.replace("http:", "https:")
+        began = time.monotonic()
+        with Client(address) as client, pytest.raises(ServiceError, match="must speak TLS"):
+            client.predict("rls", [[1.0]])
+        assert time.monotonic() - began < 20
 
 
 class Odd(BaseHTTPRequestHandler):

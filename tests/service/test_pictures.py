@@ -69,7 +69,7 @@ def learned(url: str) -> Shown:
     """Have two learners learn, and one of them be given what it refuses."""
     shown = Shown(url)
     with Client(url) as client:
-        client.create("sgd", "sgd", **{"sgd.step_size": 0.3})
+        client.create("sgd", "sgd", settings={"sgd.step_size": 0.3})
         with ThreadPoolExecutor(2) as both:
             list(both.map(fed, [url, url], ["flights", "sgd"]))
         row = next(flights())[0].row(0)
