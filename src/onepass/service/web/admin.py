@@ -46,11 +46,10 @@ class Admin:
 
     async def create(self, asking: Asking, name: str) -> Answer:
         """``PUT /v2/models/NAME``: a model file, or a model by its name and parameters."""
-        body = asking.body
         kind = (asking.header(b"content-type") or "").partition(";")[0].strip().lower()
 
         def made() -> int:
-            whole = asking.unpacked() if asking.packed else body
+            whole = asking.unpacked()
             file = kind == _MODEL or (kind != "application/json" and not whole.startswith(b"{"))
             model = _loaded(whole) if file else _named(_decoded(whole, _Making))
             return self._shelf.create(name, model).durable.version
@@ -71,10 +70,12 @@ class Admin:
 
     async def rollback(self, asking: Asking, name: str) -> Answer:
         """``POST /v2/models/NAME/rollback`` with ``{"to": VERSION}``."""
-        wanted = _decoded(asking.body, _Going)
         durable = self._shelf[name].durable
-        version = await self._threads.change(lambda: durable.rollback(to=wanted.to))
-        return _json({"name": name, "version": version})
+
+        def gone_back() -> int:
+            return durable.rollback(to=_decoded(asking.unpacked(), _Going).to)
+
+        return _json({"name": name, "version": await self._threads.change(gone_back)})
 
 
 def _decoded(body: bytes, kind: Any) -> Any:
