@@ -84,6 +84,13 @@ def test_what_is_cancelled_is_not_there() -> None:
         late.end(3)
         late.cancel()
         assert await late == 3
+        tasks = {Later() for _ in range(5)}
+        for each in tasks:
+            each.then = lambda _, each=each: tasks.discard(each)
+        for each in tasks:  # as uvicorn does when it stops
+            each.cancel(msg="it stops")
+        await asyncio.sleep(0)
+        assert not tasks
 
     async def waited(late: Later) -> Any:
         return await late

@@ -43,13 +43,16 @@ class Later:
                 asyncio.get_running_loop().call_exception_handler(context)
 
     def cancel(self, msg: str | None = None) -> None:
-        """It will not be there, unless it is.
+        """It will not be there, unless it is by the next turn of the loop.
 
         Parameters
         ----------
         msg : str, optional
-            Why.
+            Why. uvicorn cancels all that it waits for, and looks at nothing else meanwhile.
         """
+        asyncio.get_running_loop().call_soon(self._cancelled, msg)
+
+    def _cancelled(self, msg: str | None) -> None:
         if not self.ended:
             self.end(asyncio.CancelledError(msg))
 
