@@ -1,8 +1,10 @@
 """What may be asked, by whom, how long and how slowly."""
 
 import gzip
+import json
 import ssl
 import subprocess
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from web_server import TOKEN, Server, asked, rows
 
@@ -250,6 +253,38 @@ def test_tls(tmp_path: Path) -> None:
             line.settimeout(5)
             with suppress(ConnectionResetError, TimeoutError):
                 assert b"200" not in line.recv(1000)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_rows_that_are_refused_are_let_go(tmp_path: Path) -> None:
+    """However many, of whoever: an error knows where it was raised, and what was known there."""
+    n, d = 1000, 1000
+    with Server(tmp_path / "data", "sgd") as server:
+        path = "/v2/models/sgd/learn"
+        assert server.asked("POST", path, *binary(n, d))[0] == 200
+        before = resident(server)
+        for wrong in (binary(n, d - 1), binary(n, d, np.inf)):
+            for _ in range(20):  # 8 MB each
+                assert server.asked("POST", path, *wrong)[0] == 400
+        assert resident(server) - before < 200
+
+
+def binary(n: int, d: int, value: float = 1.0) -> tuple[bytes, dict[str, str]]:
+    """A request to learn rows that are alike."""
+    X, y = np.full((n, d), value).tobytes(), np.ones(n).tobytes()
+    inputs = [
+        {"name": name, "shape": shape, "datatype": "FP64",
+         "parameters": {"binary_data_size": len(data)}}
+        for name, shape, data in (("X", [n, d], X), ("y", [n], y))
+    ]  # fmt: skip
+    told = json.dumps({"inputs": inputs}).encode()
+    return told + X + y, {"Inference-Header-Content-Length": str(len(told))}
+
+
+def resident(server: Server) -> float:
+    """MB that a server holds."""
+    text = Path(f"/proc/{server.process.pid}/status").read_text(encoding="utf-8")
+    return int(text.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 def test_too_many_wait(tmp_path: Path) -> None:

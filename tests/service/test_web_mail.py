@@ -49,6 +49,7 @@ def test_what_comes_too_late_is_thrown_away() -> None:
         letter.decided(settled())
         await asyncio.sleep(0.05)
         assert [type(each) for each in heard] == [PendingError]
+        assert letter.request is None
 
     asyncio.run(story())
 

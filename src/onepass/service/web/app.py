@@ -118,13 +118,18 @@ class Application:
             return self.failed(wrong)
 
     def failed(self, wrong: BaseException) -> Answer:
-        """What is said of an error.
+        """What is said of an error, which forgets where it was raised: rows are known there.
 
         Parameters
         ----------
         wrong : exception
         """
-        return Answer.of(self._failures.told(wrong))
+        answer = Answer.of(self._failures.told(wrong))
+        each: BaseException | None = wrong
+        while each is not None:
+            each.__traceback__ = None
+            each = each.__cause__ or each.__context__
+        return answer
 
     def _found(self, target: bytes) -> tuple[str, Mapping[str, Endpoint], dict[str, str]]:
         """What is there."""

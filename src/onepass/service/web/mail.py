@@ -137,7 +137,9 @@ class Mail:
         while letters:
             letter = letters.popleft()
             expected.pop(letter, None)
-            if not letter.ended:  # else it was waited for too long
+            if letter.ended:  # it was waited for too long
+                letter.request = None
+            else:
                 letter.read()
 
     def _look(self) -> None:
