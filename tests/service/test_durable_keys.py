@@ -197,6 +197,20 @@ def test_requests_of_one_group_are_one_block_if_they_are_alike(durable: Durable)
     assert durable.positions == {"s": "9"}
 
 
+@pytest.mark.parametrize("many", [1, 2, 3, 4, 5, 15, 16, 17, 21, 37])
+def test_all_keys_of_a_group_are_noted(tmp_path: Path, many: int) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        first = [durable.request(X[i : i + 1], Y[i : i + 1], key=f"k{i}") for i in range(many)]
+        durable.settle()
+        assert {each.result().version for each in first} == {1}
+    with op.durable(tmp_path / "m.db") as durable:
+        for i, each in enumerate(first):
+            again = durable.learn(X[i : i + 1], Y[i : i + 1], key=f"k{i}")
+            assert again.again
+            np.testing.assert_array_equal(again.said, each.result().said)
+        assert durable.rows_seen == many
+
+
 def test_one_request_is_refused_as_it_would_be_alone(tmp_path: Path) -> None:
     """To lack a column that another brings is no gap that a feature might fill."""
     model = op.Pipeline(op.features.Encode(missing="error"), op.RLSRegressor(ridge=1.0))

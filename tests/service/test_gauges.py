@@ -160,6 +160,31 @@ def test_blocks_of_all_kinds_are_counted_before_anything_is_told() -> None:
     assert gauges.error()["all"] == pytest.approx(15 / 13)
 
 
+def test_an_error_beyond_all_numbers_is_a_contradiction() -> None:
+    gauges = Gauges(op.RLSRegressor(), window=100)
+    gauges.resume(None, 0)
+    told(gauges, np.ones(200))
+    told(gauges, [1e160, 1.0])
+    assert gauges.contradictions == 1
+
+
+def test_a_detector_that_fails_changes_no_count() -> None:
+    class Failing:
+        drift_detected = False
+
+        def update(self, error: float) -> None:
+            if error == 7:
+                raise RuntimeError
+
+    gauges = Gauges(op.RLSRegressor(), window=100, detectors={"failing": Failing()})
+    gauges.resume(None, 0)
+    told(gauges, [1.0, 7.0, 1.0])
+    with pytest.raises(RuntimeError):
+        gauges.error()
+    told(gauges, [1.0])
+    assert (gauges.seen, gauges.rows) == (4, 4)
+
+
 def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("onepass.service.gauges.time.monotonic", lambda: now[0])

@@ -47,7 +47,7 @@ def test_doubles_keep_every_bit(*, rows: list[list[float]], nested: bool) -> Non
 
 @given(st.data())
 def test_short_requests_are_read_as_all_others(data: st.DataObject) -> None:
-    """One that has an id is read the long way."""
+    """One that names its outputs is read the long way."""
     number = st.one_of(doubles, st.integers(-(2**70), 2**70), st.none(), st.just("x"))
     row = st.lists(number, max_size=3)
     tensors_of = st.fixed_dictionaries(
@@ -60,12 +60,15 @@ def test_short_requests_are_read_as_all_others(data: st.DataObject) -> None:
     )
     body: Any = {"inputs": data.draw(st.lists(tensors_of, max_size=3))}
     learning = data.draw(st.booleans())
-    assert outcome(body, learning=learning) == outcome({**body, "id": "long"}, learning=learning)
+    body |= data.draw(st.sampled_from([{}, {"id": "seven"}, {"id": "long" * 8}, {"id": None}]))
+    limits = Limits(rows=2, columns=data.draw(st.integers(1, 3)), values=5, text=20)
+    long = {**body, "outputs": [{"name": "y"}]}
+    assert outcome(body, limits, learning=learning) == outcome(long, limits, learning=learning)
 
 
-def outcome(body: Any, *, learning: bool) -> Any:
+def outcome(body: Any, limits: Limits, *, learning: bool) -> Any:
     try:
-        asked = tensors.read(json.dumps(body).encode(), learning=learning)
+        asked = tensors.read(json.dumps(body).encode(), limits, learning=learning)
     except RequestError as wrong:
         return str(wrong)
     columns = {"": asked.X} if isinstance(asked.X, np.ndarray) else asked.X.columns
@@ -74,7 +77,7 @@ def outcome(body: Any, *, learning: bool) -> Any:
         None if each is None else (each.dtype.str, each.shape, repr(each.tolist()))
         for each in arrays
     ]
-    return list(columns), told, asked.outputs
+    return list(columns), told, asked.outputs, asked.id
 
 
 @given(

@@ -137,13 +137,14 @@ class Course:
 
     def _weigh(self, off: Array) -> None:
         """Count those that are far beyond all before them."""
-        squares = off * off
-        if self.task == "regression":
-            rows = np.arange(self.rows, self.rows + len(off))  # before each of them
-            before = self._squares + np.cumsum(squares) - squares
-            far = (rows >= self.window) & (squares * rows > _BEYOND**2 * before)
-            self.contradictions += int(np.count_nonzero(far))
-        self._squares += float(squares.sum())
+        with np.errstate(over="ignore"):  # what is not finite is far from what is
+            squares = off * off
+            total = np.cumsum(np.concatenate(([self._squares], squares)))
+            if self.task == "regression":
+                rows = np.arange(self.rows, self.rows + len(off))  # before each of them
+                far = (rows >= self.window) & (squares * rows > _BEYOND**2 * total[:-1])
+                self.contradictions += int(np.count_nonzero(far))
+            self._squares = float(total[-1])
 
     def _keep(self, off: Array) -> None:
         self._errors.append(off[-self.window :])

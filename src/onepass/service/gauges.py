@@ -219,8 +219,8 @@ class Gauges:
                 with self._lock:
                     told, self._told, self._told_rows = self._told, [], 0
                 if told:
+                    self._seen += sum(len(y) for y, _ in told)  # even if a detector fails
                     self._course.add(told)
-                    self._seen += sum(len(y) for y, _ in told)
             return self._course
 
     def _time(self, verb: str, seconds: float) -> None:

@@ -10,7 +10,7 @@ __all__ = ["Later"]
 class Later:
     """What a future is, but whoever waits for it is told at once, not in a turn of the loop.
 
-    It is used in the event loop alone. One may wait for it, or have a function called.
+    It is used in the event loop alone. One waits for it, once, or has a function called.
 
     Attributes
     ----------

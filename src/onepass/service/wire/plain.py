@@ -35,6 +35,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A request that says nothing else."""
 
     inputs: list[_Numbers]
+    id: str | None = None
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
@@ -57,22 +58,25 @@ def plain_request(body: bytes, limits: Limits, *, learning: bool) -> Asked | Non
     if len(body) > PIECE:
         return None
     try:
-        inputs = _REQUEST.decode(body).inputs
+        said = _REQUEST.decode(body)
+        inputs, name = said.inputs, said.id or ""
         X, *rest = (np.array(each.data, dtype=np.float64) for each in inputs)
     except (msgspec.DecodeError, ValueError):  # the long way says what is wrong
         return None
     rows, *answers = inputs
-    if len(rows.shape) != 2 or len(rows.name) > limits.text or len(answers) != learning:
+    longest = max(len(rows.name), len(name))
+    if len(rows.shape) != 2 or longest > limits.text or len(answers) != learning:
         return None
     n, d = rows.shape
-    few = n <= limits.rows and d <= limits.columns and n * d <= limits.values
+    wide = d + learning  # answers are counted too
+    few = n <= limits.rows and wide <= limits.columns and n * wide <= limits.values
     if not few or X.shape not in {(n, d), (n * d,)}:
         return None
     if not learning:
-        return Asked(X.reshape(n, d))
+        return Asked(X.reshape(n, d), id=name)
     paired = answers[0].shape == [n] and rest[0].shape == (n,)
     named = answers[0].name == "y" and rows.name not in ROLES
-    return Asked(X.reshape(n, d), rest[0]) if paired and named else None
+    return Asked(X.reshape(n, d), rest[0], id=name) if paired and named else None
 
 
 def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Asked | None:
