@@ -127,8 +127,9 @@ def stream(folder: Path, rows: int) -> Found:
 
 def measured(process: Any, address: str, runs: list[tuple[str, int, bool]], seconds: int) -> Found:
     """One or two wrks at once; requests and percentiles of each, and the server's memory."""
-    begun = [wrk(address, *run, seconds) for run in runs]
-    said = [json.loads(each.communicate()[0].splitlines()[-1]) for each in begun]
+    with tempfile.TemporaryDirectory() as folder:
+        begun = [wrk(Path(folder), address, *run, seconds) for run in runs]
+        said = [json.loads(each.communicate()[0].splitlines()[-1]) for each in begun]
     bad = sum(one["bad"] for one in said)
     if bad:
         raise SystemExit(f"{bad} requests were refused")
@@ -140,14 +141,22 @@ def measured(process: Any, address: str, runs: list[tuple[str, int, bool]], seco
     }
 
 
-def wrk(address: str, verb: str, connections: int, keys: bool, seconds: int) -> Any:  # noqa: FBT001
+def wrk(
+    folder: Path,
+    address: str,
+    verb: str,
+    connections: int,
+    keys: bool,  # noqa: FBT001
+    seconds: int,
+) -> Any:
+    """A client that has begun; its script stands in the folder."""
     d = PREDICTING if verb == "infer" else LEARNING
     name = "wide" if verb == "infer" else "flow"
     row = np.random.default_rng(0).normal(size=d).round(6).tolist()
     inputs = [{"name": "X", "shape": [1, d], "datatype": "FP64", "data": row}]
     if verb == "learn":
         inputs.append({"name": "y", "shape": [1], "datatype": "FP64", "data": [1.5]})
-    script = Path(tempfile.mkstemp(suffix=".lua")[1])
+    script = folder / f"{verb}.lua"
     script.write_text(SCRIPT % (json.dumps({"inputs": inputs}), "true" if keys else "false"))
     url = f"{address}/v2/models/{name}/{verb}"
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url]

@@ -1,12 +1,13 @@
 """Answering: a copy that says what its learner says now, and disturbs nothing."""
 
 import copy
+import pickle
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 
 import onepass as op
 from cases import LEARNERS, PIPELINES, Case, answers, features, snapshot
@@ -129,6 +130,32 @@ def test_a_copy_of_it_answers_alike() -> None:
     twin = learner.answering()
     for other in (copy.copy(twin), copy.deepcopy(twin), twin.answering()):
         assert said(other, X) == said(twin, X)
+
+
+@pytest.mark.parametrize("learner", [op.RLSRegressor(), op.SGDRegressor()], ids=repr)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        vars,
+        pickle.dumps,
+        lambda twin: twin.nbytes,
+        lambda twin: twin.rows_seen_,
+        lambda twin: setattr(twin, "note", "mine"),
+        lambda twin: twin.answering().coef_,
+        dir,
+    ],
+)
+def test_whatever_is_asked_first_it_says_the_same(learner: Any, ask: Any) -> None:
+    X, y = stream(Case(learner), 40)
+    learner = clone(learner).partial_fit(X[:30], y[:30])
+    for x, t in zip(X[30:35], y[30:35], strict=True):
+        learner.learn_one(x, t)
+    twin, first = learner.answering(), said(copy.deepcopy(learner), X)
+    for x, t in zip(X[35:], y[35:], strict=True):
+        learner.learn_one(x, t)
+    ask(twin)
+    assert said(twin, X) == first
+    assert twin.rows_seen_ == 35
 
 
 def test_attributes_that_a_user_set_go_along() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from durable_files import bits
+from durable_files import bits, crashed
 
 import onepass as op
 from cases import snapshot
@@ -400,6 +400,37 @@ def test_whoever_watches_sees_each_block_once(tmp_path: Path) -> None:
         durable.learn(X[:1], Y[:1])
         assert "division" in str(durable.trouble)
     assert [n for n, _ in seen] == [-1]
+
+
+def test_what_whoever_watches_leaves_is_done_once_all_are_told(tmp_path: Path) -> None:
+    order: list[str] = []
+    refused: list[str] = []
+
+    def left() -> None:
+        order.append("left")
+        if order.count("left") == 2:
+            try:
+                durable.learn(X[:1], Y[:1])
+            except StoreError as wrong:
+                refused.append(str(wrong))
+            raise ArithmeticError("of whoever watches")
+
+    def begin(_: Any) -> Any:
+        return lambda block, _: order.append(f"{len(block)} rows") or left
+
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor(), watch=begin) as durable:
+        for n in (2, 3):
+            durable.request(X[:n], Y[:n], done=lambda _: order.append("told"))
+            durable.settle()
+        assert order == ["2 rows", "told", "left", "3 rows", "told", "left"]
+        assert "of whoever watches" in str(durable.trouble)
+        assert "just writing it" in refused[0]
+        copied = crashed(durable, tmp_path / "copy")
+        assert durable.rows_seen == 5
+    order[:] = ["left", "left"]
+    with op.durable(copied, watch=begin):
+        assert order == ["left", "left", "2 rows", "left", "3 rows", "left"]
 
 
 def test_an_empty_block_is_learned_as_nothing(durable: Durable) -> None:

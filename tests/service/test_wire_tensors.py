@@ -42,7 +42,7 @@ def test_doubles_keep_every_bit(*, rows: list[list[float]], nested: bool) -> Non
     assert asked.X.shape == (len(rows), 3)
     assert bits(asked.X) == bits(rows)
     assert (asked.y, asked.sample_weight, asked.time) == (None, None, None)
-    assert (asked.id, asked.outputs, asked.parameters) == ("", (Output("y"),), {})
+    assert (asked.id, asked.outputs, asked.parameters) == ("", (Output("y"),), None)
 
 
 @given(st.data())

@@ -50,6 +50,7 @@ class OneByOne:
     _loop: Any = None
     _from: Any = None
     _single: int = 0
+    _unread: tuple[dict[str, Any], Any] | None = None  # of a copy that has not been asked yet
 
     def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0, *, time: Any = None) -> Self:
         """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
@@ -77,27 +78,31 @@ class OneByOne:
         """A copy that says what this learner says now; the loop goes on as it is."""
         with _TURN:
             own = dict(_own(self))
-            loop, before = own.pop("_loop", None), own.pop("_from", None)
+            loop = own.pop("_loop", None)
             own.pop("_single", None)
-            if loop is not None:
-                own.update(self._looked_at(loop, before))
+            if loop is not None:  # most copies are let go before they are asked anything
+                own["_unread"] = own.pop("_from"), self._told(loop)
         twin = object.__new__(type(self))
-        _own(twin).update(own)
+        _dictionary(type(self)).__set__(twin, own)  # type: ignore[arg-type]  # mypy: no hash
         return twin
 
-    def _looked_at(self, loop: Any, before: dict[str, Any]) -> dict[str, Any]:
-        """What a loop holds that answers rows, which it goes on to learn."""
-        rows = loop.numbers()[-1]
+    def _told(self, loop: Any) -> Any:
+        """What a loop, which goes on to learn, holds that answers rows."""
+        return loop.numbers()[-1], loop.get("w"), loop.get("means")
+
+    def _looked_at(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
+        """What a loop was given, and what of it is otherwise by what it held."""
+        rows, w, means = held
         if not rows:
             return before
         start, d = self.start_, len(self.start_)
-        weights = start + np.frombuffer(loop.get("w"), dtype=np.float64).reshape(start.shape)
-        means = np.frombuffer(loop.get("means"), dtype=np.float64)
+        weights = start + np.frombuffer(w, dtype=np.float64).reshape(start.shape)
+        middle = np.frombuffer(means, dtype=np.float64)
         return {
             **before,
             **dict.fromkeys(("memory_", "centering_", "prior_"), _Elsewhere()),
             "weights_": weights,
-            "offset_": means[d:] - means[:d] @ weights,
+            "offset_": middle[d:] - middle[:d] @ weights,
             "rows_seen_": before["rows_seen_"] + rows,
         }
 
@@ -126,9 +131,9 @@ class OneByOne:
             return False
         own = _own(self)
         known = X.shape[1] == own.get("n_features_in_") and own.get("answer_ndim_") == 1
-        plain = X.flags.c_contiguous and not {"feature_names_in_", "classes_"} & own.keys()
+        plain = "feature_names_in_" not in own and "classes_" not in own
         few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
-        return few and known and plain
+        return few and known and plain and X.flags.c_contiguous
 
     def _reading(self) -> tuple[Any, ...] | None:
         """How the loop reads single rows; None where answers are several numbers."""
@@ -170,6 +175,10 @@ class OneByOne:
     def _closed(self) -> None:
         with _TURN:
             self._close()
+            own = _own(self)
+            if "_unread" in own:
+                own.update(self._looked_at(*own["_unread"]))
+                del own["_unread"]
 
     def _close(self) -> None:
         """Take what was learned out of the loop."""
@@ -183,15 +192,15 @@ class OneByOne:
     # -- whoever looks -------------------------------------------------------------------------
 
     def __getattr__(self, name: str) -> Any:
-        if name in type(self).held and self._loop is not None:
+        if name in type(self).held and (self._loop is not None or self._unread is not None):
             self._closed()
             return getattr(self, name)
         return object.__getattribute__(self, name)  # raises what the first look has raised
 
     def __setattr__(self, name: str, value: Any) -> None:
         with _TURN:
-            if self._loop is not None:  # a hyperparameter acts from the next row
-                self._close()
+            if self._loop is not None or self._unread is not None:
+                self._closed()  # a hyperparameter acts from the next row
             super().__setattr__(name, value)
 
     def __getstate__(self) -> Any:

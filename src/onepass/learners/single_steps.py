@@ -80,9 +80,12 @@ class SingleSteps(OneByOne):
         largest = max(linalg.magnitude(self.weights_), linalg.magnitude(self.offset_))
         return bool(largest < _LARGEST)
 
-    def _looked_at(self, loop: Any, before: dict[str, Any]) -> dict[str, Any]:
+    def _told(self, loop: Any) -> Any:
+        return loop.get()
+
+    def _looked_at(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
         found = dict(before)
-        W, b, rows, mistakes = loop.get()
+        W, b, rows, mistakes = held
         if rows:
             offset = np.frombuffer(b).copy()
             weights = np.frombuffer(W).reshape(len(offset), -1).T.copy(order="F")
@@ -99,7 +102,7 @@ class SingleSteps(OneByOne):
                 object.__delattr__(self, "_single")
             return
         loop.release()  # whoever has it still learns no row by it
-        found = self._looked_at(loop, self._from)
+        found = self._looked_at(self._from, self._told(loop))
         for name, value in found.items():
             object.__setattr__(self, name, value)
         for name in ("_loop", "_from", "_single"):  # the loop first, whatever interrupts

@@ -89,15 +89,15 @@ class Archive:
         DamagedError
             If it is not as it was written.
         """
-        rows = self._rows(
-            "SELECT key, digest, sequence, said, at, seal FROM keys WHERE key = ?", (key,)
-        )
-        for *values, seal in rows:
+        return next(self.answers(key), None)
+
+    def answers(self, key: str | None = None) -> Iterator[Answer]:
+        """What became of all requests with keys, or of the one with this key."""
+        for *values, seal in self._named("key, digest, sequence, said, at, seal", "keys", key):
             found = Answer(*values)
             if found.seal() != seal:
-                raise self._damaged(f"what became of the request {key!r} was changed")
-            return found
-        return None
+                raise self._damaged(f"what became of the request {found.key!r} was changed")
+            yield found
 
     def known(self, keys: Sequence[str]) -> set[str]:
         """Those of many keys that may be known; all of them where that cannot be read.
@@ -125,14 +125,16 @@ class Archive:
         DamagedError
             If it is not as it was written.
         """
-        for *values, seal in self._rows(
-            "SELECT id, until, body, seal FROM asked WHERE id = ?", (name,)
-        ):
+        return next(self.all_asked(name), None)
+
+    def all_asked(self, name: str | None = None) -> Iterator[Asked]:
+        """All rows that wait for their answers, or the one with this id."""
+        for *values, seal in self._named("id, until, body, seal", "asked", name):
             found = Asked(*values)
             if found.seal() != seal:
-                raise self._damaged(f"the row {name!r}, which waits for its answer, was changed")
-            return found
-        return None
+                came = f"the row {found.id!r}, which waits for its answer, was changed"
+                raise self._damaged(came)
+            yield found
 
     def waiting(self, now: float) -> int:
         """How many rows wait for their answers."""
@@ -199,6 +201,13 @@ class Archive:
             return self._db.execute(sql, values).fetchall()
         except SQLITE as wrong:
             raise self._told(wrong, verb) from wrong
+
+    def _named(self, columns: str, table: str, name: str | None) -> Iterator[Any]:
+        """The rows of a table, or the one whose first column is this name."""
+        sql = f"SELECT {columns} FROM {table}"  # noqa: S608
+        if name is None:
+            return self._each(sql, ())
+        return iter(self._rows(f"{sql} WHERE {columns.partition(',')[0]} = ?", (name,)))
 
     def _each(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
         """Row by row: together they may be larger than memory."""

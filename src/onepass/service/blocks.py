@@ -71,6 +71,8 @@ class Block:
 
     def named(self) -> dict[str, Any]:
         """Weights and time, as far as there are, by the names of the verbs' arguments."""
+        if self.weights is None and self.time is None:
+            return {}
         given = {"sample_weight": self.weights, "time": self.time}
         return {name: value for name, value in given.items() if value is not None}
 

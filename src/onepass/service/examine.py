@@ -9,7 +9,6 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from onepass.errors import CheckpointError, StoreError
 from onepass.service.archive import SQLITE, Archive
 from onepass.service.blocks import Block
 from onepass.service.holding import unheld
-from onepass.service.records import Answer, Asked, Snapshot
+from onepass.service.records import Snapshot
 from onepass.service.schema import looked
 
 __all__ = ["examine"]
@@ -112,7 +111,7 @@ class _Examined(Archive):
             until = None if following is None else following.sequence
             for entry, digest in self.entries(found, until):  # noqa: B007  the last is asked below
                 if entry.kind == "learn":
-                    Block.from_bytes(entry.body, str(self.path))
+                    self._block(entry.body)
                 if entry.note and entry.kind != "rollback":
                     note = json.loads(entry.note)
                     positions[note["source"]] = note["position"]
@@ -130,13 +129,17 @@ class _Examined(Archive):
             "rows_seen": rows,
             "snapshots": [_line(each) for each in snapshots],
             "blocks": blocks,
-            "keys": sum(1 for _ in self._keys()),
-            "waiting": sum(1 for _ in self._waiting()),
+            "keys": sum(1 for _ in self.answers()),
+            "waiting": sum(self._block(each.body) for each in self.all_asked()),
             "positions": positions,
             "bytes": self.path.stat().st_size,
             "format": self._format,
             "checked": "all of it is as it was written",
         }
+
+    def _block(self, body: bytes) -> int:
+        """How many rows a block holds."""
+        return len(Block.from_bytes(body, str(self.path)))
 
     def _learner(self, found: Snapshot) -> sealed.Contents:
         try:
@@ -144,25 +147,6 @@ class _Examined(Archive):
         except CheckpointError as wrong:
             came = f"the snapshot after block {found.sequence:,} holds no learner: {wrong}"
             raise self._damaged(came) from wrong
-
-    def _keys(self) -> Iterator[Answer]:
-        """All that became of requests with keys."""
-        for *values, seal in self._each(
-            "SELECT key, digest, sequence, said, at, seal FROM keys", ()
-        ):
-            found = Answer(*values)
-            if found.seal() != seal:
-                raise self._damaged(f"what became of the request {found.key!r} was changed")
-            yield found
-
-    def _waiting(self) -> Iterator[Asked]:
-        """All rows that wait for their answers."""
-        for *values, seal in self._each("SELECT id, until, body, seal FROM asked", ()):
-            found = Asked(*values)
-            if found.seal() != seal:
-                raise self._damaged(f"the row {found.id!r}, which waits, was changed")
-            Block.from_bytes(found.body, str(self.path))
-            yield found
 
 
 def _line(snapshot: Snapshot) -> dict[str, Any]:

@@ -7,7 +7,7 @@ single rows each by itself takes as long as to learn them.
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
@@ -20,7 +20,7 @@ from onepass.types import Array
 
 __all__ = ["Gauges"]
 
-_BLOCKS, _ROWS = 32, 4096  # that may be still to be counted
+_BLOCKS, _ROWS = 256, 4096  # that may be still to be counted
 _SECONDS = 120  # of the rates' curve
 _TIMES = 2048  # durations that are kept
 _REFUSED = 20  # the last ones
@@ -58,21 +58,26 @@ class Gauges:
 
     # -- what happens --------------------------------------------------------------------------
 
-    def learned(self, block: Block, said: Any) -> None:
-        """Rows were learned; ``said`` was said of them before."""
+    def learned(self, block: Block, said: Any) -> Callable[[], object] | None:
+        """Rows were learned; ``said`` was said of them before.
+
+        Returns
+        -------
+        count : callable or None
+            What is to be called once whoever gave the rows is told, if there is much to count.
+        """
         if block.y is None or not len(block):
-            return
+            return None
         said = np.asarray(said)
         y = block.y.reshape(said.shape)  # labels that came as a column
         with self._lock:
             self._told.append((y, said))
             self._told_rows += len(y)
             if not self._resumed:
-                return
+                return None
             self._count(1, len(y))
             many = len(self._told) >= _BLOCKS or self._told_rows >= _ROWS
-        if many:
-            self._counted()
+        return self._counted if many else None
 
     def predicted(self, rows: int, seconds: float) -> None:
         """Rows were answered, in so many seconds."""
@@ -113,20 +118,19 @@ class Gauges:
         seen : int
             Rows that the learner has learned in all.
         """
-        self._seen = since = seen - self._told_rows
+        counted = 0  # of the rows that were told again
         if state is not None and self._fits(state, seen):
             self._course.restore(state)
             self.refused.extend(state["refused"])
             self.rows_refused = state["rows_refused"]
             self.predicted_rows = state["predicted_rows"]
-            since = max(since, int(state["seen"]))
+            counted = max(int(state["seen"]) - (seen - self._told_rows), 0)
         again, self._told = self._told, []
         for y, said in again:
-            skipped = min(max(since - self._seen, 0), len(y))
-            self._seen += len(y)
-            if skipped < len(y):
-                self._told.append((y[skipped:], said[skipped:]))
-        self._seen -= sum(len(y) for y, _ in self._told)
+            if counted < len(y):
+                self._told.append((y[counted:], said[counted:]))
+            counted = max(counted - len(y), 0)
+        self._seen = seen - sum(len(y) for y, _ in self._told)
         self._resumed = True
         self._counted()
 

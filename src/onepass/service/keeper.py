@@ -8,7 +8,6 @@ The same if an interrupt comes in between: then the disk says what became of the
 import copy
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,25 +21,27 @@ from onepass.service.standing import Standing
 __all__ = ["Keeper"]
 
 
-@dataclass
 class _Flight:
     """A group on its way to the disk."""
 
-    requests: Sequence[Request]
-    group: Group = field(default_factory=Group)
-    learned: list[tuple[Block, Any]] = field(default_factory=list)
-    positions: dict[str, str] = field(default_factory=dict)
+    __slots__ = ("group", "learned", "positions", "requests")
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests, self.group = requests, Group()
+        self.learned: list[tuple[Block, Any]] = []
+        self.positions: dict[str, str] = {}
 
 
 class Keeper(Standing):
     """What learns and writes down; of the same parameters."""
 
     _flight: _Flight | None = None
+    _tidies = False  # whether whoever watches does what is left
 
     @property
     def at_it(self) -> bool:
         """Whether something is begun and not yet done."""
-        return self._flight is not None or self.journal.writing
+        return self._flight is not None or self._tidies or self.journal.writing
 
     def take(self, requests: Sequence[Request]) -> None:
         """Decide on requests: learn and write down, or refuse each by itself.
@@ -120,10 +121,15 @@ class Keeper(Standing):
             self.answering = self.charge.answering()
         self._stale = False
         self.journal.reached("published")
-        for block, said in flight.learned:
-            self._tell(block, said)
+        left = [self._heard(self.watch, *each) for each in flight.learned]
         self._settle([each for each in flight.requests if each.receipt or each.error])
         self.journal.reached("acknowledged")
+        self._tidies = True
+        try:
+            for each in left:
+                self._heard(each)
+        finally:
+            self._tidies = False
 
     def _settle(self, requests: Iterable[Request]) -> None:
         for request in requests:
@@ -141,24 +147,28 @@ class Keeper(Standing):
 
     def _fill(self, flight: _Flight) -> None:
         """Learn what is new."""
-        fresh = self._fresh(flight.requests)
-        for request in fresh:
-            if request.block.y is None:
-                flight.group.asked += [
-                    Asked(each, request.until, request.block[i : i + 1].to_bytes())
-                    for i, each in enumerate(request.ids)
-                ]
-                request.receipt = Receipt(self.journal.sequence, np.empty(0))
-        for run in runs([each for each in fresh if each.block.y is not None]):
+        answered: list[Request] = []
+        for request in self._fresh(flight.requests):
+            if request.block.y is not None:
+                answered.append(request)
+                continue
+            flight.group.asked += [
+                Asked(each, request.until, request.block[i : i + 1].to_bytes())
+                for i, each in enumerate(request.ids)
+            ]
+            request.receipt = Receipt(self.journal.sequence, np.empty(0))
+        for run in runs(answered):
             self._stale = True
             self._learn(run, flight)
 
-    def _fresh(self, requests: Sequence[Request]) -> list[Request]:
+    def _fresh(self, requests: Sequence[Request]) -> Sequence[Request]:
         """Those that were not decided on before."""
+        first = [request.keys[0][0] for request in requests if request.keys]
+        if not first:
+            return requests
         fresh: list[Request] = []
         here: set[str] = set()
-        first = [request.keys[0][0] for request in requests if request.keys]
-        there = self.journal.known(first) if first else set()
+        there = self.journal.known(first)
         for request in requests:
             names = [name for name, _ in request.keys]
             try:
@@ -214,9 +224,11 @@ class Keeper(Standing):
         first, now = 0, self.now()
         for request in run:
             part = said[first : first + len(request.block)]
-            first += len(request.block)
+            first += len(part)
             request.receipt = Receipt(sequence, part)
-            group.answered += request.ids
+            if not request.keys:
+                continue
+            group.answered += request.ids  # of rows that were asked: each has a key
             each = [part] if len(request.keys) == 1 else [part[i : i + 1] for i in range(len(part))]
             group.answers += [
                 Answer(name, digest, sequence, said_to_bytes(one), now)

@@ -48,11 +48,13 @@ class Kept:
         """Decide on all requests that wait by now; what is wrong with one is noted there."""
         with self._own_turn():
             self._hold_open()
-            last = self._queue[-1] if self._queue else None
-            while last is not None:
+            if not self._queue:
+                self._keeper.tend()
+                return
+            last = self._queue[-1]
+            self._take_some()  # even if it is settled: an interrupt may have left it there
+            while not last.is_settled():
                 self._take_some()
-                last = None if last.is_settled() else last
-            self._keeper.tend()
 
     @property
     def last_snapshot(self) -> tuple[int, float]:

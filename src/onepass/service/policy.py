@@ -8,8 +8,11 @@ from onepass.service.blocks import Block
 
 __all__ = ["Policy", "Watcher"]
 
-Watcher = Callable[[Block, Any], None]
-"""Called with each block that was learned, and what was said of its rows before."""
+Watcher = Callable[[Block, Any], Callable[[], object] | None]
+"""Called with each block that was learned, and what was said of its rows before.
+
+It may return what is left to be done, which is called once whoever gave the rows is told.
+"""
 
 
 @dataclass(frozen=True)

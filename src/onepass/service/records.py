@@ -14,8 +14,7 @@ _LENGTH = struct.Struct("<Q")
 _SHORT = 1 << 16  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A block as it was learned."""
 
     sequence: int
@@ -82,7 +81,7 @@ class Snapshot:
         return sealed(number, *words, self.digest, self.body)
 
 
-@dataclass
+@dataclass(slots=True)
 class Group:
     """What is committed together."""
 

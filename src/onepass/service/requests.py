@@ -118,6 +118,9 @@ def runs(requests: Sequence[Request]) -> Iterator[list[Request]]:
     requests : sequence of Request
         A request of a source is a block by itself: it has a position.
     """
+    if len(requests) == 1:
+        yield list(requests)
+        return
     run: list[Request] = []
     rows, like = 0, None
     for request in requests:

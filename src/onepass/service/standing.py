@@ -138,7 +138,7 @@ class Standing:
             if entry.kind != "pass":
                 block, said = self._learned_again(charge, entry)
                 if told:
-                    self._tell(block, said)
+                    self._heard(self._heard(self.watch, block, said))
             if entry.note:
                 note = _items(entry.note)
                 positions[note["source"]] = note["position"]
@@ -169,13 +169,14 @@ class Standing:
         if self._policy.watch is not None:
             self.watch = self._policy.watch(charge.answering())
 
-    def _tell(self, block: Block, said: Any) -> None:
-        """Tell whoever watches; what goes wrong there is no trouble of the rows."""
-        if self.watch is not None:
+    def _heard(self, told: Any, *given: Any) -> Any:
+        """What whoever watches returns; what goes wrong there is no trouble of the rows."""
+        if callable(told):
             try:
-                self.watch(block, said)
+                return told(*given)
             except Exception as wrong:  # noqa: BLE001
                 self._trouble = f"{self.where}: whoever watches has failed: {wrong}"
+        return None
 
     # -- snapshots -----------------------------------------------------------------------------
 

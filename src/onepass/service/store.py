@@ -44,6 +44,7 @@ class Durable(Late, Versions):
     def __init__(self, journal: Journal, keeper: Keeper) -> None:
         super().__init__(journal, keeper)
         self._named = repr(keeper.answering)
+        self._learning = f"{journal.where}.learn"
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -160,7 +161,7 @@ class Durable(Late, Versions):
         source: str | None,
         position: str | None,
     ) -> Request:
-        where = f"{self._journal.where}.learn"
+        where = self._learning
         if y is None:
             raise TypeMismatchError(
                 f"{where}: `y` must be an answer for each row, got None. Give the answers, or "
@@ -171,9 +172,11 @@ class Durable(Late, Versions):
                 f"{where}: `source` and `position` must be given together, got {source!r} and "
                 f"{position!r}. Give both, or neither."
             )
-        for name, word in (("key", key), ("source", source), ("position", position)):
-            if word is not None:
-                hold_text(word, name, where)
+        if key is not None:
+            hold_text(key, "key", where)
+        if source is not None:
+            hold_text(source, "source", where)
+            hold_text(position, "position", where)
         block = read_rows(X, y, sample_weight, time, where=where)
         body = b"" if block.plain else block.to_bytes()
         size = len(body) or block.X.nbytes
@@ -239,7 +242,8 @@ class Durable(Late, Versions):
         ----------
         watcher : callable
             Called with the block and with what was said of its rows before, by whoever has the
-            turn: it must be quick, and call no verb that learns.
+            turn: it must be quick, and call no verb that learns. It may return a function, which is
+            called once whoever gave the rows is told.
         """
         self._keeper.watch = watcher
 

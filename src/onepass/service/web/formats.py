@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from onepass.service.web.exchange import Answer, Asking
@@ -61,7 +61,9 @@ class Format:
             Whether the rows had been learned before: the header ``Idempotent-Replayed`` says so.
         """
         reply = self.writer(asked, found, model=name, version=str(version))
-        headers = {**(reply.headers or {}), "X-Onepass-Version": str(version)}
+        headers = {"X-Onepass-Version": str(version)}
+        if reply.headers is not None:
+            headers.update(reply.headers)
         if again:
             headers["Idempotent-Replayed"] = "true"
         return Answer(reply.body, reply.kind, headers=headers)
@@ -78,16 +80,20 @@ def format_of(asking: Asking, *, scoring: bool = False) -> Format:
     scoring : bool, default False
         Whether it is MLflow's ``/invocations``.
     """
-    said = asking.header(b"content-type") or ""
-    kind = said.partition(";")[0].strip().lower()
+    form = _named(asking.header(b"content-type"), scoring)
+    header = asking.header(_HEADER) if form is _TENSORS else None
+    return form if header is None else Format(partial(tensors.read, header=header), tensors.write)
+
+
+@lru_cache(maxsize=64)
+def _named(said: str | None, scoring: bool) -> Format:  # noqa: FBT001
+    """The format of a content type."""
+    kind = (said or "").partition(";")[0].strip().lower()
     if kind == _STREAM:
         return _ARROW
     if scoring:
         return _CSV if kind == "text/csv" else _MLFLOW
-    header = asking.header(_HEADER)
-    return (
-        _TENSORS if header is None else Format(partial(tensors.read, header=header), tensors.write)
-    )
+    return _TENSORS
 
 
 def _scored(asked: Asked, found: Mapping[str, Any], *, model: str, version: str) -> Reply:

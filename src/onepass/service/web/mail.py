@@ -50,11 +50,13 @@ class Letter(Later):
 
     def read(self) -> None:
         """Let whoever waits have it."""
-        request, self.request = self.request, None  # which knows this letter
+        request: Any = self.request
+        self.request = None  # which knows this letter
         try:
-            with OfRows(self.name):
-                receipt = request.result()  # type: ignore[union-attr]
-            found = self._finish(receipt)
+            if request.error is not None:
+                with OfRows(self.name):
+                    request.result()
+            found = self._finish(request.result())
         except Exception as wrong:  # noqa: BLE001  whoever asked is told
             found = wrong
         self.end(found)

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,12 @@ from onepass.service.web.mail import Mail
 from onepass.service.web.refusals import OfRows
 from onepass.service.web.threads import Threads
 from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import Asked, Output
+from onepass.service.wire.rows import ANSWERS, Asked, Output
 
 __all__ = ["Verbs"]
 
 _LARGE = 1 << 16  # bytes; more are left to another thread, so that others need not wait
 _DAY = 86400.0
-_Y = (Output("y"),)
 
 
 class Verbs:
@@ -103,8 +102,8 @@ class Verbs:
         """Answers by the learner as it is now; something to be awaited where ids are asked for."""
         asked = form.read(body, self._limits, learning=False)
         now, learner = served.answering(version)
-        if asked.parameters and _asks(asked):
-            return self._ask(served, form, asked, began)
+        if asked.parameters and _asks(asked.parameters):
+            return self._ask(served, form, asked, asked.parameters.get("seconds", _DAY), began)
         with OfRows(served.name):
             answers = _answers(learner, asked)
         answer = form.answer(served.name, now, asked, answers)
@@ -134,14 +133,15 @@ class Verbs:
         served.gauges.answered(time.perf_counter() - began)
         return await compute(lambda: _received(form, name, asked, receipt))
 
-    async def _ask(self, served: Served, form: Format, asked: Asked, began: float) -> Answer:
-        seconds = asked.parameters.get("seconds", _DAY)
+    async def _ask(
+        self, served: Served, form: Format, asked: Asked, seconds: Any, began: float
+    ) -> Answer:
         work = served.admitted(len(asked.X), lambda: served.ask(asked.X, seconds))
         with OfRows(served.name):
             version, said, ids = await self._threads.disk(work, served.name)
         served.gauges.predicted(len(ids), time.perf_counter() - began)
         found = {"y": said, "id": np.array(ids, dtype=object)}
-        wanted = [each for each in asked.outputs if each.name == "y"] or _Y
+        wanted = [each for each in asked.outputs if each.name == "y"] or ANSWERS
         asked.outputs = (*wanted, Output("id", wanted[0].binary))
         return await self._threads.compute(lambda: form.answer(served.name, version, asked, found))
 
@@ -201,14 +201,14 @@ def _hold_answers(asked: Asked) -> None:
 
 def _received(form: Format, name: str, asked: Asked, receipt: Receipt) -> Answer:
     """What was said of rows before they were learned."""
-    if asked.outputs is not _Y:
-        asked.outputs = tuple(each for each in asked.outputs if each.name == "y") or _Y
+    if asked.outputs is not ANSWERS:
+        asked.outputs = tuple(each for each in asked.outputs if each.name == "y") or ANSWERS
     return form.answer(name, receipt.version, asked, {"y": receipt.said}, again=receipt.again)
 
 
 def _answers(learner: Any, asked: Asked) -> dict[str, Any]:
     """What was asked for: answers, and probabilities where they are named."""
-    if asked.outputs[0].name == "y" and len(asked.outputs) == 1:
+    if asked.outputs is ANSWERS or [each.name for each in asked.outputs] == ["y"]:
         return {"y": said_of(learner, asked.X)}
     if not hasattr(learner, "predict_proba"):
         raise ParameterError(
@@ -222,8 +222,8 @@ def _answers(learner: Any, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _asks(asked: Asked) -> bool:
-    wanted = asked.parameters.get("ask", False)
+def _asks(parameters: Mapping[str, Any]) -> bool:
+    wanted = parameters.get("ask", False)
     if not isinstance(wanted, bool):
         raise ParameterError(
             f"the parameter 'ask' must be true or false, got {wanted!r:.40}. Give one of them."

@@ -4,7 +4,7 @@ In most requests there is nothing wrong, and most have few values. Whatever is l
 left to the long way, which says what is wrong with it.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -59,24 +59,32 @@ def plain_request(body: bytes, limits: Limits, *, learning: bool) -> Asked | Non
         return None
     try:
         said = _REQUEST.decode(body)
-        inputs, name = said.inputs, said.id or ""
-        X, *rest = (np.array(each.data, dtype=np.float64) for each in inputs)
     except (msgspec.DecodeError, ValueError):  # the long way says what is wrong
         return None
-    rows, *answers = inputs
-    longest = max(len(rows.name), len(name))
-    if len(rows.shape) != 2 or longest > limits.text or len(answers) != learning:
+    inputs, name = said.inputs, said.id or ""
+    if len(inputs) != 1 + learning or len(inputs[0].shape) != 2 or len(name) > limits.text:
         return None
-    n, d = rows.shape
+    rows, (n, d) = inputs[0], inputs[0].shape
     wide = d + learning  # answers are counted too
     few = n <= limits.rows and wide <= limits.columns and n * wide <= limits.values
-    if not few or X.shape not in {(n, d), (n * d,)}:
+    X = _numbers(rows.data, (n, d), (n * d,)) if few and len(rows.name) <= limits.text else None
+    if X is None:
         return None
     if not learning:
         return Asked(X.reshape(n, d), id=name)
-    paired = answers[0].shape == [n] and rest[0].shape == (n,)
-    named = answers[0].name == "y" and rows.name not in ROLES
-    return Asked(X.reshape(n, d), rest[0], id=name) if paired and named else None
+    answers = inputs[1]
+    paired = answers.name == "y" and rows.name not in ROLES and answers.shape == [n]
+    y = _numbers(answers.data, (n,)) if paired else None
+    return None if y is None else Asked(X.reshape(n, d), y, id=name)
+
+
+def _numbers(data: list[Any], *shapes: tuple[int, ...]) -> Array | None:
+    """Numbers of one of these shapes."""
+    try:
+        array = np.array(data, dtype=np.float64)
+    except ValueError:  # rows of several lengths
+        return None
+    return array if array.shape in shapes else None
 
 
 def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Asked | None:

@@ -1,7 +1,7 @@
 """Rows: what a request asks, whatever form it came in, and what is sent back."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from onepass.spelling import meant
 from onepass.table import Table
 from onepass.types import Array
 
-__all__ = ["OUTPUTS", "ROLES", "Asked", "Output", "Reply", "asked", "hold_output"]
+__all__ = ["ANSWERS", "OUTPUTS", "ROLES", "Asked", "Output", "Reply", "asked", "hold_output"]
 
 OUTPUTS = ("y", "probabilities", "classes")
 """What can be asked for: answers (n,), the classes' probabilities (n, k), and the classes (k,)."""
@@ -30,6 +30,10 @@ class Output(NamedTuple):
     """One of ``OUTPUTS``."""
     binary: bool = False
     """Whether as a binary tensor."""
+
+
+ANSWERS = (Output("y"),)
+"""What is sent back if nothing is said of it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +54,7 @@ class Asked:
         What the asker calls the request.
     outputs : tuple of Output
         What is to be sent back, in this order.
-    parameters : mapping of str to bool, int, float, str or None
+    parameters : mapping of str to bool, int, float, str or None, optional
         What else came, as it came.
     """
 
@@ -59,8 +63,8 @@ class Asked:
     sample_weight: Array | None = None
     time: Array | None = None
     id: str = ""
-    outputs: tuple[Output, ...] = (Output("y"),)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    outputs: tuple[Output, ...] = ANSWERS
+    parameters: Mapping[str, Any] | None = None
 
 
 class Reply(NamedTuple):

@@ -79,7 +79,7 @@ def read(
     found = plain or _asked(head, body, length, limits, learning=learning)
     found.id = head.id or ""
     if head.parameters or head.outputs:
-        found.parameters = head.parameters or {}
+        found.parameters = head.parameters
         found.outputs = _outputs(head)
     return found
 
