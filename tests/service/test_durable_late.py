@@ -125,18 +125,16 @@ def test_of_several_all_are_learned_or_none(durable: Durable) -> None:
     durable.answer(ids, Y[20:25])
 
 
-@pytest.mark.parametrize(
-    "name", ["nobody", "", "x" * 300, "a\ud800", "'; --", 7, None, b"a", "é", "\0"]
-)
-def test_an_unknown_id(durable: Durable, name: Any) -> None:
+@pytest.mark.parametrize("name", ["nobody", "", "x" * 300, "a\ud800", "'; --", "é", "\0"])
+def test_an_unknown_id(durable: Durable, name: str) -> None:
     with pytest.raises(ParameterError, match="unknown, or its time was over"):
         durable.answer([name], [1.0])
 
 
-@pytest.mark.parametrize("ids", ["abc", [], ()])
+@pytest.mark.parametrize("ids", ["abc", [], (), None, 7, [7], [None], [b"a"], [["a"]], [{}]])
 def test_no_list_of_ids(durable: Durable, ids: Any) -> None:
     with pytest.raises(ParameterError, match="a list of at least one id"):
-        durable.answer(ids, [1.0] * len(ids))
+        durable.answer(ids, [1.0])
 
 
 def test_the_time_is_over(durable: Durable) -> None:

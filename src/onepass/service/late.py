@@ -93,20 +93,16 @@ class Late(Kept):
             Whatever the learner raises: then nothing was learned.
         """
         where = f"{self._journal.where}.answer"
-        if isinstance(ids, str) or not len(ids):
-            raise ParameterError(
-                f"{where}: `ids` must be a list of at least one id, as `ask` gave them, got "
-                f"{ids!r}. Give a list, and an answer for each."
-            )
+        names = _named(ids, where)
         given = {"y": y, "sample_weight": sample_weight, "time": time}
         parts = [
-            None if part is None else aligned(part, name, len(ids), where)
+            None if part is None else aligned(part, name, len(names), where)
             for name, part in given.items()
         ]
         with self._own_turn():
             self._hold_open()
             self._keeper.hold_ready()
-            return self._answered(list(ids), Block(np.empty((len(ids), 0)), *parts), where)
+            return self._answered(names, Block(np.empty((len(names), 0)), *parts), where)
 
     @property
     def waiting(self) -> int:
@@ -115,7 +111,7 @@ class Late(Kept):
             self._hold_open()
             return self._journal.waiting(self._keeper.now())
 
-    def _answered(self, ids: list[Any], answers: Block, where: str) -> Receipt:
+    def _answered(self, ids: list[str], answers: Block, where: str) -> Receipt:
         """Learn the rows of these ids, but those that were answered before."""
         digests: dict[str, bytes] = {}
         known: dict[str, Answer] = {}
@@ -152,19 +148,30 @@ class Late(Kept):
         receipt = self._settled(Request(block, keys=keys, ids=list(rows)))
         return receipt.version, {name: receipt.said[i : i + 1] for i, name in enumerate(rows)}
 
-    def _known(self, name: Any) -> Answer | None:
-        plain = isinstance(name, str) and _ID.fullmatch(name)
-        return self._journal.answer(_KEY + name) if plain else None
+    def _known(self, name: str) -> Answer | None:
+        return self._journal.answer(_KEY + name) if _ID.fullmatch(name) else None
 
-    def _row(self, name: Any, where: str) -> Block:
-        plain = isinstance(name, str) and _ID.fullmatch(name)
-        waiting = self._journal.asked(name) if plain else None
+    def _row(self, name: str, where: str) -> Block:
+        waiting = self._journal.asked(name) if _ID.fullmatch(name) else None
         if waiting is None or waiting.until < self._keeper.now():
             raise ParameterError(
                 f"{where}: `ids` must be of rows that wait for their answers, got {name!r:.100}, "
                 "which is unknown, or its time was over. Nothing was learned; ask for longer."
             )
         return Block.from_bytes(waiting.body, str(self.path))
+
+
+def _named(ids: Any, where: str) -> list[str]:
+    try:
+        found = [] if isinstance(ids, str) else list(ids)
+    except TypeError:
+        found = []
+    if not found or not all(isinstance(each, str) for each in found):
+        raise ParameterError(
+            f"{where}: `ids` must be a list of at least one id, as `ask` gave them, got "
+            f"{ids!r:.100}. Give a list, and an answer for each."
+        )
+    return found
 
 
 def _digest(answer: Block) -> bytes:
