@@ -156,7 +156,7 @@ def wrk(
     inputs = [{"name": "X", "shape": [1, d], "datatype": "FP64", "data": row}]
     if verb == "learn":
         inputs.append({"name": "y", "shape": [1], "datatype": "FP64", "data": [1.5]})
-    script = folder / f"{verb}.lua"
+    script = folder / f"{verb}-{connections}{'-keys' * keys}.lua"
     script.write_text(SCRIPT % (json.dumps({"inputs": inputs}), "true" if keys else "false"))
     url = f"{address}/v2/models/{name}/{verb}"
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url]

@@ -1,8 +1,10 @@
 """Answering: a copy that says what its learner says now, and disturbs nothing."""
 
 import copy
+import gc
 import pickle
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import onepass as op
 from cases import LEARNERS, PIPELINES, Case, answers, features, snapshot
 from onepass import compiled
 from onepass.errors import CheckpointError, NotFittedError
+from onepass.learners import one_by_one
 
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
 
@@ -132,7 +135,23 @@ def test_a_copy_of_it_answers_alike() -> None:
         assert said(other, X) == said(twin, X)
 
 
-@pytest.mark.parametrize("learner", [op.RLSRegressor(), op.SGDRegressor()], ids=repr)
+SINGLY = [
+    op.RLSRegressor(), op.RLSClassifier(), op.SGDRegressor(), op.SGDClassifier("logistic"),
+    op.Perceptron(),
+]  # fmt: skip
+each_singly = pytest.mark.parametrize("learner", SINGLY, ids=repr)
+
+
+def singly(learner: Any, n: int = 40, d: int = 4) -> tuple[Any, Any, Any]:
+    """A new learner whose last rows came one by one, if it has a loop for them, and all rows."""
+    X, y = stream(Case(learner), n, d)
+    learner = clone(learner).partial_fit(X[:-10], y[:-10])
+    for x, t in zip(X[-10:-5], y[-10:-5], strict=True):
+        learner.learn_one(x, t)
+    return learner, X, y
+
+
+@each_singly
 @pytest.mark.parametrize(
     "ask",
     [
@@ -146,16 +165,78 @@ def test_a_copy_of_it_answers_alike() -> None:
     ],
 )
 def test_whatever_is_asked_first_it_says_the_same(learner: Any, ask: Any) -> None:
-    X, y = stream(Case(learner), 40)
-    learner = clone(learner).partial_fit(X[:30], y[:30])
-    for x, t in zip(X[30:35], y[30:35], strict=True):
-        learner.learn_one(x, t)
+    learner, X, y = singly(learner)
     twin, first = learner.answering(), said(copy.deepcopy(learner), X)
     for x, t in zip(X[35:], y[35:], strict=True):
         learner.learn_one(x, t)
     ask(twin)
     assert said(twin, X) == first
     assert twin.rows_seen_ == 35
+
+
+@each_singly
+def test_it_is_asked_first_by_many_threads_at_once(learner: Any) -> None:
+    expected = said(copy.deepcopy(singly(learner)[0]), stream(Case(learner), 40)[0])
+    learner, X, _ = singly(learner)
+    for _ in range(50):
+        twin, found = learner.answering(), []
+        assert compiled.loops is None or twin._unread is not None
+        together = threading.Barrier(4)
+
+        def ask(twin: Any = twin, found: Any = found, together: Any = together) -> None:
+            together.wait()
+            found.append((said(twin, X), twin.rows_seen_))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [(expected, 35)] * 4
+
+
+@each_singly
+def test_a_handler_asks_it_while_it_is_asked_first(
+    learner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = said(copy.deepcopy(singly(learner)[0]), stream(Case(learner), 40)[0])
+    learner, X, _ = singly(learner)
+    twin, within = learner.answering(), []
+    read = type(learner)._looked_at
+
+    def interrupted(self: Any, *held: Any) -> Any:
+        if not within:
+            within.append(None)
+            within.append(said(self, X))
+        return read(self, *held)
+
+    monkeypatch.setattr(type(learner), "_looked_at", interrupted)
+    assert said(twin, X) == expected
+    assert within == ([None, expected] if compiled.loops is not None else [])
+
+
+@each_singly
+def test_it_waits_for_no_other_learner(learner: Any) -> None:
+    """Whoever opens a loop, or looks at what is in one, has a lock of all learners meanwhile."""
+    learner, X, _ = singly(learner)
+    twin, found = learner.answering(), []
+    with one_by_one._TURN:
+        thread = threading.Thread(target=lambda: found.append(twin.predict(X[:2])), daemon=True)
+        thread.start()
+        thread.join(30)
+        assert len(found) == 1
+
+
+def test_before_it_is_asked_it_keeps_no_memory() -> None:
+    learner, _, _ = singly(op.RLSRegressor())
+    X, y = stream(Case(learner), 10)
+    held = weakref.ref(learner.memory_.R)
+    learner.learn_one(X[0], y[0])
+    twin = learner.answering()
+    learner.partial_fit(X[1:], y[1:])
+    gc.collect()
+    assert held() is None
+    assert twin.rows_seen_ == 36
 
 
 def test_attributes_that_a_user_set_go_along() -> None:

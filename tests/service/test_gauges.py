@@ -183,6 +183,54 @@ def test_a_detector_that_fails_changes_no_count() -> None:
         gauges.error()
     told(gauges, [1.0])
     assert (gauges.seen, gauges.rows) == (4, 4)
+    for error in (7.0, 1.0, 7.0, 1.0):
+        told(gauges, [error])
+    gauges.learned(Block(np.zeros((2, 1)), np.ones((2, 3))), np.zeros((2, 3)))
+    with pytest.raises(RuntimeError):
+        gauges.error()
+    assert (gauges.seen, gauges.rows) == (10, 10)
+
+
+def ones(rows: int) -> tuple[Block, Any]:
+    return Block(np.zeros((rows, 1)), np.ones(rows)), np.zeros(rows)
+
+
+@pytest.mark.parametrize(("blocks", "rows"), [(256, 1), (4, 1024), (1, 9000)])
+def test_when_there_is_much_to_count_it_is_handed_on(
+    blocks: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onepass.service.gauges.time.monotonic", lambda: 100.0)
+    gauges = Gauges(op.RLSRegressor())
+    gauges.resume(None, 0)
+    handed = [gauges.learned(*ones(rows)) for _ in range(blocks)]
+    assert handed[:-1] == [None] * (blocks - 1)
+    handed[-1]()
+    assert (gauges._told, gauges._course.rows) == ([], blocks * rows)
+    assert gauges.learned(*ones(1)) is None
+
+
+def test_what_is_to_be_counted_is_no_older_than_the_rows_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("onepass.service.gauges.time.monotonic", lambda: now[0])
+    gauges = Gauges(op.RLSRegressor())
+    gauges.resume(None, 0)
+    assert gauges.learned(*ones(1)) is None
+    now[0] += 1
+    gauges.learned(*ones(1))()
+    assert gauges._course.rows == 2
+    assert gauges.learned(*ones(1)) is None
+
+
+def test_what_is_still_to_be_counted_stays_short(tmp_path: Path) -> None:
+    held, gauges, _ = durable(tmp_path)
+    X, y = stream(700)
+    with held:
+        for x, t in zip(X, y, strict=True):
+            held.learn_one(x, t)
+            assert len(gauges._told) < 256
+        assert gauges._course.rows >= 512
 
 
 def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:

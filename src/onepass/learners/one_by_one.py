@@ -22,6 +22,7 @@ from onepass.types import Floats
 
 __all__ = ["OneByOne"]
 
+_APART = ("memory_", "centering_", "prior_")  # what answers do without
 _SMALL = 64  # features for which one row is enough to open the loop; of more, two in a row are
 _LABELS = (str, int, float, np.generic)
 _FEW = 64  # rows that the loop learns or answers at once, or not at all
@@ -81,7 +82,8 @@ class OneByOne:
             loop = own.pop("_loop", None)
             own.pop("_single", None)
             if loop is not None:  # most copies are let go before they are asked anything
-                own["_unread"] = own.pop("_from"), self._told(loop)
+                held = self._told(loop)
+                own["_unread"] = self._needed(own.pop("_from"), held), held
         twin = object.__new__(type(self))
         _dictionary(type(self)).__set__(twin, own)  # type: ignore[arg-type]  # mypy: no hash
         return twin
@@ -89,6 +91,10 @@ class OneByOne:
     def _told(self, loop: Any) -> Any:
         """What a loop, which goes on to learn, holds that answers rows."""
         return loop.numbers()[-1], loop.get("w"), loop.get("means")
+
+    def _needed(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
+        """What a copy for answers keeps of what a loop was given: no memory that it left behind."""
+        return {**before, **dict.fromkeys(_APART, _Elsewhere())} if held[0] else before
 
     def _looked_at(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
         """What a loop was given, and what of it is otherwise by what it held."""
@@ -100,7 +106,6 @@ class OneByOne:
         middle = np.frombuffer(means, dtype=np.float64)
         return {
             **before,
-            **dict.fromkeys(("memory_", "centering_", "prior_"), _Elsewhere()),
             "weights_": weights,
             "offset_": middle[d:] - middle[:d] @ weights,
             "rows_seen_": before["rows_seen_"] + rows,
@@ -173,12 +178,15 @@ class OneByOne:
         self.__dict__ = {**rest, "_from": before, "_loop": loop, "_single": single}
 
     def _closed(self) -> None:
-        with _TURN:
-            self._close()
-            own = _own(self)
-            if "_unread" in own:
-                own.update(self._looked_at(*own["_unread"]))
-                del own["_unread"]
+        own = _own(self)
+        unread = own.get("_unread")
+        if unread is None:
+            with _TURN:
+                self._close()
+            return
+        for name, value in self._looked_at(*unread).items():  # nobody waits for a turn to read:
+            own.setdefault(name, value)  # whoever comes meanwhile finds the same
+        own.pop("_unread", None)
 
     def _close(self) -> None:
         """Take what was learned out of the loop."""

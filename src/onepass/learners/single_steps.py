@@ -83,6 +83,9 @@ class SingleSteps(OneByOne):
     def _told(self, loop: Any) -> Any:
         return loop.get()
 
+    def _needed(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
+        return {**before, "weights_": None, "offset_": None} if held[2] else before
+
     def _looked_at(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
         found = dict(before)
         W, b, rows, mistakes = held

@@ -33,6 +33,8 @@ _ADVICE = {
     "disk is well, open it again, and ask again with the same keys.",
 }
 _AT_ONCE = 512  # keys that are looked for together
+_ANSWERS = "SELECT key, digest, sequence, said, at, seal FROM keys"
+_ASKED = "SELECT id, until, body, seal FROM asked"
 _SNAPSHOT = "sequence, seen, at, why, positions, digest"
 
 
@@ -89,15 +91,13 @@ class Archive:
         DamagedError
             If it is not as it was written.
         """
-        return next(self.answers(key), None)
+        rows = self._rows(f"{_ANSWERS} WHERE key = ?", (key,))
+        return self._answer(*rows[0]) if rows else None
 
-    def answers(self, key: str | None = None) -> Iterator[Answer]:
-        """What became of all requests with keys, or of the one with this key."""
-        for *values, seal in self._named("key, digest, sequence, said, at, seal", "keys", key):
-            found = Answer(*values)
-            if found.seal() != seal:
-                raise self._damaged(f"what became of the request {found.key!r} was changed")
-            yield found
+    def answers(self) -> Iterator[Answer]:
+        """What became of all requests with keys."""
+        for row in self._each(_ANSWERS, ()):
+            yield self._answer(*row)
 
     def known(self, keys: Sequence[str]) -> set[str]:
         """Those of many keys that may be known; all of them where that cannot be read.
@@ -125,16 +125,13 @@ class Archive:
         DamagedError
             If it is not as it was written.
         """
-        return next(self.all_asked(name), None)
+        rows = self._rows(f"{_ASKED} WHERE id = ?", (name,))
+        return self._asked(*rows[0]) if rows else None
 
-    def all_asked(self, name: str | None = None) -> Iterator[Asked]:
-        """All rows that wait for their answers, or the one with this id."""
-        for *values, seal in self._named("id, until, body, seal", "asked", name):
-            found = Asked(*values)
-            if found.seal() != seal:
-                came = f"the row {found.id!r}, which waits for its answer, was changed"
-                raise self._damaged(came)
-            yield found
+    def all_asked(self) -> Iterator[Asked]:
+        """All rows that wait for their answers."""
+        for row in self._each(_ASKED, ()):
+            yield self._asked(*row)
 
     def waiting(self, now: float) -> int:
         """How many rows wait for their answers."""
@@ -202,12 +199,20 @@ class Archive:
         except SQLITE as wrong:
             raise self._told(wrong, verb) from wrong
 
-    def _named(self, columns: str, table: str, name: str | None) -> Iterator[Any]:
-        """The rows of a table, or the one whose first column is this name."""
-        sql = f"SELECT {columns} FROM {table}"  # noqa: S608
-        if name is None:
-            return self._each(sql, ())
-        return iter(self._rows(f"{sql} WHERE {columns.partition(',')[0]} = ?", (name,)))
+    def _answer(self, *row: Any) -> Answer:
+        """What stands in a row of the table, held to its seal."""
+        found = Answer(*row[:-1])
+        if found.seal() != row[-1]:
+            raise self._damaged(f"what became of the request {found.key!r} was changed")
+        return found
+
+    def _asked(self, *row: Any) -> Asked:
+        """The same of one that waits."""
+        found = Asked(*row[:-1])
+        if found.seal() != row[-1]:
+            came = f"the row {found.id!r}, which waits for its answer, was changed"
+            raise self._damaged(came)
+        return found
 
     def _each(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
         """Row by row: together they may be larger than memory."""

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,20 +62,20 @@ class Course:
         ----------
         told : list of tuple of ndarray
             The answers of some rows, and what was said of them before; of others; and so on.
+
+        Raises
+        ------
+        Exception
+            Whatever a detector raised first; all rows were counted.
         """
-        run: list[tuple[Array, Array]] = []
-        rows = self.rows
-        for pair in told:
-            if run and not _alike(run[0], pair):
+        wrong: Exception | None = None
+        for run in self._runs(told):
+            try:
                 self._take(run)
-                run = []
-            run.append(pair)
-            rows += len(pair[0])
-            if rows >= self._next:
-                self._take(run)
-                run = []
-        if run:
-            self._take(run)
+            except Exception as failed:  # noqa: BLE001  the other rows are to be counted too
+                wrong = wrong or failed
+        if wrong is not None:
+            raise wrong
 
     def error(self) -> dict[str, Any]:
         """The prequential error: over all rows, over the last, and along the stream."""
@@ -122,6 +122,22 @@ class Course:
 
     # -- what stands behind them ---------------------------------------------------------------
 
+    def _runs(self, told: list[tuple[Array, Array]]) -> Iterator[list[tuple[Array, Array]]]:
+        """What is counted together; each is counted before the next is asked for."""
+        run: list[tuple[Array, Array]] = []
+        rows = self.rows
+        for pair in told:
+            if run and not _alike(run[0], pair):
+                yield run
+                run = []
+            run.append(pair)
+            rows += len(pair[0])
+            if rows >= self._next:
+                yield run
+                run = []
+        if run:
+            yield run
+
     def _take(self, run: list[tuple[Array, Array]]) -> None:
         y, said = run[0] if len(run) == 1 else (np.concatenate(each) for each in zip(*run))  # noqa: B905
         self._tally.add(y, said)
@@ -131,9 +147,9 @@ class Course:
         self._weigh(off)
         self.rows += len(y)
         self._keep(off)
-        self._detect(off)
         if self.rows >= self._next:
             self._point()
+        self._detect(off)
 
     def _weigh(self, off: Array) -> None:
         """Count those that are far beyond all before them."""

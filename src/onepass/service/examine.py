@@ -111,7 +111,7 @@ class _Examined(Archive):
             until = None if following is None else following.sequence
             for entry, digest in self.entries(found, until):  # noqa: B007  the last is asked below
                 if entry.kind == "learn":
-                    self._block(entry.body)
+                    self._hold_block(entry.body)
                 if entry.note and entry.kind != "rollback":
                     note = json.loads(entry.note)
                     positions[note["source"]] = note["position"]
@@ -130,16 +130,24 @@ class _Examined(Archive):
             "snapshots": [_line(each) for each in snapshots],
             "blocks": blocks,
             "keys": sum(1 for _ in self.answers()),
-            "waiting": sum(self._block(each.body) for each in self.all_asked()),
+            "waiting": self._waiters(),
             "positions": positions,
             "bytes": self.path.stat().st_size,
             "format": self._format,
             "checked": "all of it is as it was written",
         }
 
-    def _block(self, body: bytes) -> int:
-        """How many rows a block holds."""
-        return len(Block.from_bytes(body, str(self.path)))
+    def _waiters(self) -> int:
+        """How many rows wait, each of them read."""
+        found = 0
+        for each in self.all_asked():
+            self._hold_block(each.body)
+            found += 1
+        return found
+
+    def _hold_block(self, body: bytes) -> None:
+        """Refuse what is no block."""
+        Block.from_bytes(body, str(self.path))
 
     def _learner(self, found: Snapshot) -> sealed.Contents:
         try:

@@ -20,7 +20,7 @@ from onepass.types import Array
 
 __all__ = ["Gauges"]
 
-_BLOCKS, _ROWS = 256, 4096  # that may be still to be counted
+_BLOCKS, _ROWS = 256, 4096  # that may be still to be counted, if they come within a second
 _SECONDS = 120  # of the rates' curve
 _TIMES = 2048  # durations that are kept
 _REFUSED = 20  # the last ones
@@ -46,7 +46,7 @@ class Gauges:
         self._counting = Lock()  # of the course; held for longer than the other
         self._lock = Lock()
         self._told: list[tuple[Array, Array]] = []  # that are still to be counted
-        self._told_rows = 0
+        self._told_rows = self._since = 0
         self._seen = 0
         self._resumed = False  # else it is not known yet what came before
         self.refused: deque[dict[str, Any]] = deque(maxlen=_REFUSED)
@@ -64,7 +64,7 @@ class Gauges:
         Returns
         -------
         count : callable or None
-            What is to be called once whoever gave the rows is told, if there is much to count.
+            What is to be called once those who gave the rows are told, if there is much to count.
         """
         if block.y is None or not len(block):
             return None
@@ -75,9 +75,11 @@ class Gauges:
             self._told_rows += len(y)
             if not self._resumed:
                 return None
-            self._count(1, len(y))
+            second = self._count(1, len(y))
+            if len(self._told) == 1:
+                self._since = second
             many = len(self._told) >= _BLOCKS or self._told_rows >= _ROWS
-        return self._counted if many else None
+        return self._counted if many or second > self._since else None
 
     def predicted(self, rows: int, seconds: float) -> None:
         """Rows were answered, in so many seconds."""
@@ -232,8 +234,10 @@ class Gauges:
         count, so_far = self._took[verb]
         self._took[verb] = (count + 1, so_far + seconds)
 
-    def _count(self, column: int, rows: int) -> None:
+    def _count(self, column: int, rows: int) -> int:
+        """Count rows of this second, which is returned."""
         second = int(time.monotonic())
         if not self._rates or self._rates[-1][0] != second:
             self._rates.append([second, 0, 0])
         self._rates[-1][column] += rows
+        return second

@@ -69,6 +69,7 @@ class Keeper(Standing):
         ------
         StoreError
         """
+        self._tidies = False  # an interrupt may have left it so
         if self._flight is not None:  # it was interrupted, and so was what follows an interrupt
             self._land(self._flight, None)
         self.journal.hold_whole()
@@ -124,10 +125,10 @@ class Keeper(Standing):
         left = [self._heard(self.watch, *each) for each in flight.learned]
         self._settle([each for each in flight.requests if each.receipt or each.error])
         self.journal.reached("acknowledged")
-        self._tidies = True
         try:
+            self._tidies = True
             for each in left:
-                self._heard(each)
+                self._tidied(each)
         finally:
             self._tidies = False
 

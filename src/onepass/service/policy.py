@@ -11,7 +11,8 @@ __all__ = ["Policy", "Watcher"]
 Watcher = Callable[[Block, Any], Callable[[], object] | None]
 """Called with each block that was learned, and what was said of its rows before.
 
-It may return what is left to be done, which is called once whoever gave the rows is told.
+It may return what is left to be done: it is called once those who gave the rows are told, and is
+left out if an interrupt comes in between.
 """
 
 

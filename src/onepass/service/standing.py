@@ -138,7 +138,7 @@ class Standing:
             if entry.kind != "pass":
                 block, said = self._learned_again(charge, entry)
                 if told:
-                    self._heard(self._heard(self.watch, block, said))
+                    self._tidied(self._heard(self.watch, block, said))
             if entry.note:
                 note = _items(entry.note)
                 positions[note["source"]] = note["position"]
@@ -171,12 +171,17 @@ class Standing:
 
     def _heard(self, told: Any, *given: Any) -> Any:
         """What whoever watches returns; what goes wrong there is no trouble of the rows."""
-        if callable(told):
+        if told is not None:
             try:
                 return told(*given)
             except Exception as wrong:  # noqa: BLE001
                 self._trouble = f"{self.where}: whoever watches has failed: {wrong}"
         return None
+
+    def _tidied(self, left: Any) -> None:
+        """Do what whoever watches has left to be done, if it is anything."""
+        if callable(left):
+            self._heard(left)
 
     # -- snapshots -----------------------------------------------------------------------------
 

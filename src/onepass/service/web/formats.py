@@ -13,6 +13,7 @@ from onepass.service.wire.rows import Asked, Reply
 __all__ = ["Format", "format_of"]
 
 _HEADER = b"inference-header-content-length"
+_LONGEST = 128  # of a content type that is told from others
 _STREAM = "application/vnd.apache.arrow.stream"
 
 
@@ -80,15 +81,15 @@ def format_of(asking: Asking, *, scoring: bool = False) -> Format:
     scoring : bool, default False
         Whether it is MLflow's ``/invocations``.
     """
-    form = _named(asking.header(b"content-type"), scoring)
+    form = _named((asking.header(b"content-type") or "")[:_LONGEST], scoring)
     header = asking.header(_HEADER) if form is _TENSORS else None
     return form if header is None else Format(partial(tensors.read, header=header), tensors.write)
 
 
 @lru_cache(maxsize=64)
-def _named(said: str | None, scoring: bool) -> Format:  # noqa: FBT001
+def _named(said: str, scoring: bool) -> Format:  # noqa: FBT001
     """The format of a content type."""
-    kind = (said or "").partition(";")[0].strip().lower()
+    kind = said.partition(";")[0].strip().lower()
     if kind == _STREAM:
         return _ARROW
     if scoring:
