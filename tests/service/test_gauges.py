@@ -168,27 +168,60 @@ def test_an_error_beyond_all_numbers_is_a_contradiction() -> None:
     assert gauges.contradictions == 1
 
 
-def test_a_detector_that_fails_changes_no_count() -> None:
-    class Failing:
-        drift_detected = False
+class Watching:
+    """A detector that notes what it is told; it may fail at an error of 7."""
 
-        def update(self, error: float) -> None:
-            if error == 7:
-                raise RuntimeError
+    def __init__(self, *, fails: bool) -> None:
+        self.fails, self.told, self.drift_detected = fails, [], False
 
-    gauges = Gauges(op.RLSRegressor(), window=100, detectors={"failing": Failing()})
+    def update(self, error: float) -> None:
+        if self.fails and error == 7:
+            raise RuntimeError("no 7")
+        self.told.append(error)
+        self.drift_detected = error > 5
+
+
+def test_a_detector_that_fails_watches_no_longer_and_the_others_do(tmp_path: Path) -> None:
+    failing, good = Watching(fails=True), Watching(fails=False)
+    gauges = Gauges(op.RLSRegressor(), window=100, detectors={"failing": failing, "good": good})
     gauges.resume(None, 0)
-    told(gauges, [1.0, 7.0, 1.0])
-    with pytest.raises(RuntimeError):
-        gauges.error()
-    told(gauges, [1.0])
-    assert (gauges.seen, gauges.rows) == (4, 4)
-    for error in (7.0, 1.0, 7.0, 1.0):
-        told(gauges, [error])
-    gauges.learned(Block(np.zeros((2, 1)), np.ones((2, 3))), np.zeros((2, 3)))
-    with pytest.raises(RuntimeError):
-        gauges.error()
-    assert (gauges.seen, gauges.rows) == (10, 10)
+    assert gauges.trouble is None
+    for error in (6.0, 7.0, 1.0, 8.0):
+        told(gauges, [error, 1.0])
+    assert gauges.watching() == {"good": True, "failing": False}
+    assert "failing has failed and watches no longer: no 7" in str(gauges.trouble)
+    assert (gauges.seen, gauges.rows, gauges.error()["all"]) == (8, 8, 26 / 8)
+    assert (failing.told, good.told) == ([6.0, 1.0], [6.0, 1.0, 7.0, 1.0, 1.0, 1.0, 8.0, 1.0])
+    marks = [(each["rows"], each["detector"]) for each in gauges.drift]
+    assert (gauges.alarms, marks) == (4, [(1, "failing"), (1, "good"), (3, "good"), (7, "good")])
+    diary = Diary(tmp_path / "m.gauges")
+    diary.write(gauges)
+    failing, good = Watching(fails=True), Watching(fails=False)
+    again = Gauges(op.RLSRegressor(), window=100, detectors={"failing": failing, "good": good})
+    diary.read(again, 8)
+    assert (again.rows, again.alarms, len(again.drift)) == (8, 4, 4)
+    assert (failing.told, len(good.told)) == ([6.0, 1.0], 8)
+    assert "failing" in str(again.trouble)
+
+
+def test_errors_of_several_answers_do_not_make_up_for_each_other() -> None:
+    good = Watching(fails=False)
+    gauges = Gauges(op.RLSRegressor(), window=2, detectors={"good": good})
+    gauges.resume(None, 0)
+    y = np.array([[1.0, -1.0], [1.0, 1.0], [1.0, -1.0], [90.0, -90.0]])
+    gauges.learned(Block(np.zeros((4, 1)), y), np.zeros((4, 2)))
+    assert gauges.innovations() == {"mean": 0.0, "deviation": 0.0}
+    assert (gauges.contradictions, good.told) == (1, [1.0, 1.0, 1.0, 90.0])
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_detectors_are_told_nothing_that_is_not_finite() -> None:
+    good = Watching(fails=False)
+    gauges = Gauges(op.RLSRegressor(), window=2, detectors={"good": good})
+    gauges.resume(None, 0)
+    for error in (1.0, 1.7e308, 1.0):
+        gauges.learned(Block(np.zeros((1, 1)), np.array([error])), np.array([-error]))
+    assert (gauges.rows, good.told) == (3, [2.0, 2.0])
 
 
 def ones(rows: int) -> tuple[Block, Any]:
@@ -230,7 +263,7 @@ def test_what_is_still_to_be_counted_stays_short(tmp_path: Path) -> None:
         for x, t in zip(X, y, strict=True):
             held.learn_one(x, t)
             assert len(gauges._told) < 256
-        assert gauges._course.rows >= 512
+        assert gauges._course.rows == 700 - len(gauges._told)
 
 
 def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:

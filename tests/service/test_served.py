@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.errors import StoreError
+from onepass.errors import ParameterError, StoreError
 from onepass.service.shelf import Shelf
+from onepass.service.web.exposition import exposition
+from onepass.service.web.state import state
 
 X, Y = np.ones((1, 3)), np.ones(1)
 MOST = 2000
@@ -84,3 +86,49 @@ def test_what_is_retired_on_a_full_disk_is_whole(tmp_path: Path) -> None:
         assert again.rows_seen == 250
     assert shelf.create("m", op.RLSRegressor()).durable.rows_seen == 0
     shelf.close()
+
+
+class Failing:
+    """A detector that fails at the first row."""
+
+    drift_detected = False
+
+    def update(self, _: float) -> None:
+        raise ValueError("math domain error")
+
+
+def test_a_detector_that_fails_takes_nothing_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = {"broken": Failing()}
+    monkeypatch.setattr("onepass.service.shelf.detectors", lambda *_: failing)
+    for session in (1, 2):
+        shelf = Shelf(tmp_path, "here", drift=("broken",))
+        shelf.open_all()
+        served = shelf["m"] if len(shelf) else shelf.create("m", op.RLSRegressor())
+        served.durable.learn(X, Y)
+        [model] = state(shelf)["models"]
+        assert "broken has failed and watches no longer: math domain error" in model["trouble"]
+        assert 'onepass_drift_watching{model="m",detector="broken"} 0' in exposition(shelf)
+        served.durable.snapshot()
+        served.wake()
+        served.hold_ready()
+        shelf.close()
+        assert (served.ready, served.gauges.rows) == (True, session)
+
+
+def test_detectors_of_mistakes_watch_classifiers_alone(tmp_path: Path) -> None:
+    pytest.importorskip("river")
+    shelf = Shelf(tmp_path, "here", drift=("adwin", "ddm"))
+    shelf.create("classes", op.RLSClassifier())
+    with pytest.raises(ParameterError, match="here: numbers: ddm must watch classifiers"):
+        shelf.create("numbers", op.RLSRegressor())
+    assert [each.name for each in shelf] == ["classes"]
+    assert not list(tmp_path.glob("numbers*"))
+    shelf.close()
+    Shelf(tmp_path, "here").create("numbers", op.RLSRegressor()).close()
+    shelf = Shelf(tmp_path, "here", drift=("ddm",))
+    with pytest.raises(ParameterError, match="here: numbers: ddm must watch classifiers"):
+        shelf.open_all()
+    assert len(shelf) == 0
+    op.durable(tmp_path / "numbers.db").close()  # nobody holds it

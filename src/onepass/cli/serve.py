@@ -90,7 +90,8 @@ def serve(
     window
         Rows that the recent error is about, by default 1000.
     drift
-        Detectors of drift, of River, such as adwin.
+        Detectors of drift, of River, such as adwin; if all learners are classifiers, those of
+        mistakes too, such as ddm.
     source
         A stream that is learned as it comes: redis://HOST:6379/0?stream=NAME&target=FIELD, and
         NAME= before it where there are several learners. It may be given more than once, or, so

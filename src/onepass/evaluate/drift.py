@@ -31,7 +31,7 @@ from onepass.evaluate.curve import plain_time
 from onepass.spelling import listed
 from onepass.types import Array
 
-__all__ = ["MOST", "Drift", "Marks", "Watch", "restored", "watch"]
+__all__ = ["MOST", "Drift", "Marks", "Watch", "counts_mistakes", "hold_suited", "restored", "watch"]
 
 MOST = 1000
 """Most alarms, and most warnings, of which the rows are kept: the last ones. All are counted."""
@@ -92,6 +92,39 @@ def restored(tree: Any) -> dict[str, Drift] | None:
     }
 
 
+def counts_mistakes(detector: Any) -> bool:
+    """Whether a detector takes truth values: by River's name for it, for River may be absent.
+
+    Parameters
+    ----------
+    detector : detector
+    """
+    return any(kind.__name__ == _COUNTS for kind in type(detector).__mro__)
+
+
+def hold_suited(detectors: Mapping[str, Any], task: str, where: str) -> None:
+    """Refuse detectors that count mistakes where there are none but errors.
+
+    Parameters
+    ----------
+    detectors : mapping of str to detector
+    task : {"regression", "classification"}
+        What is watched.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+    """
+    for name, one in detectors.items():
+        if task == "regression" and counts_mistakes(one):
+            raise ParameterError(
+                f"{where}: {name} must watch classifiers, whose answers are right or wrong, got "
+                "models that regress. Give a detector of numbers, such as ADWIN of river.drift."
+            )
+
+
 def watch(drift: Any, models: Iterable[str], task: str, where: str, *, resumed: bool) -> Any:
     """Detectors beside models that are to go through a stream.
 
@@ -127,18 +160,14 @@ def watch(drift: Any, models: Iterable[str], task: str, where: str, *, resumed: 
             f"{listed(list(named))}. Detectors are objects of any kind, which no checkpoint holds: "
             "learn from the start to have them, or resume without."
         )
-    for name, one in named.items():
+    for one in named.values():
         able = callable(getattr(one, "update", None)) and hasattr(one, "drift_detected")
         if isinstance(one, type) or not able:
             raise ParameterError(
                 f"{where}: `drift` must be a detector with `update` and `drift_detected`, got "
                 f"{one!r}. Give an object, such as river.drift.ADWIN()."
             )
-        if task == "regression" and _counts(one):
-            raise ParameterError(
-                f"{where}: {name} must watch classifiers, whose answers are right or wrong, got "
-                "models that regress. Give a detector of numbers, such as river.drift.ADWIN()."
-            )
+    hold_suited(named, task, where)
     return Watch({str(name): one for name, one in named.items()}, models, task)
 
 
@@ -200,7 +229,7 @@ class _Guard:
 
     def __init__(self, detector: Any) -> None:
         self._detector = detector
-        self._kind: type = bool if _counts(detector) else float
+        self._kind: type = bool if counts_mistakes(detector) else float
         self._alarms = _Kept()
         self._warnings = _Kept() if hasattr(detector, "warning_detected") else None
         self._warned = False
@@ -244,11 +273,6 @@ class _Kept:
         times = [time for _, time in self._last]
         timed = any(time is not None for time in times)
         return Marks(self._count, [row for row, _ in self._last], times if timed else None)
-
-
-def _counts(detector: Any) -> bool:
-    """Whether a detector takes truth values: by River's name for it, for River may be absent."""
-    return any(kind.__name__ == _COUNTS for kind in type(detector).__mro__)
 
 
 def _errors(task: str, y: Array, said: Array) -> Array:

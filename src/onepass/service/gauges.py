@@ -1,8 +1,8 @@
 """Gauges: what a served learner is doing, for the page and for Prometheus.
 
 They are read by some threads and written by others: numbers are replaced, and lists that grow are
-bounded. What is learned is counted once some has come together, and before it is told: to count
-single rows each by itself takes as long as to learn them.
+bounded. What is learned is counted once some has come together, and before any of it is read: to
+count single rows each by itself takes as long as to learn them.
 """
 
 import time
@@ -18,12 +18,17 @@ from onepass.service.blocks import Block
 from onepass.service.course import Course
 from onepass.types import Array
 
-__all__ = ["Gauges"]
+__all__ = ["Gauges", "task_of"]
 
-_BLOCKS, _ROWS = 256, 4096  # that may be still to be counted, if they come within a second
+_BLOCKS, _ROWS = 256, 4096  # so many are counted together, or those of a second if they are fewer
 _SECONDS = 120  # of the rates' curve
 _TIMES = 2048  # durations that are kept
 _REFUSED = 20  # the last ones
+
+
+def task_of(learner: Any) -> str:
+    """What a learner or Pipeline does: "classification" or "regression"."""
+    return "classification" if is_classifier(learner) else "regression"
 
 
 class Gauges:
@@ -41,8 +46,7 @@ class Gauges:
     def __init__(
         self, learner: Any, *, window: int = 1000, detectors: Mapping[str, Any] | None = None
     ) -> None:
-        task = "classification" if is_classifier(learner) else "regression"
-        self._course = Course(task, window, detectors or {})
+        self._course = Course(task_of(learner), window, detectors or {})
         self._counting = Lock()  # of the course; held for longer than the other
         self._lock = Lock()
         self._told: list[tuple[Array, Array]] = []  # that are still to be counted
@@ -64,7 +68,7 @@ class Gauges:
         Returns
         -------
         count : callable or None
-            What is to be called once those who gave the rows are told, if there is much to count.
+            Counts what has come together, if it is much: a watcher's work that is left.
         """
         if block.y is None or not len(block):
             return None
@@ -165,14 +169,25 @@ class Gauges:
     @property
     def alarms(self) -> int:
         """How often a detector has found drift."""
-        return self._counted().alarms
+        return self._counted().guards.alarms
 
     @property
     def drift(self) -> list[dict[str, Any]]:
-        """Where, the last times, the first of them first."""
+        """Where, and when that was noticed, the last times, the first of them first."""
         course = self._counted()
         with self._counting:
-            return list(course.drift)
+            return list(course.guards.drift)
+
+    @property
+    def trouble(self) -> str | None:
+        """Which detectors have failed and why; None if all of them watch."""
+        return self._counted().guards.trouble
+
+    def watching(self) -> dict[str, bool]:
+        """Whether each detector watches, by its name; one that has failed does not."""
+        course = self._counted()
+        with self._counting:
+            return course.guards.watching()
 
     def error(self) -> dict[str, Any]:
         """The prequential error: over all rows, over the last, and along the stream."""
@@ -225,7 +240,7 @@ class Gauges:
                 with self._lock:
                     told, self._told, self._told_rows = self._told, [], 0
                 if told:
-                    self._seen += sum(len(y) for y, _ in told)  # even if a detector fails
+                    self._seen += sum(len(y) for y, _ in told)
                     self._course.add(told)
             return self._course
 

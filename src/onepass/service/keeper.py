@@ -36,7 +36,7 @@ class Keeper(Standing):
     """What learns and writes down; of the same parameters."""
 
     _flight: _Flight | None = None
-    _tidies = False  # whether whoever watches does what is left
+    _tidies = False  # whether what the watcher has left to be done is being done
 
     @property
     def at_it(self) -> bool:
@@ -69,7 +69,6 @@ class Keeper(Standing):
         ------
         StoreError
         """
-        self._tidies = False  # an interrupt may have left it so
         if self._flight is not None:  # it was interrupted, and so was what follows an interrupt
             self._land(self._flight, None)
         self.journal.hold_whole()

@@ -61,9 +61,9 @@ def durable(
     watch : callable, optional
         Called with the learner, for answers alone; it returns a function that is called with each
         block of rows that is learned, and with what was said of them before: once they are on the
-        disk, and on opening with those that are learned again from there. It may return what is
-        left to be done: it is called once those who gave the rows are told, and is left out if an
-        interrupt comes in between.
+        disk, and on opening with those that are learned again from there. It may return a
+        function for what may take longer: called after the rows are settled, though a ``learn``
+        in the same thread returns only then, and left out if an interrupt comes in between.
 
     Returns
     -------

@@ -11,8 +11,9 @@ __all__ = ["Policy", "Watcher"]
 Watcher = Callable[[Block, Any], Callable[[], object] | None]
 """Called with each block that was learned, and what was said of its rows before.
 
-It may return what is left to be done: it is called once those who gave the rows are told, and is
-left out if an interrupt comes in between.
+It may return a function for what may take longer. That is called after the rows are settled, so
+that other threads go on, though a ``learn`` in this thread returns only then; it is left out if an
+interrupt comes in between. Of blocks that are learned again on opening it is called at once.
 """
 
 

@@ -10,8 +10,10 @@ from typing import Any
 
 from onepass.compat.detectors import detectors
 from onepass.errors import ParameterError, StoreError, TakenError, UnknownError
+from onepass.evaluate.drift import hold_suited
+from onepass.service.charge import Charge
 from onepass.service.diary import Diary
-from onepass.service.gauges import Gauges
+from onepass.service.gauges import Gauges, task_of
 from onepass.service.opening import durable
 from onepass.service.policy import Watcher
 from onepass.service.served import Served
@@ -36,7 +38,7 @@ class Shelf:
     window : int
         Rows of the recent error.
     drift : iterable of str
-        River's detectors, by name.
+        River's detectors, by name; those that count mistakes watch classifiers alone.
     most_waiting : int
         Rows that may wait to be learned, for each learner.
     **options
@@ -68,7 +70,15 @@ class Shelf:
             ) from failed
 
     def open_all(self) -> None:
-        """Open all that are in the folder."""
+        """Open all that are in the folder.
+
+        Raises
+        ------
+        ParameterError
+            If a detector counts mistakes where a learner makes none.
+        OnepassError
+            As ``op.durable``.
+        """
         try:
             for path in sorted(self.folder.glob(f"*{_ENDING}")):
                 if path.stem not in self._served and _NAME.fullmatch(path.stem):
@@ -93,7 +103,7 @@ class Shelf:
         TakenError
             If there is one of this name.
         ParameterError
-            If it is no name.
+            If it is no name, or a detector counts mistakes where the learner makes none.
         TypeMismatchError, StoreError
             As ``op.durable``.
         """
@@ -156,14 +166,22 @@ class Shelf:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{_ENDING}"
 
+    def _detectors(self, name: str, learner: Any) -> dict[str, Any]:
+        """New ones for a learner; refused if they do not suit it."""
+        chosen = detectors(self._drift, self.where)
+        hold_suited(chosen, task_of(learner), f"{self.where}: {name}")
+        return chosen
+
     def _open(self, name: str, model: Any) -> Served:
         gauges: list[Gauges] = []
 
         def watched(learner: Any) -> Watcher:
-            chosen = detectors(self._drift, self.where)
+            chosen = self._detectors(name, learner)
             gauges.append(Gauges(learner, window=self._window, detectors=chosen))
             return gauges[0].learned
 
+        if model is not None:  # what is refused leaves no file
+            self._detectors(name, Charge.of(model, self.where).learner)
         held = durable(self._path(name), model, watch=watched, **self._options)
         diary = Diary(self.folder / f"{name}{_GAUGES}")
         diary.read(gauges[0], held.rows_seen)

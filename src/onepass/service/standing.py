@@ -169,17 +169,17 @@ class Standing:
         if self._policy.watch is not None:
             self.watch = self._policy.watch(charge.answering())
 
-    def _heard(self, told: Any, *given: Any) -> Any:
-        """What whoever watches returns; what goes wrong there is no trouble of the rows."""
-        if told is not None:
+    def _heard(self, call: Any, *given: Any) -> Any:
+        """What the watcher returns, or what it left; its failing is no trouble of the rows."""
+        if call is not None:
             try:
-                return told(*given)
+                return call(*given)
             except Exception as wrong:  # noqa: BLE001
                 self._trouble = f"{self.where}: whoever watches has failed: {wrong}"
         return None
 
     def _tidied(self, left: Any) -> None:
-        """Do what whoever watches has left to be done, if it is anything."""
+        """Do what the watcher has left to be done, if it is anything."""
         if callable(left):
             self._heard(left)
 

@@ -242,9 +242,9 @@ class Durable(Late, Versions):
         ----------
         watcher : callable
             Called with the block and with what was said of its rows before, by whoever has the
-            turn: it must be quick, and call no verb that learns. It may return a function, which is
-            called once those who gave the rows are told, and left out if an interrupt comes in
-            between.
+            turn: it must be quick, and call no verb that learns. It may return a function for what
+            may take longer: called after the rows are settled, though a ``learn`` in this thread
+            returns only then, and left out if an interrupt comes in between.
         """
         self._keeper.watch = watcher
 

@@ -107,6 +107,8 @@ _FAMILIES: tuple[tuple[str, str, str, Any], ...] = (
      lambda s: [({"is": word}, value) for word, value in s.gauges.innovations().items()]),
     ("drift_alarms_total", "counter", "Alarms of the drift detectors.",
      lambda s: _one(s.gauges.alarms)),
+    ("drift_watching", "gauge", "Whether a drift detector watches; one that has failed does not.",
+     lambda s: [({"detector": k}, float(v)) for k, v in s.gauges.watching().items()]),
     ("contradictions_total", "counter",
      "Rows whose error was beyond six times what is usual: the root of its mean square.",
      lambda s: _one(s.gauges.contradictions)),

@@ -40,7 +40,7 @@ def _one(served: Served, folder: Path) -> dict[str, Any]:
     durable, gauges = served.durable, served.gauges
     answering = durable.answering
     text = pathless(repr(answering).partition("(")[2], folder)
-    trouble = served.trouble or served.source_trouble
+    trouble = served.trouble or served.source_trouble or gauges.trouble
     return {
         "name": served.name,
         "class": type(answering).__name__,
