@@ -1,22 +1,26 @@
 """The tables of what ``load.py`` found: requests a second, and memory over many rows."""
 
+from collections.abc import Iterable
+from statistics import median
+
 from cells import Found, table
 
 
 def load(found: Found) -> str:
     """Requests a second by connections, then the memory of a long stream."""
-    head = ["", "connections", "requests/s", "median, ms", "p99, ms"]
-    rows = [
-        [one["what"], str(one["connections"]), ", ".join(f"{x:,.0f}" for x in one["a second"]),
-         ", ".join(f"{x:.2f}" for x in one["p50 ms"]), ", ".join(f"{x:.2f}" for x in one["p99 ms"])]
-        for one in found["lines"]
-    ]  # fmt: skip
+    versions = ", ".join(
+        f"{name} {number}" for name, number in found["machine"]["versions"].items()
+    )
+    alone = found["commits alone"]
     parts = [
-        f"{found['machine']['cores']} cores, of which wrk takes one; "
-        + ", ".join(f"{name} {number}" for name, number in found["machine"]["versions"].items())
-        + f". SQLite alone commits {found['commits alone']:,.0f} times a second here. The medians "
-        f"of {found['rounds']} rounds:",
-        table(head, rows, 1),
+        f"{found['machine']['cores']} cores, of which wrk takes one; {versions}. SQLite alone "
+        f"commits {median(alone):,.0f} times a second here ({_range(alone)}). The medians of "
+        f"{found['rounds']} rounds, and beside them the lowest and the highest:",
+        table(
+            ["", "connections", "requests/s", "lowest to highest", "median, ms", "p99, ms"],
+            [_line(one) for one in found["lines"]],
+            1,
+        ),
     ]
     if "stream" in found:
         points = found["stream"]["points"]
@@ -27,7 +31,22 @@ def load(found: Found) -> str:
         )
         parts.append(table(
             ["rows", *(f"{rows:,}" for rows, *_ in points)],
-            [["MB of memory", *(f"{mb:.0f}" for _, mb, _ in points)],
-             ["MB of the file", *(f"{mb:.0f}" for *_, mb in points)]],
+            [["MB of memory", *(f"{mb:.0f}" for _, mb, *_ in points)],
+             ["MB of the file", *(f"{mb:.0f}" for *_, mb, _ in points)],
+             ["thousand rows a second", *(f"{rate / 1000:.0f}" for *_, rate in points)]],
         ))  # fmt: skip
     return "\n\n".join(parts)
+
+
+def _line(one: Found) -> list[str]:
+    rounds = zip(*one["all rounds"], strict=True)  # of each verb
+    return [
+        one["what"], str(one["connections"]), ", ".join(f"{x:,.0f}" for x in one["a second"]),
+        ", ".join(_range(each) for each in rounds),
+        ", ".join(f"{x:.2f}" for x in one["p50 ms"]), ", ".join(f"{x:.2f}" for x in one["p99 ms"]),
+    ]  # fmt: skip
+
+
+def _range(found: Iterable[float]) -> str:
+    low, *_, high = sorted(found)
+    return f"{low:,.0f} to {high:,.0f}"

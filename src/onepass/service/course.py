@@ -81,7 +81,7 @@ class Course:
         """All that goes on after a restart, as plain values and arrays."""
         return {
             "task": self.task, "window": self.window, "rows": self.rows,
-            "tally": self._tally.state(), "last": self._last(), "squares": self._squares,
+            "tally": self._tally.state(), "errors": self._last(), "squares": self._squares,
             "contradictions": self.contradictions, "curve": list(self._curve),
             "every": self._every, "drift": list(self.guards.drift), "alarms": self.guards.alarms,
         }  # fmt: skip
@@ -96,13 +96,15 @@ class Course:
         """
         self._tally.restore(state["tally"], "gauges")
         self.rows, self._squares = state["rows"], state["squares"]
-        self._errors = deque([state["last"]])
-        self._kept = state["last"].shape[1]
+        errors = state["errors"]
+        if errors.ndim == 1:  # as the first versions wrote them
+            errors = np.stack([errors, np.abs(errors)])
+        self._errors, self._kept = deque([errors]), errors.shape[1]
         self.contradictions, self.guards.alarms = state["contradictions"], state["alarms"]
         self._curve, self._every = state["curve"], state["every"]
         self._next = (self.rows // self._every + 1) * self._every
         self.guards.drift.extend(state["drift"])
-        self.guards.recall(state["last"][1])
+        self.guards.recall(errors[1])
 
     # -- what stands behind them ---------------------------------------------------------------
 
