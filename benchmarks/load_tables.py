@@ -12,16 +12,13 @@ def load(found: Found) -> str:
         f"{name} {number}" for name, number in found["machine"]["versions"].items()
     )
     alone = found["commits alone"]
-    parts = [
+    head = (
         f"{found['machine']['cores']} cores, of which wrk takes one; {versions}. SQLite alone "
         f"commits {median(alone):,.0f} times a second here ({_range(alone)}). The medians of "
-        f"{found['rounds']} rounds, and beside them the lowest and the highest:",
-        table(
-            ["", "connections", "requests/s", "lowest to highest", "median, ms", "p99, ms"],
-            [_line(one) for one in found["lines"]],
-            1,
-        ),
-    ]
+        f"{found['rounds']} rounds, and beside them the lowest and the highest:"
+    )
+    columns = ["", "connections", "requests/s", "lowest to highest", "median, ms", "p99, ms"]
+    parts = [head, table(columns, [_line(one) for one in found["lines"]], 1)]
     if "stream" in found:
         points = found["stream"]["points"]
         parts.append(
