@@ -38,6 +38,7 @@ STEPS = {
     "answered": 2,
     "snapshot": 3,
     "pruned snapshots": 1,
+    "trimmed log": 1,
     "before commit": 7,
     "after commit": 7,
     "published": 6,

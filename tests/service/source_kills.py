@@ -32,6 +32,7 @@ STEPS = {
     "entry": 8,
     "snapshot": 3,
     "pruned snapshots": 2,
+    "trimmed log": 2,
     "before commit": 9,
     "after commit": 9,
     "published": 8,

@@ -94,6 +94,55 @@ def test_what_is_kept(tmp_path: Path) -> None:
     assert asked_of(path, "SELECT count(*) FROM keys") == [(33,)]
 
 
+def first_block(durable: Any) -> int:
+    return durable._journal._rows("SELECT min(sequence) FROM log")[0][0]
+
+
+def test_old_blocks_go_some_at_a_time(tmp_path: Path) -> None:
+    """Nobody waits for all of them to go; after a crash, what is left of them goes too."""
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1000, keep=1) as durable:
+        for i in range(1000):
+            durable.learn_one(X[i % 200], Y[i % 200])
+        assert [each.version for each in durable.versions] == [1000]
+        found = []
+        for i in range(5):
+            found.append(first_block(durable))
+            durable.learn_one(X[i], Y[i])
+        steps = np.diff(found)
+        assert found[0] < 100
+        assert steps.min() > 1
+        assert steps.max() < 100
+        was, version = bits(durable), durable.version
+        with op.durable(crashed(durable, tmp_path / "copy")) as again:
+            assert bits(again) == was
+            before = first_block(again)
+            again.learn_one(X[0], Y[0])
+            assert first_block(again) > before
+            again.rollback(to=version)
+            assert bits(again) == was
+            while again._keeper._trims:
+                again.learn_one(X[0], Y[0])
+            assert first_block(again) == again.versions[0].version + 1 == 1001
+    assert asked_of(tmp_path / "m.db", "SELECT count(*) FROM log") == [(0,)]
+
+
+def test_pages_that_are_free_are_given_back(tmp_path: Path) -> None:
+    one = op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=1_000_000, keep=1)
+    with one as durable:
+        noise = np.random.default_rng(0).normal(size=(20_000, 10))
+        for _ in range(8):
+            durable.learn(noise, noise[:, 0])
+        pages = durable._journal._rows("PRAGMA page_count")[0][0]
+        durable.snapshot()
+        found = []
+        for _ in range(20):
+            durable.learn_one(noise[0], 1.0)
+            found.append(durable._journal._rows("PRAGMA page_count")[0][0])
+    assert np.diff([pages, *found]).min() > -300
+    assert found[-1] < pages / 2
+    assert (tmp_path / "m.db").stat().st_size < 4096 * pages / 2
+
+
 @pytest.mark.parametrize("to", [-1, 6, 10**30, 1.0, True, "1", None])
 def test_what_is_no_version(to: Any, tmp_path: Path) -> None:
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:

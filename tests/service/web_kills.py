@@ -40,6 +40,7 @@ STEPS = {
     "answered": 4,
     "snapshot": 5,
     "pruned snapshots": 4,
+    "trimmed log": 4,
     "swept keys": 3,
     "before commit": 20,
     "after commit": 20,
@@ -74,10 +75,10 @@ def linear() -> Any:
 def carried_out(plan: Plan) -> int:
     """Serve, in the process that is killed; the exit code."""
     from onepass.cli import main
-    from onepass.service import standing
+    from onepass.service import tending
 
     meet(plan.step, plan.nth)
-    standing._SWEEP = 0.2  # what is too old is let go more often than each minute
+    tending._SWEEP = 0.2  # what is too old is let go more often than each minute
     words = f"--port {plan.port} --snapshot-rows 40 --keep 3 --log error --quiet"
     return main(["serve", str(plan.model), "--data", str(plan.path.parent), *words.split()])
 

@@ -16,7 +16,7 @@ from onepass.errors import KeyReusedError, StoreError
 from onepass.service.blocks import Block, joined
 from onepass.service.records import Answer, Asked, Entry, Group
 from onepass.service.requests import Receipt, Request, runs, said_from_bytes, said_to_bytes
-from onepass.service.standing import Standing
+from onepass.service.tending import Tending
 
 __all__ = ["Keeper"]
 
@@ -32,7 +32,7 @@ class _Flight:
         self.positions: dict[str, str] = {}
 
 
-class Keeper(Standing):
+class Keeper(Tending):
     """What learns and writes down; of the same parameters."""
 
     _flight: _Flight | None = None

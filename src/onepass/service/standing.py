@@ -1,13 +1,12 @@
-"""Standing: a learner as it stands on the disk: made from there, kept there, and taken back."""
+"""Standing: a learner as it stands on the disk: made from there, and kept there."""
 
 import json
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from onepass.errors import CheckpointError, CheckpointWarning, DamagedError, StoreError
+from onepass.errors import DamagedError, StoreError
 from onepass.service.blocks import Block
 from onepass.service.charge import Charge
 from onepass.service.journal import Journal
@@ -16,7 +15,6 @@ from onepass.service.records import Entry, Group, Snapshot
 
 __all__ = ["Standing"]
 
-_SWEEP = 60.0  # seconds after which what is too old is let go again
 _LAST = 1 << 62  # beyond every block
 
 
@@ -61,7 +59,6 @@ class Standing:
         self._trouble: str | None = None
         self._stale = False  # the learner has learned what may not be on the disk
         self._taken = (0, 0.0)
-        self._sweep_at = 0.0
 
     @property
     def answering(self) -> Any:
@@ -183,73 +180,6 @@ class Standing:
         if callable(left):
             self._heard(left)
 
-    # -- snapshots -----------------------------------------------------------------------------
-
-    def tend(self) -> None:
-        """Take a snapshot if it is time, and let go what is too old."""
-        now, (seen, at) = self.now(), self._taken
-        rows = self.journal.seen - seen
-        if rows >= self._policy.snapshot_rows:
-            self._try(lambda: self.snapshot("rows"))
-        elif rows and now - at >= self._policy.snapshot_seconds:
-            self._try(lambda: self.snapshot("time"))
-        if now >= self._sweep_at:
-            self._try(lambda: self._sweep(now))
-
-    def finish(self) -> None:
-        """Take a last snapshot."""
-        self._try(lambda: self.snapshot("close"))
-
-    def _try(self, work: Callable[[], None]) -> None:
-        """Do what may fail: all rows are in the log, whether it is done or not."""
-        if self._stale or self.journal.broken is not None:
-            return
-        try:
-            work()
-        except (StoreError, CheckpointError) as wrong:
-            now = self.now()
-            self._taken, self._sweep_at = (self.journal.seen, now), now + _SWEEP
-            self._trouble = f"{wrong} All rows are in the log, which goes on."
-            warnings.warn(self._trouble, CheckpointWarning, stacklevel=2)
-
-    def snapshot(self, why: str) -> None:
-        """Take one, unless there is one of this version; and let go the oldest.
-
-        Raises
-        ------
-        StoreError, CheckpointError
-            If it cannot be written.
-        """
-        sequence = self.journal.sequence
-        if self.journal.snapshots()[-1].sequence < sequence:
-            self.journal.snapshot(self._snapshot(self.charge, sequence, why))
-        self.journal.prune(self._policy.keep)
-        self._taken = (self.journal.seen, self.now())
-        self._trouble = None
-
-    def rollback(self, to: int) -> None:
-        """Go back to what was known after a block; the log keeps what came after it.
-
-        Parameters
-        ----------
-        to : int
-            A version from the oldest snapshot on.
-
-        Raises
-        ------
-        StoreError
-            If it is not kept, or cannot be written.
-        """
-        made = self._made(to)
-        sequence, seen = self.journal.sequence + 1, self.journal.seen
-        entry = Entry(sequence, "rollback", 0, seen, True, json.dumps({"to": to}), b"")  # noqa: FBT003
-        snapshot = self._snapshot(made.charge, sequence, f"rollback to {to}")
-        self._commit(Group(entries=[entry], snapshot=snapshot))
-        self.charge, self._taken = made.charge, (seen, self.now())
-        self.answering = made.charge.answering()
-        self._stale = False
-        self.journal.prune(self._policy.keep)
-
     def pass_by(self, source: str, position: str) -> None:
         """Note a source's position, without rows.
 
@@ -283,10 +213,6 @@ class Standing:
         body = charge.to_bytes(self.where)
         positions = json.dumps(self.positions)
         return Snapshot(sequence, self.journal.seen, self.now(), why, positions, b"", body)
-
-    def _sweep(self, now: float) -> None:
-        more = self.journal.sweep(keys_before=now - self._policy.key_seconds, now=now)
-        self._sweep_at = now if more else now + _SWEEP
 
 
 def _items(text: str) -> dict[str, str]:

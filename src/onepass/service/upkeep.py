@@ -1,20 +1,24 @@
-"""Upkeep: what a journal lets go: old snapshots, keys and rows that waited too long."""
+"""Upkeep: what a journal lets go: old snapshots and blocks, old keys, rows that waited too long.
+
+Snapshots are few. All else is let go some at a time, so that nobody waits for it long.
+"""
 
 from onepass.service.archive import Archive
 
 __all__ = ["Upkeep"]
 
 _ROOM = 1 << 16  # bytes that a full disk must have again before anything is learned
-_SOME = 1_000  # rows that are let go at once
+_SOME = 1_000  # keys, and rows that wait, that are let go at once
+_BYTES = 1 << 27  # of blocks, which are enough at once: a group of requests brings fewer
 _SPARE = 1024  # free pages that may stay in the file
-_MOST = 1 << 14  # pages that are given back at once
+_PAGES = 256  # that are given back at once
 
 
 class Upkeep(Archive):
     """The open file, which is kept small; of the same parameters."""
 
     def prune(self, keep: int) -> None:
-        """Let go all snapshots but the last ``keep``, and the blocks before them.
+        """Let go all snapshots but the last ``keep``; ``trim`` the log of the blocks before them.
 
         Raises
         ------
@@ -27,11 +31,40 @@ class Upkeep(Archive):
         def write() -> None:
             self._db.execute("DELETE FROM snapshots WHERE sequence < ?", oldest[0])
             self.reached("pruned snapshots")
-            self._db.execute("DELETE FROM log WHERE sequence <= ?", oldest[0])
 
         if oldest:
             self._write(write)
-            self._shrink()
+
+    def trim(self, most: int) -> bool:
+        """Let go some of the blocks before all snapshots, or some free pages; whether more is left.
+
+        Parameters
+        ----------
+        most : int
+            Blocks that are let go at once, fewer if they are long.
+
+        Raises
+        ------
+        StoreError
+        """
+        blocks = self._rows(
+            "SELECT sequence, length(body) FROM log "
+            "WHERE sequence <= (SELECT min(sequence) FROM snapshots) ORDER BY sequence LIMIT ?",
+            (most,),
+        )
+        last = size = 0
+        for last, body in blocks:  # noqa: B007  the last is let go below
+            size += body
+            if size >= _BYTES:
+                break
+
+        def write() -> None:
+            self._db.execute("DELETE FROM log WHERE sequence <= ?", (last,))
+            self.reached("trimmed log")
+
+        if blocks:
+            self._write(write)
+        return bool(blocks) or self._shrink()
 
     def sweep(self, *, keys_before: float, now: float) -> bool:
         """Let go keys of old, and rows whose time is over; whether there may be more.
@@ -78,16 +111,17 @@ class Upkeep(Archive):
             self._write(lambda: self._db.execute(row, (_ROOM,)))
             self._write(lambda: self._db.execute("DELETE FROM asked WHERE id = ''"))
 
-    def _shrink(self) -> None:
-        """Give the system back pages that are free, if they are many."""
+    def _shrink(self) -> bool:
+        """Give the system some pages back, if many are free; whether they are."""
         free, pages = (
             self._rows(f"PRAGMA {each}")[0][0] for each in ("freelist_count", "page_count")
         )
-        gone = min(free - _SPARE, _MOST) if free > _SPARE + pages // 4 else 0
+        many: bool = free > _SPARE + pages // 4
 
         def write() -> None:
-            for _ in range(gone):  # Python's sqlite3 makes one step of it, which is one page
+            for _ in range(_PAGES):  # Python's sqlite3 makes one step of it, which is one page
                 self._db.execute("PRAGMA incremental_vacuum(1)")
 
-        if gone:
+        if many:
             self._write(write)
+        return many
