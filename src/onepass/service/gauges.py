@@ -181,7 +181,9 @@ class Gauges:
     @property
     def trouble(self) -> str | None:
         """Which detectors have failed and why; None if all of them watch."""
-        return self._counted().guards.trouble
+        course = self._counted()
+        with self._counting:
+            return course.guards.trouble
 
     def watching(self) -> dict[str, bool]:
         """Whether each detector watches, by its name; one that has failed does not."""
