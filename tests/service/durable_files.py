@@ -41,3 +41,14 @@ def bits(durable: Durable) -> tuple[bytes, Any]:
     """All that was learned: as ``op.save`` would write it, and how it lies in memory."""
     model = durable.model()
     return persist.packed(model, "here"), snapshot(model)
+
+
+def fill(durable: Durable) -> None:
+    """Let the file grow no more: to SQLite a full disk."""
+    db = durable._journal._db
+    pages = db.execute("PRAGMA page_count").fetchone()[0]
+    db.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def make_room(durable: Durable) -> None:
+    durable._journal._db.execute("PRAGMA max_page_count = 1000000")

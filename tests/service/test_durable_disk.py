@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import bits, crashed
+from durable_files import bits, crashed, fill, make_room
 
 import onepass as op
 from onepass.errors import CheckpointWarning, StoreError
@@ -21,17 +21,6 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 6))
 Y = X @ np.arange(6.0) + RNG.normal(size=400)
-
-
-def fill(durable: Durable) -> None:
-    """Let the file grow no more: to SQLite a full disk."""
-    db = durable._journal._db
-    pages = db.execute("PRAGMA page_count").fetchone()[0]
-    db.execute(f"PRAGMA max_page_count = {pages}")
-
-
-def make_room(durable: Durable) -> None:
-    durable._journal._db.execute("PRAGMA max_page_count = 1000000")
 
 
 def until_full(durable: Durable, i: int = 0) -> int:

@@ -17,6 +17,7 @@ from onepass.errors import (
     ShapeError,
 )
 from onepass.service import Durable
+from onepass.service.blocks import Block
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = X @ np.arange(4.0)
@@ -238,3 +239,54 @@ def test_a_thousand_wait(durable: Durable) -> None:
     assert durable.waiting == 1000
     durable.answer(ids[:999], np.tile(Y, 25)[:999])
     assert (durable.waiting, durable.rows_seen, durable.version) == (1, 1019, 2)
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside"),
+    [
+        ({"y": [3]}, {"y": [3, 2.5]}),
+        ({"y": [True]}, {"y": [1, 0]}),
+        ({"y": np.array([0.5], dtype=np.float32)}, {"y": [0.5, 0.1]}),
+        ({"y": [1.5], "sample_weight": [2]}, {"y": [1.5, 1.0], "sample_weight": [2.0, 0.5]}),
+        ({"y": [1.5], "sample_weight": 2}, {"y": [1.5, 1.0], "sample_weight": 2.0}),
+    ],
+    ids=["whole", "truth", "float32", "weights", "one weight"],
+)
+def test_an_answer_is_the_same_beside_others(
+    durable: Durable, alone: dict[str, Any], beside: dict[str, Any]
+) -> None:
+    """Who repeats an answer may repeat it in another array, which has another dtype."""
+    ids = durable.ask(X[20:22])[1]
+    first = durable.answer(ids[:1], **alone)
+    both = durable.answer(ids, **beside)
+    assert both.said[0] == first.said[0]
+    assert (durable.waiting, durable.rows_seen) == (0, 22)
+    with pytest.raises(KeyReusedError):
+        durable.answer(ids[:1], [3.25])
+
+
+def test_large_whole_numbers_are_told_apart(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "c.db", op.RLSClassifier()) as durable:
+        ids = durable.ask(X[:1])[1]
+        durable.answer(ids, [2**53])
+        assert durable.answer(ids, [2**53]).again
+        with pytest.raises(KeyReusedError):
+            durable.answer(ids, [2**53 + 1])
+
+
+def test_answers_of_a_former_digest_are_known(durable: Durable) -> None:
+    """As they were written before numbers were told apart by their value."""
+    ids = durable.ask(X[20:22])[1]
+    y = np.array([3, 4])
+    durable.answer(ids, y)
+    for name, value in zip(ids, y, strict=True):
+        block = Block(np.empty((1, 0)), np.array([value]))
+        known = durable._journal.answer(f"a{name}")
+        assert known is not None
+        old = known._replace(digest=block.digest())
+        durable._journal._db.execute(
+            "UPDATE keys SET digest = ?, seal = ? WHERE key = ?", (old.digest, old.seal(), old.key)
+        )
+    assert durable.answer(ids, y).again
+    with pytest.raises(KeyReusedError):
+        durable.answer(ids, [3, 5])

@@ -5,15 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import asked_of, bits, crashed
+from durable_files import asked_of, bits, changed, crashed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onepass as op
+from onepass import models
 from onepass.errors import ParameterError, StoreError
+from onepass.service import upkeep
 
 X = np.random.default_rng(0).normal(size=(200, 4))
 Y = X @ np.arange(4.0) + np.random.default_rng(1).normal(size=200)
+
+
+def pipeline() -> Any:
+    return models.pipelines(["rls"], "regression")["rls"]
 
 
 def learn(durable: Any, n: int) -> dict[int, Any]:
@@ -217,3 +223,53 @@ def test_any_way_there_and_back(steps: list[tuple[str, int]], keep: int) -> None
                 durable = op.durable(path, snapshot_rows=6, keep=keep)
             assert bits(durable) == was[durable.version]
         durable.close()
+
+
+def test_more_go_than_come(tmp_path: Path) -> None:
+    """However many blocks a group brings: of two kinds of rows in turn, each is one."""
+    kinds = ([{"a": 1.0}], [{"a": 1.0, "b": 2.0}])
+    with op.durable(tmp_path / "m.db", pipeline(), snapshot_rows=10**9, keep=1) as durable:
+        for _ in range(4):
+            for i in range(300):
+                durable.request(kinds[i % 2], [1.0])
+            durable.settle()
+        durable.snapshot()
+        for _ in range(5):
+            before = first_block(durable), durable.version
+            for i in range(300):
+                durable.request(kinds[i % 2], [1.0])
+            durable.settle()
+            if first_block(durable) > durable.versions[0].version:
+                return
+            came, went = durable.version - before[1], first_block(durable) - before[0]
+            assert went > came > 64
+        pytest.fail("the old blocks are still there")
+
+
+def test_long_blocks_go_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "_BYTES", 20_000)
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), keep=1) as durable:
+        for _ in range(20):
+            durable.learn(X, Y)
+        durable.snapshot()
+        before = first_block(durable)
+        durable.settle()
+        assert 1 <= first_block(durable) - before <= 4
+
+
+def test_a_file_that_gives_no_pages_back(tmp_path: Path) -> None:
+    """Somebody has set it so; then it is closed all the same."""
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor(), snapshot_rows=10**9, keep=1) as durable:
+        noise = np.random.default_rng(0).normal(size=(20_000, 10))
+        for _ in range(8):
+            durable.learn(noise, noise[:, 0])
+        crashed(durable, tmp_path / "copy")
+    path = tmp_path / "copy" / "m.db"
+    changed(path, "PRAGMA auto_vacuum = 0", "VACUUM")
+    with op.durable(path, keep=1) as durable:
+        durable.snapshot()
+        for _ in range(20):
+            durable.learn_one(noise[0], 1.0)
+        assert not durable._keeper._trims
+    assert asked_of(path, "PRAGMA freelist_count")[0][0] > 1024

@@ -94,3 +94,31 @@ def test_a_model_goes_on_only_as_it_was(tmp_path: Path, said: Said) -> None:
     code, told = said(str(tmp_path / "other.onepass"), "--name", "flow", "--data", str(data),
                       "--port", "0")  # fmt: skip
     assert (code, "ridge=2.0" in told) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("{file}", "--set", "rls.ridge=1"), "--set"),
+        (("{file}", "--task", "classification"), "--task"),
+        (("--name", "flow"), "--name"),
+        (("--set", "rls.ridge=1"), "--set"),
+        (("--task", "regression"), "--task"),
+    ],
+)
+def test_words_that_nothing_heeds(
+    tmp_path: Path, said: Said, words: tuple[str, ...], option: str
+) -> None:
+    file = tmp_path / "m.onepass"
+    op.save(op.RLSRegressor(), file)
+    given = (word.format(file=file) for word in words)
+    code, told = said(*given, "--data", str(tmp_path / "data"), "--port", "0")
+    assert (code, f"{option} must come with" in told) == (2, True), told
+
+
+def test_a_first_that_is_not_there_yet(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls", "--first", "later") as server:
+        assert "/invocations waits for later, which is not there" in server.log.read_text()
+        assert server.asked("POST", "/invocations", {"inputs": [[1.0]]})[0] == 404
+        assert server.asked("PUT", "/v2/models/later", {"model": "rls"})[0] == 201
+        assert server.asked("POST", "/invocations", {"inputs": [[1.0]]})[0] == 200

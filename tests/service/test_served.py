@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,31 @@ def test_detectors_of_mistakes_watch_classifiers_alone(tmp_path: Path) -> None:
         shelf.open_all()
     assert len(shelf) == 0
     op.durable(tmp_path / "numbers.db").close()  # nobody holds it
+
+
+def test_its_memory_is_told_while_a_loop_has_it(tmp_path: Path) -> None:
+    """The loop that learns single rows has the memory alone: its size is known all the same."""
+    with closing(Shelf(tmp_path, "here")) as shelf:
+        served = shelf.create("m", op.RLSRegressor())
+        rows = np.random.default_rng(0).normal(size=(40, 4))
+        served.durable.learn(rows, rows[:, 0])
+        served.durable.snapshot()
+        known, values = served.nbytes, np.array(served.spectrum)
+        assert known == served.durable.model().nbytes
+        assert values == pytest.approx(np.linalg.svd(served.durable.model().memory_.R)[1])
+        for row in rows:
+            served.durable.learn_one(row, row[0])
+            assert served.nbytes == known
+        assert served.spectrum is not None
+        served.durable.snapshot()
+        R = served.durable.model().memory_.R
+        assert served.spectrum == pytest.approx(np.linalg.svd(R)[1])
+
+
+def test_what_is_retired_takes_no_gauges_of_others(tmp_path: Path) -> None:
+    with closing(Shelf(tmp_path, "here")) as shelf:
+        for name in ("x", "x.retired-1"):
+            shelf.create(name, op.RLSRegressor()).durable.learn(X, Y)
+        assert shelf.retire("x") == tmp_path / "x.retired-2"
+        assert shelf.retire("x.retired-1") == tmp_path / "x.retired-1.retired-1"
+        assert (tmp_path / "x.retired-2.gauges").exists()

@@ -16,6 +16,7 @@ __all__ = ["serve"]
 Sources = Annotated[tuple[str, ...], Parameter(env_var="ONEPASS_SOURCE", metavar="[NAME=]ADDRESS")]
 """Addresses of sources, before each the name of its learner if it takes one."""
 
+_TASK = "regression"
 _TOKEN = "ONEPASS_TOKEN"  # noqa: S105  the name of a variable
 
 
@@ -25,7 +26,7 @@ def serve(
     *,
     data: Path,
     name: str | None = None,
-    task: Literal["regression", "classification"] = "regression",
+    task: Literal["regression", "classification"] | None = None,
     settings: Settings = (),
     host: str = "127.0.0.1",
     port: Whole = 8080,
@@ -42,6 +43,7 @@ def serve(
     most_waiting: Count = 1 << 16,
     most_rows: Count = 1 << 20,
     most_bytes: Count = 64 << 20,
+    most_features: Count = 4096,
     seconds: Seconds = 30.0,
     patience: Seconds = 60.0,
     log: Annotated[Literal["debug", "info", "warning", "error"], Parameter()] = "info",
@@ -103,6 +105,9 @@ def serve(
         Rows of a request, by default 1,048,576.
     most_bytes
         Bytes of a request's body, by default 67,108,864.
+    most_features
+        Features that a learner may come to have, those of categories too, by default 4096: least
+        squares take the square of them in memory, 8 bytes each.
     seconds
         Within which a request must come, its headers and its body, and its answer be taken; by
         default 30.
@@ -129,16 +134,16 @@ def serve(
             shelf = shelved(
                 data, window=window, drift=drift, most_waiting=most_waiting,
                 snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, keep=keep,
+                most_features=most_features,
             )  # fmt: skip
             with closing(shelf):
-                if model is not None:
-                    _begun(shelf, model, name, task, values(settings))
+                _begun(shelf, model, name, task, values(settings))
                 fed(shelf, source)
                 app = started(
                     shelf, tokens=found, most_bytes=most_bytes, most_rows=most_rows, first=first,
                     patience=patience, level=log,
                 )  # fmt: skip
-                run(app, listening, lambda at: _ready(at, shelf, quiet), stopping, where)
+                run(app, listening, lambda at: _ready(at, shelf, first, quiet), stopping, where)
                 logged("stopping")
         except KeyboardInterrupt:  # while they were opened, or closed
             if not stopping.code:
@@ -147,35 +152,52 @@ def serve(
     return stopping.code
 
 
-def _begun(shelf: Any, model: str, name: str | None, task: str, settings: dict[str, Any]) -> None:
+def _begun(
+    shelf: Any, model: str | None, name: str | None, task: str | None, settings: dict[str, Any]
+) -> None:
     """Serve a model that is named on the command line; what is there already goes on.
 
     Parameters
     ----------
     shelf : Shelf
-    model : str
+    model : str, optional
         A file, or the name of a model.
     name : str, optional
         By which it is served.
-    task : {"regression", "classification"}
+    task : {"regression", "classification"}, optional
+        Of a model that is named, as are the settings.
     settings : dict
-        Of a model that is named.
     """
     from onepass import models
     from onepass.errors import ParameterError
     from onepass.persist import load
+    from onepass.service.trial import named_model
 
+    of_models = {"--task": task, "--set": settings}
+    if model is None:
+        _hold_none({"--name": name, **of_models}, "a model to serve")
+        return
     path = Path(model)
     if path.is_file():
+        _hold_none(of_models, f"the name of a model; the file {model} says it all")
         shelf.create(name or path.name.partition(".")[0], load(path), there=True)
     elif len(path.parts) > 1 or path.suffix:
         raise ParameterError(
             f"serve: {model} must be a model file that is there, or the name of a model, got no "
-            f"such file. Choose another, or one of {', '.join(models.names(task))}."
+            f"such file. Choose another, or one of {', '.join(models.names(task or _TASK))}."
         )
     else:
-        made = models.pipelines([model], task, settings)[model]
+        made = named_model(model, task or _TASK, settings)
         shelf.create(name or model, made, there=True)
+
+
+def _hold_none(options: dict[str, Any], needed: str) -> None:
+    """Refuse options that nothing would heed."""
+    from onepass.errors import ParameterError
+
+    for option, value in options.items():
+        if value:
+            raise ParameterError(f"serve: {option} must come with {needed}. Leave {option} out.")
 
 
 def _tokens(path: Path | None, where: str, kind: Any) -> Any:
@@ -185,9 +207,16 @@ def _tokens(path: Path | None, where: str, kind: Any) -> Any:
     return kind.read(f"admin {said}", _TOKEN) if said else kind({})
 
 
-def _ready(at: str, shelf: Any, quiet: bool) -> None:  # noqa: FBT001  as the switch has it
+def _ready(
+    at: str,
+    shelf: Any,
+    first: str | None,
+    quiet: bool,  # noqa: FBT001  as the switch has it
+) -> None:
     from onepass.service.web.logs import logged
 
     logged("started", url=at, models=[served.name for served in shelf])
     names = ", ".join(served.name for served in shelf) or "none yet: PUT /v2/models/NAME makes one"
+    if first is not None and all(served.name != first for served in shelf):
+        names += f"; /invocations waits for {first}, which is not there"
     remark(f"Learners: {names}\nListening on {at} (page at {at}/, Ctrl-C stops it)", quiet=quiet)

@@ -8,6 +8,7 @@ import numpy as np
 
 from onepass import validate
 from onepass.errors import ParameterError
+from onepass.estimator.breadth import hold_breadth
 from onepass.types import Array
 
 __all__ = ["Growing"]
@@ -50,6 +51,8 @@ class Growing(ABC):
         ------
         ParameterError
             If d is smaller than now.
+        ShapeError
+            If a durable learner may not have so many.
         """
         where = f"{type(self).__name__}.grow"
         d = validate.whole(d, "d", where, low=1)
@@ -60,6 +63,7 @@ class Growing(ABC):
                 "Features cannot be taken away."
             )
         if d > now:
+            hold_breadth(d, type(self).__name__)
             with self._whole():
                 if self._begun:
                     self._widen(d)

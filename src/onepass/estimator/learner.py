@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 
 from onepass import linalg, validate
 from onepass.errors import NotFittedError, ParameterError, ShapeError
+from onepass.estimator.breadth import hold_breadth
 from onepass.estimator.growing import Growing
 from onepass.estimator.learned import learned, nbytes
 from onepass.estimator.merging import Merging
@@ -244,6 +245,7 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
     def _meet(self, d: int, names: list[str] | None) -> None:
         """Note the features of the first block."""
         if not hasattr(self, "n_features_in_"):
+            hold_breadth(d, type(self).__name__)
             self.n_features_in_ = d
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)

@@ -233,9 +233,10 @@ class Impute(Columnwise):
         if not np.isfinite(self.fills_).all():
             j = int(np.flatnonzero(~np.isfinite(self.fills_))[0])
             raise NumericalError(
-                f"Impute: the sum of a column's values must be within float64, got values up to "
-                f"{np.nanmax(np.abs(X[:, j])):g} in column {self._names_in()[j]!r}. "
-                "Give the column in larger units."
+                f"Impute: the sum of a column's values, with those before them, must be within "
+                f"float64, got values up to {np.nanmax(np.abs(X[:, j])):g} in column "
+                f"{self._names_in()[j]!r}. Give the column in larger units. If these are small, a "
+                "row before was not: go back to before it."
             )
 
 

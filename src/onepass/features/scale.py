@@ -196,8 +196,10 @@ class Scale(Columnwise):
         if np.isinf(variance).any():
             i, j = (int(k) for k in np.argwhere(np.isinf(variance))[0])
             raise NumericalError(
-                f"Scale: squares of the values must be within float64, got {X[i, j]:g} in row {i}, "
-                f"column {self._names_in()[first + j]!r}. Give the column in larger units."
+                f"Scale: squares of the values, with those before them, must be within float64, "
+                f"got {X[i, j]:g} in row {i}, column {self._names_in()[first + j]!r}. Give the "
+                "column in larger units. If this is small, a row before was not: go back to before "
+                "it."
             )
 
 

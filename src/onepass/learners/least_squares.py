@@ -97,9 +97,9 @@ class LeastSquares(OneByOne, Linear, Mergeable):
     def _too_large(self, X: Floats, Y: Floats) -> NumericalError:
         return NumericalError(
             f"{type(self).__name__}: rows, and the weights that fit them, must be small enough "
-            "to square and sum in float64, got values up to "
-            f"{max(np.abs(X).max(), np.abs(Y).max()):.3g}. "
-            "Give features and answers in units that bring them nearer to 1."
+            "to square and sum in float64 with those before them, got values up to "
+            f"{max(np.abs(X).max(), np.abs(Y).max()):.3g}. Give features and answers in units that "
+            "bring them nearer to 1. If they are, a row before was not: go back to before it."
         )
 
     def _when(self, time: Any, n: int, where: str) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass.errors import NotFittedError
+from onepass.estimator.learned import nbytes
 from onepass.forgetting.past import Past
 from onepass.learners.row_loop import opened, serves, told
 from onepass.types import Floats
@@ -50,6 +51,7 @@ class OneByOne:
 
     _loop: Any = None
     _from: Any = None
+    _apart: dict[str, Any]  # what stands in copies for what they do without
     _single: int = 0
     _unread: tuple[dict[str, Any], Any] | None = None  # of a copy that has not been asked yet
 
@@ -81,6 +83,7 @@ class OneByOne:
             own = dict(_own(self))
             loop = own.pop("_loop", None)
             own.pop("_single", None)
+            own.pop("_apart", None)
             if loop is not None:  # most copies are let go before they are asked anything
                 held = self._told(loop)
                 own["_unread"] = self._needed(own.pop("_from"), held), held
@@ -94,7 +97,7 @@ class OneByOne:
 
     def _needed(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
         """What a copy for answers keeps of what a loop was given: no memory that it left behind."""
-        return {**before, **dict.fromkeys(_APART, _Elsewhere())} if held[0] else before
+        return {**before, **self._apart} if held[0] else before
 
     def _looked_at(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
         """What a loop was given, and what of it is otherwise by what it held."""
@@ -175,7 +178,8 @@ class OneByOne:
         """What was learned is the loop's from here on: all at once, whatever interrupts."""
         rest = dict(_own(self))
         before = {name: rest.pop(name) for name in self.held}
-        self.__dict__ = {**rest, "_from": before, "_loop": loop, "_single": single}
+        apart = {name: _Elsewhere(nbytes(before[name])) for name in _APART if name in before}
+        self.__dict__ = {**rest, "_from": before, "_apart": apart, "_loop": loop, "_single": single}
 
     def _closed(self) -> None:
         own = _own(self)
@@ -194,7 +198,7 @@ class OneByOne:
         if loop is not None:
             loop.release()  # whoever has it still learns no row by it
             own.update(_taken_out(loop, self._from, self.start_))
-        for name in ("_loop", "_from", "_single"):
+        for name in ("_loop", "_from", "_apart", "_single"):
             own.pop(name, None)
 
     # -- whoever looks -------------------------------------------------------------------------
@@ -226,9 +230,12 @@ class OneByOne:
 
 
 class _Elsewhere:
-    """What the loop has alone, in a copy that is for answers."""
+    """What the loop has alone, in a copy that is for answers; of so many bytes."""
 
-    __slots__ = ()
+    __slots__ = ("nbytes",)
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what Python itself looks for

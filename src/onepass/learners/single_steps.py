@@ -108,5 +108,5 @@ class SingleSteps(OneByOne):
         found = self._looked_at(self._from, self._told(loop))
         for name, value in found.items():
             object.__setattr__(self, name, value)
-        for name in ("_loop", "_from", "_single"):  # the loop first, whatever interrupts
+        for name in ("_loop", "_from", "_apart", "_single"):  # the loop first, whatever interrupts
             object.__delattr__(self, name)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.errors import DamagedError, InUseError, StoreError
+from onepass.service.place import Place
 from onepass.service.records import Answer, Asked, Entry, Snapshot, chained
 
 __all__ = ["SQLITE", "Archive"]
@@ -56,6 +57,7 @@ class Archive:
     """
 
     _db: sqlite3.Connection
+    _place: Place | None = None
 
     def __init__(self, path: Path, where: str) -> None:
         self.path, self.where = path, where
@@ -78,6 +80,12 @@ class Archive:
         StoreError
         """
         self._take_back()
+        if self.broken is None and self._place is not None and not self._place.kept():
+            self.broken = StoreError(
+                f"{self.where}: {self.path} must stay where it is, but it was moved or removed, or "
+                "another stands there. Nothing more is written: "
+                "put it back, with its -wal if there is one, and open it again."
+            )
         if self.broken is not None:
             raise copy.copy(self.broken)
 
@@ -129,8 +137,8 @@ class Archive:
         return self._asked(*rows[0]) if rows else None
 
     def all_asked(self) -> Iterator[Asked]:
-        """All rows that wait for their answers."""
-        for row in self._each(_ASKED, ()):
+        """All rows that wait for their answers; not the one that ``hold_room`` may have left."""
+        for row in self._each(f"{_ASKED} WHERE id != ''", ()):
             yield self._asked(*row)
 
     def waiting(self, now: float) -> int:

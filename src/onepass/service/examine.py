@@ -1,8 +1,9 @@
 """Examine: what stands in a durable learner's file, all of it checked, and none of it changed.
 
 On opening, a file is held to what its learner goes on from: the last snapshot, and the blocks after
-it. Here every snapshot is read, every block between them, every key, and every row that waits, as
-one wants to know of a backup.
+it. Here every snapshot is read, every block from the oldest of them on, every key, and every row
+that waits, as one wants to know of a backup. Blocks before the oldest, which a crash may leave, are
+read by nobody any more, and are let go after the next start.
 """
 
 import json
@@ -40,9 +41,9 @@ def examine(path: str | os.PathLike[str]) -> dict[str, Any]:
         ``class`` and ``parameters`` of the learner, as ``onepass inspect`` tells those of a model;
         ``version``, how many blocks it has learned, rollbacks counted too, and ``rows_seen``;
         ``snapshots``, a list of dicts of ``version``, ``rows_seen``, ``at``, ``why`` and ``bytes``;
-        how many ``blocks`` stand in the log, how many ``keys`` are remembered, and how many rows
-        are ``waiting`` for their answers; ``positions`` of sources; ``bytes`` and ``format`` of the
-        file; and ``checked``. All of it is fit for JSON.
+        how many ``blocks`` stand in the log since the oldest snapshot, how many ``keys`` are
+        remembered, and how many rows are ``waiting`` for their answers; ``positions`` of sources;
+        ``bytes`` and ``format`` of the file; and ``checked``. All of it is fit for JSON.
 
     Raises
     ------

@@ -32,6 +32,7 @@ from onepass.errors import StoreError
 from onepass.replacing import replacing
 from onepass.service.archive import SQLITE
 from onepass.service.holding import Holding
+from onepass.service.place import Place
 from onepass.service.records import BEGINNING, Answer, Group, Snapshot, chained
 from onepass.service.schema import made, opened
 from onepass.service.upkeep import Upkeep
@@ -236,6 +237,7 @@ class Journal(Upkeep):
             self._db = opened(self.path, self.where)
         except SQLITE as wrong:
             raise self._told(wrong, "opened") from wrong
+        self._place = Place(self.path)
 
     def _write_requests(self, group: Group) -> None:
         if group.answers:

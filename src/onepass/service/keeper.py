@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import KeyReusedError, StoreError
+from onepass.estimator.breadth import MOST_FEATURES
 from onepass.service.blocks import Block, joined
 from onepass.service.records import Answer, Asked, Entry, Group
 from onepass.service.requests import Receipt, Request, runs, said_from_bytes, said_to_bytes
@@ -199,7 +200,7 @@ class Keeper(Tending):
         aside = self.charge.aside
         try:
             block = joined([request.block for request in run])
-            said = self.charge.learn(block)
+            said = self._learned(block)
         except Exception as wrong:  # noqa: BLE001  whoever asked is told
             if len(run) == 1:
                 run[0].error = wrong
@@ -218,6 +219,16 @@ class Keeper(Tending):
         flight.group.entries.append(entry)
         flight.learned.append((block, said))
         self._note(run, said, entry.sequence, flight.group)
+
+    def _learned(self, block: Block) -> Any:
+        """Learn a block that nobody has learned before."""
+        if self._policy.most_features is None:
+            return self.charge.learn(block)
+        before = MOST_FEATURES.set(self._policy.most_features)
+        try:
+            return self.charge.learn(block)
+        finally:
+            MOST_FEATURES.reset(before)
 
     def _note(self, run: list[Request], said: Any, sequence: int, group: Group) -> None:
         """Note in the requests, and for their keys, what was said of their rows."""

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from onepass.errors import StoreError
-from onepass.service.spectrum import spectrum
+from onepass.service.spectrum import memory_of, spectrum
 from onepass.service.store import Durable
 from onepass.service.versions import Version
 
@@ -43,11 +43,12 @@ class Looks:
         return self._seen[1:]
 
     def spectrum(self) -> list[float] | None:
-        """Of the memory, as it was when the learner was last written down."""
-        learner = self._durable.answering
-        memory = getattr(getattr(learner, "learner_", learner), "memory_", None)
+        """Of the memory; while a loop has it alone, as it was when it was last written down."""
+        memory = memory_of(self._durable.answering)
+        if memory is None:
+            memory = memory_of(self._durable.written)
         if memory is not self._spectrum[0]:
-            found = spectrum(learner)
+            found = spectrum(memory)
             self._spectrum = (memory, None if found is None else found.tolist())
         return self._spectrum[1]
 

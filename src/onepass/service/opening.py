@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from onepass import validate
-from onepass.errors import StoreError
+from onepass.errors import ParameterError, StoreError
 from onepass.service.charge import Charge
 from onepass.service.journal import Journal
 from onepass.service.keeper import Keeper
@@ -26,6 +26,7 @@ def durable(
     snapshot_seconds: float = 300.0,
     keep: int = 8,
     key_seconds: float = _WEEK,
+    most_features: int | None = None,
     replacements: Mapping[str, Any] | None = None,
     clock: Callable[[], float] = time.time,
     watch: Callable[[Any], Watcher] | None = None,
@@ -54,6 +55,10 @@ def durable(
         So many snapshots are kept, and the log since the oldest of them.
     key_seconds : float, default one week
         How long idempotency keys are remembered.
+    most_features : int, optional
+        So many features may come to the learner, those that a Pipeline makes of categories and
+        otherwise; rows that would bring more are refused. Least squares take the square of them in
+        memory. By default as many as come.
     replacements : mapping of str to Any, optional
         Functions and networks that no file holds, as ``op.load`` takes them.
     clock : callable, default ``time.time``
@@ -97,9 +102,19 @@ def durable(
     validate.whole(keep, "keep", where, low=1)
     validate.in_range(snapshot_seconds, "snapshot_seconds", where, low=0.0)
     validate.in_range(key_seconds, "key_seconds", where, low=0.0)
+    if most_features is not None:
+        validate.whole(most_features, "most_features", where, low=1)
+    path = _named(path, where)
     given = None if model is None else Charge.of(model, where)
     policy = Policy(
-        snapshot_rows, snapshot_seconds, keep, key_seconds, replacements or {}, clock, watch
+        snapshot_rows,
+        snapshot_seconds,
+        keep,
+        key_seconds,
+        replacements or {},
+        clock,
+        watch,
+        most_features,
     )
     journal = Journal(path, where)
     try:
@@ -119,3 +134,16 @@ def durable(
     except BaseException:
         journal.close()
         raise
+
+
+def _named(path: Any, where: str) -> str:
+    try:
+        found = os.fspath(path)
+    except TypeError:
+        found = b""
+    if not isinstance(found, str) or not found or "\0" in found:
+        raise ParameterError(
+            f"{where}: `path` must be the path of a file, got {path!r:.100}. Give one, such as "
+            "'flow.db'."
+        )
+    return found

@@ -28,3 +28,4 @@ class Policy:
     replacements: Mapping[str, Any]
     clock: Callable[[], float]
     watch: Callable[[Any], Watcher] | None
+    most_features: int | None = None

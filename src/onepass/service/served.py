@@ -237,7 +237,7 @@ class Served:
 
     @property
     def spectrum(self) -> list[float] | None:
-        """Of the memory, as it was when the learner was last written down."""
+        """Of the memory; of single rows alone, as it was when the learner was last written down."""
         return self._looks.spectrum()
 
     @property

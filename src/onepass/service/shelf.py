@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -129,9 +130,7 @@ class Shelf:
             served = self[name]
             served.close()
             del self._served[name]
-            old, number = self._path(name), 1
-            while (new := old.with_name(f"{name}{_RETIRED}-{number}")).exists():
-                number += 1
+            old, new = self._path(name), self._free(name)
             old.rename(new)
             with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
                 Path(f"{old}-wal").rename(f"{new}-wal")
@@ -162,6 +161,15 @@ class Shelf:
 
     def __len__(self) -> int:
         return len(self._served)
+
+    def _free(self, name: str) -> Path:
+        """Where none was retired to yet, and none is served by that name: its gauges are there."""
+        names = (f"{name}{_RETIRED}-{number}" for number in count(1))
+        return next(
+            self.folder / new
+            for new in names
+            if not (self.folder / new).exists() and not self._path(new).exists()
+        )
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{_ENDING}"

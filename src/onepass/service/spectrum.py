@@ -7,24 +7,34 @@ import scipy.linalg
 
 from onepass.types import Floats
 
-__all__ = ["spectrum"]
+__all__ = ["memory_of", "spectrum"]
 
 _WIDEST = 512  # features; of more it would take longer than a page is worth
 _MOST = 128  # values that are told
 
 
-def spectrum(learner: Any) -> Floats | None:
-    """Singular values of what a learner remembers, the largest first; None where it has none such.
+def memory_of(learner: Any) -> Any:
+    """The memory that a learner has, if it has such as ``spectrum`` takes; None otherwise.
+
+    Parameters
+    ----------
+    learner : learner or Pipeline
+    """
+    memory = getattr(getattr(learner, "learner_", learner), "memory_", None)
+    return memory if hasattr(memory, "R") or hasattr(memory, "lengths") else None
+
+
+def spectrum(memory: Any) -> Floats | None:
+    """Singular values of what is remembered, the largest first; None where there are none such.
 
     Of least squares they are those of R, √(XᵀX + ridge); of a memory of directions, the lengths of
     these.
 
     Parameters
     ----------
-    learner : learner or Pipeline
-        Out of its loops: see ``Charge.put_aside``.
+    memory
+        As ``memory_of`` gives it.
     """
-    memory = getattr(getattr(learner, "learner_", learner), "memory_", None)
     R = getattr(memory, "R", None)
     if isinstance(R, np.ndarray) and R.ndim == 2 and R.shape[0] <= _WIDEST:
         return _told(scipy.linalg.svdvals(R))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onepass.errors import DamagedError, StoreError
+from onepass.estimator.learned import nbytes
 from onepass.service.blocks import Block
 from onepass.service.charge import Charge
 from onepass.service.journal import Journal
@@ -16,6 +17,7 @@ from onepass.service.records import Entry, Group, Snapshot
 __all__ = ["Standing"]
 
 _LAST = 1 << 62  # beyond every block
+_LARGEST = 1 << 22  # bytes of what is held to be looked at
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class _Made:
     charge: Charge
     positions: dict[str, str]
     snapshot: Snapshot
+    written: Any
     end: tuple[int, int, bytes]
 
 
@@ -43,6 +46,8 @@ class Standing:
         The version, and the learner as it was acknowledged last.
     positions : dict of str to str
         Of the sources.
+    written : learner or None
+        As it was last written down, with its memory, to be looked at; None if that is large.
     watch : callable or None
         Told of each block that is acknowledged.
     """
@@ -55,6 +60,7 @@ class Standing:
         self._policy = policy
         self._began = policy.clock() - time.monotonic()  # a clock that is set anew changes nothing
         self.positions: dict[str, str] = {}
+        self.written: Any = None
         self.watch: Watcher | None = None
         self._trouble: str | None = None
         self._stale = False  # the learner has learned what may not be on the disk
@@ -118,7 +124,7 @@ class Standing:
         self._stand(made)
 
     def _stand(self, made: _Made) -> None:
-        self.charge, self.positions = made.charge, made.positions
+        self.charge, self.positions, self.written = made.charge, made.positions, made.written
         self.answering = made.charge.answering()
         self._stale = False
 
@@ -127,6 +133,7 @@ class Standing:
         snapshot = self.journal.before(_LAST if until is None else until)
         path = str(self.journal.path)
         charge = Charge.from_bytes(snapshot.body, path, self._policy.replacements)
+        written = _small(charge)
         if told:
             self._watched(charge)
         positions = _items(snapshot.positions)
@@ -140,7 +147,7 @@ class Standing:
                 note = _items(entry.note)
                 positions[note["source"]] = note["position"]
             end = (entry.sequence, entry.seen, digest)
-        return _Made(charge, positions, snapshot, end)
+        return _Made(charge, positions, snapshot, written, end)
 
     def _learned_again(self, charge: Charge, entry: Entry) -> tuple[Block, Any]:
         """Learn a block again, in the same way; the block, and what was said of its rows."""
@@ -211,8 +218,15 @@ class Standing:
 
     def _snapshot(self, charge: Charge, sequence: int, why: str) -> Snapshot:
         body = charge.to_bytes(self.where)
+        self.written = _small(charge)
         positions = json.dumps(self.positions)
         return Snapshot(sequence, self.journal.seen, self.now(), why, positions, b"", body)
+
+
+def _small(charge: Charge) -> Any:
+    """A copy of a learner that is out of its loops, unless it is large."""
+    learner = charge.answering()
+    return learner if nbytes(learner) <= _LARGEST else None
 
 
 def _items(text: str) -> dict[str, str]:

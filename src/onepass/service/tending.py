@@ -1,8 +1,10 @@
 """Tending: a learner is written down whole now and then, goes back, and lets go of what is old."""
 
 import json
+import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 from onepass.errors import CheckpointError, CheckpointWarning, StoreError
 from onepass.service.journal import Journal
@@ -13,7 +15,9 @@ from onepass.service.standing import Standing
 __all__ = ["Tending"]
 
 _SWEEP = 60.0  # seconds after which what is too old is let go again
+_AGAIN = 5.0  # seconds after which a disk that was full is looked at again
 _FEW, _MANY = 64, 1024  # blocks that are let go at once
+_PATIENCE = 5.0  # seconds that whoever closes waits for old blocks to go
 
 
 class Tending(Standing):
@@ -21,7 +25,7 @@ class Tending(Standing):
 
     def __init__(self, journal: Journal, policy: Policy) -> None:
         super().__init__(journal, policy)
-        self._sweep_at = 0.0
+        self._sweep_at = self._room_at = 0.0
         self._trims = False  # whether the log may hold blocks before all snapshots
         self._trimmed = 0  # the version when some were let go
 
@@ -33,6 +37,10 @@ class Tending(Standing):
     def tend(self) -> None:
         """Take a snapshot if it is time, and let go some of what is too old."""
         now, (seen, at) = self.now(), self._taken
+        self._try(self.journal.hold_whole)
+        if self.journal.full is not None and now >= self._room_at:
+            self._room_at = now + _AGAIN
+            self._seek_room()
         rows = self.journal.seen - seen
         if rows >= self._policy.snapshot_rows:
             self._try(lambda: self.snapshot("rows"))
@@ -44,7 +52,7 @@ class Tending(Standing):
             self._try(self._trim)
 
     def finish(self) -> None:
-        """Take a last snapshot, and let go all blocks before the oldest."""
+        """Take a last snapshot, and let go blocks before the oldest, all if that is quick."""
         self._try(lambda: self.snapshot("close"))
         self._try(self._trim_all)
 
@@ -59,9 +67,9 @@ class Tending(Standing):
         sequence = self.journal.sequence
         if self.journal.snapshots()[-1].sequence < sequence:
             self.journal.snapshot(self._snapshot(self.charge, sequence, why))
-        self._prune()
         self._taken = (self.journal.seen, self.now())
         self._trouble = None
+        self._try(self._prune)
 
     def rollback(self, to: int) -> None:
         """Go back to what was known after a block; the log keeps what came after it.
@@ -84,7 +92,7 @@ class Tending(Standing):
         self.charge, self._taken = made.charge, (seen, self.now())
         self.answering = made.charge.answering()
         self._stale = False
-        self._prune()
+        self._try(self._prune)
 
     # -- what stands behind them ---------------------------------------------------------------
 
@@ -100,6 +108,13 @@ class Tending(Standing):
             self._trouble = f"{wrong} All rows are in the log, which goes on."
             warnings.warn(self._trouble, CheckpointWarning, stacklevel=2)
 
+    def _seek_room(self) -> None:
+        """Be as on the disk again, if there is room; nobody may send rows before this is ready."""
+        with suppress(StoreError):  # it is told until then
+            self.journal.hold_room()
+            if self._stale:
+                self.restore()
+
     def _prune(self) -> None:
         self.journal.prune(self._policy.keep)
         self._trims, self._trimmed = True, self.journal.sequence
@@ -112,7 +127,8 @@ class Tending(Standing):
         self._trims = self.journal.trim(_FEW + 2 * came)
 
     def _trim_all(self) -> None:
-        while self.journal.trim(_MANY):
+        until = time.monotonic() + _PATIENCE  # what is left goes after the next start
+        while self.journal.trim(_MANY) and time.monotonic() < until:
             pass
 
     def _sweep(self, now: float) -> None:

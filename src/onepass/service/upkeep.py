@@ -112,16 +112,18 @@ class Upkeep(Archive):
             self._write(lambda: self._db.execute("DELETE FROM asked WHERE id = ''"))
 
     def _shrink(self) -> bool:
-        """Give the system some pages back, if many are free; whether they are."""
-        free, pages = (
-            self._rows(f"PRAGMA {each}")[0][0] for each in ("freelist_count", "page_count")
-        )
-        many: bool = free > _SPARE + pages // 4
+        """Give the system some pages back, if many are free; whether that was done."""
+        free, pages = self._count("freelist"), self._count("page")
 
         def write() -> None:
             for _ in range(_PAGES):  # Python's sqlite3 makes one step of it, which is one page
                 self._db.execute("PRAGMA incremental_vacuum(1)")
 
-        if many:
-            self._write(write)
-        return many
+        if free <= _SPARE + pages // 4:
+            return False
+        self._write(write)
+        return self._count("freelist") < free  # not where somebody has set the file otherwise
+
+    def _count(self, what: str) -> int:
+        """Pages of the file that are free, or all."""
+        return int(self._rows(f"PRAGMA {what}_count")[0][0])

@@ -41,7 +41,7 @@ def in_range(
         right = f"{high:g}]" if high is not None else "inf)"
         raise ParameterError(
             f"{where}: `{name}` must be a number in {left}, {right}, got {value!r}. "
-            f"Construct the learner with another `{name}`."
+            f"Give another `{name}`."
         )
     return number
 

@@ -38,7 +38,8 @@ def piece_of(
     **more
         As :class:`Piece` takes it.
     """
-    rows, answers, times, positions, refused = [], [], [], [], []
+    rows: list[Any] = []
+    answers, times, positions, refused = [], [], [], []
     position = more.pop("position")
     for number, (raw, fields) in enumerate(entries, before + 1):
         name = raw.decode()
@@ -46,7 +47,7 @@ def piece_of(
         try:
             row, answer, time = _row(name, fields, address)
         except SourceError as odd:
-            refused.append(f"{address.name}: entry {name} {odd}")
+            refused.append((len(rows), f"{address.name}: entry {name} {odd}"))
             continue
         rows.append(row)
         answers.append(answer)

@@ -1,9 +1,9 @@
 """Feeder: a thread that has a learner learn what a source brings.
 
 What is learned and the position behind it are one transaction, so each row is learned once, through
-kills of this process and of the source. Rows that are refused are counted, and passed by with the
-next position; but as long as nothing of a source was ever learned, it stays at the beginning, for
-then its address is rather wrong than all of its rows.
+kills of this process and of the source. Rows that are refused are counted, and passed by, with the
+next position that is kept; but as long as nothing of a source was ever learned, it stays at the
+beginning, for then its address is rather wrong than all of its rows.
 """
 
 from threading import Event, Thread
@@ -88,30 +88,31 @@ class Feeder:
 
     def _learn(self, piece: Piece) -> None:
         """Learn a piece, but those of its rows that are refused."""
-        learned, refused = "", list(piece.refused)
+        passed, refused = 0, list(piece.refused)  # rows that are not read again
         waiting = [(0, len(piece))] if len(piece) else []
         try:
             while waiting:
                 first, end = waiting.pop()
                 why = self._refusal(piece.rows(first, end))
                 if why is None:
-                    learned = piece.positions[end - 1]
+                    passed = end
                 elif end - first == 1:
-                    refused.append(f"{piece.part}: entry {piece.positions[first]}: {why}")
+                    refused.append((first, f"{piece.part}: entry {piece.positions[first]}: {why}"))
                 else:  # halves of it, until what is refused stands alone
                     middle = (first + end) // 2
                     waiting += [(middle, end), (first, middle)]
-            if refused and not learned and piece.part not in self._durable.positions:
+            if refused and not passed and piece.part not in self._durable.positions:
                 raise SourceError(
                     f"{piece.part}: some of its first {len(refused):,} entries must be rows that "
-                    f"can be learned, but none is: {refused[0]} Correct the address; or send rows "
-                    "that are right, and the others are passed by."
+                    f"can be learned, but none is: {refused[0][1]} Correct the address; or send "
+                    "rows that are right, and the others are passed by."
                 )
-            if learned != piece.position:
+            if not passed or piece.positions[passed - 1] != piece.position:
                 self._durable.pass_by(piece.part, piece.position)
+            passed = len(piece) + 1  # with what is refused behind the last row
         finally:
-            if piece.part in self._durable.positions:
-                self._count(piece, refused)
+            if passed:
+                self._count(piece, [why for before, why in refused if before < passed])
         self.behind = piece.behind
 
     def _refusal(self, rows: dict[str, Any]) -> str | None:

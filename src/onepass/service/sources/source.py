@@ -26,8 +26,8 @@ class Piece:
     y : ndarray of shape (n,)
     time : ndarray of shape (n,), optional
         When each row happened, where the source says so.
-    refused : list of str
-        Of each entry among them that is no row, why.
+    refused : list of tuple of int and str
+        Of each entry among them that is no row, how many rows come before it, and why.
     gone : tuple of int and str, optional
         How many entries before these were removed before they were read, and what to say of it;
         0 if nobody can know how many.
@@ -41,7 +41,7 @@ class Piece:
     X: Any
     y: Array
     time: Array | None = None
-    refused: list[str] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
     gone: tuple[int, str] | None = None
     behind: int = 0
 

@@ -6,9 +6,9 @@ import msgspec
 
 from onepass import sealed
 from onepass.errors import ParameterError
-from onepass.models import pipelines
 from onepass.persist import given_back
 from onepass.service.shelf import Shelf
+from onepass.service.trial import named_model
 from onepass.service.web.exchange import Answer, Asking
 from onepass.service.web.threads import Threads
 
@@ -51,7 +51,11 @@ class Admin:
         def made() -> int:
             whole = asking.unpacked()
             file = kind == _MODEL or (kind != "application/json" and not whole.startswith(b"{"))
-            model = _loaded(whole) if file else _named(_decoded(whole, _Making))
+            if file:
+                model = _loaded(whole)
+            else:
+                said = _decoded(whole, _Making)
+                model = named_model(said.model, said.task, said.settings)
             return self._shelf.create(name, model).durable.version
 
         return _json({"name": name, "version": await self._threads.change(made)}, status=201)
@@ -86,10 +90,6 @@ def _decoded(body: bytes, kind: Any) -> Any:
         raise ParameterError(
             f"the body must be JSON with {fields}, got: {wrong}. See /openapi.json."
         ) from wrong
-
-
-def _named(wanted: _Making) -> Any:
-    return pipelines([wanted.model], wanted.task, wanted.settings)[wanted.model]
 
 
 def _loaded(body: bytes) -> Any:

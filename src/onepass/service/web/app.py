@@ -126,7 +126,9 @@ class Application:
         """
         answer = Answer.of(self._failures.told(wrong))
         each: BaseException | None = wrong
-        while each is not None:
+        seen: set[int] = set()
+        while each is not None and id(each) not in seen:  # one may be the cause of itself
+            seen.add(id(each))
             each.__traceback__ = None
             each = each.__cause__ or each.__context__
         return answer

@@ -27,10 +27,13 @@ class Format:
         Of a body, limits, and whether it is to be learned.
     writer : callable
         Of what was asked, and of answers by their names.
+    tells_ids : bool, default True
+        Whether ids have a place in its answers.
     """
 
     reader: Callable[..., Asked]
     writer: Callable[..., Reply]
+    tells_ids: bool = True
 
     def read(self, body: bytes, limits: Limits, *, learning: bool) -> Asked:
         """What a body asks.
@@ -105,5 +108,5 @@ def _scored(asked: Asked, found: Mapping[str, Any], *, model: str, version: str)
 
 _TENSORS = Format(tensors.read, tensors.write)
 _ARROW = Format(arrow.read, arrow.write)
-_CSV = Format(csvtext.read_csv, _scored)
-_MLFLOW = Format(invocations.read, _scored)
+_CSV = Format(csvtext.read_csv, _scored, tells_ids=False)
+_MLFLOW = Format(invocations.read, _scored, tells_ids=False)

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from onepass.service.shelf import Shelf
 from onepass.service.web.exchange import Answer, Asking
 from onepass.service.web.formats import Format, format_of
 from onepass.service.web.mail import Mail
+from onepass.service.web.parameters import asks
 from onepass.service.web.refusals import OfRows
 from onepass.service.web.threads import Threads
 from onepass.service.wire.limits import Limits
@@ -102,8 +103,8 @@ class Verbs:
         """Answers by the learner as it is now; something to be awaited where ids are asked for."""
         asked = form.read(body, self._limits, learning=False)
         now, learner = served.answering(version)
-        if asked.parameters and _asks(asked.parameters):
-            return self._ask(served, form, asked, asked.parameters.get("seconds", _DAY), began)
+        if asks(asked.parameters, may=form.tells_ids):
+            return self._ask(served, form, asked, began)
         with OfRows(served.name):
             answers = _answers(learner, asked)
         answer = form.answer(served.name, now, asked, answers)
@@ -133,9 +134,8 @@ class Verbs:
         served.gauges.answered(time.perf_counter() - began)
         return await compute(lambda: _received(form, name, asked, receipt))
 
-    async def _ask(
-        self, served: Served, form: Format, asked: Asked, seconds: Any, began: float
-    ) -> Answer:
+    async def _ask(self, served: Served, form: Format, asked: Asked, began: float) -> Answer:
+        seconds = (asked.parameters or {}).get("seconds", _DAY)
         work = served.admitted(len(asked.X), lambda: served.ask(asked.X, seconds))
         with OfRows(served.name):
             version, said, ids = await self._threads.disk(work, served.name)
@@ -192,6 +192,7 @@ def _put(served: Served, asked: Asked, body: bytes, key: str | None, done: Any) 
 
 
 def _hold_answers(asked: Asked) -> None:
+    asks(asked.parameters, may=False)
     if asked.y is None:
         raise ParameterError(
             "what is to be learned must come with 'y', an answer for each row, got none. Send it; "
@@ -220,15 +221,6 @@ def _answers(learner: Any, asked: Asked) -> dict[str, Any]:
         "probabilities": learner.predict_proba(asked.X),
         "classes": learner.classes_,
     }
-
-
-def _asks(parameters: Mapping[str, Any]) -> bool:
-    wanted = parameters.get("ask", False)
-    if not isinstance(wanted, bool):
-        raise ParameterError(
-            f"the parameter 'ask' must be true or false, got {wanted!r:.40}. Give one of them."
-        )
-    return wanted
 
 
 def _ids(asked: Asked) -> list[str]:

@@ -59,8 +59,10 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
         misread.check_beginning(body[:_LONGEST], ",")
         try:
             columns = _columns(_parsed(body, pa), pa, limits)
+        except OnepassError:
+            raise
         except (pa.ArrowException, OSError, ValueError) as wrong:
-            raise wrong if isinstance(wrong, OnepassError) else misread.error(wrong) from wrong
+            raise misread.error(wrong) from wrong
     except SourceError as wrong:
         raise RequestError(str(wrong).removeprefix("op.stream.read: ")) from wrong
     return asked(columns, _place, learning=learning)

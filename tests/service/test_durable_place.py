@@ -1,0 +1,67 @@
+"""Place: a file that is moved, removed or replaced while it is open."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.errors import CheckpointWarning, ParameterError, StoreError
+
+X = np.random.default_rng(0).normal(size=(9, 6))
+Y = X @ np.arange(6.0)
+
+
+@pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
+def test_a_file_that_is_no_longer_there(tmp_path: Path, how: str) -> None:
+    """What would be written to it, nobody would find: so nothing is acknowledged."""
+    path = tmp_path / "m.db"
+    durable = op.durable(path, op.RLSRegressor())
+    durable.learn(X[:5], Y[:5])
+    said = durable.predict(X[:3])
+    if how == "removed":
+        path.unlink()
+    else:
+        path.rename(tmp_path / "elsewhere.db")
+    if how == "replaced":
+        path.write_bytes(b"something else")
+    with pytest.raises(StoreError, match="was moved or removed"):
+        durable.learn(X[5:9], Y[5:9])
+    assert not durable.ready
+    assert "put it back" in str(durable.trouble)
+    assert durable.predict(X[:3]).tobytes() == said.tobytes()
+    assert durable.version == 1
+    durable.close()
+    if how == "moved":
+        (tmp_path / "elsewhere.db").rename(path)
+        with op.durable(path) as again:
+            assert again.rows_seen == 5
+            again.learn(X[5:9], Y[5:9])
+
+
+def test_that_it_was_moved_is_noticed_without_a_request(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor()) as durable:
+        path.rename(tmp_path / "elsewhere.db")
+        assert durable.ready
+        with pytest.warns(CheckpointWarning, match="moved or removed"):
+            durable.settle()
+        assert not durable.ready
+
+
+def test_it_stays_where_it_is_wherever_the_process_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").mkdir()
+    with op.durable("m.db", op.RLSRegressor()) as durable:
+        monkeypatch.chdir("there")
+        durable.learn(X[:5], Y[:5])
+        assert durable.ready
+
+
+@pytest.mark.parametrize("path", [None, "", "a\0b", b"m.db", 3], ids=repr)
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(ParameterError, match="must be the path of a file"):
+        op.durable(path, op.RLSRegressor())

@@ -1,0 +1,117 @@
+"""Room: what a full disk hinders, and what goes on by itself once there is room again."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from durable_files import bits, crashed, fill, make_room
+
+import onepass as op
+from onepass.errors import CheckpointWarning, ParameterError, ShapeError, StoreError
+from onepass.service import Durable, examine, tending
+
+X = np.random.default_rng(0).normal(size=(400, 6))
+Y = X @ np.arange(6.0)
+
+
+def test_it_is_ready_again_without_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody sends rows to what is not ready: it looks by itself whether there is room."""
+    monkeypatch.setattr(tending, "_AGAIN", 0.0)
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        fill(durable)
+        with pytest.raises(StoreError, match="full"):
+            durable.learn(X[5:], Y[5:])
+        was, version = durable.predict(X[:3]), durable.version
+        durable.settle()
+        assert not durable.ready
+        make_room(durable)
+        durable.settle()
+        assert durable.ready
+        assert durable.trouble is None
+        assert durable.predict(X[:3]).tobytes() == was.tobytes()
+        durable.learn_one(X[0], Y[0])
+        assert durable.version == version + 1
+
+
+def test_a_crash_while_it_looks_for_room(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.ask(X[:2])
+        durable._journal._db.execute(
+            "INSERT INTO asked (id, until, body, seal) VALUES ('', 0.0, zeroblob(65536), x'')"
+        )
+        found = crashed(durable, tmp_path / "copy")
+    told = examine(found)
+    assert told["waiting"] == 2
+    with op.durable(found) as again:
+        again.settle()
+        assert again._journal.asked("") is None
+
+
+class FullAt:
+    """Refuses at one step, as a disk does that is full."""
+
+    def __init__(self, durable: Durable, step: str) -> None:
+        self.step, self.times, self.left = step, 0, 1
+        durable._journal.reached = self  # type: ignore[method-assign]
+
+    def __call__(self, step: str) -> None:
+        if step == self.step:
+            self.times += 1
+            if self.left:
+                self.left -= 1
+                raise StoreError("full, says the test", full=True)
+
+
+def test_what_was_written_is_not_denied_where_nothing_can_be_let_go(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), keep=1) as durable:
+        for i in range(5):
+            durable.learn(X[i : i + 5], Y[i : i + 5])
+        FullAt(durable, "pruned snapshots")
+        with pytest.warns(CheckpointWarning, match="says the test"):
+            assert durable.rollback(to=3) == 6
+        assert durable.trouble is not None
+        was = bits(durable)
+        FullAt(durable, "pruned snapshots")
+        durable.learn_one(X[0], Y[0])
+        with pytest.warns(CheckpointWarning, match="says the test"):
+            assert durable.snapshot() == 7
+        durable.rollback(to=6)
+        assert bits(durable) == was
+
+
+def test_what_cannot_be_let_go_is_tried_again_after_the_next_snapshot(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), keep=1) as durable:
+        for i in range(20):
+            durable.learn_one(X[i], Y[i])
+        full = FullAt(durable, "trimmed log")
+        durable.snapshot()
+        with pytest.warns(CheckpointWarning, match="says the test"):
+            durable.settle()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for i in range(5):
+                durable.learn_one(X[i], Y[i])
+            assert full.times == 1
+            durable.snapshot()
+            durable.settle()
+        assert full.times > 1
+        assert durable._journal._rows("SELECT count(*) FROM log") == [(0,)]
+
+
+def test_how_broad_it_may_become_is_asked_of_new_rows_alone(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor(), most_features=6) as durable:
+        with pytest.raises(ShapeError, match="at most 6 features"):
+            durable.learn(np.ones((1, 7)), [1.0])
+        durable.learn(X, Y)
+        found = crashed(durable, tmp_path / "copy")
+    with op.durable(found, most_features=3) as again:
+        assert again.rows_seen == 400
+        again.learn(X, Y)
+    for wrong in (0, 2.5, "many"):
+        with pytest.raises(ParameterError, match="most_features"):
+            op.durable(tmp_path / "other.db", op.RLSRegressor(), most_features=wrong)  # type: ignore[arg-type]

@@ -1,0 +1,159 @@
+"""What is refused before it does harm: endless causes, broad rows, words that nobody heeds."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from web_server import Server, rows
+
+from onepass import models
+from onepass.errors import ParameterError
+from onepass.service.shelf import Shelf
+from onepass.service.trial import named_model
+from onepass.service.web.app import Application
+from onepass.service.web.auth import Tokens
+from onepass.service.wire.limits import Limits
+
+INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
+CSV = {"Content-Type": "text/csv"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    options = ("rls", "--most-features", "50")
+    with Server(tmp_path_factory.mktemp("refused") / "data", *options) as running:
+        named = {"name": "km", "shape": [3], "datatype": "FP64", "data": [1, 2, 3]}
+        y = {"name": "y", "shape": [3], "datatype": "FP64", "data": [3, 5, 7]}
+        assert running.asked("POST", LEARN, {"inputs": [named, y]})[0] == 200
+        yield running
+        assert "Traceback" not in running.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"km,km\n1,2\n", "each name once"),
+        ("km\nété\n".encode("latin-1"), "UTF-8"),
+        (b"km\n" + b"1" * 70_000 + b"x\n", "characters"),
+    ],
+)
+def test_csv_that_is_refused(server: Server, body: bytes, told: str) -> None:
+    """The cause of what is raised may be what is raised: nobody follows it for ever."""
+    pytest.importorskip("pyarrow")
+    status, found, _ = server.asked("POST", "/invocations", body, CSV)
+    assert (status, told in found["error"]) == (400, True), found
+    assert server.asked("GET", "/v2/health/live")[0] == 200
+
+
+def test_a_cause_of_itself_ends(tmp_path: Path) -> None:
+    one, other = ParameterError("one"), ParameterError("other")
+    one.__cause__, other.__cause__ = other, one
+    site = Application(
+        Shelf(tmp_path, "here"), tokens=Tokens({}), limits=Limits(), first=None, patience=60.0
+    )
+    found: list[Any] = []
+    thread = Thread(target=lambda: found.append(site.failed(one)), daemon=True)
+    thread.start()
+    thread.join(10)
+    assert [answer.status for answer in found] == [400]
+
+
+def broad(d: int, y: float | None = 1.0) -> dict[str, Any]:
+    return rows([[1.0] * d], None if y is None else [y])
+
+
+def learned(server: Server, name: str) -> int:
+    """Rows."""
+    models = server.asked("GET", "/state")[1]["models"]
+    found: int = next(each["rows_seen"] for each in models if each["name"] == name)
+    return found
+
+
+def test_a_learner_grows_no_further_than_it_may(server: Server) -> None:
+    """Least squares take the square of their features, a row a few bytes of each."""
+    assert server.asked("PUT", "/v2/models/broad", {"model": "rls"})[0] == 201
+    learn = "/v2/models/broad/learn"
+    status, told, _ = server.asked("POST", learn, broad(51))
+    assert (status, "at most 50 features" in told["error"]) == (400, True), told
+    assert "--most-features" in told["error"]
+    assert server.asked("POST", learn, broad(50))[0] == 200
+    texts = {
+        "name": "who",
+        "shape": [80],
+        "datatype": "BYTES",
+        "data": [f"u{i}" for i in range(80)],
+    }
+    y = {"name": "y", "shape": [80], "datatype": "FP64", "data": [1.0] * 80}
+    assert server.asked("PUT", "/v2/models/texts", {"model": "rls"})[0] == 201
+    learn = "/v2/models/texts/learn"
+    first = {
+        "inputs": [
+            {**texts, "shape": [2], "data": ["u0", "u1"]},
+            {**y, "shape": [2], "data": [1, 2]},
+        ]
+    }
+    assert server.asked("POST", learn, first)[0] == 200
+    before = learned(server, "texts")
+    status, told, _ = server.asked("POST", learn, {"inputs": [texts, y]})
+    assert (status, "at most 50 features" in told["error"]) == (400, True), told
+    assert learned(server, "texts") == before == 2
+    assert server.asked("POST", learn, first)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "told"),
+    [
+        (LEARN, {"ask": True}, "must come with infer"),
+        (LEARN, {"seconds": 3}, "must come with 'ask'"),
+        ("/v2/models/rls/answers", {"ask": True}, "must come with infer"),
+        (INFER, {"seconds": 3}, "must come with 'ask'"),
+        (INFER, {"ask": False, "seconds": 3}, "must come with 'ask'"),
+        (INFER, {"ask": 1}, "must be true or false"),
+        (INFER, {"ask": True, "seconds": -1}, "Give another `seconds`"),
+    ],
+)
+def test_parameters_where_nobody_heeds_them(
+    server: Server, path: str, parameters: dict[str, Any], told: str
+) -> None:
+    names = ("id", "y") if path.endswith("answers") else ("km", "y")
+    inputs = [{"name": name, "shape": [1], "datatype": "FP64", "data": [1]} for name in names]
+    if names[0] == "id":
+        inputs[0].update(datatype="BYTES", data=["x"])
+    asked = {"inputs": inputs[: 1 if path is INFER else 2], "parameters": parameters}
+    status, found, _ = server.asked("POST", path, asked)
+    assert (status, told in found["error"]) == (400, True), found
+
+
+def test_ids_have_no_place_in_an_answer_of_mlflow(server: Server) -> None:
+    body = {"inputs": {"km": [4.0]}, "params": {"ask": True}}
+    status, told, _ = server.asked("POST", "/invocations", body)
+    assert (status, "must come with infer" in told["error"]) == (400, True), told
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "told"),
+    [
+        ("rls", {"rls.forgetting": 2}, "`forgetting`"),
+        ("rls", {"rls.ridge": "abc"}, "`ridge`"),
+        ("rls", {"rls.ridge": None}, "`ridge`"),
+        ("sgd", {"sgd.loss": "zzz"}, "`loss`"),
+        ("orfit", {"orfit.memory": 0}, "`memory`"),
+    ],
+)
+def test_a_learner_that_could_learn_nothing_is_not_made(
+    server: Server, model: str, settings: dict[str, Any], told: str
+) -> None:
+    status, found, _ = server.asked("PUT", "/v2/models/bad", {"model": model, "settings": settings})
+    assert (status, told in found["error"]) == (400, True), found
+    assert server.asked("GET", "/v2/models/bad")[0] == 404
+    assert not (server.folder / "bad.db").exists()
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_each_model_that_has_a_name_can_learn(task: str) -> None:
+    for name in models.names(task):
+        assert not named_model(name, task, {}).__sklearn_is_fitted__()
+    given = named_model("rls", "regression", {"rls.initial_coef": [1.0, 2.0, 3.0]})
+    assert given.learner.initial_coef == [1.0, 2.0, 3.0]
