@@ -116,7 +116,7 @@ _FAMILIES: tuple[tuple[str, str, str, Any], ...] = (
     ("answers_waiting", "gauge", "Rows that wait for their answers.",
      lambda s: _one(s.waiting_answers)),
     ("memory_bytes", "gauge", "Bytes of what was learned.", lambda s: _one(s.nbytes)),
-    ("memory_singular_value", "gauge", "Of the memory; of single rows, at the last snapshot.", _spectrum),
+    ("memory_singular_value", "gauge", "Of the memory; of single rows at snapshots.", _spectrum),
     ("ready", "gauge", "Whether it can learn.", lambda s: _one(float(s.ready))),
     ("source_ready", "gauge", "Whether a source can be read.",
      lambda s: [({"source": f.source.name}, float(f.trouble is None)) for f in s.feeders]),
