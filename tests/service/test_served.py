@@ -161,3 +161,13 @@ def test_what_is_retired_takes_no_gauges_of_others(tmp_path: Path) -> None:
         assert shelf.retire("x") == tmp_path / "x.retired-2"
         assert shelf.retire("x.retired-1") == tmp_path / "x.retired-1.retired-1"
         assert (tmp_path / "x.retired-2.gauges").exists()
+
+
+@pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")
+def test_what_somebody_has_moved_can_be_retired(tmp_path: Path) -> None:
+    with closing(Shelf(tmp_path, "here")) as shelf:
+        shelf.create("m", op.RLSRegressor()).durable.learn(X, Y)
+        (tmp_path / "m.db").rename(tmp_path / "elsewhere")
+        shelf.retire("m")
+        assert len(shelf) == 0
+        assert shelf.create("m", op.RLSRegressor()).durable.rows_seen == 0

@@ -83,8 +83,8 @@ class Archive:
         if self.broken is None and self._place is not None and not self._place.kept():
             self.broken = StoreError(
                 f"{self.where}: {self.path} must stay where it is, but it was moved or removed, or "
-                "another stands there. Nothing more is written: "
-                "put it back, with its -wal if there is one, and open it again."
+                "another stands there. Nothing more is written: put it back, with its -wal if "
+                "there is one, and open it again."
             )
         if self.broken is not None:
             raise copy.copy(self.broken)

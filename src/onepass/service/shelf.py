@@ -131,7 +131,8 @@ class Shelf:
             served.close()
             del self._served[name]
             old, new = self._path(name), self._free(name)
-            old.rename(new)
+            with suppress(FileNotFoundError):  # somebody has moved it
+                old.rename(new)
             with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
                 Path(f"{old}-wal").rename(f"{new}-wal")
             served.move(self.folder, f"{new.name}{_GAUGES}")

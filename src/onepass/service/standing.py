@@ -14,7 +14,7 @@ from onepass.service.journal import Journal
 from onepass.service.policy import Policy, Watcher
 from onepass.service.records import Entry, Group, Snapshot
 
-__all__ = ["Standing"]
+__all__ = ["Standing", "small"]
 
 _LAST = 1 << 62  # beyond every block
 _LARGEST = 1 << 22  # bytes of what is held to be looked at
@@ -102,7 +102,7 @@ class Standing:
         self.charge = charge
         self.journal.begin(self._snapshot(charge, 0, "beginning"))
         self._watched(charge)
-        self._taken = (0, self.now())
+        self._taken, self.written = (0, self.now()), small(charge)
         self.answering = charge.answering()
 
     def resume(self) -> None:
@@ -133,7 +133,7 @@ class Standing:
         snapshot = self.journal.before(_LAST if until is None else until)
         path = str(self.journal.path)
         charge = Charge.from_bytes(snapshot.body, path, self._policy.replacements)
-        written = _small(charge)
+        written = small(charge)
         if told:
             self._watched(charge)
         positions = _items(snapshot.positions)
@@ -218,13 +218,17 @@ class Standing:
 
     def _snapshot(self, charge: Charge, sequence: int, why: str) -> Snapshot:
         body = charge.to_bytes(self.where)
-        self.written = _small(charge)
         positions = json.dumps(self.positions)
         return Snapshot(sequence, self.journal.seen, self.now(), why, positions, b"", body)
 
 
-def _small(charge: Charge) -> Any:
-    """A copy of a learner that is out of its loops, unless it is large."""
+def small(charge: Charge) -> Any:
+    """A copy of a learner that is out of its loops, to be looked at; None if it is large.
+
+    Parameters
+    ----------
+    charge : Charge
+    """
     learner = charge.answering()
     return learner if nbytes(learner) <= _LARGEST else None
 

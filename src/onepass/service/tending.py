@@ -10,7 +10,7 @@ from onepass.errors import CheckpointError, CheckpointWarning, StoreError
 from onepass.service.journal import Journal
 from onepass.service.policy import Policy
 from onepass.service.records import Entry, Group
-from onepass.service.standing import Standing
+from onepass.service.standing import Standing, small
 
 __all__ = ["Tending"]
 
@@ -67,6 +67,7 @@ class Tending(Standing):
         sequence = self.journal.sequence
         if self.journal.snapshots()[-1].sequence < sequence:
             self.journal.snapshot(self._snapshot(self.charge, sequence, why))
+            self.written = small(self.charge)
         self._taken = (self.journal.seen, self.now())
         self._trouble = None
         self._try(self._prune)
@@ -90,6 +91,7 @@ class Tending(Standing):
         snapshot = self._snapshot(made.charge, sequence, f"rollback to {to}")
         self._commit(Group(entries=[entry], snapshot=snapshot))
         self.charge, self._taken = made.charge, (seen, self.now())
+        self.written = small(made.charge)
         self.answering = made.charge.answering()
         self._stale = False
         self._try(self._prune)
