@@ -15,7 +15,7 @@ from onepass.service.standing import Standing, small
 __all__ = ["Tending"]
 
 _SWEEP = 60.0  # seconds after which what is too old is let go again
-_AGAIN = 5.0  # seconds after which a disk that was full is looked at again
+_AGAIN = 1.0  # seconds after which the file and the disk are looked at again
 _FEW, _MANY = 64, 1024  # blocks that are let go at once
 _PATIENCE = 5.0  # seconds that whoever closes waits for old blocks to go
 
@@ -25,7 +25,7 @@ class Tending(Standing):
 
     def __init__(self, journal: Journal, policy: Policy) -> None:
         super().__init__(journal, policy)
-        self._sweep_at = self._room_at = 0.0
+        self._sweep_at = self._look_at = 0.0
         self._trims = False  # whether the log may hold blocks before all snapshots
         self._trimmed = 0  # the version when some were let go
 
@@ -37,10 +37,9 @@ class Tending(Standing):
     def tend(self) -> None:
         """Take a snapshot if it is time, and let go some of what is too old."""
         now, (seen, at) = self.now(), self._taken
-        self._try(self.journal.hold_whole)
-        if self.journal.full is not None and now >= self._room_at:
-            self._room_at = now + _AGAIN
-            self._seek_room()
+        if now >= self._look_at:
+            self._look_at = now + _AGAIN
+            self._look()
         rows = self.journal.seen - seen
         if rows >= self._policy.snapshot_rows:
             self._try(lambda: self.snapshot("rows"))
@@ -110,12 +109,17 @@ class Tending(Standing):
             self._trouble = f"{wrong} All rows are in the log, which goes on."
             warnings.warn(self._trouble, CheckpointWarning, stacklevel=2)
 
-    def _seek_room(self) -> None:
-        """Be as on the disk again, if there is room; nobody may send rows before this is ready."""
-        with suppress(StoreError):  # it is told until then
-            self.journal.hold_room()
-            if self._stale:
-                self.restore()
+    def _look(self) -> None:
+        """See whether the file is there, and whether a disk that was full has room again.
+
+        Then be as on the disk: nobody may send rows before this is ready.
+        """
+        self._try(self.journal.hold_whole)
+        if self.journal.full is not None:
+            with suppress(StoreError):  # it is told until then
+                self.journal.hold_room()
+                if self._stale:
+                    self.restore()
 
     def _prune(self) -> None:
         self.journal.prune(self._policy.keep)
