@@ -22,7 +22,7 @@ CSV = {"Content-Type": "text/csv"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    options = ("rls", "--most-features", "50")
+    options = ("rls", "--most-features", "50", "--first", "rls")
     with Server(tmp_path_factory.mktemp("refused") / "data", *options) as running:
         named = {"name": "km", "shape": [3], "datatype": "FP64", "data": [1, 2, 3]}
         y = {"name": "y", "shape": [3], "datatype": "FP64", "data": [3, 5, 7]}

@@ -209,11 +209,6 @@ class Durable(Late, Versions):
         return self._keeper.answering
 
     @property
-    def written(self) -> Any:
-        """The same as it was last written down, with its memory; None if that is large."""
-        return self._keeper.written
-
-    @property
     def published(self) -> tuple[int, Any]:
         """The present version, and the learner that answers with it: see ``answering``."""
         return self._keeper.published

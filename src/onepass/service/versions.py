@@ -125,6 +125,11 @@ class Versions(Kept):
             self._keeper.hold_ready()
             self._keeper.pass_by(source, position)
 
+    @property
+    def written(self) -> Any:
+        """The learner as it was last written down, to be looked at; None if it is large."""
+        return self._keeper.written
+
     def model(self) -> Any:
         """A copy of the learner, to learn elsewhere or to be saved by ``op.save``."""
         with self._own_turn():
