@@ -65,3 +65,17 @@ def test_it_stays_where_it_is_wherever_the_process_goes(
 def test_what_is_no_path(path: Any) -> None:
     with pytest.raises(ParameterError, match="must be the path of a file"):
         op.durable(path, op.RLSRegressor())
+
+
+@pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")
+def test_what_was_learned_can_be_had_from_a_file_that_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor()) as durable:
+        for x, y in zip(X, Y, strict=True):
+            durable.learn_one(x, y)
+        path.unlink()
+        with pytest.raises(StoreError, match="moved or removed"):
+            durable.learn_one(X[0], Y[0])
+        found = durable.model()
+    assert found.rows_seen_ == len(X)
+    np.testing.assert_allclose(found.predict(X), durable.predict(X))

@@ -122,3 +122,15 @@ def test_a_first_that_is_not_there_yet(tmp_path: Path) -> None:
         assert server.asked("POST", "/invocations", {"inputs": [[1.0]]})[0] == 404
         assert server.asked("PUT", "/v2/models/later", {"model": "rls"})[0] == 201
         assert server.asked("POST", "/invocations", {"inputs": [[1.0]]})[0] == 200
+
+
+def test_one_that_is_there_goes_on_with_classes_of_text(tmp_path: Path) -> None:
+    words = ("rls", "--task", "classification", "--set", 'rls.classes=["ham","spam"]')
+    for rows_seen in (0, 1):
+        with Server(tmp_path / "data", *words) as server:
+            model = server.asked("GET", "/state")[1]["models"][0]
+            assert model["rows_seen"] == rows_seen
+            x = {"name": "x", "shape": [1], "datatype": "FP64", "data": [1.0]}
+            y = {"name": "y", "shape": [1], "datatype": "BYTES", "data": ["spam"]}
+            assert server.asked("POST", "/v2/models/rls/learn", {"inputs": [x, y]})[0] == 200
+            server.stop()

@@ -164,10 +164,34 @@ def test_what_is_retired_takes_no_gauges_of_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")
-def test_what_somebody_has_moved_can_be_retired(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", [False, True], ids=["moved", "replaced"])
+def test_what_somebody_has_moved_is_not_retired(tmp_path: Path, *, there: bool) -> None:
+    """What is left of it, and what stands in its place, do not belong together."""
+    path = tmp_path / "m.db"
+    with op.durable(tmp_path / "backup", op.RLSRegressor()) as other:
+        other.learn(np.ones((7, 3)), np.ones(7))
     with closing(Shelf(tmp_path, "here")) as shelf:
+        served = shelf.create("m", op.RLSRegressor())
+        served.durable.learn(X, Y)
+        path.rename(tmp_path / "elsewhere")
+        if there:
+            (tmp_path / "backup").rename(path)
+        before = sorted(each.name for each in tmp_path.iterdir())
+        with pytest.raises(StoreError, match="was moved or removed"):
+            shelf.retire("m")
+        assert shelf["m"] is served
+        assert served.durable.predict(X).shape == (1,)
+        assert sorted(each.name for each in tmp_path.iterdir()) == before
+        if not there:
+            (tmp_path / "elsewhere").rename(path)
+            kept = shelf.retire("m")
+            with op.durable(kept) as again:
+                assert again.rows_seen == 1
+
+
+def test_nothing_is_written_over_what_is_left_of_one_retired(tmp_path: Path) -> None:
+    with closing(Shelf(tmp_path, "here")) as shelf:
+        for number, end in enumerate(("", "-wal", ".gauges", ".db"), 1):
+            (tmp_path / f"m.retired-{number}{end}").write_bytes(b"left")
         shelf.create("m", op.RLSRegressor()).durable.learn(X, Y)
-        (tmp_path / "m.db").rename(tmp_path / "elsewhere")
-        shelf.retire("m")
-        assert len(shelf) == 0
-        assert shelf.create("m", op.RLSRegressor()).durable.rows_seen == 0
+        assert shelf.retire("m") == tmp_path / "m.retired-5"

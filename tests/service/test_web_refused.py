@@ -5,13 +5,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import pytest
 from web_server import Server, rows
 
-from onepass import models
-from onepass.errors import ParameterError
+from onepass import breadth, models
+from onepass.errors import ParameterError, ShapeError
 from onepass.service.shelf import Shelf
-from onepass.service.trial import named_model
+from onepass.service.trial import hold_learnable
 from onepass.service.web.app import Application
 from onepass.service.web.auth import Tokens
 from onepass.service.wire.limits import Limits
@@ -151,9 +152,63 @@ def test_a_learner_that_could_learn_nothing_is_not_made(
     assert not (server.folder / "bad.db").exists()
 
 
-@pytest.mark.parametrize("task", ["regression", "classification"])
-def test_each_model_that_has_a_name_can_learn(task: str) -> None:
-    for name in models.names(task):
-        assert not named_model(name, task, {}).__sklearn_is_fitted__()
-    given = named_model("rls", "regression", {"rls.initial_coef": [1.0, 2.0, 3.0]})
-    assert given.learner.initial_coef == [1.0, 2.0, 3.0]
+CLASSIFIERS = models.names("classification")
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "settings"),
+    [
+        *(("regression", name, {}) for name in models.names("regression")),
+        *(("classification", name, {}) for name in CLASSIFIERS),
+        *(("classification", name, {"classes": ["ham", "spam"]}) for name in CLASSIFIERS),
+        *(("classification", name, {"classes": [1, 2]}) for name in CLASSIFIERS),
+        ("classification", "streaminglda", {"classes": ["a", "b"], "priors": [0.3, 0.7]}),
+        ("regression", "rls", {"initial_coef": [1.0, 2.0, 3.0]}),
+        ("regression", "rls", {"ridge": np.eye(3).tolist()}),
+        ("regression", "rls", {"forgetting": "window:100"}),
+    ],
+    ids=str,
+)
+def test_one_that_could_learn_is_made(task: str, name: str, settings: dict[str, Any]) -> None:
+    given = {f"{name}.{parameter}": value for parameter, value in settings.items()}
+    try:
+        model = models.pipelines([name], task, given)[name]
+    except ParameterError:
+        pytest.skip("it has no such parameter")
+    hold_learnable(model)
+    assert not model.__sklearn_is_fitted__()
+    for parameter, value in settings.items():
+        assert getattr(model.learner, parameter) == value
+
+
+def test_what_a_text_comes_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes of text are as many numbers as there are categories."""
+    monkeypatch.setattr(breadth, "_VALUES", 1000)
+    model = models.pipelines(["rls"], "regression")["rls"]
+    rows = [{"who": f"u{i}"} for i in range(30)]
+    model.partial_fit(rows, np.zeros(30))
+    before = model.predict(rows[:3])
+    with breadth.bounded(50):
+        assert len(model.predict(rows)) == 30
+        for verb in (model.predict, lambda many: model.partial_fit(many, np.zeros(60))):
+            with pytest.raises(
+                ShapeError, match="at most 1,000 numbers at once, got 60 rows of 30"
+            ):
+                verb(rows * 2)
+    assert len(model.predict(rows * 2)) == 60  # in a process of one's own
+    assert (model.rows_seen_, model.predict(rows[:3]).tobytes()) == (30, before.tobytes())
+
+
+def test_what_a_text_comes_to_is_bounded_over_http(server: Server) -> None:
+    assert server.asked("PUT", "/v2/models/many", {"model": "rls"})[0] == 201
+    texts = [f"u{i % 40}" for i in range(500_000)]
+    who = {"name": "who", "shape": [40], "datatype": "BYTES", "data": texts[:40]}
+    y = {"name": "y", "shape": [40], "datatype": "FP64", "data": [1.0] * 40}
+    assert server.asked("POST", "/v2/models/many/learn", {"inputs": [who, y]})[0] == 200
+    who |= {"shape": [500_000], "data": texts}
+    y |= {"shape": [500_000], "data": [1.0] * 500_000}
+    for verb, inputs in (("infer", [who]), ("learn", [who, y])):
+        for parameters in ({}, {"ask": True}) if verb == "infer" else ({},):
+            asked = {"inputs": inputs, "parameters": parameters}
+            status, told, _ = server.asked("POST", f"/v2/models/many/{verb}", asked)
+            assert (status, "numbers at once" in told["error"]) == (400, True), told

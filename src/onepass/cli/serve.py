@@ -171,7 +171,7 @@ def _begun(
     from onepass import models
     from onepass.errors import ParameterError
     from onepass.persist import load
-    from onepass.service.trial import named_model
+    from onepass.service.trial import hold_learnable
 
     of_models = {"--task": task, "--set": settings}
     if model is None:
@@ -187,7 +187,9 @@ def _begun(
             f"such file. Choose another, or one of {', '.join(models.names(task or _TASK))}."
         )
     else:
-        made = named_model(model, task or _TASK, settings)
+        made = models.pipelines([model], task or _TASK, settings)[model]
+        if all(served.name != (name or model) for served in shelf):
+            hold_learnable(made)
         shelf.create(name or model, made, there=True)
 
 

@@ -7,8 +7,8 @@ from typing import Self
 import numpy as np
 
 from onepass import validate
+from onepass.breadth import hold_breadth
 from onepass.errors import ParameterError
-from onepass.estimator.breadth import hold_breadth
 from onepass.types import Array
 
 __all__ = ["Growing"]

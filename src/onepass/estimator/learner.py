@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from onepass import linalg, validate
+from onepass.breadth import hold_breadth
 from onepass.errors import NotFittedError, ParameterError, ShapeError
-from onepass.estimator.breadth import hold_breadth
 from onepass.estimator.growing import Growing
 from onepass.estimator.learned import learned, nbytes
 from onepass.estimator.merging import Merging

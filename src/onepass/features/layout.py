@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from onepass.breadth import hold_values
 from onepass.features.columns import Column
 from onepass.table import Table, is_missing
 from onepass.types import Array, Floats
@@ -72,6 +73,7 @@ def extended(
 
 def encoded(columns: Mapping[str, Column | None], table: Table, width: int) -> Floats:
     """The rows of a table as an array of shape (n, width)."""
+    hold_values(table.n, width, "Encode")
     out = np.zeros((table.n, width))
     for name, column in columns.items():
         if column is not None:

@@ -80,14 +80,23 @@ class Archive:
         StoreError
         """
         self._take_back()
-        if self.broken is None and self._place is not None and not self._place.kept():
-            self.broken = StoreError(
-                f"{self.where}: {self.path} must stay where it is, but it was moved or removed, or "
-                "another stands there. Nothing more is written: put it back, with its -wal if "
-                "there is one, and open it again."
-            )
+        if self.broken is None:
+            try:
+                self.hold_in_place()
+            except StoreError as gone:
+                self.broken = gone
         if self.broken is not None:
             raise copy.copy(self.broken)
+
+    def hold_in_place(self) -> None:
+        """Refuse where the file is not where it was opened.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self._place is not None:
+            self._place.hold()
 
     # -- requests ------------------------------------------------------------------------------
 

@@ -237,7 +237,7 @@ class Journal(Upkeep):
             self._db = opened(self.path, self.where)
         except SQLITE as wrong:
             raise self._told(wrong, "opened") from wrong
-        self._place = Place(self.path)
+        self._place = Place(self.path, self.where)
 
     def _write_requests(self, group: Group) -> None:
         if group.answers:

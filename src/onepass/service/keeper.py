@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from onepass.breadth import bounded
 from onepass.errors import KeyReusedError, StoreError
-from onepass.estimator.breadth import MOST_FEATURES
 from onepass.service.blocks import Block, joined
 from onepass.service.records import Answer, Asked, Entry, Group
 from onepass.service.requests import Receipt, Request, runs, said_from_bytes, said_to_bytes
@@ -43,6 +43,11 @@ class Keeper(Tending):
     def at_it(self) -> bool:
         """Whether something is begun and not yet done."""
         return self._flight is not None or self._tidies or self.journal.writing
+
+    @property
+    def certain(self) -> bool:
+        """Whether the learner is what was acknowledged."""
+        return self._flight is None and not self._stale
 
     def take(self, requests: Sequence[Request]) -> None:
         """Decide on requests: learn and write down, or refuse each by itself.
@@ -200,7 +205,8 @@ class Keeper(Tending):
         aside = self.charge.aside
         try:
             block = joined([request.block for request in run])
-            said = self._learned(block)
+            with bounded(self._policy.most_features):
+                said = self.charge.learn(block)
         except Exception as wrong:  # noqa: BLE001  whoever asked is told
             if len(run) == 1:
                 run[0].error = wrong
@@ -219,16 +225,6 @@ class Keeper(Tending):
         flight.group.entries.append(entry)
         flight.learned.append((block, said))
         self._note(run, said, entry.sequence, flight.group)
-
-    def _learned(self, block: Block) -> Any:
-        """Learn a block that nobody has learned before."""
-        if self._policy.most_features is None:
-            return self.charge.learn(block)
-        before = MOST_FEATURES.set(self._policy.most_features)
-        try:
-            return self.charge.learn(block)
-        finally:
-            MOST_FEATURES.reset(before)
 
     def _note(self, run: list[Request], said: Any, sequence: int, group: Group) -> None:
         """Note in the requests, and for their keys, what was said of their rows."""

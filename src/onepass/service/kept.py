@@ -44,6 +44,11 @@ class Kept:
         """Why nothing can be written: it was closed, or another process has it."""
         _ALL.add(self)
 
+    @property
+    def most_features(self) -> int | None:
+        """So many features may come to the learner; None for any number."""
+        return self._keeper.most_features
+
     def settle(self) -> None:
         """Decide on all requests that wait by now; what is wrong with one is noted there."""
         with self._own_turn():

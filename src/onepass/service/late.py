@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from onepass import validate
+from onepass.breadth import bounded
 from onepass.errors import KeyReusedError, ParameterError
 from onepass.service.blocks import Block, joined
 from onepass.service.charge import said_of
@@ -58,7 +59,8 @@ class Late(Kept):
         block = read_rows(X, None, where=where)
         seconds = validate.in_range(seconds, "seconds", where, low=0.0)
         version, learner = self._keeper.published
-        said = said_of(learner, block.X)
+        with bounded(self.most_features):
+            said = said_of(learner, block.X)
         ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
         self._settled(Request(block, ids=ids, until=self._keeper.now() + seconds))
         return version, said, ids

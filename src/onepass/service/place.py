@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from onepass.errors import StoreError
+
 __all__ = ["Place"]
 
 
@@ -13,21 +15,35 @@ class Place:
     ----------
     path : Path
         Of a file that is there.
+    where : str
+        The public call, for messages.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = os.path.realpath(path)  # wherever the process goes
+    def __init__(self, path: Path, where: str) -> None:
+        self._path, self._where = path, where
+        self._real = os.path.realpath(path)  # wherever the process goes
         self._file = self._there()
 
-    def kept(self) -> bool:
-        """Whether it stands there, as far as the system can say."""
+    def hold(self) -> None:
+        """Refuse where it is not there, as far as the system can say.
+
+        Raises
+        ------
+        StoreError
+        """
         try:
-            return self._there() == self._file
+            kept = self._there() == self._file
         except FileNotFoundError:
-            return False
+            kept = False
         except OSError:
-            return True
+            return
+        if not kept:
+            raise StoreError(
+                f"{self._where}: {self._path} must stay where it is, but it was moved or removed, "
+                "or another stands there. Nothing more is written: put it back, with its -wal if "
+                "there is one, and open it again."
+            )
 
     def _there(self) -> tuple[int, int]:
-        found = os.stat(self._path)  # noqa: PTH116  at every write
+        found = os.stat(self._real)  # noqa: PTH116  at every write
         return found.st_dev, found.st_ino

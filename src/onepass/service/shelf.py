@@ -25,6 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _ENDING = ".db"
 _RETIRED = ".retired"
 _GAUGES = ".gauges"
+_OF_ONE = ("", "-wal", _GAUGES, _ENDING)  # what may be there of a name
 
 
 class Shelf:
@@ -125,14 +126,22 @@ class Shelf:
             return self._open(name, model)
 
     def retire(self, name: str) -> Path:
-        """Serve it no longer; its file is kept under another name, which is returned."""
+        """Serve it no longer; its file is kept under another name, which is returned.
+
+        Raises
+        ------
+        UnknownError
+            If there is none of this name.
+        StoreError
+            If its file was moved or removed, or another stands there: then it goes on answering.
+        """
         with self._turn:
             served = self[name]
+            served.durable.hold_in_place()  # nor is another's file taken for its own
             served.close()
             del self._served[name]
             old, new = self._path(name), self._free(name)
-            with suppress(FileNotFoundError):  # somebody has moved it
-                old.rename(new)
+            old.rename(new)
             with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
                 Path(f"{old}-wal").rename(f"{new}-wal")
             served.move(self.folder, f"{new.name}{_GAUGES}")
@@ -164,12 +173,12 @@ class Shelf:
         return len(self._served)
 
     def _free(self, name: str) -> Path:
-        """Where none was retired to yet, and none is served by that name: its gauges are there."""
+        """Where nothing is of one that was retired, nor of one that is served by that name."""
         names = (f"{name}{_RETIRED}-{number}" for number in count(1))
         return next(
             self.folder / new
             for new in names
-            if not (self.folder / new).exists() and not self._path(new).exists()
+            if not any((self.folder / f"{new}{end}").exists() for end in _OF_ONE)
         )
 
     def _path(self, name: str) -> Path:

@@ -80,6 +80,11 @@ class Standing:
         return self._began + time.monotonic()
 
     @property
+    def most_features(self) -> int | None:
+        """So many features may come to the learner."""
+        return self._policy.most_features
+
+    @property
     def last_snapshot(self) -> tuple[int, float]:
         """How many rows had been learned at the last snapshot, and when it was."""
         return self._taken

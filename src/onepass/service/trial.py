@@ -1,42 +1,52 @@
-"""Trial: a model that is named with its parameters, made and tried before it is served."""
+"""Trial: whether a model that is named with its parameters could learn a row at all."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier
 
-from onepass import models
-from onepass.errors import ParameterError
+from onepass.errors import OnepassError, ParameterError
 
-__all__ = ["named_model"]
+__all__ = ["hold_learnable"]
+
+_OF_FEATURES = ("initial_coef", "ridge")  # may be given for each feature; nobody knows how many
 
 
-def named_model(name: str, task: str, settings: Mapping[str, Any]) -> Any:
-    """A new model, with parameters with which rows can be learned.
+def hold_learnable(model: Any) -> None:
+    """Refuse parameters with which no row can be learned, such as a forgetting of 2.
 
     A learner looks at its parameters when its first row comes. So a row is learned by another one
-    with the same: who sends rows is not to find that no learner can have a forgetting of 2.
+    with the same: who sends rows is not to find out. Whatever is wrong with that row says nothing.
 
     Parameters
     ----------
-    name, task, settings
-        As :func:`onepass.models.pipelines` takes them.
+    model : Pipeline
+        Of :func:`onepass.models.pipelines`; it stays as it is.
 
     Raises
     ------
     ParameterError
-        If there is no such model, task or parameter, or none with such a value.
     """
-    made = models.pipelines([name], task, settings)[name]
-    learner = made.learner
-    if getattr(learner, "initial_coef", None) is not None:  # of as many features as nobody knows
-        return made
-    y = np.zeros(1, dtype=int if is_classifier(learner) else float)
+    learner = model.learner
+    if any(isinstance(getattr(learner, name, None), (list, np.ndarray)) for name in _OF_FEATURES):
+        return
     time = {"time": np.zeros(1)} if getattr(learner, "uses_time", False) else {}
     try:
-        clone(made).test_then_train(np.ones((1, 2)), y, **time)
-    except (TypeError, MemoryError) as wrong:
-        raise ParameterError(f"{name}: its parameters must be such as it can learn with, got: "
-                             f"{wrong}. Give others.") from wrong  # fmt: skip
-    return made
+        clone(model).test_then_train(np.ones((1, 2)), _answer(learner), **time)
+    except ParameterError:
+        raise
+    except OnepassError:
+        return
+    except (TypeError, ValueError, MemoryError) as wrong:
+        raise ParameterError(
+            f"{type(learner).__name__}: its parameters must be such that it can learn a row, got: "
+            f"{wrong}. Give others."
+        ) from wrong
+
+
+def _answer(learner: Any) -> Any:
+    """An answer that it may know."""
+    if not is_classifier(learner):
+        return np.zeros(1)
+    known = getattr(learner, "classes", None)
+    return known[:1] if isinstance(known, (list, tuple)) and known else np.zeros(1, dtype=int)

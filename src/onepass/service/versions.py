@@ -125,14 +125,33 @@ class Versions(Kept):
             self._keeper.hold_ready()
             self._keeper.pass_by(source, position)
 
+    def hold_in_place(self) -> None:
+        """Refuse where the file is not where it was opened.
+
+        Raises
+        ------
+        StoreError
+        """
+        self._journal.hold_in_place()
+
     @property
     def written(self) -> Any:
         """The learner as it was last written down, to be looked at; None if it is large."""
         return self._keeper.written
 
     def model(self) -> Any:
-        """A copy of the learner, to learn elsewhere or to be saved by ``op.save``."""
+        """A copy of the learner, to learn elsewhere or to be saved by ``op.save``.
+
+        Even if its file is lost, or cannot be written any more, as long as it is what was
+        acknowledged.
+
+        Raises
+        ------
+        StoreError
+            If that is not known, and cannot be read.
+        """
         with self._own_turn():
             self.settle()
-            self._keeper.hold_ready()
+            if not self._keeper.certain:
+                self._keeper.hold_ready()
             return self._keeper.charge.copied()

@@ -6,9 +6,10 @@ import msgspec
 
 from onepass import sealed
 from onepass.errors import ParameterError
+from onepass.models import pipelines
 from onepass.persist import given_back
 from onepass.service.shelf import Shelf
-from onepass.service.trial import named_model
+from onepass.service.trial import hold_learnable
 from onepass.service.web.exchange import Answer, Asking
 from onepass.service.web.threads import Threads
 
@@ -55,7 +56,8 @@ class Admin:
                 model = _loaded(whole)
             else:
                 said = _decoded(whole, _Making)
-                model = named_model(said.model, said.task, said.settings)
+                model = pipelines([said.model], said.task, said.settings)[said.model]
+                hold_learnable(model)
             return self._shelf.create(name, model).durable.version
 
         return _json({"name": name, "version": await self._threads.change(made)}, status=201)

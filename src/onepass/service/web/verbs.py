@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onepass.breadth import bounded
 from onepass.errors import ParameterError
 from onepass.service.charge import said_of
 from onepass.service.requests import Receipt
@@ -105,7 +106,7 @@ class Verbs:
         now, learner = served.answering(version)
         if asks(asked.parameters, may=form.tells_ids):
             return self._ask(served, form, asked, began)
-        with OfRows(served.name):
+        with OfRows(served.name), bounded(served.durable.most_features):
             answers = _answers(learner, asked)
         answer = form.answer(served.name, now, asked, answers)
         served.gauges.predicted(len(asked.X), time.perf_counter() - began)
