@@ -7,6 +7,8 @@ TORCH ?= torch==2.13.0
 # KServe's client as it is, without what its package asks for beside: that is a whole server, and it
 # would have pandas 2 and protobuf 6. What the client imports stands among the group "clients".
 KSERVE ?= kserve==0.21.0
+# For the tests bytecode is made of what is imported, when it is: of all it takes a minute more.
+QUIETLY := --quiet --no-compile
 # In how many processes the tests run; each keeps to one thread. Bytecode is kept, whatever the
 # environment says: the many processes that tests begin would compile the library anew.
 JOBS ?= 2
@@ -28,9 +30,9 @@ $(VENV)/.ready: $(INSTALLED)
 
 $(VENV)/.ready-to-test: $(VENV)/.ready
 	@echo "Adding PyTorch and the tests' own packages to $(VENV)."
-	$(BIN)/python -m pip install --quiet '$(TORCH)'
-	$(BIN)/python -m pip install --quiet --editable '.[all]' --group test --group lint
-	$(BIN)/python -m pip install --quiet --no-deps '$(KSERVE)'
+	$(BIN)/python -m pip install $(QUIETLY) '$(TORCH)'
+	$(BIN)/python -m pip install $(QUIETLY) --editable '.[all]' --group test --group lint
+	$(BIN)/python -m pip install $(QUIETLY) --no-deps '$(KSERVE)'
 	@touch $@
 
 run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
@@ -58,8 +60,8 @@ format: $(VENV)/.ready-to-test  ## put the code into the shape that check asks f
 $(VENV)-peers/.ready: $(INSTALLED)
 	$(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-peers/bin/python -m pip install --quiet '$(TORCH)'
-	$(VENV)-peers/bin/python -m pip install --quiet --editable '.[all]' --group peers
+	$(VENV)-peers/bin/python -m pip install $(QUIETLY) '$(TORCH)'
+	$(VENV)-peers/bin/python -m pip install $(QUIETLY) --editable '.[all]' --group peers
 	@touch $@
 
 bench: $(VENV)-peers/.ready  ## speed, beside other libraries and the machine's limits; half an hour

@@ -7,18 +7,19 @@ in the same order. A block that cannot run here says so, and why, in the line ab
     <!-- not run: fetches 11 MB -->
 """
 
+import contextlib
 import doctest
+import io
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from onepass.cli import main
 
 ROOT = Path(__file__).parents[1]
 PYTHON = {"python", "py", "pycon"}
@@ -78,12 +79,12 @@ def commands(block: Block) -> Iterator[list[str]]:
 
 
 def run_command(words: list[str], cwd: Path, where: str) -> None:
-    """Call ``onepass`` as a shell would."""
-    call = "import sys; sys.argv[0] = 'onepass'; from onepass.cli import main; sys.exit(main())"
-    done = subprocess.run(  # noqa: S603  our own README
-        [sys.executable, "-c", call, *words], capture_output=True, text=True, check=False, cwd=cwd
-    )
-    assert done.returncode == 0, f"{where}: onepass {shlex.join(words)}\n{done.stderr}"
+    """Call ``onepass`` with the words that a shell would give it, in this process."""
+    said = io.StringIO()
+    silent = contextlib.redirect_stdout(io.StringIO())
+    with contextlib.chdir(cwd), silent, contextlib.redirect_stderr(said):
+        code = main(words)
+    assert code == 0, f"{where}: onepass {shlex.join(words)}\n{said.getvalue()}"
 
 
 def run_document(text: str, name: str, cwd: Path) -> int:
@@ -94,7 +95,7 @@ def run_document(text: str, name: str, cwd: Path) -> int:
         if block.language in PYTHON:
             run_python(block, namespace, name)
             ran += 1
-        elif block.language in SHELL and find_spec("onepass.cli") is not None:
+        elif block.language in SHELL:
             for words in commands(block):
                 run_command(words, cwd, f"{name}, line {block.line}")
                 ran += 1
