@@ -10,8 +10,8 @@ KSERVE ?= kserve==0.21.0
 # For the tests bytecode is made of what is imported, when it is: of all it takes a minute more.
 QUIETLY := --quiet --no-compile
 # In how many processes the tests run; each keeps to one thread, and many wait for a server, a browser
-# or a clock, so that two cores do for three. Bytecode is kept, whatever the
-# environment says: the many processes that tests begin would compile the library anew.
+# or a clock, so that two cores do for three. Bytecode is kept, whatever the environment says: the
+# many processes that tests begin would compile the library anew.
 JOBS ?= 3
 
 .PHONY: help run test pytest check format bench bench-compare peers clean
