@@ -14,7 +14,13 @@ QUIETLY := --quiet --no-compile
 # many processes that tests begin would compile the library anew.
 JOBS ?= 3
 
-.PHONY: help run test pytest check format bench bench-compare peers clean
+# Debian's programs that tests begin: a browser, and Redis. Where they are missing, their tests are
+# skipped; but where CI is set they are installed first, so that nothing goes untested unseen.
+BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
+MISSING = $(if $(shell command -v redis-server 2>/dev/null),,redis-server) \
+	$(if $(strip $(foreach each,$(BROWSERS),$(shell command -v $(each) 2>/dev/null))),,chromium)
+
+.PHONY: help run test programs pytest check format bench bench-compare peers clean
 
 help:  ## this list
 	@awk -F ':.*## +' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +50,14 @@ run: $(VENV)/.ready  ## learn the bundled stream end to end, into runs/flights
 test: $(VENV)/.ready-to-test  ## everything that CI runs: the checks beside the tests
 	@$(MAKE) --no-print-directory --jobs 2 check pytest
 
-pytest: $(VENV)/.ready-to-test  ## the tests alone
+SUDO = $(if $(filter-out 0,$(shell id -u)),sudo)
+programs:  ## what tests begin: installs chromium and redis-server, if they are missing
+	@test -z '$(strip $(MISSING))' || { echo 'Installing $(strip $(MISSING)).' && \
+		$(SUDO) apt-get update -qq && \
+		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -qq $(MISSING) >/dev/null; }
+
+pytest: $(VENV)/.ready-to-test $(if $(CI),programs)  ## the tests alone
+	@for each in $(MISSING); do echo "$$each is not installed, so its tests are skipped; make programs installs it."; done
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses $(JOBS) --dist worksteal
 
 check: $(VENV)/.ready-to-test  ## style, types, spelling, and the order of imports

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
+from programs import missing
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # one of several processes that share the cores; whoever loads BLAS or PyTorch looks at these
     for library in ("OMP", "OPENBLAS", "MKL"):
@@ -21,6 +23,12 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("onepass")
+
+
+def pytest_configure() -> None:
+    """In CI no test is skipped for want of a program."""
+    if os.environ.get("CI") and missing():
+        pytest.exit(f"not installed: {', '.join(missing())}. Try: make programs", returncode=1)
 
 
 @pytest.fixture

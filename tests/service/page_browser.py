@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PATIENCE = 30.0  # seconds; what is waited for comes in far less
 
 FLAGS = (
@@ -34,13 +33,6 @@ FLAGS = (
     "--force-color-profile=srgb",
     "--lang=en",
 )
-
-
-def found() -> str | None:
-    """Where a browser is, if there is one."""
-    if os.name != "posix":
-        return None
-    return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 class Browser:

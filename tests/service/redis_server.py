@@ -1,6 +1,5 @@
 """A Redis of its own for a test, which can be killed and started again."""
 
-import shutil
 import signal
 import subprocess
 import time
@@ -12,8 +11,10 @@ from typing import Any, Self
 import pytest
 from ports import free_port
 
+from programs import program
+
 redis = pytest.importorskip("redis")
-PROGRAM = shutil.which("redis-server")
+PROGRAM = program("Redis")
 if PROGRAM is None:
     pytest.skip("redis-server is not installed", allow_module_level=True)
 

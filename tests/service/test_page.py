@@ -8,13 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from page_browser import Browser, Tab, found
+from page_browser import Browser, Tab
 from page_server import Player
 from page_states import ATTACK, LONG, NOW, STRANGE, dozen, hostile, lively, state, unborn
 
 from onepass.service import page
+from programs import program
 
-PROGRAM = found()
+PROGRAM = program("a browser")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs chromium or google-chrome")
 
 LINK = "document.querySelector('#link').dataset.link"

@@ -14,14 +14,15 @@ from typing import Any
 
 import matplotlib.image
 import pytest
-from page_browser import Browser, found
+from page_browser import Browser
 from web_server import Server
 
 import onepass as op
 from onepass.errors import ServiceError
 from onepass.service import Client
+from programs import program
 
-PROGRAM = found()
+PROGRAM = program("a browser")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs chromium or google-chrome")
 
 KEPT = os.environ.get("ONEPASS_PICTURES")
