@@ -5,8 +5,6 @@ for gigabytes. And a text may become a thousand numbers. Whoever serves a learne
 features it may have; then rows are bounded too by what they come to.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 from onepass.errors import ShapeError
@@ -17,19 +15,24 @@ _MOST: ContextVar[int | None] = ContextVar("most_features", default=None)
 _VALUES = 1 << 24  # numbers that rows may come to at once, of 8 bytes each
 
 
-@contextmanager
-def bounded(most: int | None) -> Iterator[None]:
+class bounded:  # noqa: N801  a context, which each request goes through
     """Within this context learners may have so many features; any number where it is None.
 
     Parameters
     ----------
     most : int or None
     """
-    before = _MOST.set(most)
-    try:
-        yield
-    finally:
-        _MOST.reset(before)
+
+    __slots__ = ("_before", "_most")
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+
+    def __enter__(self) -> None:
+        self._before = _MOST.set(self._most)
+
+    def __exit__(self, *raised: object) -> None:
+        _MOST.reset(self._before)
 
 
 def hold_breadth(d: int, who: str) -> None:

@@ -23,6 +23,7 @@ from onepass.service.web import connection, door  # noqa: E402
 from onepass.service.web.connection import Connection  # noqa: E402
 from onepass.service.web.door import Door  # noqa: E402
 from onepass.service.web.exchange import Answer, Asking, Room  # noqa: E402
+from onepass.service.web.known import Head, Heads  # noqa: E402
 
 MOST = 200_000
 LARGE = 3_000_000
@@ -261,19 +262,26 @@ REQUESTS = st.builds(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )
 @given(
-    wanted=st.lists(REQUESTS, min_size=1, max_size=8),
+    wanted=st.lists(REQUESTS, min_size=1, max_size=8)
+    | st.lists(REQUESTS, min_size=1, max_size=3).flatmap(
+        lambda few: st.lists(st.sampled_from(few), min_size=4, max_size=9)
+    ),
     cuts=st.lists(st.floats(0, 1), max_size=12),
+    apart=st.booleans(),
     half=st.booleans(),
 )
 def test_any_mixture_is_answered_in_order(
     on: Callable[..., None],
     wanted: list[Wanted],
     cuts: list[float],
+    apart: bool,  # noqa: FBT001
     half: bool,  # noqa: FBT001
 ) -> None:
     """As many and what they are to be, however the bytes were cut; and nothing is left."""
-    data = b"".join(each.to_bytes() for each in wanted)
-    at = sorted({0, len(data), *(int(cut * len(data)) for cut in cuts)})
+    each_by_itself = [each.to_bytes() for each in wanted]
+    data = b"".join(each_by_itself)
+    ends = list(itertools.accumulate(map(len, each_by_itself))) if apart else []
+    at = sorted({0, len(data), *ends, *(int(cut * len(data)) for cut in cuts)})
     parts = [data[i:j] for i, j in itertools.pairwise(at)]
     expected: list[tuple[int, bytes]] = []
     goes_on = True
@@ -304,6 +312,69 @@ def test_any_mixture_is_answered_in_order(
 
 
 # -- one thing at a time --------------------------------------------------------------------------
+
+
+def test_a_head_that_came_before_is_not_read_again(on: Callable[..., None]) -> None:
+    """It says the same: another body follows, and who may ask is asked anew."""
+
+    async def story(line: Line) -> None:
+        first, second = request("/now/1", b"one"), request("/now/1", b"two")
+        assert line.door.heads.split(first) is None
+        await line.send(first)
+        await line.until(b"one")
+        known = line.door.heads.split(second)
+        assert known is not None
+        assert known[1] == b"two"
+        await line.send(second)
+        assert answers(await line.until(b"two")) == [
+            (200, b"/now/1 3 one"),
+            (200, b"/now/1 3 two"),
+        ]
+        assert line.site.seen[0] == line.site.seen[1]
+        line.site.admit = _refuses  # type: ignore[method-assign]
+        await line.send(first)
+        assert answers(await line.until(b"such"))[-1] == (404, b"there is no such thing.")
+
+    on(story)
+
+
+def _refuses(*_: Any) -> Any:
+    raise UnknownError("there is no such thing.")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request("/refused/1", b"one"),
+        request("/now/1", b"one", "Idempotency-Key: a"),
+        request("/now/1", b"one", "Connection: close"),
+        request("/now/1", b"one", "Expect: 100-continue"),
+        request("/now/1", b"one", "Upgrade: h2c", "Connection: Upgrade"),
+        request("/now/1", chunks(b"one"), "Transfer-Encoding: chunked"),
+        request("/now/1", b"one").replace(b"HTTP/1.1", b"HTTP/1.0"),
+        request("/now/1", b"one", f"A: {'b' * 1024}"),
+        request("/now/1", b"one") + b"\r\n",
+        request("/now/1", b"one") * 2,
+    ],
+    ids=range(10),
+)
+def test_what_is_not_plain_is_read_each_time(on: Callable[..., None], data: bytes) -> None:
+    async def story(line: Line) -> None:
+        await line.send(data)
+        await line.until(b"such" if b"refused" in data else b"one")
+        assert line.door.heads.split(request("/now/1", b"one")) is None
+        assert line.door.heads.split(data) is None
+
+    on(story)
+
+
+def test_few_heads_are_kept() -> None:
+    heads = Heads()
+    for i in range(3000):
+        head = b"POST /%d HTTP/1.1\r\n\r\n" % i
+        heads.keep(head, Head("POST", b"/%d" % i, {}, 0))
+    kept = [i for i in range(3000) if heads.split(b"POST /%d HTTP/1.1\r\n\r\n" % i)]
+    assert kept == list(range(3000 - 1024, 3000))
 
 
 def test_a_body_that_waits_to_be_asked_for_is_asked_for(on: Callable[..., None]) -> None:

@@ -207,3 +207,29 @@ def test_some_of_the_known_names_in_their_order() -> None:
 def test_other_names_are_refused(given: Any, said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         validate.some_of(given, ["one", "two", "three"], "names", "here")
+
+
+@pytest.mark.parametrize("n", [3, 3000], ids=["few", "many"])
+@pytest.mark.parametrize("value", [1e200, -1e308, 1e-320, 0.0])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_overflows_when_it_is_summed_is_finite(n: int, value: float, order: Any) -> None:
+    X = np.full((n, 4), value, order=order)
+    assert validate.is_matrix(X, 4)
+    assert validate.matrix(X, "here", d=4)[0] is X
+
+
+@pytest.mark.parametrize("n", [3, 3000], ids=["few", "many"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_one_that_is_not_finite_is_found(n: int, value: float) -> None:
+    X = np.zeros((n, 4))
+    X[n - 1, 2] = value
+    assert not validate.is_matrix(X, 4)
+    with pytest.raises(NotFiniteError, match=f"row {n - 1}, column 2"):
+        validate.matrix(X, "here", d=4)
+
+
+@pytest.mark.parametrize(
+    "X", [np.zeros((2, 3)), np.zeros(4), np.zeros((2, 4), dtype=np.float32), [[0.0] * 4]], ids=str
+)
+def test_what_is_still_to_be_made_a_matrix(X: Any) -> None:
+    assert not validate.is_matrix(X, 4)

@@ -79,14 +79,12 @@ class Archive:
         ------
         StoreError
         """
-        self._take_back()
         if self.broken is None:
             try:
                 self.hold_in_place()
             except StoreError as gone:
                 self.broken = gone
-        if self.broken is not None:
-            raise copy.copy(self.broken)
+        self._hold_sound()
 
     def hold_in_place(self) -> None:
         """Refuse where the file is not where it was opened.
@@ -238,15 +236,20 @@ class Archive:
         except SQLITE as wrong:
             raise self._told(wrong, "read") from wrong
 
+    def _hold_sound(self) -> None:
+        self._take_back()
+        if self.broken is not None:
+            raise copy.copy(self.broken)
+
     def _write(self, work: Callable[[], object]) -> None:
-        """Do it in a transaction, whole or not at all.
+        """Do it in a transaction, whole or not at all; ``hold_whole`` was called just before.
 
         Raises
         ------
         StoreError
             If the disk is full or fails; ``broken`` if nobody knows what is on it now.
         """
-        self.hold_whole()
+        self._hold_sound()
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self.reached("begun")

@@ -52,6 +52,7 @@ class Tending(Standing):
 
     def finish(self) -> None:
         """Take a last snapshot, and let go blocks before the oldest, all if that is quick."""
+        self._try(self.journal.hold_whole)
         self._try(lambda: self.snapshot("close"))
         self._try(self._trim_all)
 

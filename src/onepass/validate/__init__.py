@@ -4,7 +4,7 @@ Each function takes ``where``, the public call that the message should name,
 and returns arrays that the learners may trust: float, finite, of the right shape.
 """
 
-from onepass.validate.arrays import matrix, row_vector, targets, weights
+from onepass.validate.arrays import is_matrix, matrix, row_vector, targets, weights
 from onepass.validate.labels import class_names, labels
 from onepass.validate.names import some_of
 from onepass.validate.ranges import in_range, whole
@@ -15,6 +15,7 @@ __all__ = [
     "duration",
     "elapsed",
     "in_range",
+    "is_matrix",
     "labels",
     "matrix",
     "row_vector",

@@ -1,5 +1,6 @@
 """Rows, answers and weights as finite arrays of the right shape."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,10 +17,29 @@ from onepass.errors import (
 from onepass.table import Table, has_names, is_frame, named_row
 from onepass.types import Array, Floats
 
-__all__ = ["matrix", "refuse_nonfinite", "row_vector", "targets", "weights"]
+__all__ = ["is_matrix", "matrix", "refuse_nonfinite", "row_vector", "targets", "weights"]
 
 _PLAIN = frozenset({float, int})
-_MANY = 1 << 10  # numbers; of fewer, to ask each takes no longer than to sum them
+_MANY = 1 << 13  # numbers, of which BLAS may leave some to other threads, who are slow to come
+
+
+def is_matrix(X: Any, d: int) -> bool:
+    """Whether X is just what ``matrix`` would make of it: most often it is, and that is soon told.
+
+    Parameters
+    ----------
+    X : Any
+    d : int
+        The number of columns that the learner knows.
+    """
+    return (
+        type(X) is np.ndarray
+        and X.dtype == np.float64
+        and X.ndim == 2
+        and X.shape[1] == d
+        and X.flags.aligned
+        and _is_finite(X)
+    )
 
 
 def matrix(
@@ -255,17 +275,19 @@ def _same_names(came: Sequence[str], names: Sequence[str], where: str) -> None:
     )
 
 
-def _summed(array: Floats) -> bool:
-    """Whether there are many numbers, of a finite sum: then all are finite, found in one read."""
+def _is_finite(array: Floats) -> bool:
+    """Whether all numbers are finite: they are if their sum, or that of their squares, is."""
     if array.size < _MANY:
-        return False
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(np.add.reduce(array, axis=None)))
+        total = np.vdot(array, array)
+    else:
+        with np.errstate(all="ignore"):
+            total = np.add.reduce(array, axis=None)
+    return math.isfinite(total) or bool(np.isfinite(array).all())
 
 
 def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] | None) -> None:
     """Refuse nan and infinity, saying the first place where one stands."""
-    if _summed(array) or np.isfinite(array).all():
+    if _is_finite(array):
         return
     i, j = (int(k) for k in np.argwhere(~np.isfinite(array))[0])
     value: Any = array[i, j]

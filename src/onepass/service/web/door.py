@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from onepass.errors import ParameterError
 from onepass.service.web.exchange import Answer, Asking
+from onepass.service.web.known import Heads
 
 __all__ = ["Coming", "Door", "Site"]
 
@@ -49,12 +50,15 @@ class Door:
         Whether no further connection is taken.
     greeted : set of asyncio.Task
         Handshakes under way.
+    heads : Heads
+        Of requests that came before.
     """
 
     def __init__(self, site: Site, state: Any, seconds: float, most: int) -> None:
         self.site, self.seconds, self.most = site, seconds, most
         self.stops = False
         self.greeted: set[Any] = set()
+        self.heads = Heads()
         self.connections: set[Any] = state.connections
         self.tasks: set[Any] = state.tasks
         self._state, self._headers, self._lines = state, None, b""

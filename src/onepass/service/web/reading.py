@@ -17,6 +17,7 @@ import httptools
 from onepass.errors import OnepassError, ParameterError
 from onepass.service.web.door import Coming, Door
 from onepass.service.web.exchange import Answer
+from onepass.service.web.known import END, Head
 
 __all__ = ["NEVER", "Reading"]
 
@@ -38,6 +39,8 @@ class Reading(asyncio.Protocol):
     _coming: Coming | None = None  # what is read
     _pending: Any = None  # what will be an answer
     _ends = False  # whether no further request is taken
+    _fresh = True  # whether what comes next is the beginning of a request
+    _part = 0  # bytes of a body that came last
     _head = 0  # bytes of a request that came without any of its body
     _until = NEVER  # when its time is over
 
@@ -48,6 +51,40 @@ class Reading(asyncio.Protocol):
 
     def _read(self, data: bytes) -> None:
         """Read what came."""
+        fresh = self._fresh
+        known = self._door.heads.split(data) if fresh else None
+        if known is not None:
+            self._take_known(*known)
+            return
+        waited, self._part = len(self._waiting), 0
+        self._feed(data)
+        head = data.find(END) + len(END) if fresh else 0
+        self._fresh = (
+            self._coming is None
+            and len(self._waiting) == waited + 1
+            and head + self._part == len(data)
+        )
+        if fresh and self._fresh:
+            self._keep(data[:head], self._waiting[-1])
+
+    def _take_known(self, head: Head, body: bytes) -> None:
+        """A whole request, whose head has come before: who asks may have lost the right to."""
+        coming = Coming()
+        coming.method, coming.target, coming.headers, length = head
+        coming.keeps, coming.size = True, length
+        self._admit(coming, length)
+        if coming.asking is not None:
+            coming.asking.body = body
+        self._waiting.append(coming)
+        self._until = NEVER
+
+    def _keep(self, data: bytes, coming: Coming) -> None:
+        if coming.keeps and coming.refused is None and coming.size <= _SMALL:
+            head = Head(coming.method, coming.target, coming.headers, coming.size)
+            self._door.heads.keep(data, head)
+
+    def _feed(self, data: bytes) -> None:
+        """Have it read by the parser."""
         begun = self._coming
         size = 0 if begun is None else begun.size
         try:
@@ -109,11 +146,7 @@ class Reading(asyncio.Protocol):
         recent = parser.get_http_version() != "1.0"
         coming.keeps = recent and parser.should_keep_alive()
         length = int(headers.get(b"content-length", b"0")[:18])
-        try:
-            coming.asking, coming.verb = self._site.admit(coming.method, coming.target, headers)
-            coming.asking.hold_length(length)
-        except Exception as wrong:  # noqa: BLE001  whoever asks is told
-            coming.refused = coming.refused or self._site.failed(wrong)
+        self._admit(coming, length)
         chunked = b"transfer-encoding" in headers
         if b"upgrade" in headers and parser.should_upgrade():
             coming.keeps = False
@@ -128,6 +161,7 @@ class Reading(asyncio.Protocol):
 
     def on_body(self, part: bytes) -> None:
         """Of its body, a part."""
+        self._part = len(part)
         if self._coming is not None:
             try:
                 self._coming.add(part)
@@ -144,6 +178,15 @@ class Reading(asyncio.Protocol):
             self._until = NEVER
 
     # -- what follows --------------------------------------------------------------------------
+
+    def _admit(self, coming: Coming, length: int) -> None:
+        """Let it in, with a body of so many bytes, or refuse it."""
+        try:
+            admitted = self._site.admit(coming.method, coming.target, coming.headers)
+            coming.asking, coming.verb = admitted
+            coming.asking.hold_length(length)
+        except Exception as wrong:  # noqa: BLE001  whoever asks is told
+            coming.refused = coming.refused or self._site.failed(wrong)
 
     def _invite(self) -> None:
         """Ask for a body that comes only when it is asked for, once it is its turn."""
