@@ -34,6 +34,7 @@ FORMAT = 1
 _LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 _NO_DIGEST = "0" * 64
 _DIGEST_KEY = rb"\"sha256\":\""  # as it stands in JSON within JSON
+_SQLITE = b"SQLite f"  # what such a file begins with
 _FIELDS = {"sha256": str, "format": int, "version": str, "kind": str}
 
 
@@ -169,6 +170,11 @@ def readable(start: bytes, whole: int, where: str) -> int:
     CheckpointError
         If they cannot be.
     """
+    if start[:8] == _SQLITE:
+        raise CheckpointError(
+            f"{where}: must be a model file, got a database, which a learner may have that is "
+            "served. Open it with op.durable, or serve the folder in which it stands."
+        )
     size = int.from_bytes(start[:8], "little")
     if not 2 <= size <= min(whole - 8, _LARGEST_HEADER):
         raise damaged(where, "its header is cut short, or it is of another program")

@@ -110,7 +110,7 @@ def test_a_detector_that_fails_takes_nothing_down(
         served.durable.learn(X, Y)
         [model] = state(shelf)["models"]
         assert "broken has failed and watches no longer: math domain error" in model["trouble"]
-        assert 'onepass_drift_watching{model="m",detector="broken"} 0' in exposition(shelf)
+        assert 'onepass_drift_watching{model="m",detector="broken"} 0' in exposition(shelf, {})
         served.durable.snapshot()
         served.wake()
         served.hold_ready()

@@ -38,6 +38,7 @@ class Echo:
         self.asked: list[bytes] = []
         self.gate = asyncio.Event()
         self.seen: list[dict[bytes, bytes]] = []
+        self.statuses: list[int] = []
 
     def admit(self, method: str, target: bytes, headers: dict[bytes, bytes]) -> tuple[Asking, Any]:
         if target.startswith(b"/refused"):
@@ -65,6 +66,9 @@ class Echo:
         if kind == b"fails":
             raise ParameterError("it is wrong, but later.")
         return told
+
+    def count(self, status: int) -> None:
+        self.statuses.append(status)
 
     def failed(self, wrong: BaseException) -> Answer:
         return Answer(str(wrong).encode(), "text/plain", 404 if "such" in str(wrong) else 400)
@@ -305,6 +309,7 @@ def test_any_mixture_is_answered_in_order(
         if goes_on and not half:
             assert found.pop() == (200, b"/now/last 0 ")
         assert [status for status, _ in found] == [status for status, _ in expected]
+        assert line.site.statuses[: len(found)] == [status for status, _ in found]
         for (_, said), (_, must) in zip(found, expected, strict=True):
             assert said == must or not must
 

@@ -119,10 +119,10 @@ def serve(
     quiet
         Do not say where it listens.
     """
-    from onepass.service.web.auth import Tokens, hold_safe
+    from onepass.service.web.auth import Tokens, hold_safe, loopback
     from onepass.service.web.logs import logged
     from onepass.service.web.running import Listening, run
-    from onepass.service.web.starting import fed, shelved, started
+    from onepass.service.web.starting import fed, read, shelved, started
     from onepass.service.web.stopping import Stopping
 
     where = "serve"
@@ -130,6 +130,8 @@ def serve(
         found = _tokens(tokens, where, Tokens)
         hold_safe(host, found, where)
         listening = Listening(host, port, certificate, key, seconds)
+        listening.hold_free(where)
+        sources = read(source)
         try:
             shelf = shelved(
                 data, window=window, drift=drift, most_waiting=most_waiting,
@@ -138,11 +140,13 @@ def serve(
             )  # fmt: skip
             with closing(shelf):
                 _begun(shelf, model, name, task, values(settings))
-                fed(shelf, source)
                 app = started(
                     shelf, tokens=found, most_bytes=most_bytes, most_rows=most_rows, first=first,
                     patience=patience, level=log,
                 )  # fmt: skip
+                fed(shelf, sources)
+                if found and certificate is None and not loopback(host):
+                    logged("tokens come over plain HTTP", why="there is no --certificate")
                 run(app, listening, lambda at: _ready(at, shelf, first, quiet), stopping, where)
                 logged("stopping")
         except KeyboardInterrupt:  # while they were opened, or closed

@@ -1,9 +1,10 @@
 """Service: a learner that serves while it learns, and loses nothing.
 
 :func:`durable` keeps a learner in a file, with no server around it, and :func:`examine` checks such
-a file; :class:`Client` asks a server.
+a file; :class:`Client` asks a server, and raises :class:`ServiceError` where that refuses.
 """
 
+from onepass.errors import ServiceError
 from onepass.service.client import Client
 from onepass.service.examine import examine
 from onepass.service.opening import durable
@@ -11,4 +12,4 @@ from onepass.service.requests import Receipt
 from onepass.service.store import Durable
 from onepass.service.versions import Version
 
-__all__ = ["Client", "Durable", "Receipt", "Version", "durable", "examine"]
+__all__ = ["Client", "Durable", "Receipt", "ServiceError", "Version", "durable", "examine"]

@@ -115,10 +115,11 @@ class Asker:
         raise AssertionError("unreachable")
 
     def _silence(self, broken: Exception) -> str:
+        plain = isinstance(broken, http.client.RemoteDisconnected) and self._parts.scheme == "http"
         return (
             f"{self.url}: must answer within {self._patience:g} seconds, got: {broken!r}. Look "
             "whether it runs, and whether it has done what was asked; rows to learn may be sent "
-            "again with the same key."
+            "again with the same key." + " If it speaks TLS, ask it by https://." * plain
         )
 
     def _strange(self, broken: Exception) -> str:

@@ -115,7 +115,7 @@ class Charge:
             raise ParameterError(
                 f"{where}: `model` must be as it was when the file was made, "
                 f"{clone(self.learner)!r}, got {clone(other)!r}. Leave it out to go on with what "
-                "is there, or choose another file."
+                "is there, or begin another one, of another name."
             )
 
 

@@ -96,9 +96,10 @@ def aligned(part: Any, name: str, n: int, where: str) -> Array:
     if array.ndim == 0 and name != "y":
         array = np.full(n, array[()])
     if array.ndim == 0 or len(array) != n:
+        came = f"the shape {array.shape}" if array.ndim else "one that is no list"
         raise ShapeError(
-            f"{where}: `{name}` must have one value for each of {n} rows, got the shape "
-            f"{array.shape}. Give as many values as rows."
+            f"{where}: `{name}` must have one value for each of {n} rows, got {came}. Give as many "
+            "values as rows."
         )
     if array.dtype.kind == "f" and array.dtype.itemsize > _LARGEST:
         return array.astype(np.float64)

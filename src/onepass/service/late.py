@@ -125,8 +125,8 @@ class Late(Kept):
                 digest = found.digest
             if digest != digests.setdefault(name, digest if found is None else found.digest):
                 raise KeyReusedError(
-                    f"{where}: each id must come with one answer, got another for {name!r}. What "
-                    "was learned cannot be answered again; nothing was learned."
+                    f"{where}: each id must come with one answer, got another for {name!r} than "
+                    "before. What was learned cannot be answered otherwise; nothing was learned."
                 )
             if found is not None:
                 known[name] = found

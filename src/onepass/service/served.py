@@ -178,8 +178,14 @@ class Served:
             self._note(len(ids), wrong)
             raise
 
-    def feed(self, source: Source) -> None:
+    def feed(self, source: Source, log: Callable[..., object] | None = None) -> None:
         """Learn what a source brings, as long as this is served.
+
+        Parameters
+        ----------
+        source : Source
+        log : callable, optional
+            As for :class:`~onepass.service.sources.Feeder`.
 
         Raises
         ------
@@ -190,7 +196,7 @@ class Served:
             raise ParameterError(
                 f"{self.name}: a source must be read once, got {source.name} twice. Leave one out."
             )
-        self.feeders.append(Feeder(self.durable, source, self.gauges))
+        self.feeders.append(Feeder(self.durable, source, self.gauges, log))
 
     def hold_ready(self) -> None:
         """Refuse where the learner cannot learn now.

@@ -39,7 +39,7 @@ export class Model {
     this.curves(model);
     refused(list(model.refused));
     snapshots(list(model.snapshots));
-    drift(list(model.drift));
+    drift(list(model.drift), Object.keys(record(model.watching)));
     sources(record(model.positions));
   }
 
@@ -147,15 +147,17 @@ function snapshots(rows) {
   fill(find("snapshots-rows"), latest(rows, "version", "snapshots-more").map(row), "No snapshot yet.");
 }
 
-function drift(rows) {
+function drift(rows, detectors) {
   const row = (each) => [whole(each.rows), when(each.at), text(each.detector)];
-  fill(find("drift-rows"), latest(rows, "rows", "drift-more").map(row), "No alarm of --drift.");
+  const none = detectors.length ? "No alarm yet." : "No detector: --drift adwin would be one.";
+  fill(find("drift-rows"), latest(rows, "rows", "drift-more").map(row), none);
 }
 
 function sources(positions) {
   const all = Object.entries(positions);
   put("sources-more", all.length > SHOWN ? `the first ${SHOWN} of ${count(all.length)}` : "");
   const name = (source) => cell(word(source, LONG), { kind: "data code", head: true });
-  const row = ([source, position]) => [name(source), text(position, "data code")];
+  const known = (position) => (word(position) ? text(position, "data code") : text("nothing yet"));
+  const row = ([source, position]) => [name(source), known(position)];
   fill(find("sources-rows"), all.slice(0, SHOWN).map(row), "Rows come by request alone.");
 }

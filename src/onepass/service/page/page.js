@@ -54,10 +54,12 @@ function only(...shown) {
   for (const each of ["lost", "door", "pause", "forget"]) reveal(find(each), shown.includes(each));
 }
 
-/** Which model the page's address asks for; else the first. */
+/** Which model the page's address asks for; else the first of those with most rows. */
 function chosen() {
   const names = (name) => [address(name), `#model=${name}`];
-  return Math.max(0, models.findIndex((each) => names(word(each.name)).includes(location.hash)));
+  const asked = models.findIndex((each) => names(word(each.name)).includes(location.hash));
+  const rows = models.map((each) => number(each.rows_seen) ?? 0);
+  return asked >= 0 ? asked : Math.max(0, rows.indexOf(Math.max(...rows)));
 }
 
 function show() {

@@ -103,9 +103,9 @@ def _parameters(found: dict[str, list[str]]) -> dict[str, str]:
     twice = [name for name, values in found.items() if len(values) > 1 or not values[0]]
     if twice:
         raise _wrong(f"{twice[0]} twice, or empty", "Give each once, with a value")
-    if not {"stream", "target"} <= found.keys():
-        came = ", ".join(found) or "none of these"
-        raise _wrong(came, "Name the stream, and the field of the answers")
+    for name in ("stream", "target"):
+        if name not in found:
+            raise _wrong(f"no {name!r}", "Name the stream, and the field of the answers")
     return {name: values[0] for name, values in found.items()}
 
 

@@ -6,6 +6,7 @@ next position that is kept; but as long as nothing of a source was ever learned,
 beginning, for then its address is rather wrong than all of its rows.
 """
 
+from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
 
@@ -35,6 +36,9 @@ class Feeder:
         Closed when this is.
     gauges : Gauges
         Told of rows that are refused.
+    log : callable, optional
+        Called with "the source is read" or "the source cannot be read" when that begins to be so,
+        and by name with its ``source`` and ``why``.
 
     Attributes
     ----------
@@ -49,7 +53,13 @@ class Feeder:
         If the learner forgets by time, and the source does not say it, or the other way round.
     """
 
-    def __init__(self, durable: Durable, source: Source, gauges: Gauges) -> None:
+    def __init__(
+        self,
+        durable: Durable,
+        source: Source,
+        gauges: Gauges,
+        log: Callable[..., object] | None = None,
+    ) -> None:
         learner = durable.answering
         if bool(getattr(learner, "uses_time", False)) != source.has_time:
             must = "not say" if source.has_time else "say"
@@ -58,9 +68,10 @@ class Feeder:
                 f"is {learner!r:.200}. Give `time` with a learner that forgets by time alone."
             )
         self._durable, self.source, self._gauges = durable, source, gauges
-        self._labels = is_classifier(learner)
+        self._labels, self._log = is_classifier(learner), log
         self._end = Event()
         self.trouble: str | None = None
+        self._stood: str | None = ""  # neither read nor in trouble
         self.behind = 0
         self._thread = Thread(target=self._work, name=f"feed {source.name}", daemon=True)
         self._thread.start()
@@ -77,14 +88,29 @@ class Feeder:
             try:
                 for piece in self.source.read(self._durable.positions, seconds=_WAIT):
                     self._learn(piece)
-                    self.trouble, wait = None, _SHORTEST
+                    wait = self._goes_on()
                     if self._end.is_set():
                         return
-                self.trouble, wait = None, _SHORTEST
+                wait = self._goes_on()
             except Exception as wrong:  # noqa: BLE001  it is told; it may go on again later
-                self.trouble = str(wrong) or repr(wrong)
+                self._stands(str(wrong) or repr(wrong))
                 self._end.wait(wait)
                 wait = min(2.0 * wait, _LONGEST)
+
+    def _goes_on(self) -> float:
+        """It is read; how long to wait if it is not the next time."""
+        self._stands(None)
+        return _SHORTEST
+
+    def _stands(self, trouble: str | None) -> None:
+        """What keeps it from reading or learning, if anything; if that is new, it is logged."""
+        self.trouble = trouble
+        if self._stood != trouble and self._log is not None:
+            if trouble is None:
+                self._log("the source is read", source=self.source.name)
+            else:
+                self._log("the source cannot be read", source=self.source.name, why=trouble)
+        self._stood = trouble
 
     def _learn(self, piece: Piece) -> None:
         """Learn a piece, but those of its rows that are refused."""

@@ -1,5 +1,6 @@
 """About: what the service says of itself and of its learners."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,12 @@ class About:
     ----------
     shelf : Shelf
     threads : Threads
+    statuses : mapping of int to int
+        How many requests were answered with each.
     """
 
-    def __init__(self, shelf: Shelf, threads: Threads) -> None:
-        self._shelf, self._threads = shelf, threads
+    def __init__(self, shelf: Shelf, threads: Threads, statuses: Mapping[int, int]) -> None:
+        self._shelf, self._threads, self._statuses = shelf, threads, statuses
 
     async def live(self, asking: Asking) -> Answer:
         """``GET /v2/health/live``: it answers."""
@@ -85,7 +88,8 @@ class About:
     async def metrics(self, asking: Asking) -> Answer:
         """``GET /metrics``, for Prometheus."""
         del asking
-        text = await self._threads.look(lambda: exposition(self._shelf))
+        statuses = dict(self._statuses)
+        text = await self._threads.look(lambda: exposition(self._shelf, statuses))
         return Answer(text.encode(), "text/plain; version=0.0.4; charset=utf-8")
 
     async def openapi(self, asking: Asking) -> Answer:

@@ -88,9 +88,10 @@ def _decoded(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as wrong:
-        fields = ", ".join(kind.__struct_fields__)
+        fields = ", ".join(map(repr, kind.__struct_fields__))
+        came = f"what is none: {wrong}" if body else "nothing"
         raise ParameterError(
-            f"the body must be JSON with {fields}, got: {wrong}. See /openapi.json."
+            f"the body must be an object of JSON with {fields}, got {came}. See /openapi.json."
         ) from wrong
 
 

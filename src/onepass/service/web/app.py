@@ -1,6 +1,7 @@
 """App: the paths of the service, who may take them, and what is said of failures."""
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -69,7 +70,8 @@ class Application:
         self._failures = Failures(shelf.folder)
         self._known: dict[bytes, tuple[str, Mapping[str, Endpoint], dict[str, str]]] = {}
         self._paths = Paths[Endpoint]()
-        for each in endpoints(shelf, limits, first, patience):
+        self._statuses: dict[int, int] = {}
+        for each in endpoints(shelf, limits, first, patience, self._statuses):
             self._paths.add(each.method, each.path, each)
 
     def admit(self, method: str, target: bytes, headers: dict[bytes, bytes]) -> tuple[Asking, Any]:
@@ -117,6 +119,15 @@ class Application:
         except Exception as wrong:  # noqa: BLE001  whoever asked gets an answer
             return self.failed(wrong)
 
+    def count(self, status: int) -> None:
+        """Count an answer; called in the event loop.
+
+        Parameters
+        ----------
+        status : int
+        """
+        self._statuses[status] = self._statuses.get(status, 0) + 1
+
     def failed(self, wrong: BaseException) -> Answer:
         """What is said of an error, which forgets where it was raised: rows are known there.
 
@@ -145,7 +156,11 @@ class Application:
 
 
 def endpoints(
-    shelf: Shelf, limits: Limits, first: str | None, patience: float = 60.0
+    shelf: Shelf,
+    limits: Limits,
+    first: str | None,
+    patience: float = 60.0,
+    statuses: Mapping[int, int] = MappingProxyType({}),
 ) -> list[Endpoint]:
     """All that can be asked.
 
@@ -157,6 +172,8 @@ def endpoints(
         The learner that answers ``/invocations``.
     patience : float, default 60
         As for :class:`Application`.
+    statuses : mapping of int to int
+        How many requests were answered with each, for ``/metrics``.
     """
     threads = Threads(patience)
     verbs = Verbs(shelf, limits, first, threads)
@@ -166,7 +183,7 @@ def endpoints(
         Endpoint("POST", f"{_MODEL}/learn", verbs.learn, LEARN),
         Endpoint("POST", f"{_MODEL}/answers", verbs.answers, LEARN),
         Endpoint("POST", "/invocations", verbs.invocations, PREDICT),
-        *_readings(About(shelf, threads)),
+        *_readings(About(shelf, threads, statuses)),
         *_doings(Admin(shelf, threads)),
     ]
 

@@ -27,6 +27,7 @@ __all__ = [
     "PREDICT",
     "Tokens",
     "hold_safe",
+    "loopback",
 ]
 
 PREDICT, LEARN, ADMIN = "predict", "learn", "admin"
@@ -173,7 +174,7 @@ def hold_safe(host: str, tokens: Tokens, where: str) -> None:
     ------
     ParameterError
     """
-    if not tokens and not _loopback(host):
+    if not tokens and not loopback(host):
         raise ParameterError(
             f"{where}: on {host}, which others can reach, there must be tokens, got none. Give "
             "--tokens FILE or the environment variable ONEPASS_TOKEN, or listen on 127.0.0.1."
@@ -188,7 +189,7 @@ def _stranger(host: str | None, origin: str | None) -> str | None:
         page = None if origin is None else urlsplit(origin).netloc
     except ValueError:
         name, page = "", ""
-    if name is not None and not _loopback(name):
+    if name is not None and not loopback(name):
         return (
             "without tokens the service must be asked by the address of this machine, such as "
             "127.0.0.1 or localhost, got another in the header Host. Give it tokens."
@@ -201,7 +202,13 @@ def _stranger(host: str | None, origin: str | None) -> str | None:
     return None
 
 
-def _loopback(host: str) -> bool:
+def loopback(host: str) -> bool:
+    """Whether an address is reached from this machine alone.
+
+    Parameters
+    ----------
+    host : str
+    """
     if host == "localhost":
         return True
     try:

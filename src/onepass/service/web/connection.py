@@ -137,6 +137,7 @@ class Connection(Reading):
         more = self._waiting or (self._coming is not None and not self._ends)
         keeps = coming.keeps and bool(more or not (self._ends or self._stops))
         lines = self._door.lines()
+        self._site.count(answer.status)
         data = answer.whole(coming.method, lines if keeps else lines + _CLOSE)
         self._door.send(self._transport, data)
         if keeps:

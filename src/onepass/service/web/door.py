@@ -29,6 +29,9 @@ class Site(Protocol):
     def failed(self, wrong: BaseException) -> Answer:
         """What is said of an error."""
 
+    def count(self, status: int) -> None:
+        """An answer of this status is sent."""
+
 
 class Door:
     """What all connections share.

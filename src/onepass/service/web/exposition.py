@@ -1,7 +1,7 @@
 """Exposition: the gauges in the text format of Prometheus, version 0.0.4."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from onepass.service.served import Served
@@ -13,16 +13,20 @@ __all__ = ["exposition"]
 _Line = tuple[dict[str, str], float | None]
 
 
-def exposition(shelf: Shelf) -> str:
+def exposition(shelf: Shelf, statuses: Mapping[int, int]) -> str:
     """All gauges of all learners.
 
     Parameters
     ----------
     shelf : Shelf
+    statuses : mapping of int to int
+        How many requests were answered with each.
     """
     every = list(shelf)
     lines = [*_family("onepass_info", "gauge", "The version that runs.",
-                      [({"version": onepass_version()}, 1.0)])]  # fmt: skip
+                      [({"version": onepass_version()}, 1.0)]),
+             *_family("onepass_requests_total", "counter", "Requests answered, by status.",
+                      [({"status": str(k)}, n) for k, n in sorted(statuses.items())])]  # fmt: skip
     for name, kind, told, values in _FAMILIES:
         found = [
             ({"model": served.name, **labels}, value)

@@ -56,7 +56,7 @@ def set_up(level: str) -> None:
 
 
 def logged(what: str, **told: Any) -> None:
-    """Write a line; nothing in it may be secret.
+    """Write a line, a warning if it tells ``why``; nothing in it may be secret.
 
     Parameters
     ----------
@@ -65,4 +65,5 @@ def logged(what: str, **told: Any) -> None:
     **told
         What else there is to say.
     """
-    _LOG.info(what, extra={"told": told})
+    level = logging.WARNING if "why" in told else logging.INFO
+    _LOG.log(level, what, extra={"told": told})

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterator
@@ -63,6 +64,49 @@ class Listening:
     def scheme(self) -> str:
         """What its address begins with."""
         return "http" if self.certificate is None else "https"
+
+    def hold_free(self, where: str) -> None:
+        """Refuse what cannot be listened on, before there is anything to serve.
+
+        Parameters
+        ----------
+        where : str
+            The public call, for messages.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if (self.certificate is None) != (self.key is None):
+            raise ParameterError(
+                f"{where}: for TLS there must be a certificate and a key, got one of them. Give "
+                "both."
+            )
+        for option, path in {"--certificate": self.certificate, "--key": self.key}.items():
+            if path is not None and not path.is_file():
+                raise ParameterError(
+                    f"{where}: {option} must be a file of PEM, got {path}, which is none. Choose "
+                    "another."
+                )
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            with socket.socket(*found[0][:3]) as trial:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                trial.bind(found[0][4])
+        except OSError as failed:
+            raise self.taken(where) from failed
+
+    def taken(self, where: str) -> ParameterError:
+        """What is said where it cannot be listened on.
+
+        Parameters
+        ----------
+        where : str
+        """
+        return ParameterError(
+            f"{where}: {self.host}:{self.port} must be an address that is free, but it could not "
+            "be listened on. Stop what listens there, or choose another --port."
+        )
 
 
 def run(
@@ -126,17 +170,10 @@ def run(
         with _quick():
             server.run()
     except SystemExit as failed:
-        raise ParameterError(
-            f"{where}: {listening.host}:{listening.port} must be an address that is free, but it "
-            "could not be listened on. Stop what listens there, or choose another --port."
-        ) from failed
+        raise listening.taken(where) from failed
 
 
 def _config(uvicorn: Any, site: Site, listening: Listening, protocol: Any, where: str) -> Any:
-    if (listening.certificate is None) != (listening.key is None):
-        raise ParameterError(
-            f"{where}: for TLS there must be a certificate and a key, got one of them. Give both."
-        )
     config = uvicorn.Config(
         site,  # only handed on: no ASGI is spoken
         host=listening.host,

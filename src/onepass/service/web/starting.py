@@ -7,9 +7,10 @@ from typing import Any
 from onepass.errors import ParameterError
 from onepass.extras import need
 from onepass.service.shelf import Shelf
-from onepass.service.sources import source
+from onepass.service.sources import Source, source
+from onepass.service.web.logs import logged, set_up
 
-__all__ = ["fed", "shelved", "started"]
+__all__ = ["fed", "read", "shelved", "started"]
 
 _WHERE = "onepass serve"
 
@@ -35,12 +36,11 @@ def shelved(folder: Path, **options: Any) -> Shelf:
     return shelf
 
 
-def fed(shelf: Shelf, sources: Iterable[str]) -> None:
-    """Have learners learn what sources bring.
+def read(sources: Iterable[str]) -> list[tuple[str, Source]]:
+    """Sources by their addresses, none of which is asked yet; with the name of a learner, or none.
 
     Parameters
     ----------
-    shelf : Shelf
     sources : iterable of str
         Addresses, as :func:`onepass.service.sources.source` takes them; before each the name of its
         learner and ``=``, unless there is one alone.
@@ -48,14 +48,34 @@ def fed(shelf: Shelf, sources: Iterable[str]) -> None:
     Raises
     ------
     ParameterError
-        If there is no such learner or no such source, or the two do not fit.
+        If there is no such source.
     MissingExtraError
         If the package of a source is not installed.
     """
+    found = []
     for said in sources:
         name, equals, address = said.partition("=")
         if "://" in name or not equals:
             name, address = "", said
+        found.append((name, source(address)))
+    return found
+
+
+def fed(shelf: Shelf, sources: Iterable[tuple[str, Source]]) -> None:
+    """Have learners learn what sources bring.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    sources : iterable of tuple[str, Source]
+        As ``read`` gives them.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such learner, or the two do not fit.
+    """
+    for name, each in sources:
         names = [served.name for served in shelf]
         if name not in names and (name or len(names) != 1):
             raise ParameterError(
@@ -63,7 +83,7 @@ def fed(shelf: Shelf, sources: Iterable[str]) -> None:
                 f"address where there is one alone; there are {', '.join(names) or 'none'}, got "
                 f"{name[:100] or 'no name'}. Name one of them."
             )
-        shelf[name or names[0]].feed(source(address))
+        shelf[name or names[0]].feed(each, logged)
 
 
 def started(
@@ -92,7 +112,6 @@ def started(
         Seconds within which rows must be on the disk.
     """
     from onepass.service.web.app import Application  # noqa: PLC0415  not without the extra
-    from onepass.service.web.logs import set_up  # noqa: PLC0415  the same
     from onepass.service.wire.limits import Limits  # noqa: PLC0415  the same
 
     set_up(level)

@@ -63,5 +63,7 @@ def _one(served: Served, folder: Path) -> dict[str, Any]:
              "nbytes": each.nbytes}
             for each in served.versions
         ],
-        "positions": durable.positions,
+        "watching": gauges.watching(),
+        "positions": {**dict.fromkeys(each.source.name for each in served.feeders),
+                      **durable.positions},
     }  # fmt: skip
