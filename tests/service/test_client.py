@@ -146,3 +146,13 @@ def test_addresses() -> None:
     for url in ("ftp://a", "127.0.0.1:8080", "http://", "http://a:99999"):
         with pytest.raises(ParameterError):
             Client(url)
+
+
+def test_what_is_done_once_is_asked_by_a_connection_of_its_own(tmp_path: Path) -> None:
+    """The one before may have ended meanwhile, as the service ends what is idle."""
+    with Server(tmp_path / "data", "rls", "--seconds", "1") as server, Client(server.url) as client:
+        client.learn("rls", [{"a": 1.0}], [1.0])
+        time.sleep(3.0)
+        assert client.rollback("rls", to=0) == 2
+        time.sleep(3.0)
+        assert client.create("new", "sgd") == 0

@@ -9,6 +9,7 @@ from web_server import TOKEN, Server, rows
 
 import onepass as op
 from onepass.cli.app import main
+from onepass.models import pipelines
 
 Said = Callable[..., tuple[int, str]]
 
@@ -64,6 +65,9 @@ def test_what_is_said_of_words_that_are_wrong(tmp_path: Path, said: Said) -> Non
     assert "--data requires an argument" in said("rls", "--data")[1]
     assert "m.onepass must be a model file that is there" in said("m.onepass", *data)[1]
     assert "serve: --source" in said("rls", *data, "--source", "file://x")[1]
+    assert not (tmp_path / "data" / "rls.db").exists()
+    with op.durable(tmp_path / "data" / "rls.db", pipelines(["rls"], "regression", {})["rls"]):
+        pass
     told = said("rls", *data, "--set", "rls.ridge=2")[1]
     assert "serve: `model` must be as it was" in told
     assert "op." not in told
@@ -74,6 +78,7 @@ def test_a_port_that_is_taken(tmp_path: Path, said: Said) -> None:
         port = str(taken.getsockname()[1])
         code, told = said("rls", "--data", str(tmp_path / "data"), "--port", port)
     assert (code, port in told) == (2, True)
+    assert not (tmp_path / "data").exists()
     assert "Traceback" not in told
 
 

@@ -2,18 +2,30 @@
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pytest
 
 import onepass as op
-from onepass.errors import ParameterError, StoreError
+from onepass.errors import (
+    LongError,
+    NotFiniteError,
+    ParameterError,
+    StoreError,
+    TakenError,
+    TypeMismatchError,
+    UnknownError,
+)
+from onepass.service.charge import said_of
 from onepass.service.shelf import Shelf
 from onepass.service.web.exposition import exposition
 from onepass.service.web.state import state
+from onepass.table import Table
 
 X, Y = np.ones((1, 3)), np.ones(1)
 MOST = 2000
@@ -195,3 +207,73 @@ def test_nothing_is_written_over_what_is_left_of_one_retired(tmp_path: Path) -> 
             (tmp_path / f"m.retired-{number}{end}").write_bytes(b"left")
         shelf.create("m", op.RLSRegressor()).durable.learn(X, Y)
         assert shelf.retire("m") == tmp_path / "m.retired-5"
+
+
+def test_others_are_made_while_one_that_has_much_to_do_is_retired(tmp_path: Path) -> None:
+    with closing(Shelf(tmp_path, "here")) as shelf:
+        going = shelf.create("going", op.RLSRegressor())
+        begun, free = Event(), Event()
+
+        def slow() -> None:
+            begun.set()
+            assert free.wait(60)
+
+        close = going.close
+        going.close = lambda: (slow(), close())[1]  # type: ignore[method-assign, func-returns-value]
+        with ThreadPoolExecutor(1) as aside:
+            retired = aside.submit(shelf.retire, "going")
+            assert begun.wait(60)
+            assert shelf.create("other", op.RLSRegressor()).ready
+            with pytest.raises(TakenError):
+                shelf.create("going", op.RLSRegressor())
+            with pytest.raises(UnknownError):
+                shelf["going"]
+            free.set()
+            assert retired.result().exists()
+        assert [served.name for served in shelf] == ["other"]
+        assert shelf.create("going", op.RLSRegressor()).durable.rows_seen == 0
+
+
+def test_rows_that_are_written_each_by_itself_are_few(tmp_path: Path) -> None:
+    with closing(Shelf(tmp_path, "here", most_waiting=8)) as shelf:
+        served = shelf.create("m", op.RLSRegressor())
+        with pytest.raises(LongError, match="at most 2 at a time, got 3"):
+            served.admitted(3, lambda: None)
+        assert served.admitted(2, lambda: served.waiting)() == 2
+        assert served.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (op.RLSRegressor(), 0.0),
+        (op.Pipeline(op.features.Encode(), op.features.Scale(), op.RLSRegressor()), 0.0),
+        (op.Pipeline(op.features.Encode(), op.RLSClassifier()), None),
+        (op.Pipeline(op.features.Encode(), op.RLSClassifier(classes=[1, 2])), 2),
+    ],
+    ids=range(4),
+)
+def test_many_rows_are_answered_at_once_before_any_was_learned(model: Any, said: Any) -> None:
+    """As the first of them is; a row at a time they would take minutes."""
+    X = np.random.default_rng(0).normal(size=(1 << 19, 2))
+    assert said_of(model, X).tolist() == [said] * len(X)
+    assert said_of(model, X[:0]).shape == (0,)
+
+
+def test_initial_weights_answer_each_row() -> None:
+    model, X = op.RLSRegressor(initial_coef=[1.0, 2.0]), np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(said_of(model, X), X @ [1.0, 2.0])
+    X[2, 0] = np.nan
+    with pytest.raises(NotFiniteError, match="in row 2"):
+        said_of(op.RLSRegressor(), X)
+
+
+def test_what_no_file_can_hold_is_refused(tmp_path: Path) -> None:
+    model = op.Pipeline(op.features.Encode(), op.RLSRegressor())
+    with op.durable(tmp_path / "m.db", model) as durable:
+        for odd in (np.zeros(2, "m8[s]"), np.zeros(2, complex)):
+            with pytest.raises(TypeMismatchError, match="column 'a' must hold numbers"):
+                durable.learn(Table({"a": odd}, 2), [1.0, 2.0])
+        durable.learn(Table({"a": np.array([b"x", b"y"])}, 2), [1.0, 2.0])
+    with op.durable(tmp_path / "m.db") as again:
+        assert again.rows_seen == 2

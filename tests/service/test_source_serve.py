@@ -108,7 +108,7 @@ def test_the_environment_says_it_in_secret(
     ("sources", "why"),
     [
         (("other=redis://h/0?stream=s&target=y",), "there are flow, got other"),
-        (("redis://h/0?stream=s",), "got stream"),
+        (("redis://h/0?stream=s",), "got no 'target'"),
         (("http://h/",), "must begin with"),
         (("redis://h/0?stream=s&target=y&time=id",), "must not say"),
         (("redis://h/0?stream=s&target=y", "flow=redis://h/0?stream=s&target=y"), "read once"),

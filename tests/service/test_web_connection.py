@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import socket
+import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -557,6 +558,20 @@ def test_who_takes_nothing_is_let_go(on: Callable[..., None]) -> None:
         assert len(line.site.asked) < 3  # no more are made than are taken
 
     on(story, 0.2)
+
+
+def test_nobodys_time_is_over_because_the_loop_stood_still(on: Callable[..., None]) -> None:
+    """What came meanwhile has not been read yet."""
+
+    async def story(line: Line) -> None:
+        await line.send(request("/now/1", b"one"))
+        await line.until(b"one")
+        await asyncio.sleep(0.02)
+        time.sleep(1.3)  # noqa: ASYNC251  as a long computation does
+        await line.send(request("/now/1", b"two"))
+        assert answers(await line.until(b"two"))[-1] == (200, b"/now/1 3 two")
+
+    on(story, seconds=1.0)
 
 
 def test_none_is_taken_while_it_stops(on: Callable[..., None]) -> None:

@@ -272,3 +272,20 @@ def test_mlflow_asks_the_first(tmp_path: Path) -> None:
         assert found["predictions"] == output(told)
         assert server.asked("GET", "/ping")[0] == 200
         assert server.asked("GET", "/version")[0] == 200
+
+
+def test_no_rows_are_learned_as_nothing(server: Server) -> None:
+    at = fresh(server, "nothing")
+    tensors = [{"name": "X", "shape": [0, 3], "datatype": "FP64", "data": []},
+               {"name": "y", "shape": [0], "datatype": "FP64", "data": []}]  # fmt: skip
+    status, told, _ = server.asked("POST", f"{at}/learn", {"inputs": tensors})
+    assert (status, told["outputs"][0]["data"], told["model_version"]) == (200, [], "0")
+    assert server.asked("POST", f"{at}/learn", rows([[1.0]], [2.0]))[0] == 200
+
+
+def test_answers_are_counted_by_their_status(server: Server) -> None:
+    assert server.asked("GET", "/nowhere")[0] == 404
+    said = server.asked("GET", "/metrics")[1].decode()
+    found = re.findall(r'^onepass_requests_total{status="(\d+)"} (\S+)$', said, re.MULTILINE)
+    assert float(dict(found)["404"]) >= 1
+    assert float(dict(found)["200"]) >= 1

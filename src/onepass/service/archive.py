@@ -96,6 +96,11 @@ class Archive:
         if self._place is not None:
             self._place.hold()
 
+    def _hold_sound(self) -> None:
+        self._take_back()
+        if self.broken is not None:
+            raise copy.copy(self.broken)
+
     # -- requests ------------------------------------------------------------------------------
 
     def answer(self, key: str) -> Answer | None:
@@ -124,9 +129,9 @@ class Archive:
         found: set[str] = set()
         for first in range(0, len(keys), _AT_ONCE):
             some = keys[first : first + _AT_ONCE]
-            places = ", ".join("?" * len(some))
+            sql = f"SELECT key FROM keys WHERE key IN ({', '.join('?' * len(some))})"  # noqa: S608
             try:
-                rows = self._rows(f"SELECT key FROM keys WHERE key IN ({places})", some)  # noqa: S608
+                rows = self._rows(sql, some)
             except StoreError:
                 return set(keys)
             found.update(key for (key,) in rows)
@@ -236,11 +241,6 @@ class Archive:
         except SQLITE as wrong:
             raise self._told(wrong, "read") from wrong
 
-    def _hold_sound(self) -> None:
-        self._take_back()
-        if self.broken is not None:
-            raise copy.copy(self.broken)
-
     def _write(self, work: Callable[[], object]) -> None:
         """Do it in a transaction, whole or not at all; ``hold_whole`` was called just before.
 
@@ -272,15 +272,13 @@ class Archive:
     def _take_back(self) -> None:
         """End a transaction that was not committed."""
         try:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            self._db.rollback()
         except sqlite3.Error as wrong:
             self.broken = self._told(wrong, "written")
 
     def _told(self, wrong: Exception, verb: str) -> StoreError:
         """What SQLite raises, in the user's words."""
-        kind = _kind(wrong)
-        if kind in _DAMAGED:
+        if (kind := _kind(wrong)) in _DAMAGED:
             return self._damaged(str(wrong))
         start = f"{self.where}: {self.path} could not be {verb}: {wrong}."
         if kind in _HELD:
@@ -298,5 +296,4 @@ class Archive:
 
 def _kind(wrong: Exception) -> str:
     """CORRUPT, FULL, IOERR, …; empty for what Python itself refuses to read."""
-    name: str = getattr(wrong, "sqlite_errorname", "")
-    return name.removeprefix("SQLITE_").partition("_")[0]
+    return str(getattr(wrong, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]

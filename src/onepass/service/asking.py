@@ -90,6 +90,8 @@ class Asker:
         ServiceError
             If the service refuses, or does not answer in time.
         """
+        if not again:  # a connection may have ended since it was used last: nobody could tell why
+            self.close()
         end = time.monotonic() + self._patience
         sent = dict(headers)
         if self._token is not None:

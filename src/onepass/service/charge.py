@@ -7,13 +7,14 @@ be learned, and never sees half a block.
 """
 
 import copy
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from onepass import sealed
+from onepass import sealed, validate
 from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
 from onepass.parts import taken
 from onepass.persist import given_back, packed
@@ -130,9 +131,18 @@ def said_of(learner: Any, X: Any) -> Array:
     try:
         return np.asarray(learner.predict(X))
     except NotFittedError:
-        rows = read_rows(X, None, where=f"{type(learner).__name__}.predict").X
-        each = rows.rows() if isinstance(rows, Table) else rows
+        return _at_first(learner, read_rows(X, None, where=f"{type(learner).__name__}.predict").X)
+
+
+def _at_first(learner: Any, X: Any) -> Array:
+    """What is said before anything was learned: of all rows the same, but by initial weights."""
+    each = X.rows() if isinstance(X, Table) else X
+    if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
         return np.array([learner.predict_one(row) for row in each])
+    if not isinstance(X, Table) and not hasattr(learner, "learner"):
+        validate.matrix(X, f"{type(learner).__name__}.predict")
+    said = np.array([learner.predict_one(row) for row in itertools.islice(each, 1)])
+    return said.repeat(len(X), axis=0)
 
 
 def _specified(learner: Any, where: str) -> bytes:

@@ -52,7 +52,7 @@ def read_rows(X: Any, y: Any, sample_weight: Any = None, time: Any = None, *, wh
 
 def _rows(X: Any, where: str) -> Any:
     if isinstance(X, Table):
-        return Table({name: column.copy() for name, column in X.columns.items()}, X.n)
+        return Table({name: _column(column, name) for name, column in X.columns.items()}, X.n)
     if is_frame(X):
         return Table.from_frame(X)
     if isinstance(X, (list, tuple)) and (not X or isinstance(X[0], Mapping)):
@@ -67,6 +67,12 @@ def _rows(X: Any, where: str) -> Any:
     elif array.dtype.itemsize > _LARGEST:
         array = array.astype(np.float64)
     return array
+
+
+def _column(values: Array, name: str) -> Array:
+    """A copy, of what a file can hold."""
+    plain = values.dtype.kind in f"{_PLAIN_KINDS}O"
+    return values.copy() if plain else to_column(values, name)
 
 
 def aligned(part: Any, name: str, n: int, where: str) -> Array:

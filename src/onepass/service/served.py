@@ -8,11 +8,11 @@ group, brings them to the disk, and says so to all.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from time import sleep
 from typing import Any, TypeVar
 
-from onepass.errors import BusyError, OnepassError, ParameterError, StoreError, UnknownError
+from onepass.errors import OnepassError, ParameterError, StoreError, UnknownError
 from onepass.estimator.learned import nbytes
 from onepass.service.diary import Diary
 from onepass.service.gauges import Gauges
@@ -21,6 +21,7 @@ from onepass.service.requests import Receipt, Request, shut
 from onepass.service.sources import Feeder, Source
 from onepass.service.store import Durable
 from onepass.service.versions import Version
+from onepass.service.waiting import Waiting
 from onepass.types import Array
 
 __all__ = ["Served"]
@@ -56,13 +57,10 @@ class Served:
         self.name = name
         self.durable = durable
         self.gauges = gauges
-        self.most_waiting = most_waiting
         self.feeders: list[Feeder] = []
         self._diary = diary
-        self._waiting = 0
-        self._lock = Lock()
+        self._waiting = Waiting(name, most_waiting)
         self._gate = shut()  # where the thread waits
-        self._ending = False
         self._failed: str | None = None
         self._looks = Looks(durable)
         self._thread = Thread(target=self._work, name=f"learn {name}", daemon=True)
@@ -113,11 +111,10 @@ class Served:
             If these are no rows.
         """
         count = len(rows["X"])
-        self._admit(count)
+        self._waiting.admit(count)
 
         def settled(request: Request) -> None:
-            with self._lock:
-                self._waiting -= count
+            self._waiting.done(count)
             if request.error is not None:
                 self._note(count, request.error)
             done(request)
@@ -125,8 +122,7 @@ class Served:
         try:
             self.durable.request(**rows, **named, done=settled)
         except BaseException as wrong:
-            with self._lock:
-                self._waiting -= count
+            self._waiting.done(count)
             self._note(count, wrong)
             raise
 
@@ -146,32 +142,33 @@ class Served:
 
         Raises
         ------
+        LongError
+            If these are too many rows at once.
         BusyError
             If too many rows wait.
         StoreError
             If it is being stopped.
         """
-        self._admit(count)
+        self._waiting.admit_each(count)
 
         def done() -> _T:
             try:
                 return work()
             finally:
-                with self._lock:
-                    self._waiting -= count
+                self._waiting.done(count)
 
         return done
 
     def ask(self, X: Any, seconds: float) -> tuple[int, Array, list[str]]:
         """The version that answers, answers, and ids for those that come later."""
-        self._hold_open()
+        self._waiting.hold_open()
         return self.durable.asked(X, seconds=seconds)
 
     def answer(
         self, ids: Sequence[str], y: Any, sample_weight: Any = None, *, time: Any = None
     ) -> Receipt:
         """Learn rows that were asked, as ``Durable.answer`` does."""
-        self._hold_open()
+        self._waiting.hold_open()
         try:
             return self.durable.answer(ids, y, sample_weight, time=time)
         except OnepassError as wrong:
@@ -179,13 +176,7 @@ class Served:
             raise
 
     def feed(self, source: Source, log: Callable[..., object] | None = None) -> None:
-        """Learn what a source brings, as long as this is served.
-
-        Parameters
-        ----------
-        source : Source
-        log : callable, optional
-            As for :class:`~onepass.service.sources.Feeder`.
+        """Learn what a source brings, as long as this is served; ``log`` as for :class:`.Feeder`.
 
         Raises
         ------
@@ -205,7 +196,7 @@ class Served:
         ------
         StoreError
         """
-        self._hold_open()
+        self._waiting.hold_open()
         if not self.ready:
             raise StoreError(self.trouble or f"{self.name}: it could not learn. Ask again.")
 
@@ -229,7 +220,7 @@ class Served:
     @property
     def waiting(self) -> int:
         """Rows that wait to be learned."""
-        return self._waiting
+        return self._waiting.rows
 
     @property
     def waiting_answers(self) -> int:
@@ -255,8 +246,7 @@ class Served:
         """Read sources no further, learn what waits, then let the file go."""
         for feeder in self.feeders:
             feeder.close()
-        with self._lock:
-            self._ending = True
+        self._waiting.end()
         self.wake()
         self._thread.join()
         try:
@@ -275,25 +265,11 @@ class Served:
         if not isinstance(wrong, StoreError):
             self.gauges.refuse(count, str(wrong))
 
-    def _hold_open(self) -> None:
-        if self._ending:
-            raise StoreError(f"{self.name}: it is being stopped. Ask again later.")
-
-    def _admit(self, count: int) -> None:
-        with self._lock:
-            self._hold_open()
-            if self._waiting and self._waiting + count > self.most_waiting:
-                raise BusyError(
-                    f"{self.name}: at most {self.most_waiting:,} rows may wait to be learned, "
-                    f"{self._waiting:,} do. Ask again in a second, with the same key.",
-                    1.0,
-                )
-            self._waiting += count
-
     def _work(self) -> None:
         """Until it ends, and nobody who was admitted waits, or it cannot be done."""
-        while not self._ending or (self._waiting and not self._failed):
-            self._gate.acquire(timeout=0.05 if self._ending else 1.0)
+        waiting = self._waiting
+        while not waiting.ended or (waiting.rows and not self._failed):
+            self._gate.acquire(timeout=0.05 if waiting.ended else 1.0)
             try:
                 self.durable.settle()
                 self._diary.tend(self.gauges, self.durable.last_snapshot[0])

@@ -62,6 +62,8 @@ class Shelf:
         self._options = options
         self._served: dict[str, Served] = {}
         self._turn = RLock()
+        self._retiring = RLock()  # taken before the other
+        self._going: str | None = None  # what is being retired
         detectors(drift, where)  # unknown names are refused before anything is opened
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -118,7 +120,11 @@ class Shelf:
             if name in self._served and there:
                 self._served[name].durable.hold_like(model)
                 return self._served[name]
-            if name in self._served or (not there and self._path(name).exists()):
+            if (
+                name in self._served
+                or name == self._going
+                or (not there and self._path(name).exists())
+            ):
                 raise TakenError(
                     f"{self.where}: there must be no learner {name!r} yet, but there is. Choose "
                     "another name, or retire it first."
@@ -135,23 +141,35 @@ class Shelf:
         StoreError
             If its file was moved or removed, or another stands there: then it goes on answering.
         """
-        with self._turn:
-            served = self[name]
-            served.durable.hold_in_place()  # nor is another's file taken for its own
-            served.close()
-            del self._served[name]
-            old, new = self._path(name), self._free(name)
-            old.rename(new)
-            with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
-                Path(f"{old}-wal").rename(f"{new}-wal")
-            served.move(self.folder, f"{new.name}{_GAUGES}")
-            with suppress(OSError):
-                Path(f"{old}.lock").unlink()
-            return new
+        with self._retiring:
+            with self._turn:
+                served = self[name]
+                served.durable.hold_in_place()  # nor is another's file taken for its own
+                self._going = name
+                del self._served[name]
+            try:
+                served.close()  # what waits may take long: others are made meanwhile
+                return self._moved(name, served)
+            except BaseException:
+                self._served[name] = served
+                raise
+            finally:
+                self._going = None
+
+    def _moved(self, name: str, served: Served) -> Path:
+        """Where what one has kept is put away."""
+        old, new = self._path(name), self._free(name)
+        old.rename(new)
+        with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
+            Path(f"{old}-wal").rename(f"{new}-wal")
+        served.move(self.folder, f"{new.name}{_GAUGES}")
+        with suppress(OSError):
+            Path(f"{old}.lock").unlink()
+        return new
 
     def close(self) -> None:
         """Stop all; what waits is learned first."""
-        with self._turn:
+        with self._retiring, self._turn:
             closing, self._served = self._served, {}
             with ExitStack() as all_of_them:  # one that fails does not keep others open
                 for served in closing.values():

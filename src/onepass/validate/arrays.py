@@ -1,6 +1,5 @@
 """Rows, answers and weights as finite arrays of the right shape."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,18 +8,17 @@ import numpy as np
 from onepass import compiled
 from onepass.errors import (
     ColumnError,
-    NotFiniteError,
     ParameterError,
     ShapeError,
     TypeMismatchError,
 )
 from onepass.table import Table, has_names, is_frame, named_row
 from onepass.types import Array, Floats
+from onepass.validate.finite import is_finite, refuse_nonfinite
 
-__all__ = ["is_matrix", "matrix", "refuse_nonfinite", "row_vector", "targets", "weights"]
+__all__ = ["is_matrix", "matrix", "row_vector", "targets", "weights"]
 
 _PLAIN = frozenset({float, int})
-_MANY = 1 << 13  # numbers, of which BLAS may leave some to other threads, who are slow to come
 
 
 def is_matrix(X: Any, d: int) -> bool:
@@ -38,7 +36,7 @@ def is_matrix(X: Any, d: int) -> bool:
         and X.ndim == 2
         and X.shape[1] == d
         and X.flags.aligned
-        and _is_finite(X)
+        and is_finite(X)
     )
 
 
@@ -272,34 +270,4 @@ def _same_names(came: Sequence[str], names: Sequence[str], where: str) -> None:
         f"{where}: The feature names should match those that were passed during fit.\n"
         + "".join(parts)
         + "Give the same columns, in any order; op.features.Encode() can stand missing ones."
-    )
-
-
-def _is_finite(array: Floats) -> bool:
-    """Whether all numbers are finite: they are if their sum, or that of their squares, is."""
-    if array.size < _MANY:
-        total = np.vdot(array, array)
-    else:
-        with np.errstate(all="ignore"):
-            total = np.add.reduce(array, axis=None)
-    return math.isfinite(total) or bool(np.isfinite(array).all())
-
-
-def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] | None) -> None:
-    """Refuse nan and infinity, saying the first place where one stands."""
-    if _is_finite(array):
-        return
-    i, j = (int(k) for k in np.argwhere(~np.isfinite(array))[0])
-    value: Any = array[i, j]
-    word = "NaN" if np.isnan(value) else "infinity"
-    place = f"row {i}" if array.shape[0] > 1 or what in {"X", "y"} else "the row"
-    if what in {"X", "x"}:
-        place += f", column {names[j]!r}" if names is not None else f", column {j}"
-    remedy = (
-        "Leave the row out, of X too: nothing can be learned from it."
-        if what == "y"
-        else "Drop the row, or impute it before learning (op.features.Impute())."
-    )
-    raise NotFiniteError(
-        f"{where}: `{what}` must be finite. Input {what} contains {word} in {place}. {remedy}"
     )

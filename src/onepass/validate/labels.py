@@ -8,7 +8,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from onepass.errors import LabelError, ParameterError, ShapeError, TypeMismatchError
 from onepass.types import Array
-from onepass.validate.arrays import refuse_nonfinite
+from onepass.validate.finite import refuse_nonfinite
 
 __all__ = ["class_names", "labels"]
 

@@ -18,6 +18,7 @@ Entry = tuple[bytes, dict[bytes, bytes]]
 """An id, and the fields."""
 
 _LARGEST = 1 << 20  # bytes of an entry
+_LATEST = 253_402_300_800_000  # milliseconds since 1970: the year 10000
 
 
 def piece_of(
@@ -80,7 +81,10 @@ def _row(
         raise SourceError(f"must have an answer in its field {target!r}, got {came}.")
     time = None
     if when == "id":
-        time = np.datetime64(int(name.partition("-")[0]), "ms").astype("datetime64[us]")
+        at = int(name.partition("-")[0])
+        if at >= _LATEST:
+            raise SourceError(f"must have an id that is a time in milliseconds, got {name[:40]}.")
+        time = np.datetime64(at, "ms").astype("datetime64[us]")
     elif when is not None:
         time = _time(words.pop(when, ""), when)
     row = {

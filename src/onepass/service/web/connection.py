@@ -187,6 +187,18 @@ class Connection(Reading):
         elif at < now - self._door.seconds:
             self._transport.abort()  # to close it would wait until all is taken
 
+    def wait_longer(self, seconds: float) -> None:
+        """Wait so much longer for all that is waited for.
+
+        Parameters
+        ----------
+        seconds : float
+        """
+        self._until += seconds
+        self._over += seconds
+        if self._unsent is not None:
+            self._unsent = (self._unsent[0] + seconds, self._unsent[1])
+
     def _close(self) -> None:
         """Close it, after all that was sent; what still comes is not looked at."""
         self._ends = True

@@ -13,6 +13,7 @@ __all__ = ["Coming", "Door", "Site"]
 _ONCE = {b"authorization", b"content-encoding", b"content-length", b"content-type", b"host",
          b"idempotency-key", b"inference-header-content-length", b"origin"}  # fmt: skip
 _OFTEN = 1.0  # seconds between two looks at the connections
+_LATE = 1.0  # seconds that it may come late
 _MUCH = 1 << 18  # bytes of answers that are kept back
 _SMALL = 1 << 10  # bytes of a part of a body that is kept together with the next
 
@@ -75,11 +76,19 @@ class Door:
             each.cancel()
 
     async def looks(self) -> None:
-        """Look at all connections each second, until it is cancelled."""
+        """Look at all connections each second, until it is cancelled.
+
+        Where it comes late, so has all that was sent meanwhile: nobody's time is over for that.
+        """
+        last = time.monotonic()
         while True:
             now = time.monotonic()
+            late = now - last - _OFTEN
             for each in list(self.connections):
+                if late > _LATE:
+                    each.wait_longer(late)
                 each.look(now)
+            last = now
             await asyncio.sleep(_OFTEN)
 
     def lines(self) -> bytes:

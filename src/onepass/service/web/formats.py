@@ -29,11 +29,14 @@ class Format:
         Of what was asked, and of answers by their names.
     tells_ids : bool, default True
         Whether ids have a place in its answers.
+    tells_size : bool, default True
+        Whether a short body holds few rows: within a packed one there may be any number.
     """
 
     reader: Callable[..., Asked]
     writer: Callable[..., Reply]
     tells_ids: bool = True
+    tells_size: bool = True
 
     def read(self, body: bytes, limits: Limits, *, learning: bool) -> Asked:
         """What a body asks.
@@ -107,6 +110,6 @@ def _scored(asked: Asked, found: Mapping[str, Any], *, model: str, version: str)
 
 
 _TENSORS = Format(tensors.read, tensors.write)
-_ARROW = Format(arrow.read, arrow.write)
+_ARROW = Format(arrow.read, arrow.write, tells_size=False)
 _CSV = Format(csvtext.read_csv, _scored, tells_ids=False)
 _MLFLOW = Format(invocations.read, _scored, tells_ids=False)

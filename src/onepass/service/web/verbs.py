@@ -49,7 +49,7 @@ class Verbs:
     def infer(self, asking: Asking, name: str, version: str | None = None) -> Any:
         """``POST /v2/models/NAME/infer``: answered at once, unless there is much to do."""
         served, form, began = self._shelf[name], format_of(asking), time.perf_counter()
-        if _small(asking):
+        if _small(asking, form):
             return self._said(served, form, asking.body, version, began)
         return self._apart(asking, lambda body: self._said(served, form, body, version, began))
 
@@ -57,7 +57,7 @@ class Verbs:
         """``POST /invocations``: MLflow's convention."""
         served, began = self._shelf[self._only()], time.perf_counter()
         form = format_of(asking, scoring=True)
-        if _small(asking):
+        if _small(asking, form):
             return self._said(served, form, asking.body, None, began)
         return self._apart(asking, lambda body: self._said(served, form, body, None, began))
 
@@ -67,9 +67,11 @@ class Verbs:
         key = asking.header(b"idempotency-key")
         if self._mail is None:
             self._mail = Mail(self._threads.patience)
-        if not _small(asking):
+        if not _small(asking, form):
             return self._learned_apart(self._mail, served, form, asking, key, began)
         asked = form.read(asking.body, self._limits, learning=True)
+        if not len(asked.X):
+            return _nothing(served, form, asked)
 
         def answer(receipt: Receipt) -> Answer:
             served.gauges.answered(time.perf_counter() - began)
@@ -124,6 +126,8 @@ class Verbs:
         """Rows of a large body are read, and their answers written, by a thread."""
         name, compute = served.name, self._threads.compute
         body, asked = await self._read(asking, form)
+        if not len(asked.X):
+            return _nothing(served, form, asked)
         letter = mail.expect(name, lambda receipt: receipt)
         try:
             await compute(lambda: _put(served, asked, body, key, letter.decided))
@@ -178,9 +182,9 @@ class Verbs:
         return names[0]
 
 
-def _small(asking: Asking) -> bool:
+def _small(asking: Asking, form: Format) -> bool:
     """Whether it takes less time than to hand it to a thread, so that others need not wait."""
-    return len(asking.body) < _LARGE and not asking.packed
+    return len(asking.body) < _LARGE and not asking.packed and form.tells_size
 
 
 def _put(served: Served, asked: Asked, body: bytes, key: str | None, done: Any) -> None:
@@ -190,6 +194,12 @@ def _put(served: Served, asked: Asked, body: bytes, key: str | None, done: Any) 
     rows = {"X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time}
     with OfRows(served.name):
         served.learn(rows, done, key=key, digest=digest)
+
+
+def _nothing(served: Served, form: Format, asked: Asked) -> Answer:
+    """No rows are learned as nothing."""
+    _hold_answers(asked)
+    return _received(form, served.name, asked, Receipt(served.durable.version, np.empty(0)))
 
 
 def _hold_answers(asked: Asked) -> None:
