@@ -270,10 +270,26 @@ def test_all_points_are_to_be_had_as_a_table(opened: Open) -> None:
 # -- several models -------------------------------------------------------------------------------
 
 
+def test_what_there_is_nothing_of_yet_is_said(opened: Open) -> None:
+    one = lively("m", drift=[], positions={"redis://localhost/0": None}, watching={})
+    _, tab = opened(state(one))
+    assert texts(tab, "#drift-rows td") == ["No detector: --drift adwin would be one."]
+    assert texts(tab, "#sources-rows > tr > *") == ["redis://localhost/0", "nothing yet"]
+    _, tab = opened(state(lively("m", drift=[], positions={}, watching={"adwin": True})))
+    assert texts(tab, "#drift-rows td") == ["No alarm yet."]
+    assert texts(tab, "#sources-rows > tr > *") == ["Rows come by request alone."]
+
+
+def test_the_one_with_most_rows_is_shown_first(opened: Open) -> None:
+    models = [lively("a", rows_seen=0), lively("b", rows_seen=7), lively("c", rows_seen=7)]
+    _, tab = opened(state(*models))
+    assert tab.evaluate("document.querySelector('#name').textContent") == "b"
+
+
 def test_a_model_is_chosen_by_its_link(opened: Open) -> None:
     _, tab = opened(dozen())
     assert len(texts(tab, "#models-rows tr")) == 12
-    assert texts(tab, "[aria-current=true]") == ["flow"]
+    assert texts(tab, "[aria-current=true]") == ["tides"]
     tab.evaluate("document.querySelectorAll('#models-rows a')[2].focus()")
     tab.press("Enter", "\r")
     tab.until("document.querySelector('h2').innerText === 'bearing-7/temperature'")
@@ -281,7 +297,7 @@ def test_a_model_is_chosen_by_its_link(opened: Open) -> None:
     assert tab.evaluate("location.hash") == "#model=bearing-7%2Ftemperature"
     assert tab.text("#rows-seen") == "83,000"
     tab.evaluate("history.back()")
-    tab.until("document.querySelector('h2').innerText === 'flow'")
+    tab.until("document.querySelector('h2').innerText === 'tides'")
 
 
 @pytest.mark.parametrize(
@@ -289,9 +305,9 @@ def test_a_model_is_chosen_by_its_link(opened: Open) -> None:
     [
         ("#model=arrival%20delay", "arrival delay"),
         ("#model=bearing-7/temperature", "bearing-7/temperature"),
-        ("#model=gone", "flow"),
-        ("#model=%E0%A4%A", "flow"),
-        ("#detail", "flow"),
+        ("#model=gone", "tides"),
+        ("#model=%E0%A4%A", "tides"),
+        ("#detail", "tides"),
     ],
 )
 def test_the_address_chooses_a_model(opened: Open, at: str, name: str) -> None:
@@ -600,7 +616,7 @@ def test_it_fits_every_width(opened: Open, width: int) -> None:
 
 
 def test_a_screen_reader_is_told_what_is_what(opened: Open) -> None:
-    _, tab = opened(dozen())
+    _, tab = opened(dozen(), at="#model=flow")
     nodes = [
         (node["role"]["value"], node.get("name", {}).get("value", "")) for node in tab.accessible()
     ]

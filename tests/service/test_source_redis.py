@@ -429,6 +429,22 @@ def test_time(server: RedisServer, client: Any, tmp_path: Path) -> None:
             assert durable.model().n_features_in_ == 1
 
 
+def test_an_id_that_is_no_time_is_passed_by(
+    server: RedisServer, client: Any, tmp_path: Path
+) -> None:
+    """Entries with others are learned; those behind it have its time or a later one."""
+    hourly = op.RLSRegressor(forgetting=op.forgetting.Exponential(half_life="1h"))
+    model = op.Pipeline(op.features.Encode(), hourly)
+    client.xadd("flow", {"a": 1, "y": 2}, id="1700000000000-0")
+    client.xadd("flow", {"a": 2, "y": 3}, id="253402300800000-0")
+    client.xadd("flow", {"a": 2, "y": 3}, id=f"{2**63}-0")
+    with fed(tmp_path, server.url(time="id"), model) as (durable, feeder, gauges):
+        until(lambda: gauges.rows_refused == 2)
+        assert durable.rows_seen == 1
+        assert feeder.trouble is None
+        assert "must have an id that is a time" in whys(gauges)
+
+
 def test_a_time_is_told_to_those_alone_that_want_one(tmp_path: Path) -> None:
     url = "redis://localhost/0?stream=flow&target=y"
     with (

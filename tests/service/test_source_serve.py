@@ -1,5 +1,6 @@
 """``onepass serve --source``: streams of Redis behind the page, the gauges and the signals."""
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,12 @@ def test_a_stream_behind_the_page(tmp_path: Path, model: str) -> None:
         until(lambda: models(server)["flow"]["trouble"] is None)
         told = [str(server.asked("GET", path)[1]) for path in ("/state", "/metrics", "/v2")]
         assert server.stop() == STOPPED
+        told += [text := server.log.read_text()]
+        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        lost = [each for each in lines if each["what"] == "the source cannot be read"]
+        assert {each["level"] for each in lost} == {"warning"}
+        assert any("refused" in each["why"] for each in lost)
+        assert text.count('"the source is read"') >= 2
         send(client, *entries(5, 2))
         server.start()
         until(lambda: models(server)["flow"]["rows_seen"] == 60)

@@ -34,7 +34,8 @@ seconds since 1970, lengths of time seconds, sizes bytes.
 ``drift``                    a list of ``{"rows", "at", "detector"}``: at which row, and when
 ``refused``                  the last rows refused, a list of ``{"at", "rows", "why"}``
 ``snapshots``                a list of ``{"version", "rows_seen", "at", "why", "nbytes"}``
-``positions``                ``{source: position}``, both text
+``watching``                 the drift detectors: ``{name: whether it watches}``
+``positions``                ``{source: position}``, both text; null where none was learned yet
 ============================ =======================================================================
 
 For example::
@@ -54,6 +55,7 @@ For example::
       "refused": [{"at": 1795388700.0, "rows": 1, "why": "`X` holds nan in row 0, column 2."}],
       "snapshots": [{"version": 0, "rows_seen": 0, "at": 1795380000.0, "why": "beginning",
                      "nbytes": 328}],
+      "watching": {"adwin": true},
       "positions": {"redis://localhost/flow": "1795-0"}}]}
 
 """
