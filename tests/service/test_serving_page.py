@@ -28,6 +28,9 @@ def curl(server: Server, command: str) -> Any:
     method = words[words.index("-X") + 1] if "-X" in words else "POST"
     (path,) = (word.partition("8080")[2] for word in words if word.startswith("localhost:8080/"))
     form = {"Content-Type": "application/x-www-form-urlencoded"}
+    if "-H" in words:
+        name, _, value = words[words.index("-H") + 1].partition(": ")
+        form[name] = value
     status, said, _ = server.asked(method, path, words[words.index("-d") + 1], form)
     assert status < 300, (command, said)
     return said
@@ -42,7 +45,7 @@ def test_what_the_library_shows_runs(
 
 
 def test_what_curl_shows_is_answered(tmp_path: Path) -> None:
-    learn, infer, answers, rollback, create = blocks("", "curl ")[:5]
+    learn, mixed, infer, answers, rollback, create = blocks("", "curl ")[:6]
     with Server(tmp_path / "data", "rls") as server:
         first = curl(server, learn)
         shown = json.loads(blocks("json", "{")[0])
@@ -53,6 +56,9 @@ def test_what_curl_shows_is_answered(tmp_path: Path) -> None:
         assert curl(server, rollback) == {"name": "rls", "version": 3}
         assert output(curl(server, infer)) == output(told)
         assert curl(server, create) == {"name": "flow", "version": 0}
+        assert curl(server, mixed)["model_version"] == curl(server, mixed)["model_version"] == "4"
+        names = [each["name"] for each in server.asked("GET", "/v2/models/rls")[1]["inputs"]]
+        assert names == ["km", "degrees", "day"]
 
 
 def test_what_the_client_shows_runs(tmp_path: Path) -> None:
@@ -70,9 +76,10 @@ def test_what_is_shown_of_tokens_and_tls_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = blocks("", "printf ")[0].splitlines()
-    subprocess.run(["sh", "-ec", "\n".join(lines[:2])], check=True, capture_output=True)  # noqa: S603, S607
-    options = shlex.split(lines[2])[2:]
+    lines = blocks("", "umask ")[0].splitlines()
+    subprocess.run(["sh", "-ec", "\n".join(lines[:3])], check=True, capture_output=True)  # noqa: S603, S607
+    assert Path("tokens").stat().st_mode & 0o077 == 0
+    options = shlex.split(lines[3])[2:]
     del options[options.index("--data") : options.index("--data") + 4]  # and the host
     roles = dict(line.split() for line in Path("tokens").read_text().splitlines())
     with Server(tmp_path / "data", *options) as server:
