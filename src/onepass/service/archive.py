@@ -67,11 +67,6 @@ class Archive:
     def reached(self, step: str) -> None:
         """Called at each step of what is written, for tests that stop the process there."""
 
-    @property
-    def writing(self) -> bool:
-        """Whether a transaction is open."""
-        return self._db.in_transaction
-
     def hold_whole(self) -> None:
         """Refuse to write where that has failed for good; end what an interrupt left open.
 

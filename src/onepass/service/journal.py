@@ -63,6 +63,8 @@ class Journal(Upkeep):
         The last block.
     seen : int
         Rows that were learned until there.
+    digest : bytes
+        Of all blocks until there.
 
     Raises
     ------
@@ -76,7 +78,7 @@ class Journal(Upkeep):
 
     def __init__(self, path: str | os.PathLike[str], where: str) -> None:
         super().__init__(Path(path), where)
-        self.sequence, self.seen, self._digest = 0, 0, BEGINNING
+        self.sequence, self.seen, self.digest = 0, 0, BEGINNING
         self._there()  # before anything is made beside it
         self._holding = Holding(self.path, where)
         try:
@@ -96,7 +98,7 @@ class Journal(Upkeep):
         self._holding.note(0)
         try:
             with replacing(self.path) as temporary, closing(made(temporary, self.where)) as db:
-                self._insert(db, first, BEGINNING)
+                self._insert(db, first)
                 db.execute("COMMIT")
                 self.reached("made")
         except StoreError:
@@ -139,7 +141,7 @@ class Journal(Upkeep):
         StoreError
             If the disk is full: then nothing of it is kept. Or if it fails: then nobody knows.
         """
-        digest = self._digest
+        digest = self.digest
 
         def write() -> None:
             nonlocal digest
@@ -151,7 +153,7 @@ class Journal(Upkeep):
                 self.reached("entry")
             self._write_requests(group)
             if group.snapshot is not None:
-                self._insert(self._db, group.snapshot, digest)
+                self._insert(self._db, replace(group.snapshot, digest=digest))
 
         self._write(write)
         if group.entries:
@@ -185,7 +187,7 @@ class Journal(Upkeep):
         digest : bytes
             Of all blocks until there.
         """
-        self.sequence, self.seen, self._digest = sequence, seen, digest
+        self.sequence, self.seen, self.digest = sequence, seen, digest
 
     def hold_complete(self) -> None:
         """Refuse a log that ends before what was acknowledged.
@@ -202,8 +204,8 @@ class Journal(Upkeep):
             )
 
     def snapshot(self, taken: Snapshot) -> None:
-        """Keep a snapshot of what was committed last."""
-        self._write(lambda: self._insert(self._db, taken, self._digest))
+        """Keep a snapshot, with the log's digest then."""
+        self._write(lambda: self._insert(self._db, taken))
 
     # -- what stands behind them ---------------------------------------------------------------
 
@@ -273,8 +275,7 @@ class Journal(Upkeep):
                 values,
             )
 
-    def _insert(self, db: sqlite3.Connection, taken: Snapshot, digest: bytes) -> None:
-        taken = replace(taken, digest=digest)
+    def _insert(self, db: sqlite3.Connection, taken: Snapshot) -> None:
         db.execute(
             "INSERT OR REPLACE INTO snapshots "
             "(sequence, seen, at, why, positions, digest, body, seal) "

@@ -36,13 +36,9 @@ class _Flight:
 class Keeper(Tending):
     """What learns and writes down; of the same parameters."""
 
+    at_it = False
+    """Whether something is begun and not yet done, as whoever has the turn says."""
     _flight: _Flight | None = None
-    _tidies = False  # whether what the watcher has left to be done is being done
-
-    @property
-    def at_it(self) -> bool:
-        """Whether something is begun and not yet done."""
-        return self._flight is not None or self._tidies or self.journal.writing
 
     @property
     def certain(self) -> bool:
@@ -130,12 +126,8 @@ class Keeper(Tending):
         left = [self._heard(self.watch, *each) for each in flight.learned]
         self._settle([each for each in flight.requests if each.receipt or each.error])
         self.journal.reached("acknowledged")
-        try:
-            self._tidies = True
-            for each in left:
-                self._tidied(each)
-        finally:
-            self._tidies = False
+        for each in left:
+            self._tidied(each)
 
     def _settle(self, requests: Iterable[Request]) -> None:
         for request in requests:
@@ -144,10 +136,17 @@ class Keeper(Tending):
         for request in requests:
             request.wake()
             if request.done is not None:
-                try:
-                    request.done(request)
-                except Exception as wrong:  # noqa: BLE001  the others are to be told too
-                    self._trouble = f"{self.where}: whoever asked could not be told: {wrong}"
+                self._call(request)
+
+    def _call(self, request: Request) -> None:
+        """Tell whoever does not wait; he may learn meanwhile, for this group is done."""
+        self.at_it = False
+        try:
+            request.done(request)  # type: ignore[misc]
+        except Exception as wrong:  # noqa: BLE001  the others are to be told too
+            self._trouble = f"{self.where}: whoever asked could not be told: {wrong}"
+        finally:
+            self.at_it = True
 
     # -- what is in it -------------------------------------------------------------------------
 

@@ -52,14 +52,7 @@ class Kept:
     def settle(self) -> None:
         """Decide on all requests that wait by now; what is wrong with one is noted there."""
         with self._own_turn():
-            self._hold_open()
-            if not self._queue:
-                self._keeper.tend()
-                return
-            last = self._queue[-1]
-            self._take_some()  # even if it is settled: an interrupt may have left it there
-            while not last.is_settled():
-                self._take_some()
+            self._settle()
 
     @property
     def last_snapshot(self) -> tuple[int, float]:
@@ -82,13 +75,29 @@ class Kept:
             if free:
                 self._turn.release()
 
-    def _own_turn(self) -> Any:
-        """The lock of whoever does anything to the file.
+    @contextmanager
+    def _own_turn(self) -> Iterator[None]:
+        """Within this context nobody else does anything to the file, nor a handler of signals.
 
         Raises
         ------
         StoreError
-            If this thread is just doing so: a handler of signals may have come in between.
+            If this thread is just doing so.
+        """
+        self._hold_idle()
+        with self._turn:
+            self._keeper.at_it = True
+            try:
+                yield
+            finally:
+                self._keeper.at_it = False
+
+    def _hold_idle(self) -> None:
+        """Refuse a thread that is just doing something to the file.
+
+        Raises
+        ------
+        StoreError
         """
         if self._turn._is_owned() and not self._gone and self._keeper.at_it:  # noqa: SLF001  a lock has no other way
             raise StoreError(
@@ -96,14 +105,29 @@ class Kept:
                 "is begun, but the same thread is just writing it. Call this from no handler of "
                 "signals, and not while you are told of rows, but afterwards."
             )
-        return self._turn
+
+    def _settle(self) -> None:
+        """Decide on all requests that wait by now; for whoever has the turn."""
+        self._hold_open()
+        if not self._queue:
+            self._keeper.tend()
+            return
+        last = self._queue[-1]
+        self._take_some()  # even if it is settled: an interrupt may have left it there
+        while not last.is_settled():
+            self._take_some()
 
     def _settled(self, request: Request) -> Receipt:
-        """Put a request into the queue, and wait until it is decided on.
+        """Put a request into the queue, and wait until it is decided on."""
+        self._hold_idle()
+        return self._decided(request)
+
+    def _decided(self, request: Request) -> Receipt:
+        """The same, whoever has the turn.
 
         An interrupt may come anywhere: so nobody relies on being woken, nor on ``_led``.
         """
-        turn = self._own_turn()
+        turn, keeper = self._turn, self._keeper
         try:
             request.gate = shut()
             self._queue.append(request)
@@ -115,8 +139,11 @@ class Kept:
                     if request.is_settled():
                         break
                     self._hold_open()
-                    self._led = True
-                    self._take_some()
+                    self._led = keeper.at_it = True
+                    try:
+                        self._take_some()
+                    finally:
+                        keeper.at_it = False
                 self._led = False
                 self._pass_on()
         except BaseException:

@@ -149,7 +149,7 @@ class Late(Kept):
             )
         block = joined(blocks)
         keys = [(_KEY + name, digests[name]) for name in rows]
-        receipt = self._settled(Request(block, keys=keys, ids=list(rows)))
+        receipt = self._decided(Request(block, keys=keys, ids=list(rows)))
         return receipt.version, {name: receipt.said[i : i + 1] for i, name in enumerate(rows)}
 
     def _known(self, name: str) -> Answer | None:

@@ -222,9 +222,10 @@ class Standing:
             raise
 
     def _snapshot(self, charge: Charge, sequence: int, why: str) -> Snapshot:
-        body = charge.to_bytes(self.where)
+        seen, digest = self.journal.seen, self.journal.digest  # of now, not of when it is written
         positions = json.dumps(self.positions)
-        return Snapshot(sequence, self.journal.seen, self.now(), why, positions, b"", body)
+        body = charge.to_bytes(self.where)
+        return Snapshot(sequence, seen, self.now(), why, positions, digest, body)
 
 
 def small(charge: Charge) -> Any:

@@ -276,7 +276,7 @@ class Durable(Late, Versions):
                 return
             try:
                 while self._queue:
-                    self.settle()
+                    self._settle()
                 self._keeper.finish()
             finally:
                 self._gone = "was closed. Open it again with op.durable."

@@ -63,7 +63,7 @@ class Versions(Kept):
             If the disk is full or fails.
         """
         with self._own_turn():
-            self.settle()
+            self._settle()
             self._keeper.hold_ready()
             self._keeper.snapshot("asked")
             return self._journal.sequence
@@ -88,7 +88,7 @@ class Versions(Kept):
             If the disk is full or fails: then all is as it was.
         """
         with self._own_turn():
-            self.settle()
+            self._settle()
             self._keeper.hold_ready()
             where = f"{self._journal.where}.rollback"
             to = validate.whole(to, "to", where, low=0)
@@ -121,7 +121,7 @@ class Versions(Kept):
         for name, word in (("source", source), ("position", position)):
             hold_text(word, name, where)
         with self._own_turn():
-            self.settle()
+            self._settle()
             self._keeper.hold_ready()
             self._keeper.pass_by(source, position)
 
@@ -151,7 +151,7 @@ class Versions(Kept):
             If that is not known, and cannot be read.
         """
         with self._own_turn():
-            self.settle()
+            self._settle()
             if not self._keeper.certain:
                 self._keeper.hold_ready()
             return self._keeper.charge.copied()
