@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable_files import bits, crashed
+from durable_files import bits, crashed, fill, make_room
 
 import onepass as op
 from onepass.errors import StoreError
@@ -91,3 +91,117 @@ def test_a_snapshot_is_of_the_log_when_the_learner_was_packed(
         monkeypatch.setattr(Journal, "snapshot", later)
         durable.snapshot()
         same_on_disk(durable, tmp_path / "copy")
+
+
+# -- interrupts ------------------------------------------------------------------------------------
+
+
+def interrupted_at(step: str, durable: Durable, work: Callable[[], Any]) -> None:
+    """Do it until a step of what is written, and be interrupted there; the mending is too."""
+    journal = durable._journal
+    holds = journal.holds
+
+    def interrupt(*_: Any) -> Any:
+        raise Interrupted
+
+    def reached(name: str) -> None:
+        if name == step:
+            journal.holds = interrupt  # type: ignore[method-assign]
+            raise Interrupted
+
+    journal.reached = reached  # type: ignore[method-assign]
+    with pytest.raises(Interrupted):
+        work()
+    del journal.reached
+    journal.holds = holds  # type: ignore[method-assign]
+
+
+LATER: dict[str, Verb] = {
+    "settle": lambda durable: durable.settle(),
+    "snapshot": lambda durable: durable.snapshot(),
+    "model": lambda durable: durable.model(),
+    "rollback": lambda durable: durable.rollback(to=1),
+    "pass_by": lambda durable: durable.pass_by("b", "1"),
+    "positions": lambda durable: durable.positions,
+    "published": lambda durable: durable.published,
+    "learn": lambda durable: durable.learn(X[:1], Y[:1]),
+    "answer": lambda durable: durable.answer(durable.ask(X[:1])[1], Y[:1]),
+    "versions": lambda durable: durable.versions,
+}
+
+
+@pytest.mark.parametrize("verb", LATER)
+@pytest.mark.parametrize("step", ["begun", "after commit", "published"])
+def test_what_was_interrupted_is_landed_before_anything_else(
+    step: str, verb: str, tmp_path: Path
+) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        interrupted_at(
+            step, durable, lambda: durable.learn(X[5:9], Y[5:9], source="a", position="9")
+        )
+        LATER[verb](durable)
+        there = {} if step == "begun" else {"a": "9"}
+        if verb != "versions":
+            assert durable.positions == there | ({"b": "1"} if verb == "pass_by" else {})
+        durable.settle()
+        assert durable.positions.get("a") == there.get("a")
+        assert durable.published[0] == durable.version
+        assert durable.rows_seen == (5 if step == "begun" else 9) + (verb in {"learn", "answer"})
+        same_on_disk(durable, tmp_path / "copy")
+
+
+@pytest.mark.parametrize(
+    "work", [lambda durable: durable.rollback(to=1), lambda durable: durable.pass_by("a", "1")]
+)
+def test_a_way_back_that_was_interrupted_is_mended_without_rows(work: Verb, tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        durable.learn(X[5:9], Y[5:9])
+        interrupted_at("after commit", durable, lambda: work(durable))
+        durable.settle()
+        assert durable.version == durable.published[0] == 3
+        same_on_disk(durable, tmp_path / "copy")
+
+
+def test_to_close_after_an_interrupt_keeps_what_waits(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    durable = op.durable(path, op.RLSRegressor())
+    first = durable.request(X[:5], Y[:5])
+    interrupted_at("after commit", durable, durable.settle)
+    second = durable.request(X[5:9], Y[5:9])
+    durable.close()
+    assert (first.result().version, second.result().version) == (1, 2)
+    with op.durable(path) as again:
+        assert again.rows_seen == 9
+        assert again.versions[-1].why == "close"
+
+
+def test_whoever_only_asks_does_not_land_what_another_is_at(tmp_path: Path) -> None:
+    told: list[Any] = []
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+
+        def reached(name: str) -> None:
+            if name == "after commit":
+                told.append((durable.published[0], durable.positions))
+
+        durable._journal.reached = reached  # type: ignore[method-assign]
+        durable.learn(X[5:9], Y[5:9], source="a", position="9")
+        del durable._journal.reached
+        assert told == [(1, {})]
+        assert (durable.published[0], durable.positions) == (2, {"a": "9"})
+
+
+def test_a_copy_is_given_on_a_full_disk(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        was = bits(durable)
+        fill(durable)
+        with pytest.raises(StoreError, match="full"):
+            durable.learn(np.tile(X, (90, 1)), np.tile(Y, 90))
+        assert bits(durable) == was
+        assert not durable.ready
+        make_room(durable)
+        durable.learn(X[5:9], Y[5:9])
+        assert durable.ready

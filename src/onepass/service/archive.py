@@ -79,7 +79,7 @@ class Archive:
                 self.hold_in_place()
             except StoreError as gone:
                 self.broken = gone
-        self._hold_sound()
+        self.hold_sound()
 
     def hold_in_place(self) -> None:
         """Refuse where the file is not where it was opened.
@@ -90,11 +90,6 @@ class Archive:
         """
         if self._place is not None:
             self._place.hold()
-
-    def _hold_sound(self) -> None:
-        self._take_back()
-        if self.broken is not None:
-            raise copy.copy(self.broken)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -236,6 +231,12 @@ class Archive:
         except SQLITE as wrong:
             raise self._told(wrong, "read") from wrong
 
+    def hold_sound(self) -> None:
+        """Refuse where that has failed for good; end what an interrupt left open."""
+        self._take_back()
+        if self.broken is not None:
+            raise copy.copy(self.broken)
+
     def _write(self, work: Callable[[], object]) -> None:
         """Do it in a transaction, whole or not at all; ``hold_whole`` was called just before.
 
@@ -244,7 +245,7 @@ class Archive:
         StoreError
             If the disk is full or fails; ``broken`` if nobody knows what is on it now.
         """
-        self._hold_sound()
+        self.hold_sound()
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self.reached("begun")

@@ -8,6 +8,7 @@ The same if an interrupt comes in between: then the disk says what became of the
 import copy
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -41,9 +42,9 @@ class Keeper(Tending):
     _flight: _Flight | None = None
 
     @property
-    def certain(self) -> bool:
-        """Whether the learner is what was acknowledged."""
-        return self._flight is None and not self._stale
+    def left(self) -> bool:
+        """Whether an interrupt has left a group of which it was not told whether it is kept."""
+        return self._flight is not None and not self.at_it
 
     def take(self, requests: Sequence[Request]) -> None:
         """Decide on requests: learn and write down, or refuse each by itself.
@@ -71,12 +72,37 @@ class Keeper(Tending):
         ------
         StoreError
         """
-        if self._flight is not None:  # it was interrupted, and so was what follows an interrupt
-            self._land(self._flight, None)
+        self.land()
         self.journal.hold_whole()
         if self._stale:
             self.journal.hold_room()
             self.restore()
+
+    def land(self) -> None:
+        """See what became of a group, if it was interrupted, and so was what follows that."""
+        if self._flight is not None:
+            self._land(self._flight, None)
+
+    def mend(self) -> None:
+        """Bring what was interrupted to its end, as far as the file can be read and written."""
+        self.land()
+        if self._stale and self.ready:
+            with suppress(StoreError):  # it is told until it can
+                self.journal.hold_whole()
+                self.restore()
+
+    def copied(self) -> Any:
+        """A copy of the learner as it was acknowledged; where it is not here, it is read.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be read, or nobody knows what was acknowledged.
+        """
+        if not self._stale:
+            return self.charge.copied()
+        self.journal.hold_sound()
+        return self._made(None).charge.copied()
 
     # -- one group -----------------------------------------------------------------------------
 

@@ -110,6 +110,7 @@ class Kept:
         """Decide on all requests that wait by now; for whoever has the turn."""
         self._hold_open()
         if not self._queue:
+            self._keeper.mend()
             self._keeper.tend()
             return
         last = self._queue[-1]
@@ -166,6 +167,14 @@ class Kept:
         while queue and queue[0].settled:
             queue.popleft()
         self._keeper.tend()
+
+    def _land(self) -> None:
+        """Have it told what an interrupt has left, unless somebody is at it: he does so himself."""
+        if self._keeper.left and not self._gone:
+            with self.turn(0.0) as free:
+                if free:
+                    with self._own_turn():
+                        self._keeper.land()
 
     def _pass_on(self) -> None:
         """Let the next one who waits have its turn."""

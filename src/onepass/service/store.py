@@ -211,6 +211,7 @@ class Durable(Late, Versions):
     @property
     def published(self) -> tuple[int, Any]:
         """The present version, and the learner that answers with it: see ``answering``."""
+        self._land()
         return self._keeper.published
 
     # -- what there is --------------------------------------------------------------------------
@@ -265,6 +266,7 @@ class Durable(Late, Versions):
     @property
     def positions(self) -> dict[str, str]:
         """The last position of each source."""
+        self._land()
         return dict(self._keeper.positions)
 
     # -- the end -------------------------------------------------------------------------------
@@ -275,8 +277,10 @@ class Durable(Late, Versions):
             if self._gone:
                 return
             try:
+                self._keeper.land()
                 while self._queue:
                     self._settle()
+                self._keeper.mend()
                 self._keeper.finish()
             finally:
                 self._gone = "was closed. Open it again with op.durable."

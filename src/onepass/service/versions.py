@@ -152,6 +152,4 @@ class Versions(Kept):
         """
         with self._own_turn():
             self._settle()
-            if not self._keeper.certain:
-                self._keeper.hold_ready()
-            return self._keeper.charge.copied()
+            return self._keeper.copied()
