@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from durable_files import bits, crashed
 import onepass as op
 from onepass.errors import OnepassError, StoreError
 from onepass.service.journal import Journal
+from onepass.service.keeper import Keeper
 
 X = np.random.default_rng(0).normal(size=(1000, 4))
 Y = X.sum(axis=1)
@@ -155,6 +157,83 @@ def test_to_close_while_others_learn(tmp_path: Path) -> None:
     assert min(acknowledged) > 0
     with op.durable(tmp_path / "m.db") as again:
         assert again.rows_seen == sum(acknowledged)
+
+
+def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, or, if it had been let in before, through its callback: nobody is forgotten."""
+    durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
+    durable.learn(X[:5], Y[:5])
+    told: list[Any] = []
+    late = durable._request(X[:1], Y[:1], None, None, None, None, None, None)
+    late.done = told.append
+    finish = Keeper.finish
+
+    def come(self: Keeper) -> None:
+        with pytest.raises(StoreError, match="was closed"):
+            durable.request(X[:1], Y[:1], done=told.append)
+        durable._queue.append(late)  # it had just seen that the file is open
+        finish(self)
+
+    monkeypatch.setattr(Keeper, "finish", come)
+    durable.close()
+    assert told == [late]
+    with pytest.raises(StoreError, match="was closed"):
+        late.result()
+    with op.durable(tmp_path / "m.db") as again:
+        assert again.rows_seen == 5
+        assert again.versions[-1].why == "close"
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_who_comes_when_it_is_just_closed_is_learned_or_refused(
+    tmp_path: Path, *, before: bool
+) -> None:
+    durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
+
+    class Closing(deque[Any]):
+        """It is closed when somebody comes."""
+
+        def append(self, each: Any) -> None:
+            if before:
+                durable.close()
+            super().append(each)
+            durable.close()
+
+    durable._queue = Closing()
+    if before:
+        with pytest.raises(StoreError, match="was closed"):
+            durable.request(X[:1], Y[:1])
+        assert not durable._queue
+    else:
+        assert durable.request(X[:1], Y[:1]).result().version == 1
+    with op.durable(tmp_path / "m.db") as again:
+        assert again.rows_seen == (0 if before else 1)
+
+
+def test_rows_that_come_while_it_is_closed_are_on_the_disk_or_refused(tmp_path: Path) -> None:
+    wide = np.random.default_rng(1).normal(size=(5, 300))
+    for i in range(3):
+        durable = op.durable(tmp_path / f"{i}.db", op.RLSRegressor())
+        durable.learn(wide, np.ones(5))
+        given: list[Any] = []
+
+        def give(durable: Any = durable, given: list[Any] = given) -> None:
+            with contextlib.suppress(StoreError):
+                while True:
+                    given.append(durable.request(wide[:1], [1.0]))
+                    time.sleep(0.0002)
+
+        def close(durable: Any = durable) -> None:
+            time.sleep(0.01)
+            durable.close()
+
+        at_once(give, give, close)
+        assert all(each.settled for each in given)
+        kept = sum(each.error is None for each in given)
+        with op.durable(tmp_path / f"{i}.db") as again:
+            assert again.rows_seen == 5 + kept
 
 
 def test_requests_that_nobody_waits_for_are_settled_in_the_end(tmp_path: Path) -> None:

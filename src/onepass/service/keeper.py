@@ -59,7 +59,7 @@ class Keeper(Tending):
             try:
                 self.hold_ready()
             except StoreError as wrong:
-                self._refuse(requests, wrong)
+                self.refuse(requests, wrong)
             requests = [each for each in requests if not each.settled]
             if requests:
                 self._decide(requests)
@@ -113,7 +113,7 @@ class Keeper(Tending):
             if flight.group:
                 self.journal.commit(flight.group)
         except StoreError as wrong:
-            self._refuse(requests, wrong)
+            self.refuse(requests, wrong)
         except BaseException as wrong:
             self._land(flight, wrong)
             if not isinstance(wrong, Exception):
@@ -126,18 +126,26 @@ class Keeper(Tending):
         try:
             there = self.journal.holds(flight.group)
         except StoreError as worse:
-            self._refuse(flight.requests, worse)
+            self.refuse(flight.requests, worse)
             return
         if there:  # then all of it was learned
             self._publish(flight)
         elif isinstance(wrong, Exception):
-            self._refuse(flight.requests, wrong)
+            self.refuse(flight.requests, wrong)
         else:  # who was interrupted waits no longer; the others still do
             for request in flight.requests:
                 request.receipt = request.error = None
             self._flight = None
 
-    def _refuse(self, requests: Sequence[Request], wrong: Exception) -> None:
+    def refuse(self, requests: Sequence[Request], wrong: Exception) -> None:
+        """Settle requests of which nothing was kept.
+
+        Parameters
+        ----------
+        requests : sequence of Request
+        wrong : Exception
+            What each is told.
+        """
         for request in requests:
             request.receipt, request.error = None, copy.copy(wrong)
         self._settle(requests)

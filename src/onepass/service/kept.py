@@ -21,6 +21,7 @@ from onepass.service.requests import Receipt, Request, shut
 __all__ = ["Kept"]
 
 _AT_ONCE, _BYTES = 512, 1 << 26  # requests that are committed together, and when they are enough
+_CLOSED = "was closed. Open it again with op.durable."
 _PATIENCE = 0.1  # seconds that one waits to be woken
 
 
@@ -53,6 +54,25 @@ class Kept:
         """Decide on all requests that wait by now; what is wrong with one is noted there."""
         with self._own_turn():
             self._settle()
+
+    def close(self) -> None:
+        """Decide on what waits, take a snapshot if rows were learned since, and let the file go."""
+        with self._own_turn():
+            if self._gone:
+                return
+            try:
+                self._keeper.land()
+                while self._queue:
+                    self._settle()
+                self._gone = _CLOSED  # nobody is to come while the last snapshot is taken
+                self._keeper.mend()
+                self._keeper.finish()
+            finally:
+                self._gone = _CLOSED
+                try:
+                    self._journal.close()
+                finally:
+                    self._turn_away()
 
     @property
     def last_snapshot(self) -> tuple[int, float]:
@@ -155,6 +175,33 @@ class Kept:
             self._pass_on()
             raise
         return request.result()
+
+    def _put(self, request: Request) -> None:
+        """Put a request into the queue, for those who do not wait.
+
+        Raises
+        ------
+        StoreError
+            If it was closed.
+        """
+        self._hold_open()
+        self._queue.append(request)
+        if self._gone:  # since it was asked
+            try:
+                self._queue.remove(request)
+            except ValueError:  # whoever closes has it, and refuses it
+                return
+            self._hold_open()
+
+    def _turn_away(self) -> None:
+        """Refuse whoever has come while it was closed."""
+        left: list[Request] = []
+        with suppress(IndexError):  # others take theirs back themselves
+            while True:
+                left.append(self._queue.popleft())
+        if left:
+            wrong = StoreError(f"{self._journal.where}: {self.path} {self._gone}")
+            self._keeper.refuse(left, wrong)
 
     def _take_some(self) -> None:
         """Decide on the first that wait. They stay in the queue until they are decided on."""

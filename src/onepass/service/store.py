@@ -142,12 +142,19 @@ class Durable(Late, Versions):
         source, position
             As for ``learn``.
         done : callable, optional
-            Called with the request when it is decided on, by the thread that settles it.
+            Called with the request when it is decided on, by the thread that settles it, or
+            refused by the one that closes this meanwhile.
+
+        Raises
+        ------
+        StoreError
+            If it was closed.
+        OnepassError
+            If these are no rows.
         """
         request = self._request(X, y, sample_weight, time, key, digest, source, position)
         request.done = done
-        self._hold_open()
-        self._queue.append(request)
+        self._put(request)
         return request
 
     def _request(
@@ -270,21 +277,6 @@ class Durable(Late, Versions):
         return dict(self._keeper.positions)
 
     # -- the end -------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Decide on what waits, take a snapshot if rows were learned since, and let the file go."""
-        with self._own_turn():
-            if self._gone:
-                return
-            try:
-                self._keeper.land()
-                while self._queue:
-                    self._settle()
-                self._keeper.mend()
-                self._keeper.finish()
-            finally:
-                self._gone = "was closed. Open it again with op.durable."
-                self._journal.close()
 
     def __enter__(self) -> Self:
         return self
