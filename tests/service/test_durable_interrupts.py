@@ -11,8 +11,10 @@ from durable_files import bits, crashed, fill, make_room
 import onepass as op
 from onepass.errors import StoreError
 from onepass.service import Durable
+from onepass.service.blocks import Block
 from onepass.service.charge import Charge
 from onepass.service.journal import Journal
+from onepass.service.requests import Request
 
 X = np.random.default_rng(0).normal(size=(100, 4))
 Y = X.sum(axis=1)
@@ -205,3 +207,89 @@ def test_a_copy_is_given_on_a_full_disk(tmp_path: Path) -> None:
         make_room(durable)
         durable.learn(X[5:9], Y[5:9])
         assert durable.ready
+
+
+def test_who_was_not_told_for_an_interrupt_is_told_later(tmp_path: Path) -> None:
+    told: list[Any] = []
+
+    def interrupt(request: Any) -> None:
+        told.append(request)
+        raise Interrupted
+
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        given = [
+            durable.request(X[:1], Y[:1], done=interrupt),
+            durable.request(X[:1] * np.nan, Y[:1], done=told.append),
+            durable.request(X[1:2], Y[1:2], done=told.append),
+        ]
+        with pytest.raises(Interrupted):
+            durable.settle()
+        durable.settle()
+        assert told == given
+        assert [each.error is None for each in given] == [True, False, True]
+        assert durable.rows_seen == 2
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_what_was_refused_stays_so_whatever_interrupts(tmp_path: Path, *, full: bool) -> None:
+    """The fate of a group is certain at once, though its requests are settled one by one."""
+    told: list[Any] = []
+
+    class Slow(Request):
+        """It is interrupted when it is settled."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "settled" and value and left:
+                left.pop()
+                raise Interrupted
+            super().__setattr__(name, value)
+
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        wrong = X[:2] * np.nan
+        rows = [wrong, np.tile(X, (90, 1)) if full else wrong, wrong]
+        if full:
+            fill(durable)
+        left = [0]
+        for i, each in enumerate(rows):
+            block = Block(each, np.ones(len(each)))
+            kind = Slow if i == 1 else Request
+            durable._queue.append(kind(block, b"", block.X.nbytes, done=told.append))
+        given = list(durable._queue)
+        with pytest.raises(Interrupted):
+            durable.settle()
+        make_room(durable)
+        durable.settle()
+        assert told == given
+        for each in given:
+            assert each.settled
+            assert (each.receipt is None) != (each.error is None)
+        assert all(given[i].error is not None for i in (0, 2))
+        same_on_disk(durable, tmp_path / "copy")
+
+
+@pytest.mark.parametrize("step", ["published", "acknowledged"])
+def test_whoever_watches_is_told_of_each_block_once_whatever_interrupts(
+    step: str, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+
+    def begin(_: Any) -> Any:
+        def watch(block: Any, _: Any) -> None:
+            seen.append(len(block))
+            if len(seen) == 2:
+                raise Interrupted
+
+        return watch
+
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), watch=begin) as durable:
+        interrupted_at(step, durable, lambda: durable.learn(X[:1], Y[:1]))
+        durable.settle()
+        assert seen == [1]
+        one = durable.request(X[:2], Y[:2], source="a", position="1")
+        two = durable.request(X[:3], Y[:3], source="a", position="2")
+        with pytest.raises(Interrupted):
+            durable.settle()
+        durable.settle()
+        assert seen == [1, 2, 3]
+        assert (one.result().version, two.result().version) == (2, 3)

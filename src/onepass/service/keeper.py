@@ -7,7 +7,7 @@ The same if an interrupt comes in between: then the disk says what became of the
 
 import copy
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -40,6 +40,8 @@ class Keeper(Tending):
     at_it = False
     """Whether something is begun and not yet done, as whoever has the turn says."""
     _flight: _Flight | None = None
+    _certain: tuple[Sequence[Request], Exception | None] = ((), None)
+    """Of which requests the fate is certain, and not told yet; and why, if they are refused."""
 
     @property
     def left(self) -> bool:
@@ -79,7 +81,9 @@ class Keeper(Tending):
             self.restore()
 
     def land(self) -> None:
-        """See what became of a group, if it was interrupted, and so was what follows that."""
+        """Tell what became of a group, if it was interrupted, and so was what follows that."""
+        if self._certain[0]:
+            self._tell()
         if self._flight is not None:
             self._land(self._flight, None)
 
@@ -113,7 +117,7 @@ class Keeper(Tending):
             if flight.group:
                 self.journal.commit(flight.group)
         except StoreError as wrong:
-            self.refuse(requests, wrong)
+            self._settle(requests, wrong)
         except BaseException as wrong:
             self._land(flight, wrong)
             if not isinstance(wrong, Exception):
@@ -126,15 +130,16 @@ class Keeper(Tending):
         try:
             there = self.journal.holds(flight.group)
         except StoreError as worse:
-            self.refuse(flight.requests, worse)
+            self._settle(flight.requests, worse)
             return
         if there:  # then all of it was learned
             self._publish(flight)
         elif isinstance(wrong, Exception):
-            self.refuse(flight.requests, wrong)
+            self._settle(flight.requests, wrong)
         else:  # who was interrupted waits no longer; the others still do
             for request in flight.requests:
-                request.receipt = request.error = None
+                if not request.settled:
+                    request.receipt = request.error = None
             self._flight = None
 
     def refuse(self, requests: Sequence[Request], wrong: Exception) -> None:
@@ -146,9 +151,9 @@ class Keeper(Tending):
         wrong : Exception
             What each is told.
         """
-        for request in requests:
-            request.receipt, request.error = None, copy.copy(wrong)
-        self._settle(requests)
+        self._tell()  # what is left, before it is forgotten
+        self._certain = (requests, wrong)
+        self._tell()
 
     def _publish(self, flight: _Flight) -> None:
         """Let it be seen."""
@@ -157,26 +162,41 @@ class Keeper(Tending):
             self.answering = self.charge.answering()
         self._stale = False
         self.journal.reached("published")
-        left = [self._heard(self.watch, *each) for each in flight.learned]
+        left = []
+        while flight.learned:  # each once, even if an interrupt has this done again
+            left.append(self._heard(self.watch, *flight.learned.pop(0)))
         self._settle([each for each in flight.requests if each.receipt or each.error])
         self.journal.reached("acknowledged")
         for each in left:
             self._tidied(each)
 
-    def _settle(self, requests: Iterable[Request]) -> None:
-        for request in requests:
-            request.settled = True
+    def _settle(self, requests: Sequence[Request], wrong: Exception | None = None) -> None:
+        """Settle what was in flight; from the first line on nothing makes it uncertain again."""
+        self._certain = (requests, wrong)
         self._flight = None
+        self._tell()
+
+    def _tell(self) -> None:
+        """Note what is certain, and tell it; if that is interrupted, the rest is told later."""
+        requests, wrong = self._certain
+        for request in requests:
+            if not request.settled:
+                if wrong is not None:
+                    request.receipt, request.error = None, copy.copy(wrong)
+                request.settled = True
         for request in requests:
             request.wake()
             if request.done is not None:
                 self._call(request)
+        if self._certain[0] is requests:  # not what was begun by whoever was told
+            self._certain = ((), None)
 
     def _call(self, request: Request) -> None:
-        """Tell whoever does not wait; he may learn meanwhile, for this group is done."""
+        """Tell whoever does not wait, once; he may learn meanwhile, for this group is done."""
         self.at_it = False
         try:
-            request.done(request)  # type: ignore[misc]
+            done, request.done = request.done, None
+            done(request)  # type: ignore[misc]
         except Exception as wrong:  # noqa: BLE001  the others are to be told too
             self._trouble = f"{self.where}: whoever asked could not be told: {wrong}"
         finally:
