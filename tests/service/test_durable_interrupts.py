@@ -293,3 +293,50 @@ def test_whoever_watches_is_told_of_each_block_once_whatever_interrupts(
         durable.settle()
         assert seen == [1, 2, 3]
         assert (one.result().version, two.result().version) == (2, 3)
+
+
+def test_want_of_memory_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are refused as long as the learner cannot be made again; then it goes on."""
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        durable.learn(X[5:9], Y[5:9])
+        was = bits(durable)
+        fill(durable)
+        with pytest.raises(StoreError, match="full"):
+            durable.learn(np.tile(X, (90, 1)), np.tile(Y, 90))
+        make_room(durable)
+
+        def small(*_: Any) -> Any:
+            raise MemoryError("for once")
+
+        monkeypatch.setattr(Charge, "learn", small)
+        given = durable.request(X[:1], Y[:1])
+        for verb in (lambda: durable.learn(X[:1], Y[:1]), durable.settle, durable.model):
+            with pytest.raises(MemoryError, match="for once"):
+                verb()
+        with pytest.raises(MemoryError, match="for once"):
+            given.result()
+        assert durable.ready
+        assert durable.trouble is None
+        monkeypatch.undo()
+        assert bits(durable) == was
+        durable.learn(X[9:10], Y[9:10])
+        same_on_disk(durable, tmp_path / "copy")
+
+
+def test_want_of_memory_on_opening_is_told_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        path = crashed(durable, tmp_path / "copy")
+
+    def small(*_: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr(Charge, "learn", small)
+    with pytest.raises(MemoryError):
+        op.durable(path)
+    monkeypatch.undo()
+    with op.durable(path) as again:
+        assert again.rows_seen == 5

@@ -60,7 +60,7 @@ class Keeper(Tending):
         while requests:
             try:
                 self.hold_ready()
-            except StoreError as wrong:
+            except Exception as wrong:  # noqa: BLE001  each is told
                 self.refuse(requests, wrong)
             requests = [each for each in requests if not each.settled]
             if requests:

@@ -168,6 +168,8 @@ class Standing:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # they were heard
                 return block, charge.learn(block)
+        except MemoryError:  # no fault of the file, nor of the version
+            raise
         except Exception as wrong:
             raise StoreError(
                 f"{self.where}: block {entry.sequence:,} of {self.journal.path} was learned once, "
