@@ -207,6 +207,37 @@ def test_a_forked_process_leaves_it_alone(how: str, tmp_path: Path) -> None:
         assert (durable.version, durable.rows_seen, durable.waiting) == (31, 50, 2)
 
 
+FORKED_EARLY = """
+import os, sys
+import onepass as op
+path = sys.argv[1]
+durable = op.durable(path, op.RLSRegressor())
+here, there = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(there)
+    os.read(here, 1)
+    try:
+        op.durable(path)
+    except op.errors.InUseError as wrong:
+        print(wrong, flush=True)
+    os._exit(0)
+durable.close()
+os.close(there)
+os.waitpid(child, 0)
+print(op.durable(path).version)
+"""
+
+
+def test_a_forked_process_is_told_why_it_cannot_open_what_was_let_go(tmp_path: Path) -> None:
+    """SQLite there has it open still, and must: nobody else has it."""
+    found = ran(FORKED_EARLY, str(tmp_path / "m.db"))
+    said, version = found.stdout.splitlines()
+    assert version == "0", found.stderr
+    assert "not forked from one that had it open" in said
+    assert "Another process" not in said
+
+
 LEFT = """
 import os, sys, time
 import onepass as op

@@ -28,7 +28,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from onepass.errors import StoreError
+from onepass.errors import InUseError, StoreError
 from onepass.replacing import replacing
 from onepass.service.archive import SQLITE
 from onepass.service.holding import Holding
@@ -39,6 +39,7 @@ from onepass.service.upkeep import Upkeep
 
 __all__ = ["Journal"]
 
+_ABANDONED: set[str] = set()  # files that were open when this process was forked
 _TOGETHER = (16, 4, 1)  # answers that are written by one statement: of more each takes longer
 
 _LOG = (
@@ -129,6 +130,7 @@ class Journal(Upkeep):
         """
         if not self.empty:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+            _ABANDONED.add(os.path.realpath(self.path))
         self._holding.close()
 
     # -- writing -------------------------------------------------------------------------------
@@ -238,7 +240,14 @@ class Journal(Upkeep):
         try:
             self._db = opened(self.path, self.where)
         except SQLITE as wrong:
-            raise self._told(wrong, "opened") from wrong
+            told = self._told(wrong, "opened")
+            if isinstance(told, InUseError) and os.path.realpath(self.path) in _ABANDONED:
+                told = InUseError(
+                    f"{self.where}: {self.path} must be opened by a process that was not forked "
+                    "from one that had it open: here SQLite takes it for held, whoever has let it "
+                    "go. Open it in a process that is started anew, as by `spawn`."
+                )
+            raise told from wrong
         self._place = Place(self.path, self.where)
 
     def _write_requests(self, group: Group) -> None:
