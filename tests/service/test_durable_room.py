@@ -115,3 +115,42 @@ def test_how_broad_it_may_become_is_asked_of_new_rows_alone(tmp_path: Path) -> N
     for wrong in (0, 2.5, "many"):
         with pytest.raises(ParameterError, match="most_features"):
             op.durable(tmp_path / "other.db", op.RLSRegressor(), most_features=wrong)  # type: ignore[arg-type]
+
+
+def test_old_keys_that_cannot_be_let_go_hold_no_snapshot_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=100) as durable:
+
+        def sweep(**_: float) -> bool:
+            times.append(1)
+            raise StoreError("says the test")
+
+        times: list[int] = []
+        monkeypatch.setattr(durable._journal, "sweep", sweep)
+        for i in range(0, 300, 20):
+            durable._keeper._began += 61.0
+            with pytest.warns(CheckpointWarning, match="says the test"):
+                durable.learn(X[i : i + 20], Y[i : i + 20])
+            durable.learn_one(X[i], Y[i])
+        assert len(times) == 15  # not at every row
+        assert [each.rows_seen for each in durable.versions] == [0, 104, 209, 314]
+        assert durable.last_snapshot[0] == 314
+
+
+def test_when_a_snapshot_was_taken_is_told_whatever_was_tried_since(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor(), snapshot_rows=50) as durable:
+        durable.learn(X[:60], Y[:60])
+        last = durable.last_snapshot
+        assert last[0] == 60
+        full = FullAt(durable, "snapshot")
+        with pytest.warns(CheckpointWarning, match="says the test"):
+            durable.learn(X[60:120], Y[60:120])
+        durable.learn(X[120:160], Y[120:160])
+        assert full.times == 1
+        assert durable.last_snapshot == last
+        durable.learn(X[160:180], Y[160:180])
+        assert durable.last_snapshot[0] == 180
+        at = durable.versions[-1].at
+    with op.durable(tmp_path / "m.db") as again:
+        assert again.last_snapshot == (180, at)

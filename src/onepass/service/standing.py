@@ -64,7 +64,7 @@ class Standing:
         self.watch: Watcher | None = None
         self._trouble: str | None = None
         self._stale = False  # the learner has learned what may not be on the disk
-        self._taken = (0, 0.0)
+        self._taken = self._tried = (0, 0.0)  # rows and when: a snapshot, or at least the trial
 
     @property
     def answering(self) -> Any:
@@ -107,7 +107,8 @@ class Standing:
         self.charge = charge
         self.journal.begin(self._snapshot(charge, 0, "beginning"))
         self._watched(charge)
-        self._taken, self.written = (0, self.now()), small(charge)
+        self._taken = self._tried = (0, self.now())
+        self.written = small(charge)
         self.answering = charge.answering()
 
     def resume(self) -> None:
@@ -116,7 +117,8 @@ class Standing:
         self.journal.ends(*made.end)
         self.journal.hold_complete()
         self._stand(made)
-        self._taken = (made.snapshot.seen, self.now())
+        self._taken = (made.snapshot.seen, made.snapshot.at)
+        self._tried = (made.snapshot.seen, self.now())
 
     def restore(self) -> None:
         """Make the learner again, as it is on the disk."""

@@ -36,15 +36,15 @@ class Tending(Standing):
 
     def tend(self) -> None:
         """Take a snapshot if it is time, and let go some of what is too old."""
-        now, (seen, at) = self.now(), self._taken
+        now, (seen, at) = self.now(), self._tried
         if now >= self._look_at:
             self._look_at = now + _AGAIN
             self._look()
         rows = self.journal.seen - seen
         if rows >= self._policy.snapshot_rows:
-            self._try(lambda: self.snapshot("rows"))
+            self._try(lambda: self._due("rows"))
         elif rows and now - at >= self._policy.snapshot_seconds:
-            self._try(lambda: self.snapshot("time"))
+            self._try(lambda: self._due("time"))
         if now >= self._sweep_at:
             self._try(lambda: self._sweep(now))
         if self._trims:
@@ -68,7 +68,7 @@ class Tending(Standing):
         if self.journal.snapshots()[-1].sequence < sequence:
             self.journal.snapshot(self._snapshot(self.charge, sequence, why))
             self.written = small(self.charge)
-        self._taken = (self.journal.seen, self.now())
+        self._taken = self._tried = (self.journal.seen, self.now())
         self._trouble = None
         self._try(self._prune)
 
@@ -90,7 +90,8 @@ class Tending(Standing):
         entry = Entry(sequence, "rollback", 0, seen, True, json.dumps({"to": to}), b"")  # noqa: FBT003
         snapshot = self._snapshot(made.charge, sequence, f"rollback to {to}")
         self._commit(Group(entries=[entry], snapshot=snapshot))
-        self.charge, self._taken = made.charge, (seen, self.now())
+        self.charge = made.charge
+        self._taken = self._tried = (seen, self.now())
         self.written = small(made.charge)
         self.answering = made.charge.answering()
         self._stale = False
@@ -105,10 +106,16 @@ class Tending(Standing):
         try:
             work()
         except (StoreError, CheckpointError) as wrong:
-            now = self.now()
-            self._taken, self._sweep_at = (self.journal.seen, now), now + _SWEEP
             self._trouble = f"{wrong} All rows are in the log, which goes on."
             warnings.warn(self._trouble, CheckpointWarning, stacklevel=2)
+
+    def _due(self, why: str) -> None:
+        """Take a snapshot; if it cannot be written, not again before the next would be due."""
+        try:
+            self.snapshot(why)
+        except (StoreError, CheckpointError):
+            self._tried = (self.journal.seen, self.now())
+            raise
 
     def _look(self) -> None:
         """See whether the file is there, and whether a disk that was full has room again.
@@ -139,5 +146,6 @@ class Tending(Standing):
             pass
 
     def _sweep(self, now: float) -> None:
-        more = self.journal.sweep(keys_before=now - self._policy.key_seconds, now=now)
-        self._sweep_at = now if more else now + _SWEEP
+        self._sweep_at = now + _SWEEP  # if it fails, too
+        if self.journal.sweep(keys_before=now - self._policy.key_seconds, now=now):
+            self._sweep_at = now
