@@ -340,3 +340,46 @@ def test_want_of_memory_on_opening_is_told_as_it_is(
     monkeypatch.undo()
     with op.durable(path) as again:
         assert again.rows_seen == 5
+
+
+def test_to_close_tells_what_was_kept_when_it_is_interrupted_itself(tmp_path: Path) -> None:
+    told: list[Any] = []
+    durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
+    durable.request(X[:5], Y[:5], done=told.append)
+
+    def reached(name: str) -> None:
+        if name == "published":
+            del durable._journal.reached
+            durable.request(X[5:9], Y[5:9], done=told.append)
+            raise Interrupted
+
+    durable._journal.reached = reached  # type: ignore[method-assign]
+    with pytest.raises(Interrupted):
+        durable.close()
+    first, second = told
+    assert first.result().version == 1
+    with pytest.raises(StoreError, match="was closed"):
+        second.result()
+    with op.durable(tmp_path / "m.db") as again:
+        assert again.rows_seen == 5
+
+
+def test_rows_that_were_asked_and_interrupted_are_not_counted(tmp_path: Path) -> None:
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.ask(X[:2])
+        take_back = durable._journal._take_back
+
+        def interrupt() -> None:
+            raise Interrupted
+
+        def reached(name: str) -> None:
+            if name == "asked":
+                durable._journal._take_back = interrupt  # type: ignore[method-assign]
+                raise Interrupted
+
+        durable._journal.reached = reached  # type: ignore[method-assign]
+        with pytest.raises(Interrupted):
+            durable.ask(X[:3])
+        del durable._journal.reached
+        durable._journal._take_back = take_back  # type: ignore[method-assign]
+        assert durable.waiting == 2

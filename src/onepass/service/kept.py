@@ -70,9 +70,9 @@ class Kept:
             finally:
                 self._gone = _CLOSED
                 try:
-                    self._journal.close()
-                finally:
                     self._turn_away()
+                finally:
+                    self._journal.close()
 
     @property
     def last_snapshot(self) -> tuple[int, float]:
@@ -194,7 +194,8 @@ class Kept:
             self._hold_open()
 
     def _turn_away(self) -> None:
-        """Refuse whoever has come while it was closed."""
+        """Tell whoever waits still: what was kept of an interrupted group, or that it is closed."""
+        self._keeper.land()
         left: list[Request] = []
         with suppress(IndexError):  # others take theirs back themselves
             while True:

@@ -111,6 +111,7 @@ class Late(Kept):
         """How many rows wait for their answers."""
         with self._own_turn():
             self._hold_open()
+            self._keeper.land()
             return self._journal.waiting(self._keeper.now())
 
     def _answered(self, ids: list[str], answers: Block, where: str) -> Receipt:

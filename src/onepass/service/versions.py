@@ -49,6 +49,7 @@ class Versions(Kept):
         """The snapshots, the oldest first; ``rollback`` goes to any block from the first on."""
         with self._own_turn():
             self._hold_open()
+            self._keeper.land()
             return [
                 Version(each.sequence, each.seen, each.at, each.why, each.size)
                 for each in self._journal.snapshots()
