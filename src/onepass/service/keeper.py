@@ -162,13 +162,10 @@ class Keeper(Tending):
             self.answering = self.charge.answering()
         self._stale = False
         self.journal.reached("published")
-        left = []
-        while flight.learned:  # each once, even if an interrupt has this done again
-            left.append(self._heard(self.watch, *flight.learned.pop(0)))
+        left = self._heard(flight.learned)
         self._settle([each for each in flight.requests if each.receipt or each.error])
         self.journal.reached("acknowledged")
-        for each in left:
-            self._tidied(each)
+        self._tidied(left)
 
     def _settle(self, requests: Sequence[Request], wrong: Exception | None = None) -> None:
         """Settle what was in flight; from the first line on nothing makes it uncertain again."""

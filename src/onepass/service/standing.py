@@ -3,6 +3,7 @@
 import json
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,7 +150,7 @@ class Standing:
             if entry.kind != "pass":
                 block, said = self._learned_again(charge, entry)
                 if told:
-                    self._tidied(self._heard(self.watch, block, said))
+                    self._tidied(self._heard([(block, said)]))
             if entry.note:
                 note = _items(entry.note)
                 positions[note["source"]] = note["position"]
@@ -182,19 +183,32 @@ class Standing:
         if self._policy.watch is not None:
             self.watch = self._policy.watch(charge.answering())
 
-    def _heard(self, call: Any, *given: Any) -> Any:
-        """What the watcher returns, or what it left; its failing is no trouble of the rows."""
-        if call is not None:
-            try:
-                return call(*given)
-            except Exception as wrong:  # noqa: BLE001
-                self._trouble = f"{self.where}: whoever watches has failed: {wrong}"
-        return None
+    def _heard(self, told: list[tuple[Block, Any]]) -> list[Any]:
+        """Tell the watcher of blocks, which are taken out of the list; what it has returned.
 
-    def _tidied(self, left: Any) -> None:
-        """Do what the watcher has left to be done, if it is anything."""
-        if callable(left):
-            self._heard(left)
+        Its failing is no trouble of the rows.
+        """
+        left = []
+        while told and self.watch is not None:
+            block, said = told[0]
+            try:
+                del told[0]  # just now: an interrupt must have it told neither twice nor never
+                left.append(self.watch(block, said))
+            except Exception as wrong:  # noqa: BLE001
+                self._failed(wrong)
+        return left
+
+    def _tidied(self, left: Sequence[Any]) -> None:
+        """Do what the watcher has left to be done, where it is anything."""
+        for each in left:
+            if callable(each):
+                try:
+                    each()
+                except Exception as wrong:  # noqa: BLE001
+                    self._failed(wrong)
+
+    def _failed(self, wrong: Exception) -> None:
+        self._trouble = f"{self.where}: whoever watches has failed: {wrong}"
 
     def pass_by(self, source: str, position: str) -> None:
         """Note a source's position, without rows.
