@@ -244,11 +244,30 @@ def test_views_may_all_lie_at_the_same_bytes() -> None:
     refused(pa.table({"a": column}), Limits(), "text of at most 268,435,456 bytes in all")
 
 
+def indices(n: int, kind: Any = None) -> pa.Table:
+    """A column of n indices of a byte, all of them to one text of 60,000 characters."""
+    text = pa.array(["a" * 60_000], kind)
+    return pa.table({"a": pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int8()), text)})
+
+
 def test_indices_may_all_stand_for_the_same_text() -> None:
-    text = pa.array(["a" * 60_000])
-    column = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int8()), text)
-    found = arrow.read(arrow_stream(pa.table({"a": column}))).X["a"]
-    assert found[0] is found[-1]  # 6 GB else
+    found = arrow.read(arrow_stream(indices(4_000))).X["a"]
+    assert found[0] is found[-1]  # 240 MB else
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_what_a_dictionary_repeats_is_counted(kind: Any) -> None:
+    """Whoever writes the rows down writes each of the texts."""
+    table = indices(5_000, kind)
+    assert len(arrow_stream(table, compression="zstd")) < 1 << 11
+    refused(table, Limits(), "text of at most 268,435,456 bytes in all", compression="zstd")
+    refused(table, Limits(), "text of at most 268,435,456 bytes in all", rows=100)
+
+
+def test_texts_of_a_dictionary_are_texts() -> None:
+    table = pa.table({"a": pa.array(["b", None, "b"]).dictionary_encode()})
+    assert arrow.read(arrow_stream(table), Limits(values=24)).X["a"].tolist() == ["b", None, "b"]
+    refused(table, Limits(values=23), "3 rows of 1 columns, 1 of them text")
 
 
 def test_lists_have_a_size_and_columns_are_many() -> None:

@@ -2,7 +2,8 @@
 
 What is small in Arrow may be large once it is plain: an index into a dictionary is a byte, and the
 text that it stands for is as long as it likes; texts that are views may all lie at the same bytes.
-So a dictionary's values are made once, and shared; and texts are counted before they are made.
+So a dictionary's values are made once, and shared; and texts are counted before they are made, as
+often as they are there: whoever writes the rows down writes each of them.
 """
 
 from types import ModuleType
@@ -75,13 +76,15 @@ class Arrays:
         return found
 
     def texts(self, schema: Any) -> int:
-        """How many columns are text, each with its own.
+        """How many columns are text, each its own or a dictionary's.
 
         Parameters
         ----------
         schema : pyarrow.Schema
         """
-        return sum(map(self._is_text, schema.types))
+        dictionary = self._types.is_dictionary
+        return sum(self._is_text(kind.value_type if dictionary(kind) else kind)
+                   for kind in schema.types)  # fmt: skip
 
     def empty(self, schema: Any) -> int:
         """How many columns are of nulls alone, which take no bytes.
@@ -104,12 +107,15 @@ class Arrays:
     def _decoded(self, column: Any, place: str) -> Array:
         """A dictionary's values, by their indices."""
         values = self.of(column.dictionary, place)
+        at = column.indices.drop_null().to_numpy(zero_copy_only=False)
+        if self._is_text(column.type.value_type):
+            self._add(int(self._sizes(column.dictionary)[at].sum()), place)
         if values.dtype.kind in "biu":
             values = values.astype(np.float64)
         missing: Any = {"O": None, "M": np.datetime64("NaT", "us")}.get(values.dtype.kind, np.nan)
         taken = np.full(len(column), missing, dtype=values.dtype)
         there = np.asarray(column.indices.is_valid().to_numpy(zero_copy_only=False))
-        taken[there] = values[column.indices.drop_null().to_numpy(zero_copy_only=False)]
+        taken[there] = values[at]
         return taken
 
     def _is_text(self, kind: Any) -> bool:
@@ -124,16 +130,21 @@ class Arrays:
         """Refuse texts that are too long, one or all."""
         if not len(column):
             return
+        sizes = self._sizes(column)
+        self._limits.hold_text(int(sizes.max()) // _UTF8, place)
+        self._add(int(sizes.sum()), place)
+
+    def _sizes(self, column: Any) -> Array:
+        """The bytes of each text, 0 where it is missing."""
         if self._is_view(column.type):
             views = np.frombuffer(column.buffers()[1], dtype="<i4").reshape(-1, 4)
-            sizes = views[column.offset : column.offset + len(column), 0].astype(np.int64)
-            longest, total = int(sizes.max()), int(sizes.sum())
-        else:
-            sizes = self._compute.binary_length(column)
-            longest, total = (int(each(sizes).as_py() or 0)
-                              for each in (self._compute.max, self._compute.sum))  # fmt: skip
-        self._limits.hold_text(longest // _UTF8, place)
-        self._bytes += total
+            return views[column.offset : column.offset + len(column), 0].astype(np.int64)
+        sizes = self._compute.fill_null(self._compute.binary_length(column), 0)
+        return np.asarray(sizes.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+    def _add(self, nbytes: int, place: str) -> None:
+        """Count bytes of text, and refuse more than may be."""
+        self._bytes += nbytes
         if self._bytes > self._limits.unpacked:
             must = f"hold text of at most {self._limits.unpacked:,} bytes in all"
             raise refused(place, must, "more", "Send fewer rows at a time")
