@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 import warnings
 from pathlib import Path
 from typing import Any
@@ -303,13 +304,32 @@ def test_what_is_too_large_for_one_request_is_refused_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from onepass.errors import ShapeError
-    from onepass.service import store
+    from onepass.service import written
 
-    monkeypatch.setattr(store, "_LARGEST", 10_000)
+    monkeypatch.setattr(written, "_LARGEST", 10_000)
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         with pytest.raises(ShapeError, match="fewer"):
             durable.learn(X, Y)
         durable.learn(X[:10], Y[:10])
+
+
+@pytest.mark.parametrize("text", ["a" * 60_000, "\0é🚗" * 20_000])
+def test_a_text_that_rows_share_is_not_written_to_see_that_it_is_too_large(
+    tmp_path: Path, text: str
+) -> None:
+    from onepass.errors import ShapeError
+    from onepass.table import Table
+
+    n = 2 * (1 << 29) // len(text)
+    rows = Table({"a": np.full(n, text, dtype=object)}, n)
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        tracemalloc.start()
+        try:
+            with pytest.raises(ShapeError, match=r"at most 536,870,912 bytes, got [0-9,]+\. Give"):
+                durable.learn(rows, np.zeros(n))
+            assert tracemalloc.get_traced_memory()[1] < 16 << 20
+        finally:
+            tracemalloc.stop()
 
 
 def test_to_close_on_a_full_disk_keeps_all_rows(tmp_path: Path) -> None:

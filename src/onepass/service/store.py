@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from onepass.errors import ParameterError, ShapeError, TypeMismatchError
+from onepass.errors import ParameterError, TypeMismatchError
 from onepass.service.charge import Charge, said_of
 from onepass.service.intake import read_rows
 from onepass.service.journal import Journal
@@ -15,12 +15,11 @@ from onepass.service.policy import Watcher
 from onepass.service.requests import Receipt, Request
 from onepass.service.versions import Versions
 from onepass.service.words import hold_text
+from onepass.service.written import hold_size, written
 from onepass.table import named_row
 from onepass.types import Array
 
 __all__ = ["Durable"]
-
-_LARGEST = 1 << 29  # bytes of rows at once
 
 
 class Durable(Late, Versions):
@@ -185,13 +184,9 @@ class Durable(Late, Versions):
             hold_text(source, "source", where)
             hold_text(position, "position", where)
         block = read_rows(X, y, sample_weight, time, where=where)
-        body = b"" if block.plain else block.to_bytes()
+        body = b"" if block.plain else written(block, where)
         size = len(body) or block.X.nbytes
-        if size > _LARGEST:
-            raise ShapeError(
-                f"{where}: `X` must take at most {_LARGEST:,} bytes, got {size:,}. Give fewer "
-                "rows at once."
-            )
+        hold_size(size, where)
         keys = [] if key is None else [(f"k{key}", digest or block.digest())]
         return Request(block, body, size, keys, source, position)
 
