@@ -2,17 +2,25 @@
 
 What least squares remember takes the square of their features: a row of a hundred kilobytes may ask
 for gigabytes. And a text may become a thousand numbers. Whoever serves a learner says how many
-features it may have; then rows are bounded too by what they come to.
+features it may have; then rows are bounded too by what they come to. Classes and outputs may be as
+many, for each row has a number for each of them; and labels are short, for each answer takes the
+room of the longest.
 """
 
 from contextvars import ContextVar
 
-from onepass.errors import ShapeError
+from onepass.errors import LabelError, ShapeError
 
-__all__ = ["bounded", "hold_breadth", "hold_values"]
+__all__ = ["bounded", "hold_breadth", "hold_labels", "hold_values"]
 
 _MOST: ContextVar[int | None] = ContextVar("most_features", default=None)
 _VALUES = 1 << 24  # numbers that rows may come to at once, of 8 bytes each
+_LABEL = 256  # characters
+_TOLD = {
+    "features": ("`X`", ", as they come to the learner,", "Leave out columns, or categories"),
+    "classes": ("`y`", "", "Look whether its labels are classes, and not numbers or names of rows"),
+    "outputs": ("`y`", "", "Leave the others to another learner"),
+}
 
 
 class bounded:  # noqa: N801  a context, which each request goes through
@@ -35,14 +43,15 @@ class bounded:  # noqa: N801  a context, which each request goes through
         _MOST.reset(self._before)
 
 
-def hold_breadth(d: int, who: str) -> None:
-    """Refuse to have d features, if they are more than may be.
+def hold_breadth(d: int, who: str, what: str = "features") -> None:
+    """Refuse to have d features, classes or outputs, if they are more than may be.
 
     Parameters
     ----------
     d : int
     who : str
         The learner, for messages.
+    what : {"features", "classes", "outputs"}
 
     Raises
     ------
@@ -50,22 +59,47 @@ def hold_breadth(d: int, who: str) -> None:
     """
     most = _MOST.get()
     if most is not None and d > most:
+        part, come, remedy = _TOLD[what]
         raise ShapeError(
-            f"{who}: `X` must have at most {most:,} features, as they come to the learner, got "
-            f"{d:,}. Leave out columns, or categories; or let it have more: `most_features` of "
-            "op.durable, --most-features of onepass serve."
+            f"{who}: {part} must have at most {most:,} {what}{come or ','} got {d:,}. {remedy}; or "
+            "let it have more: `most_features` of op.durable, --most-features of onepass serve."
         )
 
 
-def hold_values(n: int, d: int, who: str) -> None:
+def hold_labels(labels: list[str], where: str) -> None:
+    """Refuse labels that are too long.
+
+    Parameters
+    ----------
+    labels : list of str
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    LabelError
+    """
+    if _MOST.get() is None:
+        return
+    longest = max(map(len, labels), default=0)
+    if longest > _LABEL:
+        raise LabelError(
+            f"{where}: `y` must hold labels of at most {_LABEL} characters, got one of "
+            f"{longest:,}. Shorten it, or give a number for it."
+        )
+
+
+def hold_values(n: int, d: int, who: str, why: str = "as they come to the learner") -> None:
     """Refuse rows that would come to too many numbers, before they do.
 
     Parameters
     ----------
     n, d : int
-        Rows, and the features that are made of them.
+        Rows, and the numbers that are made of each: features, or scores.
     who : str
         What makes them, for messages.
+    why : str
+        What the numbers are.
 
     Raises
     ------
@@ -74,5 +108,5 @@ def hold_values(n: int, d: int, who: str) -> None:
     if n * d > _VALUES and _MOST.get() is not None:
         raise ShapeError(
             f"{who}: rows must come to at most {_VALUES:,} numbers at once, got {n:,} rows of "
-            f"{d:,}, as they come to the learner. Send fewer at a time."
+            f"{d:,}, {why}. Send fewer at a time."
         )

@@ -212,3 +212,25 @@ def test_what_a_text_comes_to_is_bounded_over_http(server: Server) -> None:
             asked = {"inputs": inputs, "parameters": parameters}
             status, told, _ = server.asked("POST", f"/v2/models/many/{verb}", asked)
             assert (status, "numbers at once" in told["error"]) == (400, True), told
+
+
+def test_classes_and_outputs_are_bounded_over_http(server: Server) -> None:
+    for name, settings in (("few", {}), ("classes", {"task": "classification"})):
+        model = {"model": "rls", **settings}
+        assert server.asked("PUT", f"/v2/models/{name}", model)[0] == 201
+    X = {"name": "X", "shape": [60, 1], "datatype": "FP64", "data": [1.0] * 60}
+    labels = {"name": "y", "shape": [60], "datatype": "BYTES", "data": list(map(str, range(60)))}
+    wide = {"name": "y", "shape": [60, 51], "datatype": "FP64", "data": [1.0] * 60 * 51}
+    for name, y, told in (
+        ("classes", labels, "at most 50 classes, got 60"), ("few", wide, "at most 50 outputs, got"),
+    ):  # fmt: skip
+        status, found, _ = server.asked("POST", f"/v2/models/{name}/learn", {"inputs": [X, y]})
+        assert (status, told in found["error"]) == (400, True), found
+    y = labels | {"data": ["a"] * 60}
+    for part in (X, y):
+        part["shape"][0], part["data"] = 50, part["data"][:50]  # type: ignore[index]
+    y["data"] = list(map(str, range(50)))
+    assert server.asked("POST", "/v2/models/classes/learn", {"inputs": [X, y]})[0] == 200
+    x = X | {"shape": [400_000, 1], "data": [1.0] * 400_000}
+    status, found, _ = server.asked("POST", "/v2/models/classes/infer", {"inputs": [x]})
+    assert (status, "one for each class" in found["error"]) == (400, True), found

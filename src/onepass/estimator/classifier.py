@@ -7,11 +7,14 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from onepass import validate
+from onepass.breadth import hold_breadth, hold_values
 from onepass.errors import LabelError, MergeError
 from onepass.estimator.learner import Learner
 from onepass.types import Array, Floats
 
 __all__ = ["Classifier"]
+
+_FEW = 4096  # labels times classes that are sooner compared than looked up
 
 
 class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
@@ -79,20 +82,38 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         if n == 0:
             return np.empty((0, len(before))), None
         on = np.ones(n, dtype=bool) if s is None else s > 0
+        if n > 1:
+            self._hold_scores(n, before)
         if self._begun and labels.dtype.kind == before.dtype.kind:
-            Y = labels[:, None] == before
+            Y = _indicators(labels, before)
             if np.count_nonzero(Y) == n:  # no class is new
                 self.rows_seen_ += int(np.count_nonzero(on))
-                return Y.astype(np.float64), None
+                return Y, None
         united = _united(before, labels[on], where)
         if len(united) > len(before) or not self._begun:
             self._know(united)
-        Y = (labels[:, None] == united[None, :]).astype(np.float64)
+        self._hold_scores(n, united)
+        Y = _indicators(labels, united)
         self.rows_seen_ += int(on.sum())
         if len(united) == len(before):
             return Y, None
-        first = np.where(np.isin(united, before), -1, np.argmax((Y > 0) & on[:, None], axis=0))
+        first = np.full(len(united), -1)
+        came, at = np.unique(labels[on], return_index=True)
+        first[np.searchsorted(united, came)] = np.flatnonzero(on)[at]
+        first[np.isin(united, before)] = -1
         return Y, np.arange(n)[:, None] > first[None, :]
+
+    def _matrix(self, X: Any, verb: str) -> Floats:
+        array = super()._matrix(X, verb)
+        if len(array) > 1:
+            self._hold_scores(len(array), self.classes_)
+        return array
+
+    def _hold_scores(self, n: int, classes: Array) -> None:
+        """Refuse rows whose scores, or answers, would take too much room."""
+        who = type(self).__name__
+        hold_values(n, len(classes), who, "one for each class")
+        hold_values(n, classes.itemsize // 8, who, "as long as the longest label")
 
     def _join_outputs(self, other: Any, where: str) -> Array:
         try:
@@ -115,6 +136,8 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
     def _know(self, classes: Array) -> None:
         """Begin with these classes, or take the new ones among them."""
+        if len(classes) > len(getattr(self, "classes_", ())):
+            hold_breadth(len(classes), type(self).__name__, "classes")
         if not self._begun:
             self.classes_ = classes
             self.rows_seen_ = 0
@@ -145,6 +168,19 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         del row
         named = validate.class_names(self.classes, f"{type(self).__name__}.predict_one")
         return named[-1] if len(named) else None
+
+
+def _indicators(labels: Array, classes: Array) -> Floats:
+    """1 where a label is a class, and 0 else, (n, c); the classes are sorted."""
+    n, c = len(labels), len(classes)
+    Y: Floats
+    if n * c <= _FEW:
+        Y = (labels[:, None] == classes).astype(np.float64)
+        return Y
+    at = np.minimum(np.searchsorted(classes, labels), c - 1)
+    Y = np.zeros((n, c))
+    Y[np.arange(n), at] = classes[at] == labels
+    return Y
 
 
 def _united(before: Array, labels: Array, where: str) -> Array:

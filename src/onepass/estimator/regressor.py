@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from onepass import validate
+from onepass.breadth import hold_breadth, hold_values
 from onepass.errors import MergeError, ShapeError
 from onepass.estimator.learner import Learner
 from onepass.types import Array, Floats
@@ -30,6 +31,7 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
                 return np.empty((0, 1)), None
             self.answer_ndim_ = array.ndim
             self.n_outputs_ = 1 if array.ndim == 1 else array.shape[1]
+            hold_breadth(self.n_outputs_, type(self).__name__, "outputs")
             self.rows_seen_ = 0
             self._start(self.n_features_in_, self.n_outputs_)
         Y = array[:, None] if array.ndim == 1 else array
@@ -64,6 +66,12 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
             self.rows_seen_ += 1
             return np.array([[y]], dtype=np.float64), None
         return self._admit(np.asarray(y)[None], 1, s, where)
+
+    def _matrix(self, X: Any, verb: str) -> Floats:
+        array = super()._matrix(X, verb)
+        if len(array) > 1:
+            hold_values(len(array), self.n_outputs_, type(self).__name__, "one for each output")
+        return array
 
     def _answers(self, scores: Floats, known: Array | None) -> Array:
         del known

@@ -88,7 +88,7 @@ class Means:
             of_class = slice(None) if len(present) == 1 else labels == k
             of_class_X, u = X[of_class], s[of_class]
             if not mass[k]:
-                origins = origins.copy()
+                origins = origins.copy() if origins is self.origins else origins
                 origins[k] = of_class_X[0]
             D = (of_class_X - origins[k]) - offsets[k]
             w = float(u.sum())

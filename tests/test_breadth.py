@@ -1,0 +1,127 @@
+"""How far a learner may grow where others send it rows: what stands behind the service's bounds."""
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass import breadth
+from onepass.errors import ShapeError
+from onepass.estimator import classifier
+
+CLASSIFIERS: list[Callable[[], Any]] = [
+    op.RLSClassifier, op.SGDClassifier, partial(op.ORFitClassifier, noise=1.0), op.Perceptron,
+    op.NearestClassMean, op.StreamingLDA, op.StreamingQDA, op.ARTIPCAClassifier,
+]  # fmt: skip
+REGRESSORS: list[Callable[[], Any]] = [
+    op.RLSRegressor,
+    op.SGDRegressor,
+    partial(op.ORFitRegressor, noise=1.0),
+]
+MIB = 1 << 20
+
+
+def rows(n: int, d: int = 2) -> Any:
+    """Rows of small numbers."""
+    return np.random.default_rng(0).normal(size=(n, d))
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("make", CLASSIFIERS)
+@pytest.mark.parametrize("first", [0, 10])
+@pytest.mark.usefixtures("traced")
+def test_classes_are_as_many_as_features_at_most(make: Callable[[], Any], first: int) -> None:
+    """Else a block of n labels would take n² numbers."""
+    model, labels = make(), np.arange(10_000)
+    if first:
+        model.partial_fit(rows(10), labels[:10])
+    before = dict(vars(model))
+    with breadth.bounded(4096):
+        for y in (labels, labels.astype(str) if not first else labels):
+            with pytest.raises(ShapeError, match=r"`y` must have at most 4,096 classes, got 10,0"):
+                model.partial_fit(rows(10_000), y)
+        assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+        model.partial_fit(rows(20), labels[:20])
+    assert before.keys() <= vars(model).keys()
+    assert len(model.classes_) == 20
+
+
+@pytest.mark.parametrize("make", CLASSIFIERS)
+@pytest.mark.usefixtures("traced")
+def test_scores_are_not_as_many_as_they_like(make: Callable[[], Any]) -> None:
+    model = make().partial_fit(rows(100), np.arange(100))
+    few, many = rows(200), np.zeros((200_000, 2))
+    with breadth.bounded(4096):
+        said = model.predict(few)
+        for verb in (
+            model.predict, model.decision_function,
+            lambda X: model.partial_fit(X, np.zeros(len(X))),
+            lambda X: model.test_then_train(X, np.arange(len(X)) % 90),
+        ):  # fmt: skip
+            with pytest.raises(ShapeError, match="200,000 rows of 100, one for each class"):
+                verb(many)
+        assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+        np.testing.assert_array_equal(model.predict(few), said)
+    assert model.rows_seen_ == 100
+
+
+@pytest.mark.parametrize("make", REGRESSORS)
+@pytest.mark.usefixtures("traced")
+def test_outputs_are_as_many_as_features_at_most(make: Callable[[], Any]) -> None:
+    with breadth.bounded(4096):
+        with pytest.raises(ShapeError, match=r"`y` must have at most 4,096 outputs, got 50,000\."):
+            make().partial_fit(rows(1), np.ones((1, 50_000)))
+        model = make().partial_fit(rows(2), np.ones((2, 4_000)))
+        with pytest.raises(ShapeError, match="10,000 rows of 4,000, one for each output"):
+            model.predict(rows(10_000))
+        assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+        assert model.predict(rows(10)).shape == (10, 4_000)
+    model = make().partial_fit(rows(1), np.ones((1, 5_000)))  # in a process of one's own
+    assert model.predict(rows(4_000)).shape == (4_000, 5_000)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.usefixtures("traced")
+def test_labels_that_are_long_already_stay(*, named: bool) -> None:
+    long = "x" * 65_000
+    model = op.RLSClassifier(classes=["a", long] if named else None)
+    if not named:
+        model.partial_fit(rows(2), ["a", long])
+    with breadth.bounded(4096):
+        model.partial_fit(rows(2), ["a", "b"])
+        assert model.predict(rows(2)).shape == (2,)
+        for verb in (model.predict, lambda X: model.test_then_train(X, ["a"] * len(X))):
+            with pytest.raises(ShapeError, match="3,000 rows of 32,500, as long as the longest"):
+                verb(rows(3_000))
+    assert model.classes_.tolist() == ["a", "b", long]
+    assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int16, np.uint64, np.float64, np.bool_, np.str_])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_labels_are_looked_up_as_they_are_compared(
+    monkeypatch: pytest.MonkeyPatch, kind: type, *, weighted: bool
+) -> None:
+    draw = np.random.default_rng(0)
+    blocks = [draw.integers(0, 2 if kind is np.bool_ else k, 60).astype(kind) for k in (4, 9, 9, 3)]
+    found = []
+    for few in (0, 1 << 30):
+        monkeypatch.setattr(classifier, "_FEW", few)
+        model, said = op.RLSClassifier(), []
+        for i, y in enumerate(blocks):
+            X, s = rows(120)[60:], np.arange(60.0) % 3 if weighted else None
+            said.append(model.test_then_train(X + i, y, s))
+        found.append((said, model.coef_.tobytes(), model.intercept_.tobytes()))
+    for one, other in zip(*(each[0] for each in found), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert found[0][1:] == found[1][1:]
