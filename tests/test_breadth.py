@@ -10,7 +10,7 @@ import pytest
 
 import onepass as op
 from onepass import breadth
-from onepass.errors import ShapeError
+from onepass.errors import LabelError, ShapeError
 from onepass.estimator import classifier
 
 CLASSIFIERS: list[Callable[[], Any]] = [
@@ -88,6 +88,24 @@ def test_outputs_are_as_many_as_features_at_most(make: Callable[[], Any]) -> Non
         assert model.predict(rows(10)).shape == (10, 4_000)
     model = make().partial_fit(rows(1), np.ones((1, 5_000)))  # in a process of one's own
     assert model.predict(rows(4_000)).shape == (4_000, 5_000)
+
+
+@pytest.mark.parametrize("make", CLASSIFIERS)
+@pytest.mark.usefixtures("traced")
+def test_labels_are_short(make: Callable[[], Any]) -> None:
+    """Else each answer would take the room of the longest."""
+    model, n = make().partial_fit(rows(2), ["a", "b"]), 3_000
+    y = np.array(["a"] * n, dtype=object)
+    y[7] = "x" * 65_000
+    with breadth.bounded(4096):
+        for labels in (y, y.tolist()):
+            with pytest.raises(LabelError, match="of at most 256 characters, got one of 65,000"):
+                model.partial_fit(rows(n), labels)
+        with pytest.raises(LabelError, match="got one of 257"):
+            model.partial_fit(rows(2), np.array(["a", "x" * 257]))
+        assert tracemalloc.get_traced_memory()[1] < 64 * MIB
+        model.partial_fit(rows(2), ["a", "x" * 256])
+    assert len(model.classes_) == 3
 
 
 @pytest.mark.parametrize("named", [True, False])

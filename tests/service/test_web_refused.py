@@ -214,15 +214,17 @@ def test_what_a_text_comes_to_is_bounded_over_http(server: Server) -> None:
             assert (status, "numbers at once" in told["error"]) == (400, True), told
 
 
-def test_classes_and_outputs_are_bounded_over_http(server: Server) -> None:
+def test_classes_outputs_and_labels_are_bounded_over_http(server: Server) -> None:
     for name, settings in (("few", {}), ("classes", {"task": "classification"})):
         model = {"model": "rls", **settings}
         assert server.asked("PUT", f"/v2/models/{name}", model)[0] == 201
     X = {"name": "X", "shape": [60, 1], "datatype": "FP64", "data": [1.0] * 60}
     labels = {"name": "y", "shape": [60], "datatype": "BYTES", "data": list(map(str, range(60)))}
+    long = labels | {"data": ["a"] * 59 + ["b" * 257]}
     wide = {"name": "y", "shape": [60, 51], "datatype": "FP64", "data": [1.0] * 60 * 51}
     for name, y, told in (
         ("classes", labels, "at most 50 classes, got 60"), ("few", wide, "at most 50 outputs, got"),
+        ("classes", long, "at most 256 characters, got one of 257"),
     ):  # fmt: skip
         status, found, _ = server.asked("POST", f"/v2/models/{name}/learn", {"inputs": [X, y]})
         assert (status, told in found["error"]) == (400, True), found

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
+from onepass.breadth import hold_labels
 from onepass.errors import LabelError, ParameterError, ShapeError, TypeMismatchError
 from onepass.types import Array
 from onepass.validate.finite import refuse_nonfinite
@@ -77,6 +78,8 @@ def _of_one_kind(array: Array, where: str, what: str) -> Array:
         return array
     if array.dtype.kind == "O":
         return _object_labels(array, where, what)
+    if array.dtype.kind == "U" and what == "y":
+        hold_labels(array.tolist(), where)
     if array.dtype.kind not in "biuU":
         raise LabelError(
             f"{where}: Unknown label type: `{what}` must hold whole numbers or text, got "
@@ -91,6 +94,8 @@ def _object_labels(array: Array, where: str, what: str) -> Array:
     if not values:
         return array
     if all(isinstance(v, str) for v in values):
+        if what == "y":  # classes are named by whoever makes the learner
+            hold_labels(values, where)
         return array.astype(str)
     if all(isinstance(v, (bool, int, np.integer, np.bool_)) for v in values):
         whole = np.array(values)
