@@ -5,6 +5,7 @@ It leaves the triangle of the centred rows (:mod:`onepass.memory.square_root`) a
 (:mod:`onepass.centering`), which are what answers are made of, and a state of its own.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.types import Array, Floats
 
 __all__ = ["LeastSquares"]
+
+_LARGEST = 1e150  # sums of squares of larger rows might have no room for another row
 
 
 class LeastSquares(OneByOne, Linear, Mergeable):
@@ -71,13 +74,15 @@ class LeastSquares(OneByOne, Linear, Mergeable):
         self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Any = None
     ) -> Floats:
         del known  # an output whose class is not known yet has seen zeros: that is exact
+        if _largest(X, Y, s) > _LARGEST:  # even if they could be learned: no row could after them
+            raise self._too_large(X, Y, s)
         past = Past(self.memory_, self.centering_, self.prior_)
         rows = Coming(X, Y, s, self.start_, time, getattr(self, "time_", None))
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             try:
                 found = learned(self._rule(), self.forgetting_, past, rows)
             except np.linalg.LinAlgError as wrong:  # of infinity
-                raise self._too_large(X, Y) from wrong
+                raise self._too_large(X, Y, s) from wrong
             memory, centering, prior = found.past
             said: Floats = Y - found.errors
             weights = self.start_ + memory.w
@@ -86,7 +91,7 @@ class LeastSquares(OneByOne, Linear, Mergeable):
                 weights, np.diagonal(memory.R), memory.squares, offset, said
             )
         if not good:
-            raise self._too_large(X, Y)
+            raise self._too_large(X, Y, s)
         self.memory_, self.centering_, self.prior_ = memory, centering, prior
         self.forgetting_ = found.state
         self.weights_, self.offset_ = weights, offset
@@ -94,11 +99,11 @@ class LeastSquares(OneByOne, Linear, Mergeable):
             self.time_ = time[-1] if time.dtype.kind == "M" else time[-1].item()
         return said
 
-    def _too_large(self, X: Floats, Y: Floats) -> NumericalError:
+    def _too_large(self, X: Floats, Y: Floats, s: Floats | None) -> NumericalError:
         return NumericalError(
             f"{type(self).__name__}: rows, and the weights that fit them, must be small enough "
             "to square and sum in float64 with those before them, got values up to "
-            f"{max(np.abs(X).max(), np.abs(Y).max()):.3g}. Give features and answers in units that "
+            f"{_largest(X, Y, s):.3g}. Give features and answers in units that "
             "bring them nearer to 1. If they are, a row before was not: go back to before it."
         )
 
@@ -143,6 +148,16 @@ class LeastSquares(OneByOne, Linear, Mergeable):
         self.centering_ = self.centering_.grown(d)
         self.forgetting_ = self.forgetting_.grown(d, float(_diagonal(self.ridge)))
         self.prior_ = self.prior_.grown(d)
+
+
+def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
+    """The largest size of a number of the rows, also as their weights make it."""
+    largest = max(linalg.magnitude(X), linalg.magnitude(Y))
+    if s is None or max(largest, 1.0) * math.sqrt(s.max()) <= _LARGEST:
+        return largest
+    sizes = np.maximum(np.abs(X).max(axis=1, initial=1.0), np.abs(Y).max(axis=1, initial=1.0))
+    with np.errstate(over="ignore"):
+        return max(largest, float((sizes * np.sqrt(s)).max()))
 
 
 def _diagonal(ridge: Any) -> Floats:
