@@ -79,3 +79,26 @@ def test_what_was_learned_can_be_had_from_a_file_that_is_lost(tmp_path: Path) ->
         found = durable.model()
     assert found.rows_seen_ == len(X)
     np.testing.assert_allclose(found.predict(X), durable.predict(X))
+
+
+@pytest.mark.filterwarnings("ignore::onepass.errors.CheckpointWarning")
+def test_that_the_log_was_removed_is_noticed(tmp_path: Path) -> None:
+    """The last rows stand in it alone; whoever closes in time has lost nothing."""
+    path = tmp_path / "m.db"
+    with op.durable(path, op.RLSRegressor()) as durable:
+        durable.learn(X[:5], Y[:5])
+        _later(durable)
+        Path(f"{path}-wal").unlink()
+        _later(durable)
+        assert not durable.ready
+        assert "-wal must stay where it is" in str(durable.trouble)
+        with pytest.raises(StoreError, match="-wal must stay"):
+            durable.learn(X[5:9], Y[5:9])
+    with op.durable(path) as again:
+        assert again.rows_seen == 5
+
+
+def _later(durable: Any) -> None:
+    """As if a second had gone by."""
+    durable._keeper._look_at = 0.0
+    durable.settle()

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -289,3 +290,20 @@ def test_answers_are_counted_by_their_status(server: Server) -> None:
     found = re.findall(r'^onepass_requests_total{status="(\d+)"} (\S+)$', said, re.MULTILINE)
     assert float(dict(found)["404"]) >= 1
     assert float(dict(found)["200"]) >= 1
+
+
+def test_a_short_question_of_many_answers_holds_nobody_up(server: Server) -> None:
+    """Each row is answered by a thousand numbers: it is computed aside."""
+    at = fresh(server, "broad")
+    row = rows([[1.0]])
+    y = {"name": "y", "shape": [1, 1000], "datatype": "FP64", "data": [1.0] * 1000}
+    assert server.asked("POST", f"{at}/learn", {"inputs": [*row["inputs"], y]})[0] == 200
+    before = time.monotonic()
+    with ThreadPoolExecutor(1) as aside:
+        asked = aside.submit(server.asked, "POST", f"{at}/infer", rows([[1.0]] * 4000))
+        live = 0
+        while not asked.done():
+            assert server.asked("GET", "/v2/health/live")[0] == 200
+            live += 1
+    assert asked.result()[0] == 200
+    assert live > 2, time.monotonic() - before

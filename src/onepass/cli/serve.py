@@ -107,7 +107,8 @@ def serve(
         Bytes of a request's body, by default 67,108,864.
     most_features
         Features that a learner may come to have, those of categories too, by default 4096: least
-        squares take the square of them in memory, 8 bytes each.
+        squares take the square of them in memory, 8 bytes each. So many classes, and answers a row,
+        as well.
     seconds
         Within which a request must come, its headers and its body, and its answer be taken; by
         default 30.

@@ -67,8 +67,10 @@ class Archive:
     def reached(self, step: str) -> None:
         """Called at each step of what is written, for tests that stop the process there."""
 
-    def hold_whole(self) -> None:
+    def hold_whole(self, *, log: bool = False) -> None:
         """Refuse to write where that has failed for good; end what an interrupt left open.
+
+        It is looked whether the file is where it was opened, and with ``log`` SQLite's log.
 
         Raises
         ------
@@ -77,6 +79,8 @@ class Archive:
         if self.broken is None:
             try:
                 self.hold_in_place()
+                if log and self._place is not None:
+                    self._place.hold_log()
             except StoreError as gone:
                 self.broken = gone
         self.hold_sound()

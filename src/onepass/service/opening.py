@@ -56,10 +56,10 @@ def durable(
     key_seconds : float, default one week
         How long idempotency keys are remembered.
     most_features : int, optional
-        So many features may come to the learner, those that a Pipeline makes of categories and
-        otherwise; rows that would bring more are refused, and so are blocks that come to more than
-        16,777,216 numbers. Least squares take the square of their features in memory. By default
-        as many as come.
+        So many features, classes and answers a row may come to the learner, and features are
+        those that a Pipeline makes; rows that would bring more are refused, and so are blocks that
+        come to more than 16,777,216 numbers, and labels of more than 256 characters. Least squares
+        take the square of their features in memory. By default as many as come.
     replacements : mapping of str to Any, optional
         Functions and networks that no file holds, as ``op.load`` takes them.
     clock : callable, default ``time.time``

@@ -275,6 +275,6 @@ class Served:
                 self._diary.tend(self.gauges, self.durable.last_snapshot[0])
                 self._failed = None
             except Exception as wrong:  # noqa: BLE001  the page tells it; the thread goes on
-                self._failed = str(wrong)
+                self._failed = str(wrong) or repr(wrong)
             if not self._gate.locked():  # more has come; others want the file too
                 sleep(_GAP)

@@ -68,7 +68,8 @@ class Durable(Late, Versions):
         time : array-like of shape (n,), optional
             As the learner's own verbs take them.
         key : str, optional
-            An idempotency key: a request that is sent again with the same key is learned once.
+            An idempotency key: a request that is sent again with the same key is learned once, and
+            moves no position.
         source, position : str, optional
             Where the rows came from, and where to go on reading when they are learned: committed
             with them, and told by ``positions``.

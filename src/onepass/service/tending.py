@@ -122,7 +122,7 @@ class Tending(Standing):
 
         Then be as on the disk: nobody may send rows before this is ready.
         """
-        self._try(self.journal.hold_whole)
+        self._try(lambda: self.journal.hold_whole(log=True))
         if self.journal.full is not None:
             with suppress(StoreError):  # it is told until then
                 self.journal.hold_room()

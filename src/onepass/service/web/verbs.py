@@ -49,7 +49,7 @@ class Verbs:
     def infer(self, asking: Asking, name: str, version: str | None = None) -> Any:
         """``POST /v2/models/NAME/infer``: answered at once, unless there is much to do."""
         served, form, began = self._shelf[name], format_of(asking), time.perf_counter()
-        if _small(asking, form):
+        if _small(asking, form) and not _broad(served, asking):
             return self._said(served, form, asking.body, version, began)
         return self._apart(asking, lambda body: self._said(served, form, body, version, began))
 
@@ -57,7 +57,7 @@ class Verbs:
         """``POST /invocations``: MLflow's convention."""
         served, began = self._shelf[self._only()], time.perf_counter()
         form = format_of(asking, scoring=True)
-        if _small(asking, form):
+        if _small(asking, form) and not _broad(served, asking):
             return self._said(served, form, asking.body, None, began)
         return self._apart(asking, lambda body: self._said(served, form, body, None, began))
 
@@ -185,6 +185,14 @@ class Verbs:
 def _small(asking: Asking, form: Format) -> bool:
     """Whether it takes less time than to hand it to a thread, so that others need not wait."""
     return len(asking.body) < _LARGE and not asking.packed and form.tells_size
+
+
+def _broad(served: Served, asking: Asking) -> bool:
+    """Whether a row is answered by so many numbers that a short question is much to answer."""
+    learner = served.durable.answering
+    if hasattr(type(learner), "learner"):  # of a Pipeline
+        learner = getattr(learner, "learner_", learner)
+    return int(getattr(learner, "n_outputs_", 1)) * len(asking.body) >= _LARGE
 
 
 def _put(served: Served, asked: Asked, body: bytes, key: str | None, done: Any) -> None:
