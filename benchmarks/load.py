@@ -5,16 +5,18 @@
 One process of ``onepass serve`` with RLSRegressor: 100 features where it predicts, 10 where it
 learns, a row a request, in JSON. Every row is on the disk before its request is answered. Each is
 asked in several rounds, and the median told, with the lowest and the highest: the machine has
-other work too. What a commit of SQLite alone costs is measured in each round. Then one client sends
-a long stream, in blocks, while the server's memory is looked at. wrk must be installed; it takes a
-core.
+other work too. What a commit of SQLite alone costs is measured in each round, and how often uvicorn
+answers the same questions with nothing: the machine's own pace. Then one client sends a long
+stream, in blocks, while the server's memory is looked at. wrk must be installed; it takes a core.
 """
 
 import argparse
 import json
 import os
+import platform
 import re
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -71,7 +73,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = {
             "command": "python benchmarks/load.py --json benchmarks/results/load.json",
-            "machine": {"cores": os.cpu_count(), "versions": versions()},
+            "machine": {"cores": os.cpu_count(), "cpu": processor(), "versions": versions()},
             "rounds": given.rounds,
             **lines(Path(folder), given.seconds, given.rounds),
         }
@@ -94,11 +96,12 @@ def lines(folder: Path, seconds: int, rounds: int) -> Found:
         for connections in CONNECTIONS
     ]
     both = ("both at once: predict, learn", 64, [("infer", 32, False), ("learn", 32, False)])
-    alone = []
+    alone, bare = [], []
     found: dict[tuple[str, int], list[Found]] = {}
-    with serving(folder) as (process, address):
+    with serving(folder) as (process, address), answering_nothing() as (other, elsewhere):
         for _ in range(rounds):
             alone.append(commits(folder))
+            bare += measured(other, elsewhere, [("infer", 32, False)], seconds)["a second"]
             for what, connections, runs in (*loads, both):
                 kept = found.setdefault((what, connections), [])
                 kept.append(measured(process, address, runs, seconds))
@@ -108,7 +111,7 @@ def lines(folder: Path, seconds: int, rounds: int) -> Found:
          "all rounds": [one["a second"] for one in kept]}
         for (what, connections), kept in found.items()
     ]  # fmt: skip
-    return {"commits alone": alone, "lines": told}
+    return {"commits alone": alone, "uvicorn alone": bare, "lines": told}
 
 
 def stream(folder: Path, rows: int) -> Found:
@@ -200,6 +203,36 @@ def serving(folder: Path) -> Iterator[tuple[Any, str]]:
         process.wait()
 
 
+@contextmanager
+def answering_nothing() -> Iterator[tuple[Any, str]]:
+    """uvicorn, which answers whatever it is asked with an empty object."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-m", "uvicorn", "load:nothing", "--app-dir", here, "--port",
+               str(port), "--no-access-log", "--log-level", "error"]  # fmt: skip
+    process = subprocess.Popen(command)  # noqa: S603
+    try:
+        for _ in range(600):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield process, f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    """The application of ASGI that uvicorn runs alone: it reads the body, and answers."""
+    del scope
+    while (await receive()).get("more_body"):
+        pass
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"{}"})
+
+
 def commits(folder: Path, count: int = 2000) -> float:
     """Commits a second of SQLite alone, as the journal has it set, in a file of its own."""
     with (
@@ -223,9 +256,18 @@ def resident(pid: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024  # type: ignore[index]
 
 
+def processor() -> str:
+    """What the system calls it."""
+    with suppress(OSError):
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        if name := re.search(r"^model name\s*: (.*)$", told, re.MULTILINE):
+            return name[1]
+    return platform.processor()
+
+
 def versions() -> dict[str, str]:
     """Of what answers."""
-    found = {}
+    found = {"Python": platform.python_version()}
     for name in ("uvicorn", "msgspec", "uvloop", "httptools"):
         with suppress(PackageNotFoundError):
             found[name] = version(name)

@@ -12,9 +12,12 @@ def load(found: Found) -> str:
         f"{name} {number}" for name, number in found["machine"]["versions"].items()
     )
     alone = found["commits alone"]
+    bare = found["uvicorn alone"]
     head = (
-        f"{found['machine']['cores']} cores, of which wrk takes one; {versions}. SQLite alone "
-        f"commits {median(alone):,.0f} times a second here ({_range(alone)}). The medians of "
+        f"{found['machine']['cores']} cores ({found['machine']['cpu']}), of which wrk takes one; "
+        f"{versions}. SQLite alone commits {median(alone):,.0f} times a second here "
+        f"({_range(alone)}); uvicorn alone, which answers the questions of 32 connections with "
+        f"nothing, does so {median(bare):,.0f} times ({_range(bare)}). The medians of "
         f"{found['rounds']} rounds, and beside them the lowest and the highest:"
     )
     columns = ["", "connections", "requests/s", "lowest to highest", "median, ms", "p99, ms"]
@@ -45,5 +48,5 @@ def _line(one: Found) -> list[str]:
 
 
 def _range(found: Iterable[float]) -> str:
-    low, *_, high = sorted(found)
-    return f"{low:,.0f} to {high:,.0f}"
+    every = list(found)
+    return f"{min(every):,.0f} to {max(every):,.0f}"

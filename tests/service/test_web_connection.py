@@ -378,7 +378,7 @@ def test_few_heads_are_kept() -> None:
     heads = Heads()
     for i in range(3000):
         head = b"POST /%d HTTP/1.1\r\n\r\n" % i
-        heads.keep(head, Head("POST", b"/%d" % i, {}, 0))
+        assert heads.keep(head + b"body", len(head), Head("POST", b"/%d" % i, {}, 0))
     kept = [i for i in range(3000) if heads.split(b"POST /%d HTTP/1.1\r\n\r\n" % i)]
     assert kept == list(range(3000 - 1024, 3000))
 

@@ -45,18 +45,25 @@ class Heads:
         head = self._known.get(data[:at])
         return (head, data[at:]) if head is not None and len(data) - at == head.length else None
 
-    def keep(self, data: bytes, head: Head) -> None:
+    def keep(self, data: bytes, at: int, head: Head) -> bool:
         """Know a head from now on, if it is short, and another may be the same.
 
         Parameters
         ----------
         data : bytes
             As it came.
+        at : int
+            Where it ends.
         head : Head
             Of HTTP/1.1, on a connection that is kept.
+
+        Returns
+        -------
+        kept : bool
         """
-        if len(data) > _LONGEST or not _EACH.isdisjoint(head.headers):
-            return
+        if at > _LONGEST or not _EACH.isdisjoint(head.headers):
+            return False
         if len(self._known) >= _MANY:
             del self._known[next(iter(self._known))]
-        self._known[data] = head
+        self._known[data[:at]] = head
+        return True

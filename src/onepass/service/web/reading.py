@@ -40,6 +40,7 @@ class Reading(asyncio.Protocol):
     _pending: Any = None  # what will be an answer
     _ends = False  # whether no further request is taken
     _fresh = True  # whether what comes next is the beginning of a request
+    _repeats = True  # and may have a head that came before
     _part = 0  # bytes of a body that came last
     _head = 0  # bytes of a request that came without any of its body
     _until = NEVER  # when its time is over
@@ -51,11 +52,11 @@ class Reading(asyncio.Protocol):
 
     def _read(self, data: bytes) -> None:
         """Read what came."""
-        fresh = self._fresh
-        known = self._door.heads.split(data) if fresh else None
+        known = self._door.heads.split(data) if self._repeats else None
         if known is not None:
             self._take_known(*known)
             return
+        fresh = self._fresh
         waited, self._part = len(self._waiting), 0
         self._feed(data)
         head = data.find(END) + len(END) if fresh else 0
@@ -64,8 +65,7 @@ class Reading(asyncio.Protocol):
             and len(self._waiting) == waited + 1
             and head + self._part == len(data)
         )
-        if fresh and self._fresh:
-            self._keep(data[:head], self._waiting[-1])
+        self._repeats = fresh and self._fresh and self._keep(data, head, self._waiting[-1])
 
     def _take_known(self, head: Head, body: bytes) -> None:
         """A whole request, whose head has come before: who asks may have lost the right to."""
@@ -78,10 +78,12 @@ class Reading(asyncio.Protocol):
         self._waiting.append(coming)
         self._until = NEVER
 
-    def _keep(self, data: bytes, coming: Coming) -> None:
-        if coming.keeps and coming.refused is None and coming.size <= _SMALL:
-            head = Head(coming.method, coming.target, coming.headers, coming.size)
-            self._door.heads.keep(data, head)
+    def _keep(self, data: bytes, at: int, coming: Coming) -> bool:
+        """Know its head from now on, if another may be the same; whether that is so."""
+        if not coming.keeps or coming.refused is not None or coming.size > _SMALL:
+            return False
+        head = Head(coming.method, coming.target, coming.headers, coming.size)
+        return self._door.heads.keep(data, at, head)
 
     def _feed(self, data: bytes) -> None:
         """Have it read by the parser."""
