@@ -67,6 +67,7 @@ def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -
             _snapshot(9_911, 29_733, 1300.0, "rollback to 9880", 51_322),
             _snapshot(15_120, 45_360, 64.0, "time", 51_322),
         ],
+        "watching": {"adwin": True},
         "positions": {
             "redis://localhost:6379/readings": "1795388746123-0",
             "redis://localhost:6379/late": "1795388745870-3",
@@ -91,7 +92,8 @@ def unborn(name: str = "new") -> dict[str, Any]:
         "waiting": 0, "error": {"name": None, "all": None, "window": None, "window_rows": 1000,
         "curve": []}, "rates": {"learned": None, "predicted": None, "curve": []},
         "latency": {"learn": {"p50": None, "p99": None}, "predict": {"p50": None, "p99": None}},
-        "spectrum": None, "drift": [], "refused": [], "snapshots": [], "positions": {},
+        "spectrum": None, "drift": [], "refused": [], "snapshots": [], "watching": {},
+        "positions": {},
     }  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def test_a_full_disk_over_http(tmp_path: Path) -> None:
             assert (status, "rls.db" in told["error"]) == (507, True)
             assert str(tmp_path) not in told["error"]
         assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
-        assert server.asked("POST", INFER, rows([[1.0]] * 20_000, ask=True))[0] == 507
+        assert server.asked("POST", INFER, rows([[1.0]] * 16_000, ask=True))[0] == 507
         assert server.asked("GET", "/v2/health/live")[0] == 200
         status, told, _ = server.asked("GET", "/v2/health/ready")
         assert (status, str(tmp_path) in told["error"]) == (503, False)
