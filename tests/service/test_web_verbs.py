@@ -286,6 +286,7 @@ def test_no_rows_are_learned_as_nothing(server: Server) -> None:
 
 def test_answers_are_counted_by_their_status(server: Server) -> None:
     assert server.asked("GET", "/nowhere")[0] == 404
+    assert server.asked("GET", "/v2/health/live")[0] == 200
     said = server.asked("GET", "/metrics")[1].decode()
     found = re.findall(r'^onepass_requests_total{status="(\d+)"} (\S+)$', said, re.MULTILINE)
     assert float(dict(found)["404"]) >= 1
