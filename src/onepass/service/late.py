@@ -17,7 +17,7 @@ from onepass.service.intake import aligned, read_rows
 from onepass.service.kept import Kept
 from onepass.service.records import Answer
 from onepass.service.requests import Receipt, Request, said_from_bytes
-from onepass.service.written import written
+from onepass.service.written import hold_written
 from onepass.types import Array
 
 __all__ = ["Late"]
@@ -58,7 +58,7 @@ class Late(Kept):
         """What ``ask`` returns, and before it the version that has answered."""
         where = f"{self._journal.where}.ask"
         block = read_rows(X, None, where=where)
-        written(block, where)  # each row will be, by itself
+        hold_written(block, where)  # each row will be, by itself
         seconds = validate.in_range(seconds, "seconds", where, low=0.0)
         version, learner = self._keeper.published
         with bounded(self.most_features):

@@ -13,7 +13,7 @@ from onepass.service.blocks import Block
 from onepass.table import Table
 from onepass.types import Array
 
-__all__ = ["hold_size", "written"]
+__all__ = ["hold_size", "hold_written", "written"]
 
 _LARGEST = 1 << 29  # bytes of rows at once
 _LONGEST = 12  # bytes of a character as JSON, at most
@@ -35,11 +35,26 @@ def written(block: Block, where: str) -> bytes:
     ShapeError
         If they are too many, before they are made.
     """
+    hold_written(block, where)
+    return block.to_bytes()
+
+
+def hold_written(block: Block, where: str) -> None:
+    """Refuse a block that would be too many bytes, before they are made.
+
+    Parameters
+    ----------
+    block, where
+        As for ``written``.
+
+    Raises
+    ------
+    ShapeError
+    """
     X = block.X
     if (len(X) * len(X.columns) if isinstance(X, Table) else X.size) > _FEW:
         columns = X.columns.values() if isinstance(X, Table) else (X,)
         _hold_parts([part for part in (*columns, block.y) if part is not None], where)
-    return block.to_bytes()
 
 
 def hold_size(nbytes: int, where: str) -> None:
