@@ -5,9 +5,10 @@
 One process of ``onepass serve`` with RLSRegressor: 100 features where it predicts, 10 where it
 learns, a row a request, in JSON. Every row is on the disk before its request is answered. Each is
 asked in several rounds, and the median told, with the lowest and the highest: the machine has
-other work too. What a commit of SQLite alone costs is measured in each round, and how often uvicorn
-answers the same questions with nothing: the machine's own pace. Then one client sends a long
-stream, in blocks, while the server's memory is looked at. wrk must be installed; it takes a core.
+other work too. In each round the same is asked of a service that one would write oneself
+(``by_hand.py``; it needs starlette), and what a commit of SQLite alone costs is measured. Then one
+client sends a long stream, in blocks, while the server's memory is looked at. wrk must be
+installed; it takes a core.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ from onepass.service import Client
 PREDICTING, LEARNING = 100, 10  # features
 BLOCK = 1000  # rows of a request of the long stream
 CONNECTIONS = (1, 32, 128)
+BY_HAND = {each: f"by hand: {each}" for each in ("predict", "learn")}
 SCRIPT = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -46,10 +49,13 @@ local body = '%s'
 local count = 0
 local keys = %s
 local prefix = tostring(os.time()) .. tostring({}):gsub("table: ", "")
-request = function()
-  count = count + 1
-  if keys then wrk.headers["Idempotency-Key"] = prefix .. count end
-  return wrk.format(nil, nil, nil, body)
+wrk.body = body
+if keys then
+  request = function()
+    count = count + 1
+    wrk.headers["Idempotency-Key"] = prefix .. count
+    return wrk.format(nil, nil, nil, body)
+  end
 end
 done = function(summary, latency, requests)
   io.write(string.format('{"requests": %%d, "us": %%d, "bad": %%d, "p50": %%d, "p99": %%d}\\n',
@@ -70,6 +76,8 @@ def main() -> None:
     given = asked.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("load.py: wrk must be installed, such as by: apt-get install wrk")
+    if find_spec("starlette") is None:
+        sys.exit("load.py: starlette must be installed, such as by: pip install starlette")
     with tempfile.TemporaryDirectory() as folder:
         found = {
             "command": "python benchmarks/load.py --json benchmarks/results/load.json",
@@ -96,22 +104,25 @@ def lines(folder: Path, seconds: int, rounds: int) -> Found:
         for connections in CONNECTIONS
     ]
     both = ("both at once: predict, learn", 64, [("infer", 32, False), ("learn", 32, False)])
-    alone, bare = [], []
+    by_hand = [load for load in loads if load[0] in BY_HAND]
+    alone = []
     found: dict[tuple[str, int], list[Found]] = {}
-    with serving(folder) as (process, address), answering_nothing() as (other, elsewhere):
+    with serving(folder) as ours, writing_oneself(folder) as other:
         for _ in range(rounds):
             alone.append(commits(folder))
-            bare += measured(other, elsewhere, [("infer", 32, False)], seconds)["a second"]
             for what, connections, runs in (*loads, both):
                 kept = found.setdefault((what, connections), [])
-                kept.append(measured(process, address, runs, seconds))
+                kept.append(measured(*ours, runs, seconds))
+            for what, connections, runs in by_hand:
+                kept = found.setdefault((BY_HAND[what], connections), [])
+                kept.append(measured(*other, runs, seconds))
     told = [
         {"what": what, "connections": connections,
          **sorted(kept, key=lambda one: one["a second"][-1])[len(kept) // 2],
          "all rounds": [one["a second"] for one in kept]}
         for (what, connections), kept in found.items()
     ]  # fmt: skip
-    return {"commits alone": alone, "uvicorn alone": bare, "lines": told}
+    return {"commits alone": alone, "lines": told}
 
 
 def stream(folder: Path, rows: int) -> Found:
@@ -204,14 +215,15 @@ def serving(folder: Path) -> Iterator[tuple[Any, str]]:
 
 
 @contextmanager
-def answering_nothing() -> Iterator[tuple[Any, str]]:
-    """uvicorn, which answers whatever it is asked with an empty object."""
+def writing_oneself(folder: Path) -> Iterator[tuple[Any, str]]:
+    """The service of ``by_hand.py``."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     here = str(Path(__file__).parent)
-    command = [sys.executable, "-m", "uvicorn", "load:nothing", "--app-dir", here, "--port",
+    command = [sys.executable, "-m", "uvicorn", "by_hand:site", "--app-dir", here, "--port",
                str(port), "--no-access-log", "--log-level", "error"]  # fmt: skip
-    process = subprocess.Popen(command)  # noqa: S603
+    given = {**os.environ, "OMP_NUM_THREADS": "1", "BY_HAND": str(folder)}
+    process = subprocess.Popen(command, env=given)  # noqa: S603
     try:
         for _ in range(600):
             with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -221,16 +233,6 @@ def answering_nothing() -> Iterator[tuple[Any, str]]:
     finally:
         process.terminate()
         process.wait()
-
-
-async def nothing(scope: Any, receive: Any, send: Any) -> None:
-    """The application of ASGI that uvicorn runs alone: it reads the body, and answers."""
-    del scope
-    while (await receive()).get("more_body"):
-        pass
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"2")]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b"{}"})
 
 
 def commits(folder: Path, count: int = 2000) -> float:
@@ -268,7 +270,7 @@ def processor() -> str:
 def versions() -> dict[str, str]:
     """Of what answers."""
     found = {"Python": platform.python_version()}
-    for name in ("uvicorn", "msgspec", "uvloop", "httptools"):
+    for name in ("uvicorn", "msgspec", "uvloop", "httptools", "starlette"):
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found

@@ -12,13 +12,11 @@ def load(found: Found) -> str:
         f"{name} {number}" for name, number in found["machine"]["versions"].items()
     )
     alone = found["commits alone"]
-    bare = found["uvicorn alone"]
     head = (
         f"{found['machine']['cores']} cores ({found['machine']['cpu']}), of which wrk takes one; "
         f"{versions}. SQLite alone commits {median(alone):,.0f} times a second here "
-        f"({_range(alone)}); uvicorn alone, which answers the questions of 32 connections with "
-        f"nothing, does so {median(bare):,.0f} times ({_range(bare)}). The medians of "
-        f"{found['rounds']} rounds, and beside them the lowest and the highest:"
+        f"({_range(alone)}). The medians of {found['rounds']} rounds, and beside them the lowest "
+        "and the highest:"
     )
     columns = ["", "connections", "requests/s", "lowest to highest", "median, ms", "p99, ms"]
     parts = [head, table(columns, [_line(one) for one in found["lines"]], 1)]

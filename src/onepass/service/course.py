@@ -111,13 +111,15 @@ class Course:
     def _runs(self, told: list[tuple[Array, Array]]) -> Iterator[list[tuple[Array, Array]]]:
         """What is counted together; each is counted before the next is asked for."""
         run: list[tuple[Array, Array]] = []
-        rows = self.rows
+        rows, kind = self.rows, None
         for pair in told:
-            if run and not _alike(run[0], pair):
+            y, said = pair
+            before, kind = kind, (y.dtype.kind, said.dtype.kind, y.shape[1:], said.shape[1:])
+            if run and kind != before:
                 yield run
                 run = []
             run.append(pair)
-            rows += len(pair[0])
+            rows += len(y)
             if rows >= self._next:
                 yield run
                 run = []
@@ -170,10 +172,3 @@ class Course:
             last = {(point[0] - 1) // self._every: point for point in self._curve}
             self._curve = list(last.values())
         self._next = (self.rows // self._every + 1) * self._every
-
-
-def _alike(one: tuple[Array, Array], other: tuple[Array, Array]) -> bool:
-    return all(
-        (a.dtype.kind, a.shape[1:]) == (b.dtype.kind, b.shape[1:])
-        for a, b in zip(one, other, strict=True)
-    )
