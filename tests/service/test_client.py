@@ -80,6 +80,7 @@ class Odd(BaseHTTPRequestHandler):
         self.keys.append(self.headers["Idempotency-Key"])
         status, headers, body = self.said.pop(0)
         if status == 0:
+            self.wfile.write(body)
             return
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(body))}.items():
@@ -117,6 +118,21 @@ def test_who_is_busy_is_asked_again_with_the_same_key(odd: str) -> None:
     assert time.monotonic() - began >= 1
     assert len(Odd.keys) == 4
     assert len(set(Odd.keys)) == 1
+
+
+@pytest.mark.parametrize("end", [0, 9, 17, 19, 40, 55, 60, 80])
+def test_an_answer_that_is_cut_off_is_none(odd: str, end: int) -> None:
+    """http.client takes a head that ends early for a whole one."""
+    status, headers, body = GOOD
+    lines = [f"HTTP/1.1 {status} OK", f"X-Onepass-Version: {headers['X-Onepass-Version']}",
+             f"Content-Length: {len(body)}", "", ""]  # fmt: skip
+    Odd.said = [(0, {}, ("\r\n".join(lines).encode() + body)[:end]), GOOD] * 2
+    with Client(odd) as client:
+        assert client.learn("rls", [[1.0]], [1.0]).said.tolist() == [0.5]
+        (receipt,) = client.learn_each("rls", [([[1.0]], [1.0])])
+        assert receipt.said.tolist() == [0.5]
+    assert len(Odd.keys) == 4
+    assert len(set(Odd.keys)) == 2
 
 
 def test_patience_ends(odd: str) -> None:

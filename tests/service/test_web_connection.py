@@ -25,9 +25,11 @@ from onepass.service.web.connection import Connection  # noqa: E402
 from onepass.service.web.door import Door  # noqa: E402
 from onepass.service.web.exchange import Answer, Asking, Room  # noqa: E402
 from onepass.service.web.known import Head, Heads  # noqa: E402
+from onepass.service.web.later import Later  # noqa: E402
 
 MOST = 200_000
 LARGE = 3_000_000
+ABREAST = {b"abreast", b"breaks", b"swift", b"held"}  # may be under way together
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -40,11 +42,14 @@ class Echo:
         self.gate = asyncio.Event()
         self.seen: list[dict[bytes, bytes]] = []
         self.statuses: list[int] = []
+        self.letters: list[Later] = []
 
     def admit(self, method: str, target: bytes, headers: dict[bytes, bytes]) -> tuple[Asking, Any]:
         if target.startswith(b"/refused"):
             raise UnknownError("there is no such thing.")
-        return Asking(method, target.decode(), headers, MOST, self.room), target
+        asking = Asking(method, target.decode(), headers, MOST, self.room)
+        asking.abreast = target.split(b"/")[1] in ABREAST
+        return asking, target
 
     def answer(self, asking: Asking, verb: bytes) -> Any:
         self.asked.append(verb)
@@ -52,12 +57,29 @@ class Echo:
         if kind == b"wrong":
             return self.failed(ParameterError("it is wrong."))
         told = Answer(b"%b %d %b" % (verb, len(asking.body), asking.body[-20:]))
+        if kind in ABREAST:
+            return told if kind == b"swift" else self._letter(kind, told)
         if kind == b"now":
             self.seen.append(dict(asking._headers))
             return told
         if kind == b"large":
             return told._replace(body=told.body + b"x" * LARGE)
         return self._later(kind, told)
+
+    def _letter(self, kind: bytes, told: Answer) -> Later:
+        """The first comes after those that are asked just behind it."""
+        letter = Later()
+        self.letters.append(letter)
+        found = ParameterError("it is wrong, but later.") if kind == b"breaks" else told
+
+        def end(turns: int) -> None:
+            if turns or (kind == b"held" and not self.gate.is_set()):
+                asyncio.get_running_loop().call_later(0.001 * (not turns), end, max(turns - 1, 0))
+            elif not letter.ended:
+                letter.end(found)
+
+        asyncio.get_running_loop().call_soon(end, 20 - min(len(self.letters), 20))
+        return letter
 
     async def _later(self, kind: bytes, told: Answer) -> Answer:
         if kind == b"gated":
@@ -236,8 +258,8 @@ class Wanted:
             return (404, b"there is no such thing."), goes_on and not cut
         if self.size > MOST:
             return (400, b""), False
-        if self.kind in {"wrong", "fails"}:
-            said = b"it is wrong, but later." if self.kind == "fails" else b"it is wrong."
+        if self.kind in {"wrong", "fails", "breaks"}:
+            said = b"it is wrong." if self.kind == "wrong" else b"it is wrong, but later."
             return (400, said), goes_on
         path = f"/{self.kind}/{self.number}".encode()
         said = b"%b %d %b" % (path, self.size, self.body[-20:])
@@ -246,7 +268,9 @@ class Wanted:
 
 REQUESTS = st.builds(
     Wanted,
-    kind=st.sampled_from(["now", "now", "later", "wrong", "fails", "refused"]),
+    kind=st.sampled_from(
+        ["now", "now", "later", "wrong", "fails", "refused", "swift", "breaks", *["abreast"] * 4]
+    ),
     number=st.integers(0, 99),
     size=st.sampled_from([0, 1, 2, 100, 1500, 65_535, 65_536, 65_537, MOST, MOST + 1])
     | st.integers(0, 300),
@@ -408,6 +432,88 @@ def test_http_1_0_is_asked_for_nothing(on: Callable[..., None]) -> None:
         assert (await line.until(b"")).startswith(b"HTTP/1.1 200")
 
     on(story)
+
+
+def test_those_that_may_be_are_under_way_together(on: Callable[..., None]) -> None:
+    """And are answered in order; what is another thing waits until they are."""
+
+    async def story(line: Line) -> None:
+        paths = ["/held/a", "/swift/b", "/abreast/c", "/breaks/d", "/now/e", "/abreast/f"]
+        await line.send(b"".join(request(path) for path in paths))
+        await asyncio.sleep(0.1)
+        assert line.site.asked == [path.encode() for path in paths[:4]]
+        assert line.state.tasks == {line.site.letters[0]}
+        assert not line.got
+        line.site.gate.set()
+        found = answers(await line.until(b"/abreast/f 0 "))
+        assert [status for status, _ in found] == [200, 200, 200, 400, 200, 200]
+        assert [said for status, said in found if status == 200] == [
+            f"{path} 0 ".encode() for path in paths if path != "/breaks/d"]  # fmt: skip
+
+    on(story)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "begun"),
+    [
+        (request("/abreast/a", b"x" * 5000), request("/held/b", b"x" * 4096), 2),
+        (request("/held/a"), request("/held/b", b"x" * 4097), 1),
+        (request("/held/a"), request("/refused/b"), 1),
+        (request("/held/a", b"", "Connection: close"), request("/held/b"), 1),
+        (request("/gated/a"), request("/held/b"), 1),
+    ],
+    ids=["short", "long", "refused", "behind the last", "behind a task"],
+)
+def test_others_wait_for_their_turn(
+    on: Callable[..., None], first: bytes, second: bytes, begun: int
+) -> None:
+    async def story(line: Line) -> None:
+        await line.send(first + second)
+        await asyncio.sleep(0.05)
+        assert len(line.site.asked) == begun
+        line.site.gate.set()
+        await line.send(request("/now/last"))
+        last = b"" if b"close" in first else b"/now/last 0 "
+        assert len(answers(await line.until(last))) == (1 if b"close" in first else 3)
+
+    on(story)
+
+
+def test_only_so_many_are_under_way_together(on: Callable[..., None]) -> None:
+    async def story(line: Line) -> None:
+        count = 3 * connection._ABREAST
+        await line.send(b"".join(request(f"/held/{i}") for i in range(count)))
+        await asyncio.sleep(0.1)
+        assert len(line.site.asked) == connection._ABREAST
+        line.site.gate.set()
+        found = answers(await line.until(b"/held/%d 0 " % (count - 1)))
+        assert [said for _, said in found] == [b"/held/%d 0 " % i for i in range(count)]
+
+    on(story)
+
+
+def test_who_leaves_or_is_cut_off_leaves_nothing_of_many(on: Callable[..., None]) -> None:
+    """Gone, or told to stop with no time left, while several are under way and more wait."""
+
+    async def left(line: Line) -> None:
+        await line.send(b"".join(request(f"/held/{i}", b"x" * 3000) for i in range(100)))
+        await asyncio.sleep(0.05)
+        line.client.close()
+        await asyncio.sleep(0.05)
+        line.site.gate.set()
+        await line.ended()
+
+    async def stopped(line: Line) -> None:
+        await line.send(b"".join(request(f"/held/{i}", b"x" * 3000) for i in range(100)))
+        await asyncio.sleep(0.05)
+        for each in list(line.state.tasks):
+            each.cancel(msg="it stops")
+        assert await line.until(b"") == b""
+        await line.ended()
+        assert len(line.site.asked) == connection._ABREAST
+
+    on(left)
+    on(stopped)
 
 
 def test_who_waits_behind_another_is_not_idle(on: Callable[..., None]) -> None:

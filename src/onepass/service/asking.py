@@ -6,7 +6,7 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from email.message import Message
 from threading import local
@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from onepass.errors import ParameterError, ServiceError
+from onepass.service.ahead import Ahead, whole, written
 
 __all__ = ["Asker"]
 
@@ -92,16 +93,66 @@ class Asker:
         """
         if not again:  # a connection may have ended since it was used last: nobody could tell why
             self.close()
+        sent = self._signed(headers)
+        return self._heard(lambda: self._once(method, path, body, sent), self.close, again=again)
+
+    def ask_each(
+        self, path: str, requests: Iterable[tuple[bytes, Mapping[str, str]]], most: int
+    ) -> Iterator[tuple[bytes, Message]]:
+        """The answers to requests, in their order, while others are on their way behind them.
+
+        They have a connection of their own, and are sent again until they are answered or patience
+        is over: each may be done twice.
+
+        Parameters
+        ----------
+        path : str
+        requests : iterable of tuple of bytes and mapping
+            Their bodies and headers.
+        most : int
+            So many are on their way together.
+
+        Raises
+        ------
+        ServiceError
+            If the service refuses one, or does not answer in time: those behind it may be done.
+        Exception
+            Whatever ``requests`` raises, once all before it are answered.
+        """
+        ahead, coming, wrong = Ahead(self._connection, most), iter(requests), None
+        try:
+            while wrong is None:
+                try:
+                    body, headers = next(coming)
+                    data = written(
+                        self._connection(), self._place(path), body, self._signed(headers)
+                    )
+                except Exception as raised:  # noqa: BLE001  it is raised when all before are told
+                    wrong = raised
+                else:
+                    ahead.add(data)
+                while ahead.full or (ahead and wrong is not None):
+                    yield self._heard(ahead.answer, ahead.break_off)
+            if not isinstance(wrong, StopIteration):
+                raise wrong
+        finally:
+            ahead.break_off()
+
+    def _heard(
+        self,
+        once: Callable[[], tuple[int, bytes, Message]],
+        close: Callable[[], None],
+        *,
+        again: bool = True,
+    ) -> tuple[bytes, Message]:
+        """What is answered, as often as it must be asked."""
         end = time.monotonic() + self._patience
-        sent = dict(headers)
-        if self._token is not None:
-            sent["Authorization"] = f"Bearer {self._token}"
         for attempt in range(1 << 30):
             wait = min(0.05 * 2.0 ** min(attempt, 6), 2.0) * (0.5 + secrets.randbelow(1000) / 1000)
             try:
-                status, data, told = self._once(method, path, body, sent)
+                status, data, told = once()
             except (OSError, http.client.HTTPException) as broken:
-                self.close()
+                close()
                 heard = not isinstance(broken, (ConnectionRefusedError, socket.gaierror))
                 strange = self._strange(broken)
                 if strange or time.monotonic() + wait > end or (heard and not again):
@@ -115,6 +166,13 @@ class Asker:
                 wait = max(wait, _seconds(told.get("Retry-After")))
             time.sleep(min(wait, max(end - time.monotonic(), 0.0)))
         raise AssertionError("unreachable")
+
+    def _signed(self, headers: Mapping[str, str]) -> dict[str, str]:
+        sign = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+        return {**headers, **sign}
+
+    def _place(self, path: str) -> str:
+        return self._parts.path.rstrip("/") + path
 
     def _silence(self, broken: Exception) -> str:
         plain = isinstance(broken, http.client.RemoteDisconnected) and self._parts.scheme == "http"
@@ -144,9 +202,8 @@ class Asker:
         connection = getattr(self._here, "connection", None)
         if connection is None:
             connection = self._here.connection = self._connection()
-        connection.request(method, self._parts.path.rstrip("/") + path, body, dict(headers))
-        response = connection.getresponse()
-        return response.status, response.read(), response.headers
+        connection.request(method, self._place(path), body, dict(headers))
+        return whole(connection.getresponse())
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = str(self._parts.hostname), self._parts.port

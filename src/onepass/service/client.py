@@ -8,13 +8,14 @@ service, or where it says that it is busy.
 import json
 import secrets
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.message import Message
 from typing import Any, Self
 from urllib.parse import quote
 
 import numpy as np
 
+from onepass.errors import ParameterError, TypeMismatchError
 from onepass.service.asking import Asker
 from onepass.service.blocks import Block
 from onepass.service.intake import read_rows
@@ -122,6 +123,55 @@ class Client:
         headers = {"Idempotency-Key": secrets.token_hex(16) if key is None else key}
         return self._learned(name, "learn", block, headers)
 
+    def learn_each(
+        self, name: str, rows: Iterable[Sequence[Any]], *, ahead: int = 32
+    ) -> Iterator[Receipt]:
+        """Have rows learned in their order, without waiting for one to send the next.
+
+        What is on its way together, the service brings to the disk together.
+
+        Parameters
+        ----------
+        name : str
+            The learner's.
+        rows : iterable of tuple
+            Each what one request takes: X and y, and if they are wanted sample_weight and time, as
+            for ``learn``. It may be a generator, and endless: each is sent when it comes.
+        ahead : int, default 32
+            Requests that may wait for their receipts; the service takes up to 64 short ones
+            together.
+
+        Yields
+        ------
+        receipt : Receipt
+            For each, in their order, once it is on the service's disk. The first is given when
+            ``ahead`` wait, or no more rows come.
+
+        Raises
+        ------
+        ParameterError
+            If ``ahead`` is no whole number from 1 on.
+        ServiceError
+            If the service refuses one, or does not answer in time. Those before it are learned,
+            those behind it that were sent may be. What was sent is sent again over a new
+            connection where one breaks or the service is busy, and is learned once all the same;
+            where it was busy, perhaps after those behind it.
+        OnepassError
+            If something is no rows, once all before it are told of.
+        """
+        if not isinstance(ahead, int) or ahead < 1:
+            raise ParameterError(
+                f"Client.learn_each: `ahead` must be a whole number from 1 on, got {ahead!r}. "
+                "Give how many requests may wait for their receipts, such as 32."
+            )
+        path, place = f"/v2/models/{quote(name, safe='')}/learn", "Client.learn_each"
+        requests = (
+            _sent(_block(given, place), {"Idempotency-Key": secrets.token_hex(16)})
+            for given in rows
+        )
+        answers = self._asker.ask_each(path, requests, ahead)
+        return (_receipt(read_tensors(data, told.get(_HEADER)), told) for data, told in answers)
+
     def ask(self, name: str, X: Any, *, seconds: float = 86400.0) -> tuple[Array, list[str]]:
         """What a learner says of rows whose answers come later, and their ids."""
         block = read_rows(X, None, where="Client.ask")
@@ -182,9 +232,7 @@ class Client:
     # -- what stands behind them ---------------------------------------------------------------
 
     def _learned(self, name: str, verb: str, block: Block, headers: Mapping[str, str]) -> Receipt:
-        found, told = self._infer(name, verb, block, headers)
-        version = int(told.get("X-Onepass-Version", "0"))
-        return Receipt(version, found["y"], again=told.get("Idempotent-Replayed") == "true")
+        return _receipt(*self._infer(name, verb, block, headers))
 
     def _infer(
         self,
@@ -194,10 +242,8 @@ class Client:
         headers: Mapping[str, str],
         parameters: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, Array], Message]:
-        body, length = tensors_of(block, {**(parameters or {}), "binary_data_output": True})
-        sent = {**headers, _HEADER: str(length), "Content-Type": "application/octet-stream"}
         path = f"/v2/models/{quote(name, safe='')}/{verb}"
-        data, told = self._asker.ask("POST", path, body, sent)
+        data, told = self._asker.ask("POST", path, *_sent(block, headers, parameters))
         return read_tensors(data, told.get(_HEADER)), told
 
     def _json(self, method: str, path: str, body: Any = None, *, again: bool = True) -> Any:
@@ -205,3 +251,28 @@ class Client:
         sent = {"Content-Type": "application/json"}
         found, _ = self._asker.ask(method, path, data, sent, again=again)
         return json.loads(found)
+
+
+def _sent(
+    block: Block, headers: Mapping[str, str], parameters: Mapping[str, Any] | None = None
+) -> tuple[bytes, dict[str, str]]:
+    """The body and headers of a request."""
+    body, length = tensors_of(block, {**(parameters or {}), "binary_data_output": True})
+    kind = {_HEADER: str(length), "Content-Type": "application/octet-stream"}
+    return body, {**headers, **kind}
+
+
+def _receipt(found: Mapping[str, Array], told: Message) -> Receipt:
+    version = int(told.get("X-Onepass-Version", "0"))
+    return Receipt(version, found["y"], again=told.get("Idempotent-Replayed") == "true")
+
+
+def _block(given: Sequence[Any], where: str) -> Block:
+    """What one request takes, of rows that came as one of many."""
+    if not isinstance(given, (tuple, list)) or not 2 <= len(given) <= 4:
+        raise TypeMismatchError(
+            f"{where}: `rows` must give X and y, and perhaps sample_weight and time, for each "
+            f"request, got {type(given).__name__}. Give tuples such as ([[0.5]], [1.0])."
+        )
+    X, y, weight, time = (*given, None, None)[:4]
+    return read_rows(X, y, weight, time, where=where)

@@ -37,6 +37,9 @@ class Endpoint(NamedTuple):
 
     role: str | None
     """That whoever asks must have; None if nobody needs any."""
+    abreast: bool = False
+    """Whether those that follow each other may be begun together: what one is told says nothing of
+    the others."""
 
 
 class Application:
@@ -101,6 +104,7 @@ class Application:
         if endpoint is None:
             raise _nothing(asking, methods)
         self._tokens.hold(asking, endpoint.role)
+        asking.abreast = endpoint.abreast
         if len(self._known) < _KNOWN and len(target) <= _SHORT:  # of those who may ask
             self._known[target] = found
         return asking, (endpoint.verb, parameters)
@@ -180,7 +184,7 @@ def endpoints(
     return [
         Endpoint("POST", f"{_MODEL}/infer", verbs.infer, PREDICT),
         Endpoint("POST", f"{_VERSIONED}/infer", verbs.infer, PREDICT),
-        Endpoint("POST", f"{_MODEL}/learn", verbs.learn, LEARN),
+        Endpoint("POST", f"{_MODEL}/learn", verbs.learn, LEARN, abreast=True),
         Endpoint("POST", f"{_MODEL}/answers", verbs.answers, LEARN),
         Endpoint("POST", "/invocations", verbs.invocations, PREDICT),
         *_readings(About(shelf, threads, statuses)),

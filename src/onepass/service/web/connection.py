@@ -4,6 +4,10 @@ httptools reads the requests; uvicorn listens, speaks TLS, and stops. What lies 
 short, since all that is asked goes through it: a request whose answer is there at once has it
 written before the next is looked at, without a task of its own.
 
+Who need not wait for an answer before they ask again may send further requests meanwhile. Short
+ones to learn, one after the other, are learned and written together; any other request begins when
+all before it are answered.
+
 Where a request is refused before all of it is there, its rest is read for a while: an answer that a
 reset follows is often lost.
 """
@@ -16,7 +20,7 @@ from typing import Any
 from onepass.service.web.door import Coming
 from onepass.service.web.exchange import Answer
 from onepass.service.web.later import Later
-from onepass.service.web.reading import NEVER, Reading
+from onepass.service.web.reading import NEVER, Reading, Turn
 
 __all__ = ["Connection"]
 
@@ -24,6 +28,7 @@ _IDLE = 30.0  # seconds that a connection is kept for another request
 _LINGER = 2.0  # seconds for which the rest of a refused request is read
 _TAKEN = 1 << 16  # bytes of an answer that must be taken within the time
 _CLOSE = b"connection: close\r\n"
+_ABREAST, _SHORT = 64, 1 << 12  # requests that are under way together, and bytes of each
 
 
 class Connection(Reading):
@@ -66,7 +71,7 @@ class Connection(Reading):
         if self._coming is not None:  # of which there will be no more
             self._coming.done()
             self._coming = None
-        if self._pending is None and not self._waiting:
+        if not self._under_way and not self._waiting:
             self._close()
         return True
 
@@ -92,13 +97,15 @@ class Connection(Reading):
     def _advance(self) -> None:
         """Answer those that wait, as far as it can be done at once."""
         waiting = self._waiting
-        while waiting and self._pending is None and not self._full:
+        while waiting and not self._full and self._may_begin(waiting[0]):
             coming = waiting.popleft()
             answer: Any = coming.refused or self._site.answer(coming.asking, coming.verb)  # type: ignore[arg-type]
-            if type(answer) is Answer:
-                self._send(coming, answer)
-            else:
+            if type(answer) is not Answer:
                 self._await(coming, answer)
+            elif self._under_way:
+                self._under_way.append(Turn(coming, found=answer))
+            else:
+                self._send(coming, answer)
         if self._coming is not None:
             self._invite()
         pauses = bool(waiting) or self._full
@@ -111,37 +118,52 @@ class Connection(Reading):
             if self._coming is not None:  # its time begins anew
                 self._until = time.monotonic() + self._door.seconds
 
+    def _may_begin(self, coming: Coming) -> bool:
+        """Whether a request may be begun now, though others may be under way."""
+        if not self._under_way:
+            return True
+        last, asking = self._under_way[-1], coming.asking
+        if asking is None or coming.refused is not None or not asking.abreast:
+            return False
+        short = len(asking.body) <= _SHORT and len(self._under_way) < _ABREAST
+        return short and last.abreast and last.coming.keeps
+
     def _await(self, coming: Coming, answer: Any) -> None:
         """Go on when an answer is there."""
         if isinstance(answer, Later):
-            self._pending = answer
-            answer.then = partial(self._settled, coming)
-        else:
-            self._pending = asyncio.ensure_future(answer)
-            self._pending.add_done_callback(lambda done: self._settled(coming, _found(done)))
-        self._door.tasks.add(self._pending)
+            turn = Turn(coming, answer)
+            answer.then = partial(self._settled, turn)
+        else:  # it is to be learned when much else is done: none may overtake it
+            turn = Turn(coming, asyncio.ensure_future(answer), abreast=False)
+            turn.awaited.add_done_callback(lambda done: self._settled(turn, _found(done)))
+        self._under_way.append(turn)
+        self._door.tasks.add(turn.awaited)
 
-    def _settled(self, coming: Coming, found: Any) -> None:
-        """What was pending is an answer, or an error."""
-        self._door.tasks.discard(self._pending)
-        self._pending = None
-        if isinstance(found, asyncio.CancelledError):
-            coming.done()
-            self._close()
-            return
-        self._send(coming, found if type(found) is Answer else self._site.failed(found))
+    def _settled(self, turn: Turn, found: Any) -> None:
+        """What was waited for is an answer, or an error; those before it are sent first."""
+        self._door.tasks.discard(turn.awaited)
+        turn.awaited, turn.found = None, found
+        under_way = self._under_way
+        while under_way and (found := under_way[0].found) is not None:
+            coming = under_way.popleft().coming
+            if isinstance(found, asyncio.CancelledError):
+                coming.done()
+                self._drop()
+                self._close()
+            else:
+                self._send(coming, found if type(found) is Answer else self._site.failed(found))
         self._advance()
 
     def _send(self, coming: Coming, answer: Answer) -> None:
         coming.done()
-        more = self._waiting or (self._coming is not None and not self._ends)
+        more = self._waiting or self._under_way or (self._coming is not None and not self._ends)
         keeps = coming.keeps and bool(more or not (self._ends or self._stops))
         lines = self._door.lines()
         self._site.count(answer.status)
         data = answer.whole(coming.method, lines if keeps else lines + _CLOSE)
         self._door.send(self._transport, data)
         if keeps:
-            if self._coming is None and not self._waiting:
+            if self._coming is None and not self._waiting and not self._under_way:
                 self._until = time.monotonic() + min(_IDLE, self._door.seconds)
             return
         self._ends = True
@@ -157,7 +179,7 @@ class Connection(Reading):
         """Answer what is under way, and end: uvicorn asks for it when it is told to stop."""
         self._stops = True
         begun = self._coming is not None and bool(self._coming.method)
-        if not begun and self._pending is None and not self._waiting:
+        if not begun and not self._under_way and not self._waiting:
             self._close()
 
     def look(self, now: float) -> None:

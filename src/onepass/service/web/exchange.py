@@ -63,9 +63,11 @@ class Asking:
     ----------
     body : bytes
         As it came; set once all of it is there.
+    abreast : bool
+        Whether it may be begun while others of its kind are under way on the same connection.
     """
 
-    __slots__ = ("_headers", "_most", "_room", "_taken", "body", "method", "path")
+    __slots__ = ("_headers", "_most", "_room", "_taken", "abreast", "body", "method", "path")
 
     def __init__(
         self, method: str, path: str, headers: dict[bytes, bytes], most: int, room: Room
@@ -74,6 +76,7 @@ class Asking:
         self._headers, self._most = headers, most
         self._room, self._taken = room, 0
         self.body = b""
+        self.abreast = False
 
     def header(self, name: bytes) -> str | None:
         """A header by its name in lower case; None if it is not there."""

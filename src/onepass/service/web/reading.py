@@ -19,12 +19,35 @@ from onepass.service.web.door import Coming, Door
 from onepass.service.web.exchange import Answer
 from onepass.service.web.known import END, Head
 
-__all__ = ["NEVER", "Reading"]
+__all__ = ["NEVER", "Reading", "Turn"]
 
 NEVER = float("inf")
 _HEAD = 1 << 16  # bytes of a request that are none of its body
 _SMALL = 1 << 16  # bytes of a body that is waited for though its request is refused
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Turn:
+    """A request that is begun, and will be answered when all before it are.
+
+    Parameters
+    ----------
+    coming : Coming
+    awaited : Later or asyncio.Task, optional
+        What gives its answer.
+    found : Answer or exception, optional
+        What is answered, once it is there.
+    abreast : bool, default True
+        Whether the next may be begun before this is answered.
+    """
+
+    __slots__ = ("abreast", "awaited", "coming", "found")
+
+    def __init__(
+        self, coming: Coming, awaited: Any = None, *, found: Any = None, abreast: bool = True
+    ) -> None:
+        self.coming, self.awaited = coming, awaited
+        self.found, self.abreast = found, abreast
 
 
 class Reading(asyncio.Protocol):
@@ -37,7 +60,6 @@ class Reading(asyncio.Protocol):
 
     _transport: Any = None
     _coming: Coming | None = None  # what is read
-    _pending: Any = None  # what will be an answer
     _ends = False  # whether no further request is taken
     _fresh = True  # whether what comes next is the beginning of a request
     _repeats = True  # and may have a head that came before
@@ -49,6 +71,7 @@ class Reading(asyncio.Protocol):
         self._door, self._site = door, door.site
         self._parser: Any = httptools.HttpRequestParser(self)
         self._waiting: deque[Coming] = deque()  # requests that are whole, or cut
+        self._under_way: deque[Turn] = deque()  # those that are begun, and not answered
 
     def _read(self, data: bytes) -> None:
         """Read what came."""
@@ -192,7 +215,7 @@ class Reading(asyncio.Protocol):
 
     def _invite(self) -> None:
         """Ask for a body that comes only when it is asked for, once it is its turn."""
-        coming, busy = self._coming, self._pending is not None or self._waiting
+        coming, busy = self._coming, self._under_way or self._waiting
         if coming is not None and coming.expects and not busy and not self._ends:
             coming.expects = False
             self._until = time.monotonic() + self._door.seconds
