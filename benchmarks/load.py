@@ -29,7 +29,7 @@ from contextlib import closing, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from cells import write
@@ -41,16 +41,19 @@ from onepass.service import Client
 PREDICTING, LEARNING = 100, 10  # features
 BLOCK = 1000  # rows of a request of the long stream
 CONNECTIONS = (1, 32, 128)
-BY_HAND = {each: f"by hand: {each}" for each in ("predict", "learn")}
+AHEAD = 16  # requests that one client has under way
 SCRIPT = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
 local body = '%s'
 local count = 0
-local keys = %s
+local keys, ahead = %s, %d
 local prefix = tostring(os.time()) .. tostring({}):gsub("table: ", "")
 wrk.body = body
-if keys then
+if ahead > 1 then
+  init = function() many = string.rep(wrk.format(nil, nil, nil, body), ahead) end
+  request = function() return many end
+elseif keys then
   request = function()
     count = count + 1
     wrk.headers["Idempotency-Key"] = prefix .. count
@@ -64,6 +67,16 @@ done = function(summary, latency, requests)
 end
 """
 Found = dict[str, Any]
+
+
+class Run(NamedTuple):
+    """What one wrk asks."""
+
+    verb: str
+    connections: int
+    keys: bool = False
+    ahead: int = 1
+    """Requests of each connection that are under way."""
 
 
 def main() -> None:
@@ -95,7 +108,7 @@ def main() -> None:
 def lines(folder: Path, seconds: int, rounds: int) -> Found:
     """Commits alone, and predicting, learning, both at once: of each load the median round."""
     loads = [
-        (what, connections, [(verb, connections, keys)])
+        (what, connections, [Run(verb, connections, keys)])
         for what, verb, keys in (
             ("predict", "infer", False),
             ("learn", "learn", False),
@@ -103,8 +116,9 @@ def lines(folder: Path, seconds: int, rounds: int) -> Found:
         )
         for connections in CONNECTIONS
     ]
-    both = ("both at once: predict, learn", 64, [("infer", 32, False), ("learn", 32, False)])
-    by_hand = [load for load in loads if load[0] in BY_HAND]
+    loads.append((f"learn, {AHEAD} ahead", 1, [Run("learn", 1, ahead=AHEAD)]))
+    both = ("both at once: predict, learn", 64, [Run("infer", 32), Run("learn", 32)])
+    by_hand = [load for load in loads if "keys" not in load[0]]
     alone = []
     found: dict[tuple[str, int], list[Found]] = {}
     with serving(folder) as ours, writing_oneself(folder) as other:
@@ -114,7 +128,7 @@ def lines(folder: Path, seconds: int, rounds: int) -> Found:
                 kept = found.setdefault((what, connections), [])
                 kept.append(measured(*ours, runs, seconds))
             for what, connections, runs in by_hand:
-                kept = found.setdefault((BY_HAND[what], connections), [])
+                kept = found.setdefault((f"by hand: {what}", connections), [])
                 kept.append(measured(*other, runs, seconds))
     told = [
         {"what": what, "connections": connections,
@@ -144,39 +158,37 @@ def stream(folder: Path, rows: int) -> Found:
     return {"rows": rows, "block": BLOCK, "a second": rows / seconds, "points": points}
 
 
-def measured(process: Any, address: str, runs: list[tuple[str, int, bool]], seconds: int) -> Found:
+def measured(process: Any, address: str, runs: list[Run], seconds: int) -> Found:
     """One or two wrks at once; requests and percentiles of each, and the server's memory."""
     with tempfile.TemporaryDirectory() as folder:
-        begun = [wrk(Path(folder), address, *run, seconds) for run in runs]
+        begun = [wrk(Path(folder), address, run, seconds) for run in runs]
         said = [json.loads(each.communicate()[0].splitlines()[-1]) for each in begun]
     bad = sum(one["bad"] for one in said)
     if bad:
         raise SystemExit(f"{bad} requests were refused")
+    waits = [run.ahead == 1 for run in runs]  # else wrk does not know which answer is whose
     return {
         "a second": [1e6 * one["requests"] / one["us"] for one in said],
-        "p50 ms": [one["p50"] / 1000 for one in said],
-        "p99 ms": [one["p99"] / 1000 for one in said],
+        **{
+            f"{p} ms": [one[p] / 1000 if w else None for one, w in zip(said, waits, strict=True)]
+            for p in ("p50", "p99")
+        },
         "MB": resident(process.pid),
     }
 
 
-def wrk(
-    folder: Path,
-    address: str,
-    verb: str,
-    connections: int,
-    keys: bool,  # noqa: FBT001
-    seconds: int,
-) -> Any:
+def wrk(folder: Path, address: str, run: Run, seconds: int) -> Any:
     """A client that has begun; its script stands in the folder."""
+    verb, connections = run.verb, run.connections
     d = PREDICTING if verb == "infer" else LEARNING
     name = "wide" if verb == "infer" else "flow"
     row = np.random.default_rng(0).normal(size=d).round(6).tolist()
     inputs = [{"name": "X", "shape": [1, d], "datatype": "FP64", "data": row}]
     if verb == "learn":
         inputs.append({"name": "y", "shape": [1], "datatype": "FP64", "data": [1.5]})
-    script = folder / f"{verb}-{connections}{'-keys' * keys}.lua"
-    script.write_text(SCRIPT % (json.dumps({"inputs": inputs}), "true" if keys else "false"))
+    script = folder / f"{verb}-{connections}.lua"
+    keys = "true" if run.keys else "false"
+    script.write_text(SCRIPT % (json.dumps({"inputs": inputs}), keys, run.ahead))
     url = f"{address}/v2/models/{name}/{verb}"
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603

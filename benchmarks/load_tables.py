@@ -41,8 +41,12 @@ def _line(one: Found) -> list[str]:
     return [
         one["what"], str(one["connections"]), ", ".join(f"{x:,.0f}" for x in one["a second"]),
         ", ".join(_range(each) for each in rounds),
-        ", ".join(f"{x:.2f}" for x in one["p50 ms"]), ", ".join(f"{x:.2f}" for x in one["p99 ms"]),
+        _ms(one["p50 ms"]), _ms(one["p99 ms"]),
     ]  # fmt: skip
+
+
+def _ms(found: Iterable[float | None]) -> str:
+    return ", ".join("–" if x is None else f"{x:.2f}" for x in found)
 
 
 def _range(found: Iterable[float]) -> str:
