@@ -1,5 +1,6 @@
 """Many requests to learn on one connection before the first is answered: by hand, and by Client."""
 
+import gc
 import json
 import random
 import socket
@@ -185,13 +186,16 @@ def test_what_is_wrong_is_raised_in_its_place(tmp_path: Path) -> None:
             ((np.ones((1, 4)), [1.0]), ServiceError, "3 features"),
             (([[1.0], [2.0]], [1.0]), ShapeError, "learn_each"),
             ("ab", TypeMismatchError, "must give X and y"),
+            (([[1.0]], None), TypeMismatchError, "`y` must be an answer"),
         ):
             receipts: list[Receipt] = []
             found = client.learn_each("rls", [*good[:10], wrong, *good[10:]], ahead=4)
             with pytest.raises(kind, match=match):
                 receipts.extend(found)
             assert len(receipts) == 10
-        for ahead in (0, 1.5, "2"):
+        with pytest.raises(TypeMismatchError, match="rows"):
+            client.learn_each("rls", None)  # type: ignore[arg-type]
+        for ahead in (0, 1.5, "2", True):
             with pytest.raises(ParameterError, match="ahead"):
                 client.learn_each("rls", good, ahead=ahead)  # type: ignore[arg-type]
         assert list(client.learn_each("rls", [])) == []
@@ -213,6 +217,72 @@ def test_rows_go_out_when_they_come(tmp_path: Path) -> None:
                     raise AssertionError(count)
 
         assert [each.version for each in client.learn_each("rls", slowly())] == [1, 2, 3, 4, 5]
+
+
+def test_slow_rows_are_learned_though_the_line_has_ended(tmp_path: Path) -> None:
+    """The service ends what is idle; each row is on the disk before the next one comes."""
+    options = (plain(tmp_path), "--seconds", "1")
+    with Server(tmp_path / "data", *options) as server, Client(server.url) as client:
+        versions = []
+
+        def slowly() -> Iterator[tuple[Any, Any]]:
+            for x, y in stream(3):
+                yield x, y
+                time.sleep(3.5)
+                head = server.asked("POST", "/v2/models/rls/infer", rows(x.tolist()))[2]
+                versions.append(head["X-Onepass-Version"])
+
+        receipts = list(client.learn_each("rls", slowly()))
+        assert [(each.version, each.again) for each in receipts] == [(i, False) for i in (1, 2, 3)]
+        assert versions == ["1", "2", "3"]
+
+
+def test_long_requests_and_answers_go_through(tmp_path: Path) -> None:
+    """Though labels are far longer in the answers than in what was asked, nobody waits for ever."""
+    rng = np.random.default_rng(0)
+
+    def blocks() -> Iterator[tuple[Any, Any]]:
+        for n in (1700, 750, 750, 60_000, 1, 750):
+            y = rng.choice(["a", "b" * 250], size=n, p=[0.99, 0.01])
+            yield rng.normal(size=(n, 1)), y
+
+    options = ("rls", "--task", "classification")
+    with (
+        Server(tmp_path / "data", *options) as server,
+        Client(server.url, timeout=20, patience=20) as client,
+    ):
+        client.learn("rls", np.ones((2, 1)), ["a", "b" * 250])
+        sizes = [len(each.said) for each in client.learn_each("rls", blocks())]
+    assert sizes == [1700, 750, 750, 60_000, 1, 750]
+
+
+def test_versions_never_go_back(tmp_path: Path) -> None:
+    """No rows are learned as nothing, and tell the version of their turn."""
+    empty = (np.empty((0, 3)), np.empty(0))
+    given = [part for row in stream(20) for part in (row, empty)]
+    with Server(tmp_path / "data", plain(tmp_path)) as server, Client(server.url) as client:
+        versions = [each.version for each in client.learn_each("rls", given)]
+    assert versions == sorted(versions)
+
+
+def test_it_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    def fails() -> Iterator[tuple[Any, Any]]:
+        yield from stream(3)
+        raise KeyError("mine")
+
+    with Server(tmp_path / "data", plain(tmp_path)) as server, Client(server.url) as client:
+        list(client.learn_each("rls", stream(3)))
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(5):
+                list(client.learn_each("rls", stream(3)))
+                next(client.learn_each("rls", stream(3)))
+                with pytest.raises(KeyError, match="mine"):
+                    list(client.learn_each("rls", fails()))
+            assert gc.collect() < 50
+        finally:
+            gc.enable()
 
 
 def test_who_is_not_there_is_waited_for_as_long_as_patience_lasts() -> None:

@@ -58,7 +58,9 @@ class Echo:
             return self.failed(ParameterError("it is wrong."))
         told = Answer(b"%b %d %b" % (verb, len(asking.body), asking.body[-20:]))
         if kind in ABREAST:
-            return told if kind == b"swift" else self._letter(kind, told)
+            if kind == b"swift":
+                return told if asking.body else self.failed(ParameterError("it is empty."))
+            return self._letter(kind, told)
         if kind == b"now":
             self.seen.append(dict(asking._headers))
             return told
@@ -261,6 +263,8 @@ class Wanted:
         if self.kind in {"wrong", "fails", "breaks"}:
             said = b"it is wrong." if self.kind == "wrong" else b"it is wrong, but later."
             return (400, said), goes_on
+        if self.kind == "swift" and not self.size:
+            return (400, b"it is empty."), goes_on
         path = f"/{self.kind}/{self.number}".encode()
         said = b"%b %d %b" % (path, self.size, self.body[-20:])
         return (200, said + b"x" * LARGE * (self.kind == "large")), goes_on
@@ -446,11 +450,67 @@ def test_those_that_may_be_are_under_way_together(on: Callable[..., None]) -> No
         assert not line.got
         line.site.gate.set()
         found = answers(await line.until(b"/abreast/f 0 "))
-        assert [status for status, _ in found] == [200, 200, 200, 400, 200, 200]
+        assert [status for status, _ in found] == [200, 400, 200, 400, 200, 200]
         assert [said for status, said in found if status == 200] == [
-            f"{path} 0 ".encode() for path in paths if path != "/breaks/d"]  # fmt: skip
+            f"{path} 0 ".encode() for path in paths[::2] + paths[5:]]  # fmt: skip
 
     on(story)
+
+
+def test_what_is_answered_at_once_tells_of_its_turn(on: Callable[..., None]) -> None:
+    """But not what is refused: it tells of nothing but itself."""
+
+    async def story(line: Line) -> None:
+        data = request("/held/a") + request("/swift/b", b"x") + request("/abreast/c")
+        await line.send(data)
+        await asyncio.sleep(0.05)
+        assert line.site.asked == [b"/held/a", b"/swift/b"]
+        line.site.gate.set()
+        assert len(answers(await line.until(b"/abreast/c 0 "))) == 3
+        assert line.site.asked == [b"/held/a", b"/swift/b", b"/swift/b", b"/abreast/c"]
+
+    on(story)
+
+
+def test_who_goes_on_asking_is_stopped(on: Callable[..., None]) -> None:
+    """What had come when it was told to stop is answered; the last answer says that it ends."""
+
+    async def story(line: Line) -> None:
+        async def ask() -> None:
+            with contextlib.suppress(ConnectionError):
+                for i in itertools.count():
+                    data = request(f"/held/{i}", b"x" * 20)
+                    await asyncio.get_running_loop().sock_sendall(line.client, data)
+                    await asyncio.sleep(0)
+
+        asking = asyncio.ensure_future(ask())
+        reading = asyncio.ensure_future(line.until(b"", 10.0))
+        await asyncio.sleep(0.1)
+        for each in list(line.door.connections):
+            each.shutdown()
+        await asyncio.sleep(0.1)  # it goes on asking, and is heard no more
+        line.site.gate.set()
+        found = answers(await reading)
+        asking.cancel()
+        assert len(found) >= connection._ABREAST
+        assert [said.split()[0] for _, said in found] == line.site.asked
+        assert line.got.count(b"connection: close") == 1
+        assert b"connection: close" in line.got.split(b"HTTP/1.1 ")[-1]
+
+    on(story)
+
+
+def test_half_a_head_is_not_waited_for_when_it_stops(on: Callable[..., None]) -> None:
+    async def story(line: Line) -> None:
+        await line.send(request("/held/a") + request("/now/b")[:10])
+        await asyncio.sleep(0.05)
+        for each in list(line.door.connections):
+            each.shutdown()
+        await asyncio.sleep(0.3)  # longer than a request may take to come
+        line.site.gate.set()
+        assert answers(await line.until(b"")) == [(200, b"/held/a 0 ")]
+
+    on(story, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import http.client
 import io
+import ssl
 from collections import deque
 from collections.abc import Callable, Mapping
 from email.message import Message
@@ -9,8 +10,10 @@ from typing import Any
 
 __all__ = ["Ahead", "whole", "written"]
 
-_BYTES = 1 << 16  # on their way together: whatever is answered to them is held by the system
+_BYTES = 1 << 15  # on their way together: the system holds so many, whoever reads them or does not
+_OLD = 10  # HTTP/1.0, in which the end of the connection may be that of the body
 _Connect = Callable[[], http.client.HTTPConnection]
+_Found = tuple[int, bytes, Message]
 
 
 class Ahead:
@@ -29,15 +32,28 @@ class Ahead:
         self._waiting: deque[bytes] = deque()
         self._size = self._sent = 0  # bytes that wait, and requests of this line that do
         self._line: _Line | None = None
+        self._answered: deque[_Found] = deque()
+        self._refused: _Found | None = None
         self._broken = False  # since the first that waits was asked for last
 
-    def __len__(self) -> int:
-        return len(self._waiting)
+    def __bool__(self) -> bool:
+        return bool(self._waiting or self._answered)
 
     @property
-    def full(self) -> bool:
-        """Whether the first must be answered before another is added."""
-        return self._broken or len(self._waiting) >= self._most or self._size > _BYTES
+    def ready(self) -> bool:
+        """Whether ``answer`` is to be asked before anything is added."""
+        return bool(self._answered) or self._refused is not None or self._broken
+
+    def has_room(self, request: bytes) -> bool:
+        """Whether it may go out before the first is answered: a long one goes alone.
+
+        Parameters
+        ----------
+        request : bytes
+        """
+        if not self._waiting:
+            return True
+        return len(self._waiting) < self._most and self._size + len(request) <= _BYTES
 
     def add(self, request: bytes) -> None:
         """Add one, and send it; if that cannot be done, ``answer`` does it, or says why not.
@@ -47,15 +63,20 @@ class Ahead:
         request : bytes
             As ``written`` gives it.
         """
-        self._waiting.append(request)
-        self._size += len(request)
         try:
-            self._send()
+            self._gather()
         except (OSError, http.client.HTTPException):
             self.break_off()
-            self._broken = True
+        self._waiting.append(request)
+        self._size += len(request)
+        if self._refused is None:
+            try:
+                self._send()
+            except (OSError, http.client.HTTPException):
+                self.break_off()
+                self._broken = True
 
-    def answer(self) -> tuple[int, bytes, Message]:
+    def answer(self) -> _Found:
         """The status, body and headers for the first, once all that waits is sent.
 
         If all is well it waits no longer; if not, all is sent again when it is asked again.
@@ -64,14 +85,12 @@ class Ahead:
         ------
         OSError, http.client.HTTPException
         """
-        found = self._send().read()
-        self._broken = False
-        if found[0] >= http.client.MULTIPLE_CHOICES:
-            self.break_off()
-        else:
-            self._size -= len(self._waiting.popleft())
-            self._sent -= 1
-        return found
+        if not self._answered and self._refused is None:
+            self._take(self._send())
+        if self._answered:
+            return self._answered.popleft()
+        found, self._refused = self._refused, None
+        return found  # type: ignore[return-value]  # it is one or the other
 
     def break_off(self) -> None:
         """End the connection; what waits is to be sent again."""
@@ -88,22 +107,56 @@ class Ahead:
             self._sent += 1
         return self._line
 
+    def _gather(self) -> None:
+        """Take what has come; a line that the other end has closed is none."""
+        while self._line is not None and self._line.is_ready():
+            if not self._sent:
+                self.break_off()
+            else:
+                self._take(self._line)
+
+    def _take(self, line: "_Line") -> None:
+        found = line.read()
+        self._broken = False
+        if found[0] >= http.client.MULTIPLE_CHOICES:
+            self._refused = found
+            self.break_off()
+            return
+        self._answered.append(found)
+        self._size -= len(self._waiting.popleft())
+        self._sent -= 1
+        if line.ends:
+            self.break_off()
+
 
 class _Line:
     """A connection that is open, and all that comes by it."""
 
+    ends = False  # whether the last answer was the last
+
     def __init__(self, connection: http.client.HTTPConnection) -> None:
         connection.connect()
         self._socket: Any = connection.sock
-        self._file = _Shared(self._socket.makefile("rb", buffering=0))
+        self._raw = _Raw(self._socket)
+        self._file = _Shared(self._raw)
 
     def send(self, request: bytes) -> None:
         self._socket.sendall(request)
 
-    def read(self) -> tuple[int, bytes, Message]:
+    def read(self) -> _Found:
         response = http.client.HTTPResponse(self, method="POST")  # type: ignore[arg-type]
         response.begin()
+        self.ends = response.will_close
         return whole(response)
+
+    def is_ready(self) -> bool:
+        """Whether something of an answer has come, or none will."""
+        seconds = self._socket.gettimeout()
+        self._socket.settimeout(0.0)
+        try:
+            return bool(self._file.peek(1)) or self._raw.ended
+        finally:
+            self._socket.settimeout(seconds)
 
     def makefile(self, *_: Any) -> io.BufferedReader:
         """What a response asks its socket for: the same for all, since it reads ahead."""
@@ -112,6 +165,26 @@ class _Line:
     def close(self) -> None:
         self._file.end()
         self._socket.close()
+
+
+class _Raw(io.RawIOBase):
+    """What comes by a socket."""
+
+    ended = False
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int | None:
+        try:
+            count: int = self._socket.recv_into(into)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        self.ended = not count
+        return count
 
 
 class _Shared(io.BufferedReader):
@@ -144,11 +217,13 @@ def whole(response: http.client.HTTPResponse) -> tuple[int, bytes, Message]:
     Raises
     ------
     OSError, http.client.HTTPException
-        If it does not come to its end: http.client takes a head that is cut off for a whole one.
+        If it does not come to its end: http.client takes a head that is cut off for a whole one,
+        so that one of HTTP/1.1 must say how long its body is.
     """
     data, status, headers = response.read(), response.status, response.headers
-    told = headers.get("Content-Length", "").isdecimal() or "Transfer-Encoding" in headers
-    if status < http.client.MULTIPLE_CHOICES and not told:
+    told = response.chunked or headers.get("Content-Length", "").isdecimal()
+    may = response.version == _OLD or status == http.client.NO_CONTENT
+    if status < http.client.MULTIPLE_CHOICES and not told and not may:
         raise http.client.IncompleteRead(data)
     return status, data, headers
 

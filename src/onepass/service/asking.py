@@ -55,6 +55,10 @@ class Asker:
                 "host and port."
             )
         self.url = url
+        if parts.scheme == "https" and context is None:
+            context = (
+                ssl.create_default_context()
+            )  # once: it reads all of the system's certificates
         self._parts, self._context = parts, context
         self._token, self._timeout, self._patience = token, timeout, patience
         self._here = local()
@@ -120,23 +124,37 @@ class Asker:
             Whatever ``requests`` raises, once all before it are answered.
         """
         ahead, coming, wrong = Ahead(self._connection, most), iter(requests), None
+        data, end = b"", False
         try:
-            while wrong is None:
+            while ahead or not end:
                 try:
-                    body, headers = next(coming)
-                    data = written(
-                        self._connection(), self._place(path), body, self._signed(headers)
-                    )
+                    if not end:
+                        data = self._next(path, coming)
+                        end = not data
                 except Exception as raised:  # noqa: BLE001  it is raised when all before are told
-                    wrong = raised
-                else:
-                    ahead.add(data)
-                while ahead.full or (ahead and wrong is not None):
+                    wrong, end = raised, True
+                while ahead and (end or not ahead.has_room(data)):
                     yield self._heard(ahead.answer, ahead.break_off)
-            if not isinstance(wrong, StopIteration):
+                if not end:
+                    ahead.add(data)
+                while ahead.ready:
+                    yield self._heard(ahead.answer, ahead.break_off)
+            if wrong is not None:
                 raise wrong
         finally:
+            wrong = None  # which knows this frame
             ahead.break_off()
+
+    def _next(self, path: str, requests: Iterator[tuple[bytes, Mapping[str, str]]]) -> bytes:
+        """The next request as it is sent; empty after the last."""
+        found = next(requests, None)
+        if found is None:
+            return b""
+        standard = 443 if self._parts.scheme == "https" else 80
+        host, port = str(self._parts.hostname), self._parts.port or standard
+        blank = http.client.HTTPConnection(host, port)  # of either: nothing is sent by it
+        blank.default_port = standard
+        return written(blank, self._place(path), found[0], self._signed(found[1]))
 
     def _heard(
         self,

@@ -128,7 +128,9 @@ class Client:
     ) -> Iterator[Receipt]:
         """Have rows learned in their order, without waiting for one to send the next.
 
-        What is on its way together, the service brings to the disk together.
+        What is on its way together, the service brings to the disk together. It goes by a
+        connection of its own, which ends when the receipts do, or are asked for no longer; nothing
+        is sent before the first is asked for.
 
         Parameters
         ----------
@@ -138,19 +140,21 @@ class Client:
             Each what one request takes: X and y, and if they are wanted sample_weight and time, as
             for ``learn``. It may be a generator, and endless: each is sent when it comes.
         ahead : int, default 32
-            Requests that may wait for their receipts; the service takes up to 64 short ones
-            together.
+            Requests that may wait for their receipts, if they have 32 KB together; the service
+            learns up to 64 short ones together.
 
         Yields
         ------
         receipt : Receipt
-            For each, in their order, once it is on the service's disk. The first is given when
-            ``ahead`` wait, or no more rows come.
+            For each, in their order, once it is on the service's disk: after a row is sent, all
+            that have come.
 
         Raises
         ------
         ParameterError
             If ``ahead`` is no whole number from 1 on.
+        TypeMismatchError
+            If ``rows`` cannot be iterated over.
         ServiceError
             If the service refuses one, or does not answer in time. Those before it are learned,
             those behind it that were sent may be. What was sent is sent again over a new
@@ -159,10 +163,15 @@ class Client:
         OnepassError
             If something is no rows, once all before it are told of.
         """
-        if not isinstance(ahead, int) or ahead < 1:
+        if not isinstance(ahead, (int, np.integer)) or isinstance(ahead, bool) or ahead < 1:
             raise ParameterError(
                 f"Client.learn_each: `ahead` must be a whole number from 1 on, got {ahead!r}. "
                 "Give how many requests may wait for their receipts, such as 32."
+            )
+        if not isinstance(rows, Iterable):
+            raise TypeMismatchError(
+                "Client.learn_each: `rows` must be a list or a generator of tuples, got "
+                f"{type(rows).__name__}. Give such as [([[0.5]], [1.0])]."
             )
         path, place = f"/v2/models/{quote(name, safe='')}/learn", "Client.learn_each"
         requests = (
@@ -275,4 +284,9 @@ def _block(given: Sequence[Any], where: str) -> Block:
             f"request, got {type(given).__name__}. Give tuples such as ([[0.5]], [1.0])."
         )
     X, y, weight, time = (*given, None, None)[:4]
+    if y is None:
+        raise TypeMismatchError(
+            f"{where}: `y` must be an answer for each row, got None. Give the answers, or `ask` "
+            "for rows whose answers come later."
+        )
     return read_rows(X, y, weight, time, where=where)

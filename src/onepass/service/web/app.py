@@ -38,8 +38,7 @@ class Endpoint(NamedTuple):
     role: str | None
     """That whoever asks must have; None if nobody needs any."""
     abreast: bool = False
-    """Whether those that follow each other may be begun together: what one is told says nothing of
-    the others."""
+    """Whether those that follow each other may be begun together."""
 
 
 class Application:

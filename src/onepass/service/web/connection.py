@@ -28,6 +28,7 @@ _IDLE = 30.0  # seconds that a connection is kept for another request
 _LINGER = 2.0  # seconds for which the rest of a refused request is read
 _TAKEN = 1 << 16  # bytes of an answer that must be taken within the time
 _CLOSE = b"connection: close\r\n"
+_REFUSED = 400
 _ABREAST, _SHORT = 64, 1 << 12  # requests that are under way together, and bytes of each
 
 
@@ -42,6 +43,7 @@ class Connection(Reading):
     _full = False  # whether answers are not taken
     _paused = False  # whether nothing is read
     _stops = False  # whether it ends when nothing is under way
+    _ignores = False  # whether something came that is not looked at
     _over = NEVER  # when it is not waited for any longer, once it is closed
     _unsent: tuple[float, int] | None = None  # when so many bytes were still to be taken
 
@@ -87,8 +89,10 @@ class Connection(Reading):
     def data_received(self, data: bytes) -> None:
         """Something came."""
         if self._ends:
+            self._ignores = True
             return
         self._read(data)
+        self._ends = self._ends or (self._stops and self._coming is None)
         if self._waiting:
             self._advance()
 
@@ -102,13 +106,16 @@ class Connection(Reading):
             answer: Any = coming.refused or self._site.answer(coming.asking, coming.verb)  # type: ignore[arg-type]
             if type(answer) is not Answer:
                 self._await(coming, answer)
-            elif self._under_way:
-                self._under_way.append(Turn(coming, found=answer))
-            else:
+            elif not self._under_way:
                 self._send(coming, answer)
+            elif answer.status < _REFUSED:  # it tells of now, not of when it is its turn
+                coming.asking.abreast = False  # type: ignore[union-attr]
+                waiting.appendleft(coming)
+            else:
+                self._under_way.append(Turn(coming, found=answer))
         if self._coming is not None:
             self._invite()
-        pauses = bool(waiting) or self._full
+        pauses = not self._ends and (bool(waiting) or self._full)
         if pauses is not self._paused and not self._transport.is_closing():
             self._paused = pauses
             if pauses:
@@ -168,7 +175,7 @@ class Connection(Reading):
             return
         self._ends = True
         self._drop()
-        if coming.cut and not self._stops:
+        if self._ignores if self._stops else coming.cut:
             self._until = time.monotonic() + _LINGER
         else:
             self._close()
@@ -176,10 +183,15 @@ class Connection(Reading):
     # -- the end -------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """Answer what is under way, and end: uvicorn asks for it when it is told to stop."""
+        """Answer what is there, and end: uvicorn asks for it when it is told to stop."""
         self._stops = True
-        begun = self._coming is not None and bool(self._coming.method)
-        if not begun and not self._under_way and not self._waiting:
+        if self._coming is not None and self._coming.method:  # its head is there
+            return
+        self._ends, self._until = True, NEVER
+        if self._coming is not None:
+            self._coming.done()
+            self._coming = None
+        if not self._under_way and not self._waiting:
             self._close()
 
     def look(self, now: float) -> None:
