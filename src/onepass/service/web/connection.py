@@ -100,19 +100,19 @@ class Connection(Reading):
 
     def _advance(self) -> None:
         """Answer those that wait, as far as it can be done at once."""
-        waiting = self._waiting
-        while waiting and not self._full and self._may_begin(waiting[0]):
+        waiting, under_way = self._waiting, self._under_way
+        while waiting and not self._full and (not under_way or self._may_join(waiting[0])):
             coming = waiting.popleft()
             answer: Any = coming.refused or self._site.answer(coming.asking, coming.verb)  # type: ignore[arg-type]
             if type(answer) is not Answer:
                 self._await(coming, answer)
-            elif not self._under_way:
+            elif not under_way:
                 self._send(coming, answer)
             elif answer.status < _REFUSED:  # it tells of now, not of when it is its turn
                 coming.asking.abreast = False  # type: ignore[union-attr]
                 waiting.appendleft(coming)
             else:
-                self._under_way.append(Turn(coming, found=answer))
+                under_way.append(Turn(coming, None, answer))
         if self._coming is not None:
             self._invite()
         pauses = not self._ends and (bool(waiting) or self._full)
@@ -125,10 +125,8 @@ class Connection(Reading):
             if self._coming is not None:  # its time begins anew
                 self._until = time.monotonic() + self._door.seconds
 
-    def _may_begin(self, coming: Coming) -> bool:
-        """Whether a request may be begun now, though others may be under way."""
-        if not self._under_way:
-            return True
+    def _may_join(self, coming: Coming) -> bool:
+        """Whether a request may be begun though others are under way."""
         last, asking = self._under_way[-1], coming.asking
         if asking is None or coming.refused is not None or not asking.abreast:
             return False
@@ -141,7 +139,7 @@ class Connection(Reading):
             turn = Turn(coming, answer)
             answer.then = partial(self._settled, turn)
         else:  # it is to be learned when much else is done: none may overtake it
-            turn = Turn(coming, asyncio.ensure_future(answer), abreast=False)
+            turn = Turn(coming, asyncio.ensure_future(answer), None, False)  # noqa: FBT003
             turn.awaited.add_done_callback(lambda done: self._settled(turn, _found(done)))
         self._under_way.append(turn)
         self._door.tasks.add(turn.awaited)

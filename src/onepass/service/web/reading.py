@@ -33,7 +33,7 @@ class Turn:
     Parameters
     ----------
     coming : Coming
-    awaited : Later or asyncio.Task, optional
+    awaited : Later, asyncio.Task or None
         What gives its answer.
     found : Answer or exception, optional
         What is answered, once it is there.
@@ -44,7 +44,11 @@ class Turn:
     __slots__ = ("abreast", "awaited", "coming", "found")
 
     def __init__(
-        self, coming: Coming, awaited: Any = None, *, found: Any = None, abreast: bool = True
+        self,
+        coming: Coming,
+        awaited: Any,
+        found: Any = None,
+        abreast: bool = True,  # noqa: FBT001, FBT002  one is made for each request
     ) -> None:
         self.coming, self.awaited = coming, awaited
         self.found, self.abreast = found, abreast
