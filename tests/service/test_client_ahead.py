@@ -1,6 +1,7 @@
 """Many requests to learn on one connection before the first is answered: by hand, and by Client."""
 
 import gc
+import http.client
 import json
 import random
 import socket
@@ -17,6 +18,7 @@ from web_server import TOKEN, Server, rows
 
 import onepass as op
 from onepass.errors import ParameterError, ServiceError, ShapeError, TypeMismatchError
+from onepass.service.ahead import Ahead
 from onepass.service.client import Client
 from onepass.service.requests import Receipt
 
@@ -150,7 +152,7 @@ def test_receipts_come_in_order(tmp_path: Path, ahead: int) -> None:
         assert len(receipts) == 300
         versions = [each.version for each in receipts]
         assert versions == sorted(versions)
-        assert (versions[-1] == 300) == (ahead == 1)
+        assert versions[-1] == 300 if ahead == 1 else versions[-1] <= 300
         assert not any(each.again for each in receipts)
     model = op.RLSRegressor()
     for receipt, (x, y) in zip(receipts, stream(300), strict=True):
@@ -256,6 +258,45 @@ def test_long_requests_and_answers_go_through(tmp_path: Path) -> None:
     assert sizes == [1700, 750, 750, 60_000, 1, 750]
 
 
+def test_a_long_request_goes_alone() -> None:
+    """Else it might wait to be read, by one who waits until answers are read."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        ahead = Ahead(lambda: http.client.HTTPConnection("127.0.0.1", port), 4)
+        assert ahead.has_room(b"x" * 10_000_000)
+        for _ in range(3):
+            ahead.add(b"x" * 100)
+        assert ahead.has_room(b"x" * 32_468)
+        assert not ahead.has_room(b"x" * 32_469)
+        ahead.add(b"x")
+        assert not ahead.has_room(b"x")
+        ahead.break_off()
+
+
+def test_an_answer_that_is_the_last_of_its_line_is_heard_as_such() -> None:
+    """The next goes out on another line, at once and not after a failure."""
+    body = b'{"outputs":[{"name":"y","datatype":"FP64","shape":[1],"data":[0.5]}]}'
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        lines = []
+
+        def serve() -> None:
+            for _ in range(20):
+                line, _ = door.accept()
+                lines.append(line)  # and not closed: it only says so
+                line.recv(1 << 16)
+                line.sendall(head + body)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{door.getsockname()[1]}"
+        with Client(url, timeout=5, patience=5) as client:
+            assert len(list(client.learn_each("rls", stream(20), ahead=3))) == 20
+        thread.join()
+        for line in lines:
+            line.close()
+
+
 def test_versions_never_go_back(tmp_path: Path) -> None:
     """No rows are learned as nothing, and tell the version of their turn."""
     empty = (np.empty((0, 3)), np.empty(0))
@@ -280,7 +321,7 @@ def test_it_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
                 next(client.learn_each("rls", stream(3)))
                 with pytest.raises(KeyError, match="mine"):
                     list(client.learn_each("rls", fails()))
-            assert gc.collect() < 50
+            assert gc.collect() == 0
         finally:
             gc.enable()
 

@@ -160,6 +160,20 @@ def test_blocks_of_all_kinds_are_counted_before_anything_is_told() -> None:
     assert gauges.error()["all"] == pytest.approx(15 / 13)
 
 
+def test_whole_numbers_are_not_counted_as_others() -> None:
+    """As floats two large ones would be equal, where they are counted together with some."""
+    gauges = Gauges(op.RLSClassifier())
+    gauges.resume(None, 0)
+    ones = np.ones(100)
+    for _ in range(1000):  # after so many, a point of the curve stands for many rows
+        gauges.learned(Block(ones[:, None], ones), ones)
+    assert gauges.rows == 100_000
+    large = 1 << 53
+    for y, said in ((large + 1, large), (0.5, 0.5), (0.5, 0.5), (large, large + 1)):
+        gauges.learned(Block(np.ones((1, 1)), np.array([y])), np.array([said]))
+    assert gauges.error()["all"] == pytest.approx(1 - 2 / 100_004, rel=1e-12)
+
+
 def test_an_error_beyond_all_numbers_is_a_contradiction() -> None:
     gauges = Gauges(op.RLSRegressor(), window=100)
     gauges.resume(None, 0)

@@ -191,7 +191,7 @@ class _Shared(io.BufferedReader):
     """What a response may not close: others follow."""
 
     def close(self) -> None:
-        pass
+        """Whoever has read a response closes it: that is not the end."""
 
     def end(self) -> None:
         super().close()
@@ -207,7 +207,7 @@ class _Recorded:
         self.data += data
 
 
-def whole(response: http.client.HTTPResponse) -> tuple[int, bytes, Message]:
+def whole(response: http.client.HTTPResponse) -> _Found:
     """The status, body and headers of a response.
 
     Parameters

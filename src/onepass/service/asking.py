@@ -55,10 +55,8 @@ class Asker:
                 "host and port."
             )
         self.url = url
-        if parts.scheme == "https" and context is None:
-            context = (
-                ssl.create_default_context()
-            )  # once: it reads all of the system's certificates
+        if parts.scheme == "https" and context is None:  # once: it reads all certificates
+            context = ssl.create_default_context()
         self._parts, self._context = parts, context
         self._token, self._timeout, self._patience = token, timeout, patience
         self._here = local()
@@ -124,19 +122,17 @@ class Asker:
             Whatever ``requests`` raises, once all before it are answered.
         """
         ahead, coming, wrong = Ahead(self._connection, most), iter(requests), None
-        data, end = b"", False
         try:
-            while ahead or not end:
+            while True:
                 try:
-                    if not end:
-                        data = self._next(path, coming)
-                        end = not data
+                    data = self._next(path, coming)
                 except Exception as raised:  # noqa: BLE001  it is raised when all before are told
-                    wrong, end = raised, True
-                while ahead and (end or not ahead.has_room(data)):
+                    wrong, data = raised, b""
+                while ahead and not (data and ahead.has_room(data)):
                     yield self._heard(ahead.answer, ahead.break_off)
-                if not end:
-                    ahead.add(data)
+                if not data:
+                    break
+                ahead.add(data)
                 while ahead.ready:
                     yield self._heard(ahead.answer, ahead.break_off)
             if wrong is not None:

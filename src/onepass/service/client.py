@@ -18,7 +18,7 @@ import numpy as np
 from onepass.errors import ParameterError, TypeMismatchError
 from onepass.service.asking import Asker
 from onepass.service.blocks import Block
-from onepass.service.intake import read_rows
+from onepass.service.intake import hold_answered, read_rows
 from onepass.service.packing import read_tensors, tensors_of
 from onepass.service.requests import Receipt
 from onepass.table import Table
@@ -119,7 +119,7 @@ class Client:
             If the service refuses, or does not answer in time: then it is not known whether the
             rows were learned, and the same call with the same ``key`` finds out.
         """
-        block = read_rows(X, y, sample_weight, time, where="Client.learn")
+        block = _block((X, y, sample_weight, time), "Client.learn")
         headers = {"Idempotency-Key": secrets.token_hex(16) if key is None else key}
         return self._learned(name, "learn", block, headers)
 
@@ -284,9 +284,5 @@ def _block(given: Sequence[Any], where: str) -> Block:
             f"request, got {type(given).__name__}. Give tuples such as ([[0.5]], [1.0])."
         )
     X, y, weight, time = (*given, None, None)[:4]
-    if y is None:
-        raise TypeMismatchError(
-            f"{where}: `y` must be an answer for each row, got None. Give the answers, or `ask` "
-            "for rows whose answers come later."
-        )
+    hold_answered(y, where)
     return read_rows(X, y, weight, time, where=where)

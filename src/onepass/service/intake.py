@@ -11,7 +11,7 @@ from onepass.table import Table, is_frame, to_column
 from onepass.types import Array
 from onepass.validate import matrix
 
-__all__ = ["aligned", "read_rows"]
+__all__ = ["aligned", "hold_answered", "read_rows"]
 
 _NUMBERS = "biuf"
 _MIXED = "OUM"  # a matrix of text, dates or mixed values, for features that read it
@@ -48,6 +48,26 @@ def read_rows(X: Any, y: Any, sample_weight: Any = None, time: Any = None, *, wh
         None if sample_weight is None else aligned(sample_weight, "sample_weight", n, where),
         None if time is None else aligned(time, "time", n, where),
     )
+
+
+def hold_answered(y: Any, where: str) -> None:
+    """Refuse rows to be learned that have no answers.
+
+    Parameters
+    ----------
+    y : Any
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    TypeMismatchError
+    """
+    if y is None:
+        raise TypeMismatchError(
+            f"{where}: `y` must be an answer for each row, got None. Give the answers, or `ask` "
+            "for rows whose answers come later."
+        )
 
 
 def _rows(X: Any, where: str) -> Any:

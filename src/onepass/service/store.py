@@ -5,9 +5,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from onepass.errors import ParameterError, TypeMismatchError
+from onepass.errors import ParameterError
 from onepass.service.charge import Charge, said_of
-from onepass.service.intake import read_rows
+from onepass.service.intake import hold_answered, read_rows
 from onepass.service.journal import Journal
 from onepass.service.keeper import Keeper
 from onepass.service.late import Late
@@ -169,11 +169,7 @@ class Durable(Late, Versions):
         position: str | None,
     ) -> Request:
         where = self._learning
-        if y is None:
-            raise TypeMismatchError(
-                f"{where}: `y` must be an answer for each row, got None. Give the answers, or "
-                "`ask` for rows whose answers come later."
-            )
+        hold_answered(y, where)
         if (source is None) != (position is None):
             raise ParameterError(
                 f"{where}: `source` and `position` must be given together, got {source!r} and "

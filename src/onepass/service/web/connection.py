@@ -28,7 +28,7 @@ _IDLE = 30.0  # seconds that a connection is kept for another request
 _LINGER = 2.0  # seconds for which the rest of a refused request is read
 _TAKEN = 1 << 16  # bytes of an answer that must be taken within the time
 _CLOSE = b"connection: close\r\n"
-_REFUSED = 400
+_REFUSED = 400  # and all above it
 _ABREAST, _SHORT = 64, 1 << 12  # requests that are under way together, and bytes of each
 
 
@@ -149,14 +149,14 @@ class Connection(Reading):
         self._door.tasks.discard(turn.awaited)
         turn.awaited, turn.found = None, found
         under_way = self._under_way
-        while under_way and (found := under_way[0].found) is not None:
+        while under_way and (told := under_way[0].found) is not None:
             coming = under_way.popleft().coming
-            if isinstance(found, asyncio.CancelledError):
+            if isinstance(told, asyncio.CancelledError):
                 coming.done()
                 self._drop()
                 self._close()
             else:
-                self._send(coming, found if type(found) is Answer else self._site.failed(found))
+                self._send(coming, told if type(told) is Answer else self._site.failed(told))
         self._advance()
 
     def _send(self, coming: Coming, answer: Answer) -> None:
@@ -173,7 +173,7 @@ class Connection(Reading):
             return
         self._ends = True
         self._drop()
-        if self._ignores if self._stops else coming.cut:
+        if self._ignores if self._stops else coming.cut:  # what is not read would be a reset
             self._until = time.monotonic() + _LINGER
         else:
             self._close()
