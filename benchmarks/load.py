@@ -6,9 +6,9 @@ One process of ``onepass serve`` with RLSRegressor: 100 features where it predic
 learns, a row a request, in JSON. Every row is on the disk before its request is answered. Each is
 asked in several rounds, and the median told, with the lowest and the highest: the machine has
 other work too. In each round the same is asked of a service that one would write oneself
-(``by_hand.py``; it needs starlette), and what a commit of SQLite alone costs is measured. Then one
-client sends a long stream, in blocks, while the server's memory is looked at. wrk must be
-installed; it takes a core.
+(``by_hand.py``; it needs starlette), the Python client asks the service, and what a commit of
+SQLite alone costs is measured. Then one client sends a long stream, in blocks, while the server's
+memory is looked at. wrk must be installed; it takes a core.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from cells import write
+from load_client import VERBS, by_client
 from load_tables import load
 
 import onepass as op
@@ -127,6 +128,10 @@ def lines(folder: Path, seconds: int, rounds: int) -> Found:
             for what, connections, runs in (*loads, both):
                 kept = found.setdefault((what, connections), [])
                 kept.append(measured(*ours, runs, seconds))
+            for verb in VERBS:
+                kept = found.setdefault((f"the Python client: {verb}", 1), [])
+                asked = by_client(verb, ours[1], (PREDICTING, LEARNING), seconds)
+                kept.append({**asked, "MB": resident(ours[0].pid)})
             for what, connections, runs in by_hand:
                 kept = found.setdefault((f"by hand: {what}", connections), [])
                 kept.append(measured(*other, runs, seconds))

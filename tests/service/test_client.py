@@ -1,5 +1,6 @@
 """The client: all verbs, and how often it asks a server that is busy or silent."""
 
+import http.client
 import ssl
 import threading
 import time
@@ -13,6 +14,7 @@ from web_server import TOKEN, Server
 
 from onepass.errors import ParameterError, ServiceError
 from onepass.service.client import Client
+from onepass.service.speaking import Connection
 
 
 def test_all_verbs(tmp_path: Path) -> None:
@@ -68,14 +70,14 @@ def test_the_systems_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ssl, "create_default_context", lambda: made.append(1) or real())
     asker = Client("https://127.0.0.1:9")._asker
     requests = iter([(b"ab", {"Key": "k"})] * 3)
-    heads = [asker._next("/path", requests) for _ in range(4)]
-    for _ in range(3):
-        asker._connection()
+    blank, *_ = [asker._connection() for _ in range(4)]
+    heads = [asker._next("/path", requests, blank) for _ in range(4)]
     assert len(made) == 1
     assert heads[0].startswith(b"POST /path HTTP/1.1\r\nHost: 127.0.0.1:9\r\n")
     assert heads[0].endswith(b"Key: k\r\n\r\nab")
     assert heads[3] == b""
-    head = Client("https://a")._asker._next("/", iter([(b"", {})]))
+    asker = Client("https://a")._asker
+    head = asker._next("/", iter([(b"", {})]), asker._connection())
     assert b"Host: a\r\n" in head  # its port is that of the scheme
 
 
@@ -192,3 +194,22 @@ def test_what_is_done_once_is_asked_by_a_connection_of_its_own(tmp_path: Path) -
         assert client.rollback("rls", to=0) == 2
         time.sleep(3.0)
         assert client.create("new", "sgd") == 0
+
+
+def test_a_short_request_goes_out_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever gets its head before its body looks at it twice."""
+    pieces: list[bytes] = []
+    monkeypatch.setattr(http.client.HTTPConnection, "send", lambda _, data: pieces.append(data))
+    line = Connection("127.0.0.1", 9)
+    line.ask("POST", "/a", b"b" * 9, {"A": "b"})
+    assert [piece[-9:] for piece in pieces] == [b"b" * 9]
+    assert pieces[0] == Connection("127.0.0.1", 9).written("/a", b"b" * 9, {"A": "b"})
+    pieces.clear()
+    line.close()
+    with pytest.raises(ValueError, match="Invalid header value"):
+        line.ask("POST", "/a", b"", {"A": "b\n"})
+    assert not pieces
+    line.close()
+    line.ask("POST", "/a", b"b" * 100_000, {})  # it is not copied
+    assert [len(piece) for piece in pieces[1:]] == [100_000]
+    line.close()

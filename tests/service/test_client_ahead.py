@@ -1,7 +1,6 @@
 """Many requests to learn on one connection before the first is answered: by hand, and by Client."""
 
 import gc
-import http.client
 import json
 import random
 import socket
@@ -21,6 +20,7 @@ from onepass.errors import ParameterError, ServiceError, ShapeError, TypeMismatc
 from onepass.service.ahead import Ahead
 from onepass.service.client import Client
 from onepass.service.requests import Receipt
+from onepass.service.speaking import Connection
 
 Request = tuple[str, dict[str, Any]]
 
@@ -262,7 +262,7 @@ def test_a_long_request_goes_alone() -> None:
     """Else it might wait to be read, by one who waits until answers are read."""
     with socket.create_server(("127.0.0.1", 0)) as door:
         port = door.getsockname()[1]
-        ahead = Ahead(lambda: http.client.HTTPConnection("127.0.0.1", port), 4)
+        ahead = Ahead(lambda: Connection("127.0.0.1", port), 4)
         assert ahead.has_room(b"x" * 10_000_000)
         for _ in range(3):
             ahead.add(b"x" * 100)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -380,7 +381,8 @@ def _refuses(*_: Any) -> Any:
     "data",
     [
         request("/refused/1", b"one"),
-        request("/now/1", b"one", "Idempotency-Key: a"),
+        request("/now/1", b"one", "IDEMPOTENCY-KEY: a"),
+        request("/now/1", b"one", "Idempotency-Key: a b"),
         request("/now/1", b"one", "Connection: close"),
         request("/now/1", b"one", "Expect: 100-continue"),
         request("/now/1", b"one", "Upgrade: h2c", "Connection: Upgrade"),
@@ -390,7 +392,7 @@ def _refuses(*_: Any) -> Any:
         request("/now/1", b"one") + b"\r\n",
         request("/now/1", b"one") * 2,
     ],
-    ids=range(10),
+    ids=range(11),
 )
 def test_what_is_not_plain_is_read_each_time(on: Callable[..., None], data: bytes) -> None:
     async def story(line: Line) -> None:
@@ -400,6 +402,54 @@ def test_what_is_not_plain_is_read_each_time(on: Callable[..., None], data: byte
         assert line.door.heads.split(data) is None
 
     on(story)
+
+
+def test_a_key_is_other_each_time(on: Callable[..., None]) -> None:
+    """All else of its head is the same, and so is known; also without any key."""
+    a, b = (request("/now/1", b"one", f"Idempotency-Key: {key}", "A: b") for key in ("a", "{b}"))
+
+    async def story(line: Line) -> None:
+        for data in (a, b, request("/now/1", b"two", "A: b")):
+            await line.send(data)
+            await line.until(data[-3:])
+            assert line.door.heads.split(b) is not None
+        await line.until(b"two")
+        keys = [headers.pop(b"idempotency-key", None) for headers in line.site.seen]
+        assert keys == [b"a", b"{b}", None]
+        assert line.site.seen[0] == line.site.seen[1] == line.site.seen[2]
+
+    on(story)
+
+
+LINES = [
+    "Idempotency-Key: a", "Idempotency-Key: b", "idempotency-key: a", "Idempotency-key:c",
+    "Idempotency-Key: a ", "Idempotency-Key: ", "IDEMPOTENCY-KEY: a", "Idempotency-Key: d e",
+    "Idempotency-Key: \xe9", "X-Idempotency-Key: a", "A: b", " folded", "\tfolded", "A: ",
+    "Idempotency-Key : a", "Idempotency-Key:  a", ": a", "A",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_with_a_key_or_without_a_head_is_read_in_one_way(
+    on: Callable[..., None], seed: int
+) -> None:
+    """Whatever was known before."""
+    rng, known, found = np.random.default_rng(seed), Heads(), []
+
+    def asked(data: bytes, heads: Heads) -> Any:
+        async def story(line: Line) -> None:
+            line.door.heads = heads
+            await line.send(data)
+            line.client.shutdown(socket.SHUT_WR)
+            found.append((answers(await line.until(b"")), line.site.seen))
+
+        on(story)
+        return found.pop()
+
+    some = rng.choice(LINES, 3, replace=False)
+    for _ in range(20):
+        data = request("/now/1", b"one", *rng.permutation(some)[: rng.integers(4)])
+        assert asked(data, known) == asked(data, Heads())
 
 
 def test_few_heads_are_kept() -> None:

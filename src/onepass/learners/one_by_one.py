@@ -120,7 +120,7 @@ class OneByOne:
             return None
         loop, y, errors = self._loop, np.ascontiguousarray(y), np.empty(len(y))
         if loop is not None and loop.learn_few(len(y), X, y, errors):
-            return np.asarray(y - errors)
+            return y - errors  # type: ignore[no-any-return]  # an array less an array
         single = self._single + 1
         with self._whole():
             said = self._take(X, y, None, where, None)

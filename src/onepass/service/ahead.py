@@ -4,16 +4,15 @@ import http.client
 import io
 import ssl
 from collections import deque
-from collections.abc import Callable, Mapping
-from email.message import Message
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Ahead", "whole", "written"]
+from onepass.service.speaking import Connection, Found, whole
+
+__all__ = ["Ahead"]
 
 _BYTES = 1 << 15  # on their way together: the system holds so many, whoever reads them or does not
-_OLD = 10  # HTTP/1.0, in which the end of the connection may be that of the body
-_Connect = Callable[[], http.client.HTTPConnection]
-_Found = tuple[int, bytes, Message]
+_Connect = Callable[[], Connection]
 
 
 class Ahead:
@@ -32,8 +31,8 @@ class Ahead:
         self._waiting: deque[bytes] = deque()
         self._size = self._sent = 0  # bytes that wait, and requests of this line that do
         self._line: _Line | None = None
-        self._answered: deque[_Found] = deque()
-        self._refused: _Found | None = None
+        self._answered: deque[Found] = deque()
+        self._refused: Found | None = None
         self._broken = False  # since the first that waits was asked for last
 
     def __bool__(self) -> bool:
@@ -61,7 +60,7 @@ class Ahead:
         Parameters
         ----------
         request : bytes
-            As ``written`` gives it.
+            As ``Connection.written`` gives it.
         """
         try:
             self._gather()
@@ -76,7 +75,7 @@ class Ahead:
                 self.break_off()
                 self._broken = True
 
-    def answer(self) -> _Found:
+    def answer(self) -> Found:
         """The status, body and headers for the first, once all that waits is sent.
 
         If all is well it waits no longer; if not, all is sent again when it is asked again.
@@ -134,7 +133,7 @@ class _Line:
 
     ends = False  # whether the last answer was the last
 
-    def __init__(self, connection: http.client.HTTPConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         connection.connect()
         self._socket: Any = connection.sock
         self._raw = _Raw(self._socket)
@@ -143,7 +142,7 @@ class _Line:
     def send(self, request: bytes) -> None:
         self._socket.sendall(request)
 
-    def read(self) -> _Found:
+    def read(self) -> Found:
         response = http.client.HTTPResponse(self, method="POST")  # type: ignore[arg-type]
         response.begin()
         self.ends = response.will_close
@@ -195,53 +194,3 @@ class _Shared(io.BufferedReader):
 
     def end(self) -> None:
         super().close()
-
-
-class _Recorded:
-    """In the place of a socket: what would be sent."""
-
-    def __init__(self) -> None:
-        self.data = b""
-
-    def sendall(self, data: Any) -> None:
-        self.data += data
-
-
-def whole(response: http.client.HTTPResponse) -> _Found:
-    """The status, body and headers of a response.
-
-    Parameters
-    ----------
-    response : http.client.HTTPResponse
-
-    Raises
-    ------
-    OSError, http.client.HTTPException
-        If it does not come to its end: http.client takes a head that is cut off for a whole one,
-        so that one of HTTP/1.1 must say how long its body is.
-    """
-    data, status, headers = response.read(), response.status, response.headers
-    told = response.chunked or headers.get("Content-Length", "").isdecimal()
-    may = response.version == _OLD or status == http.client.NO_CONTENT
-    if status < http.client.MULTIPLE_CHOICES and not told and not may:
-        raise http.client.IncompleteRead(data)
-    return status, data, headers
-
-
-def written(
-    connection: http.client.HTTPConnection, path: str, body: bytes, headers: Mapping[str, str]
-) -> bytes:
-    """A request, as http.client sends it.
-
-    Parameters
-    ----------
-    connection : http.client.HTTPConnection
-        That is not open, and not to be opened.
-    path : str
-    body : bytes
-    headers : mapping of str to str
-    """
-    recorded: Any = _Recorded()
-    connection.sock = recorded
-    connection.request("POST", path, body, dict(headers))
-    return bytes(recorded.data)

@@ -14,7 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from onepass.errors import ParameterError, ServiceError
-from onepass.service.ahead import Ahead, whole, written
+from onepass.service.ahead import Ahead
+from onepass.service.speaking import Connection, Found, connection, whole
 
 __all__ = ["Asker"]
 
@@ -63,9 +64,9 @@ class Asker:
 
     def close(self) -> None:
         """Close this thread's connection."""
-        connection = getattr(self._here, "connection", None)
-        if connection is not None:
-            connection.close()
+        mine = getattr(self._here, "connection", None)
+        if mine is not None:
+            mine.close()
             self._here.connection = None
 
     def ask(
@@ -122,10 +123,11 @@ class Asker:
             Whatever ``requests`` raises, once all before it are answered.
         """
         ahead, coming, wrong = Ahead(self._connection, most), iter(requests), None
+        blank = self._connection()  # by which requests are written, and nothing is sent
         try:
             while True:
                 try:
-                    data = self._next(path, coming)
+                    data = self._next(path, coming, blank)
                 except Exception as raised:  # noqa: BLE001  it is raised when all before are told
                     wrong, data = raised, b""
                 while ahead and not (data and ahead.has_room(data)):
@@ -141,20 +143,18 @@ class Asker:
             wrong = None  # which knows this frame
             ahead.break_off()
 
-    def _next(self, path: str, requests: Iterator[tuple[bytes, Mapping[str, str]]]) -> bytes:
+    def _next(
+        self, path: str, requests: Iterator[tuple[bytes, Mapping[str, str]]], blank: Connection
+    ) -> bytes:
         """The next request as it is sent; empty after the last."""
         found = next(requests, None)
         if found is None:
             return b""
-        standard = 443 if self._parts.scheme == "https" else 80
-        host, port = str(self._parts.hostname), self._parts.port or standard
-        blank = http.client.HTTPConnection(host, port)  # of either: nothing is sent by it
-        blank.default_port = standard
-        return written(blank, self._place(path), found[0], self._signed(found[1]))
+        return blank.written(self._place(path), found[0], self._signed(found[1]))
 
     def _heard(
         self,
-        once: Callable[[], tuple[int, bytes, Message]],
+        once: Callable[[], Found],
         close: Callable[[], None],
         *,
         again: bool = True,
@@ -210,22 +210,15 @@ class Asker:
             )
         return ""
 
-    def _once(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[int, bytes, Message]:
-        connection = getattr(self._here, "connection", None)
-        if connection is None:
-            connection = self._here.connection = self._connection()
-        connection.request(method, self._place(path), body, dict(headers))
-        return whole(connection.getresponse())
+    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Found:
+        mine: Connection | None = getattr(self._here, "connection", None)
+        if mine is None:
+            mine = self._here.connection = self._connection()
+        mine.ask(method, self._place(path), body, headers)
+        return whole(mine.getresponse())
 
-    def _connection(self) -> http.client.HTTPConnection:
-        host, port = str(self._parts.hostname), self._parts.port
-        if self._parts.scheme == "https":
-            return http.client.HTTPSConnection(
-                host, port, timeout=self._timeout, context=self._context
-            )
-        return http.client.HTTPConnection(host, port, timeout=self._timeout)
+    def _connection(self) -> Connection:
+        return connection(self._parts, self._timeout, self._context)
 
 
 def _message(data: bytes, status: int) -> str:

@@ -57,7 +57,7 @@ class Block:
     @property
     def plain(self) -> bool:
         """Whether it is a matrix of float64 and such an answer a row, and nothing else."""
-        return is_plain(self.X, self.y) and self.weights is None and self.time is None
+        return self.weights is None and self.time is None and is_plain(self.X, self.y)
 
     @property
     def like(self) -> tuple[Any, ...]:

@@ -41,6 +41,11 @@ __all__ = ["Journal"]
 
 _ABANDONED: set[str] = set()  # files that were open when this process was forked
 _TOGETHER = (16, 4, 1)  # answers that are written by one statement: of more each takes longer
+_KEYS = {
+    many: "INSERT INTO keys (key, digest, sequence, said, at, seal) VALUES "  # noqa: S608
+    + ", ".join(["(?, ?, ?, ?, ?, ?)"] * many)
+    for many in _TOGETHER
+}
 
 _LOG = (
     "INSERT INTO log (sequence, kind, rows, seen, aside, note, body, digest) "
@@ -153,7 +158,8 @@ class Journal(Upkeep):
                           entry.note, entry.body, digest)  # fmt: skip
                 self._db.execute(_LOG, values)
                 self.reached("entry")
-            self._write_requests(group)
+            if group.answers or group.asked or group.answered:
+                self._write_requests(group)
             if group.snapshot is not None:
                 self._insert(self._db, replace(group.snapshot, digest=digest))
 
@@ -273,16 +279,8 @@ class Journal(Upkeep):
             left = len(answers) - first
             some = answers[first : first + next(many for many in _TOGETHER if many <= left)]
             first += len(some)
-            values = [
-                value
-                for a in some
-                for value in (a.key, a.digest, a.sequence, a.said, a.at, a.seal())
-            ]
-            rows = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
-            self._db.execute(
-                f"INSERT INTO keys (key, digest, sequence, said, at, seal) VALUES {rows}",  # noqa: S608
-                values,
-            )
+            values = [value for answer in some for value in (*answer, answer.seal())]
+            self._db.execute(_KEYS[len(some)], values)
 
     def _insert(self, db: sqlite3.Connection, taken: Snapshot) -> None:
         db.execute(

@@ -74,7 +74,8 @@ class Keeper(Tending):
         ------
         StoreError
         """
-        self.land()
+        if self._certain[0] or self._flight is not None:
+            self.land()
         self.journal.hold_whole()
         if self._stale:
             self.journal.hold_room()
@@ -159,7 +160,7 @@ class Keeper(Tending):
         """Let it be seen."""
         self.positions.update(flight.positions)
         if flight.learned:
-            self.answering = self.charge.answering()
+            self.published = (self.journal.sequence, self.charge.answering())
         self._stale = False
         self.journal.reached("published")
         left = self._heard(flight.learned)
@@ -182,7 +183,8 @@ class Keeper(Tending):
                     request.receipt, request.error = None, copy.copy(wrong)
                 request.settled = True
         for request in requests:
-            request.wake()
+            if request.gate is not None:
+                request.wake()
             if request.done is not None:
                 self._call(request)
         if self._certain[0] is requests:  # not what was begun by whoever was told
@@ -252,13 +254,13 @@ class Keeper(Tending):
 
     def _learn(self, run: list[Request], flight: _Flight) -> None:
         """Learn a run as one block, or each by itself if it is refused."""
-        aside = self.charge.aside
+        aside, alone = self.charge.aside, len(run) == 1
         try:
-            block = joined([request.block for request in run])
+            block = run[0].block if alone else joined([request.block for request in run])
             with bounded(self._policy.most_features):
                 said = self.charge.learn(block)
         except Exception as wrong:  # noqa: BLE001  whoever asked is told
-            if len(run) == 1:
+            if alone:
                 run[0].error = wrong
                 return
             for request in run:
@@ -269,18 +271,18 @@ class Keeper(Tending):
         if run[0].source is not None:
             note = json.dumps({"source": run[0].source, "position": run[0].position})
             flight.positions[run[0].source] = str(run[0].position)
-        body = (run[0].body if len(run) == 1 else b"") or block.to_bytes()
-        entry = Entry(last.sequence + 1, "learn", len(block), last.seen + len(block), aside, note,
-                      body)  # fmt: skip
+        body = (run[0].body if alone else b"") or block.to_bytes()
+        n = len(block.X)
+        entry = Entry(last.sequence + 1, "learn", n, last.seen + n, aside, note, body)
         flight.group.entries.append(entry)
         flight.learned.append((block, said))
         self._note(run, said, entry.sequence, flight.group)
 
     def _note(self, run: list[Request], said: Any, sequence: int, group: Group) -> None:
         """Note in the requests, and for their keys, what was said of their rows."""
-        first, now = 0, self.now()
+        first = 0
         for request in run:
-            part = said[first : first + len(request.block)]
+            part = said[first : first + len(request.block.X)]
             first += len(part)
             request.receipt = Receipt(sequence, part)
             if not request.keys:
@@ -288,6 +290,6 @@ class Keeper(Tending):
             group.answered += request.ids  # of rows that were asked: each has a key
             each = [part] if len(request.keys) == 1 else [part[i : i + 1] for i in range(len(part))]
             group.answers += [
-                Answer(name, digest, sequence, said_to_bytes(one), now)
+                Answer(name, digest, sequence, said_to_bytes(one), self.now())
                 for (name, digest), one in zip(request.keys, each, strict=False)
             ]

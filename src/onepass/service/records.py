@@ -104,8 +104,11 @@ def chained(before: bytes, entry: Entry) -> bytes:
         That of the block before.
     entry : Entry
     """
-    said = f"{entry.sequence} {entry.kind} {entry.rows} {entry.seen} {entry.aside:d} {entry.note}\n"
-    return _digest([before, said.encode(), entry.body])
+    sequence, kind, rows, seen, aside, note, body = entry
+    said = f"{sequence} {kind} {rows} {seen} {aside:d} {note}\n".encode()
+    if len(body) <= _SHORT:
+        return hashlib.sha256(b"".join((before, said, body))).digest()
+    return _digest([before, said, body])
 
 
 def sealed(*parts: bytes) -> bytes:
@@ -115,7 +118,10 @@ def sealed(*parts: bytes) -> bytes:
     ----------
     *parts : bytes
     """
-    return _digest([piece for part in parts for piece in (_LENGTH.pack(len(part)), part)])
+    pieces: list[bytes] = []
+    for part in parts:
+        pieces += (_LENGTH.pack(len(part)), part)
+    return _digest(pieces)
 
 
 def _digest(pieces: list[bytes]) -> bytes:

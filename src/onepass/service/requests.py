@@ -2,7 +2,7 @@
 
 import json
 from _thread import allocate_lock
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -110,7 +110,7 @@ def shut() -> Any:
     return gate
 
 
-def runs(requests: Sequence[Request]) -> Iterator[list[Request]]:
+def runs(requests: Sequence[Request]) -> list[list[Request]]:
     """Requests that follow each other and can be learned as one block.
 
     Parameters
@@ -119,21 +119,20 @@ def runs(requests: Sequence[Request]) -> Iterator[list[Request]]:
         A request of a source is a block by itself: it has a position.
     """
     if len(requests) == 1:
-        yield list(requests)
-        return
+        return [list(requests)]
+    found: list[list[Request]] = []
     run: list[Request] = []
     rows, like = 0, None
     for request in requests:
         size, kind = len(request.block), request.block.like
         alone = request.source is not None
-        if run and (alone or kind != like or rows + size > _ROWS):
-            yield run
+        if not run or alone or kind != like or rows + size > _ROWS:
             run, rows = [], 0
+            found.append(run)
         run.append(request)
         rows += size
         like = None if alone else kind
-    if run:
-        yield run
+    return found
 
 
 def said_to_bytes(said: Array) -> bytes:

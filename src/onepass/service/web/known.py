@@ -1,9 +1,10 @@
 """Known: heads of requests that have come before, byte by byte, and so need not be read again.
 
-Whoever asks much says the same before each of its bodies. To read that again takes longer than all
-else that is done with a short request's bytes.
+Whoever asks much says the same before each of its bodies, but for the key of what is to be learned.
+To read that again takes longer than all else that is done with a short request's bytes.
 """
 
+import re
 from typing import NamedTuple
 
 __all__ = ["END", "Head", "Heads"]
@@ -13,7 +14,9 @@ END = b"\r\n\r\n"
 
 _MANY = 1024  # heads
 _LONGEST = 1024  # bytes of one
-_EACH = {b"expect", b"idempotency-key", b"transfer-encoding", b"upgrade"}  # other, or not plain
+_EACH = {b"expect", b"transfer-encoding", b"upgrade"}  # other each time, or not plain
+_KEY = b"idempotency-key"
+_KEYED = re.compile(rb"\r\n[Ii]dempotency-[Kk]ey: ([!-~]{1,256})(?=\r\n[^ \t])")  # one line
 
 
 class Head(NamedTuple):
@@ -31,7 +34,7 @@ class Heads:
     """Heads that were read, of requests that were let in; the oldest goes first."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Head] = {}
+        self._known: dict[bytes, Head] = {}  # without their keys
 
     def split(self, data: bytes) -> tuple[Head, bytes] | None:
         """The head and the body, if these bytes are one whole request with a known head.
@@ -43,10 +46,16 @@ class Heads:
         """
         at = data.find(END) + len(END)
         head = self._known.get(data[:at])
-        return (head, data[at:]) if head is not None and len(data) - at == head.length else None
+        if head is None:
+            plain, key = _parted(data[:at])
+            head = self._known.get(plain)
+            if head is None or key is None:
+                return None
+            head = Head(head.method, head.target, {**head.headers, _KEY: key}, head.length)
+        return (head, data[at:]) if len(data) - at == head.length else None
 
     def keep(self, data: bytes, at: int, head: Head) -> bool:
-        """Know a head from now on, if it is short, and another may be the same.
+        """Know a head from now on, if it is short, and another may be the same but for its key.
 
         Parameters
         ----------
@@ -63,7 +72,17 @@ class Heads:
         """
         if at > _LONGEST or not _EACH.isdisjoint(head.headers):
             return False
+        plain, key = _parted(data[:at])
+        if key != head.headers.get(_KEY):  # it is written in another way
+            return False
         if len(self._known) >= _MANY:
             del self._known[next(iter(self._known))]
-        self._known[data[:at]] = head
+        headers = {name: value for name, value in head.headers.items() if name != _KEY}
+        self._known[plain] = head._replace(headers=headers)
         return True
+
+
+def _parted(head: bytes) -> tuple[bytes, bytes | None]:
+    """A head without the line of its key, and the key; None where there is none."""
+    found = _KEYED.search(head)
+    return (head[: found.start()] + head[found.end() :], found[1]) if found else (head, None)

@@ -4,6 +4,7 @@ In most requests there is nothing wrong, and most have few values. Whatever is l
 left to the long way, which says what is wrong with it.
 """
 
+import math
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,20 +14,22 @@ from onepass.service.wire.datatypes import DATATYPES
 from onepass.service.wire.heads import Tensor
 from onepass.service.wire.jsontext import PIECE
 from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import ROLES, Asked
+from onepass.service.wire.rows import ANSWERS, ROLES, Asked, Output
 from onepass.types import Array
 
-__all__ = ["plain_request", "plain_rows", "plain_values"]
+__all__ = ["packed_request", "plain_request", "plain_rows", "plain_values"]
 
 _BRACKET = ord("[")
 _ROWS = ("FP64", "FP32")
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+_BINARY = (Output("y", binary=True),)
 
 
 class _Numbers(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A tensor that says nothing but its numbers, flat or a list for each row."""
 
     name: str
-    shape: list[Annotated[int, msgspec.Meta(ge=1)]]
+    shape: list[_Count]
     datatype: Literal["FP64"]
     data: list[float | list[float]]
 
@@ -38,7 +41,37 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     id: str | None = None
 
 
+class _Size(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What a binary tensor says of itself."""
+
+    binary_data_size: _Count
+
+
+class _Packed(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A binary tensor."""
+
+    name: str
+    shape: list[_Count]
+    datatype: Literal["FP64", "FP32"]
+    parameters: _Size
+
+
+class _Wishes(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """How the answer is to come."""
+
+    binary_data_output: bool = False
+
+
+class _PackedRequest(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A request of binary tensors that says nothing else."""
+
+    inputs: list[_Packed]
+    parameters: _Wishes | None = None
+    id: str | None = None
+
+
 _REQUEST = msgspec.json.Decoder(_Request)
+_PACKED_REQUEST = msgspec.json.Decoder(_PackedRequest)
 
 
 def plain_request(body: bytes, limits: Limits, *, learning: bool) -> Asked | None:
@@ -62,20 +95,71 @@ def plain_request(body: bytes, limits: Limits, *, learning: bool) -> Asked | Non
     except (msgspec.DecodeError, ValueError):  # the long way says what is wrong
         return None
     inputs, name = said.inputs, said.id or ""
-    if len(inputs) != 1 + learning or len(inputs[0].shape) != 2 or len(name) > limits.text:
+    if not _fit(inputs, name, limits, learning=learning):
         return None
+    n, d = inputs[0].shape
+    X = _numbers(inputs[0].data, (n, d), (n * d,))
+    y = _numbers(inputs[1].data, (n,)) if learning else None
+    if X is None or (y is None and learning):
+        return None
+    return Asked(X.reshape(n, d), y, id=name)
+
+
+def packed_request(body: bytes, at: int, limits: Limits, *, learning: bool) -> Asked | None:
+    """What a request asks, if it is rows as a binary tensor, with an answer for each to learn.
+
+    Parameters
+    ----------
+    body : bytes
+    at : int
+        Where its JSON ends.
+    limits : Limits
+    learning : bool
+        Whether there are answers.
+
+    Returns
+    -------
+    asked : Asked or None
+    """
+    if at > PIECE or at == len(body):
+        return None
+    try:
+        said = _PACKED_REQUEST.decode(memoryview(body)[:at])
+    except (msgspec.DecodeError, ValueError):  # the long way says what is wrong
+        return None
+    inputs, name = said.inputs, said.id or ""
+    if not _fit(inputs, name, limits, learning=learning):
+        return None
+    arrays: list[Array] = []
+    for tensor in inputs:
+        size, dtype = tensor.parameters.binary_data_size, DATATYPES[tensor.datatype].dtype
+        if size != math.prod(tensor.shape) * dtype.itemsize or at + size > len(body):
+            return None
+        numbers = np.frombuffer(body[at : at + size], dtype).reshape(tensor.shape)
+        arrays.append(numbers.astype(np.float64, copy=False))
+        at += size
+    if at != len(body):
+        return None
+    y = arrays[1] if learning else None
+    binary = said.parameters is not None and said.parameters.binary_data_output
+    return Asked(arrays[0], y, id=name, outputs=_BINARY if binary else ANSWERS)
+
+
+def _fit(
+    inputs: list[_Numbers] | list[_Packed], name: str, limits: Limits, *, learning: bool
+) -> bool:
+    """Whether tensors are rows, and perhaps their answers, within the limits."""
+    if len(inputs) != 1 + learning or len(inputs[0].shape) != 2 or len(name) > limits.text:
+        return False
     rows, (n, d) = inputs[0], inputs[0].shape
     wide = d + learning  # answers are counted too
-    few = n <= limits.rows and wide <= limits.columns and n * wide <= limits.values
-    X = _numbers(rows.data, (n, d), (n * d,)) if few and len(rows.name) <= limits.text else None
-    if X is None:
-        return None
+    if n > limits.rows or wide > limits.columns or n * wide > limits.values:
+        return False
     if not learning:
-        return Asked(X.reshape(n, d), id=name)
+        return len(rows.name) <= limits.text
     answers = inputs[1]
     paired = answers.name == "y" and rows.name not in ROLES and answers.shape == [n]
-    y = _numbers(answers.data, (n,)) if paired else None
-    return None if y is None else Asked(X.reshape(n, d), y, id=name)
+    return paired and len(rows.name) <= limits.text
 
 
 def _numbers(data: list[Any], *shapes: tuple[int, ...]) -> Array | None:
@@ -88,7 +172,7 @@ def _numbers(data: list[Any], *shapes: tuple[int, ...]) -> Array | None:
 
 
 def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Asked | None:
-    """The rows of a request, if they are one plain tensor of FP64 or FP32.
+    """The rows of a request, if they are one plain tensor of FP64 or FP32 in JSON.
 
     Parameters
     ----------
@@ -111,21 +195,8 @@ def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> As
     n, d = tensor.shape
     if not (n and d) or n > limits.rows or d > limits.columns or n * d > limits.values:
         return None
-    if tensor.parameters is None:
-        X = plain_values(tensor, limits) if at == len(body) else None
-        return None if X is None else Asked(X)
-    size = tensor.parameters.binary_data_size
-    dtype = DATATYPES[tensor.datatype].dtype
-    if (
-        size is None
-        or size != n * d * dtype.itemsize
-        or at + size != len(body)
-        or memoryview(tensor.data)
-        or tensor.parameters.shared_memory_region is not None
-    ):
-        return None
-    numbers = np.frombuffer(body[at:], dtype).reshape(n, d)
-    return Asked(numbers.astype(np.float64, copy=False))
+    X = plain_values(tensor, limits) if at == len(body) else None
+    return None if X is None else Asked(X)
 
 
 def plain_values(tensor: Tensor, limits: Limits) -> Array | None:

@@ -27,7 +27,7 @@ from onepass.service.wire.elements import elements
 from onepass.service.wire.heads import Head, Tensor, TensorParameters, WantedParameters, read_head
 from onepass.service.wire.jsontext import encoded
 from onepass.service.wire.limits import Limits, refused, shown
-from onepass.service.wire.plain import plain_request, plain_rows, plain_values
+from onepass.service.wire.plain import packed_request, plain_request, plain_rows, plain_values
 from onepass.service.wire.rows import OUTPUTS, Asked, Output, Reply, asked, hold_output
 from onepass.types import Array
 
@@ -74,6 +74,9 @@ def read(
     if plain is not None:
         return plain
     length = head_length(header, body)
+    packed = packed_request(body, length, limits, learning=learning)
+    if packed is not None:
+        return packed
     head = read_head(body if length == len(body) else memoryview(body)[:length], limits)
     plain = None if learning else plain_rows(head.inputs, body, length, limits)
     found = plain or _asked(head, body, length, limits, learning=learning)
