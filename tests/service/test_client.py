@@ -1,12 +1,14 @@
 """The client: all verbs, and how often it asks a server that is busy or silent."""
 
 import http.client
+import json
 import ssl
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -206,10 +208,44 @@ def test_a_short_request_goes_out_in_one_piece(monkeypatch: pytest.MonkeyPatch) 
     assert pieces[0] == Connection("127.0.0.1", 9).written("/a", b"b" * 9, {"A": "b"})
     pieces.clear()
     line.close()
-    with pytest.raises(ValueError, match="Invalid header value"):
-        line.ask("POST", "/a", b"", {"A": "b\n"})
+    for ask in (lambda headers: line.ask("POST", "/a", b"", headers),
+                lambda headers: line.written("/a", b"", headers)):  # fmt: skip
+        with pytest.raises(ValueError, match="Invalid header value"):
+            ask({"A": "b\n"})
     assert not pieces
-    line.close()
+    line = Connection("127.0.0.1", 9)
+    with pytest.raises(ValueError, match="Invalid header value"):
+        line.written("/a", b"", {"A": "b\n"})
     line.ask("POST", "/a", b"b" * 100_000, {})  # it is not copied
     assert [len(piece) for piece in pieces[1:]] == [100_000]
-    line.close()
+    assert pieces[0].startswith(b"POST /a HTTP/1.1\r\nHost: 127.0.0.1:9\r\n")
+    assert pieces[0].count(b"POST") == 1
+
+
+def test_after_an_error_nothing_is_left_of_a_request(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls") as server, Client(server.url, patience=0) as client:
+        asker = client._asker
+        for _ in range(2):
+            with pytest.raises(ValueError, match="Invalid header value"):
+                asker.ask("GET", "/v2", b"", {"A": "b\n"})
+            assert json.loads(asker.ask("GET", "/v2", b"", {})[0])["name"] == "onepass"
+
+
+@pytest.mark.parametrize("word", ["a\n", " a", "", "é", "a\tb", 3, b"a"])
+def test_what_cannot_be_sent_is_told(word: Any) -> None:
+    client = Client("http://127.0.0.1:9", patience=0)
+    with pytest.raises(ParameterError, match=r"`key` must be text of printable ASCII"):
+        client.learn("rls", [[1.0]], [1.0], key=word)
+    with pytest.raises(ParameterError, match=r"`token` must be .* If it was read from a file"):
+        Client("http://127.0.0.1:9", token=word)
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [("http://[::1]", 80), ("https://[fe80::abcd]", 443), ("http://a", 80), ("https://a:1", 1)],
+)
+def test_an_address_without_a_port_has_that_of_its_scheme(address: str, port: int) -> None:
+    line = Client(address)._asker._connection()
+    assert line.port == port
+    lines = line.written("/", b"", {}).split(b"\r\n")
+    assert lines[1] == b"Host: " + address.partition("//")[2].encode()

@@ -290,3 +290,10 @@ def test_answers_of_a_former_digest_are_known(durable: Durable) -> None:
     assert durable.answer(ids, y).again
     with pytest.raises(KeyReusedError):
         durable.answer(ids, [3, 5])
+
+
+def test_what_came_together_is_let_go_together(durable: Durable) -> None:
+    """Else one who asks again may find some of it unknown."""
+    durable.answer(durable.ask(X[20:])[1], Y[20:])
+    times = durable._journal._rows("SELECT DISTINCT at FROM keys")
+    assert len(times) == 1

@@ -10,8 +10,11 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 from web_server import Server, rows
+
+from onepass.service import Client
 
 LEARN = "/v2/models/rls/learn"
 
@@ -75,3 +78,16 @@ def test_who_never_says_that_it_goes_holds_nothing_up(tmp_path: Path) -> None:
         assert server.stop(signal.SIGTERM) == 143
         assert time.monotonic() - began < 15
         assert "Traceback" not in server.log.read_text()
+
+
+@pytest.mark.parametrize("size", [1, 20_000])  # rows: sent in one piece, and in two
+def test_the_client_asks_by_tls(tmp_path: Path, size: int) -> None:
+    server, context = guarded(tmp_path)
+    X = np.random.default_rng(0).normal(size=(size, 3))
+    with server:
+        address = server.url.replace("http:", "https:")
+        with Client(address, context=context) as client:
+            assert client.learn("rls", X, X[:, 0]).version == 1
+            receipts = client.learn_each("rls", ((X[:1], X[:1, 0]) for _ in range(40)))
+            assert [receipt.version for receipt in receipts][-1] <= 41
+            assert client.predict("rls", X).shape == (size,)

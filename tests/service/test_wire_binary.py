@@ -241,6 +241,10 @@ SAID = st.fixed_dictionaries(
 @example(inputs=PLAIN, said={"parameters": {"binary_data_output": True}}, learning=False, tail="")
 @example(inputs=[("X", (9, 1), "<f8", 9)], said={}, learning=False, tail="")
 @example(inputs=[("X", (1, 9), "<f8", 9)], said={}, learning=False, tail="")
+@example(inputs=[("X", (1, 8), "<f8", 9), ("y", (1,), "<f8", 9)], said={}, learning=True, tail="")
+@example(inputs=[("X", (6, 8), "<f8", 9)], said={}, learning=False, tail="")
+@example(inputs=[("x" * 20, *X3), ("y", (2,), "<f8", 9)], said={}, learning=True, tail="")
+@example(inputs=PLAIN, said={"parameters": {"a" * 70_000: 1}}, learning=False, tail="")
 def test_the_short_way_leads_where_the_long_one_does(
     *, inputs: list[Any], said: dict[str, Any], learning: bool, tail: str
 ) -> None:
@@ -254,7 +258,7 @@ def test_the_short_way_leads_where_the_long_one_does(
         told.append({key: value for key, value in each.items() if key != "data"})
     head = request(*told, **said)
     body = b"".join((head, *parts, tail.encode()))
-    limits = Limits(rows=8, columns=8, text=10)
+    limits = Limits(rows=8, columns=8, values=40, text=10)
 
     def found() -> Any:
         try:

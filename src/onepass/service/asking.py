@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from onepass.errors import ParameterError, ServiceError
 from onepass.service.ahead import Ahead
-from onepass.service.speaking import Connection, Found, connection, whole
+from onepass.service.speaking import Connection, Found, connection_to, hold_sendable, whole
 
 __all__ = ["Asker"]
 
@@ -35,7 +35,7 @@ class Asker:
     Raises
     ------
     ParameterError
-        If the address is none of HTTP.
+        If the address is none of HTTP, or the token none that can be sent.
     """
 
     def __init__(
@@ -56,6 +56,8 @@ class Asker:
                 "host and port."
             )
         self.url = url
+        if token is not None:
+            hold_sendable(token, "token", "Client")
         if parts.scheme == "https" and context is None:  # once: it reads all certificates
             context = ssl.create_default_context()
         self._parts, self._context = parts, context
@@ -64,9 +66,9 @@ class Asker:
 
     def close(self) -> None:
         """Close this thread's connection."""
-        mine = getattr(self._here, "connection", None)
-        if mine is not None:
-            mine.close()
+        connection = getattr(self._here, "connection", None)
+        if connection is not None:
+            connection.close()
             self._here.connection = None
 
     def ask(
@@ -211,14 +213,18 @@ class Asker:
         return ""
 
     def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Found:
-        mine: Connection | None = getattr(self._here, "connection", None)
-        if mine is None:
-            mine = self._here.connection = self._connection()
-        mine.ask(method, self._place(path), body, headers)
-        return whole(mine.getresponse())
+        connection: Connection | None = getattr(self._here, "connection", None)
+        if connection is None:
+            connection = self._here.connection = self._connection()
+        try:
+            connection.ask(method, self._place(path), body, headers)
+            return whole(connection.getresponse())
+        except BaseException:  # something of it may be left there
+            self.close()
+            raise
 
     def _connection(self) -> Connection:
-        return connection(self._parts, self._timeout, self._context)
+        return connection_to(self._parts, self._timeout, self._context)
 
 
 def _message(data: bytes, status: int) -> str:

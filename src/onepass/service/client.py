@@ -21,6 +21,7 @@ from onepass.service.blocks import Block
 from onepass.service.intake import hold_answered, read_rows
 from onepass.service.packing import read_tensors, tensors_of
 from onepass.service.requests import Receipt
+from onepass.service.speaking import hold_sendable
 from onepass.table import Table
 from onepass.types import Array
 
@@ -49,7 +50,7 @@ class Client:
     Raises
     ------
     ParameterError
-        If the address is none of HTTP.
+        If the address is none of HTTP, or the token none that can be sent.
 
     Examples
     --------
@@ -111,15 +112,19 @@ class Client:
         X, y, sample_weight, time
             As for ``op.durable``'s ``learn``.
         key : str, optional
-            An idempotency key; by default one that nobody has.
+            An idempotency key, of printable ASCII; by default one that nobody has.
 
         Raises
         ------
+        ParameterError
+            If the key cannot be sent.
         ServiceError
             If the service refuses, or does not answer in time: then it is not known whether the
             rows were learned, and the same call with the same ``key`` finds out.
         """
         block = _block((X, y, sample_weight, time), "Client.learn")
+        if key is not None:
+            hold_sendable(key, "key", "Client.learn")
         headers = {"Idempotency-Key": secrets.token_hex(16) if key is None else key}
         return self._learned(name, "learn", block, headers)
 

@@ -280,16 +280,17 @@ class Keeper(Tending):
 
     def _note(self, run: list[Request], said: Any, sequence: int, group: Group) -> None:
         """Note in the requests, and for their keys, what was said of their rows."""
-        first = 0
+        first, now = 0, None
         for request in run:
             part = said[first : first + len(request.block.X)]
             first += len(part)
             request.receipt = Receipt(sequence, part)
             if not request.keys:
                 continue
+            now = self.now() if now is None else now  # what is let go goes together
             group.answered += request.ids  # of rows that were asked: each has a key
             each = [part] if len(request.keys) == 1 else [part[i : i + 1] for i in range(len(part))]
             group.answers += [
-                Answer(name, digest, sequence, said_to_bytes(one), self.now())
+                Answer(name, digest, sequence, said_to_bytes(one), now)
                 for (name, digest), one in zip(request.keys, each, strict=False)
             ]

@@ -52,13 +52,8 @@ class Kept:
 
     def settle(self) -> None:
         """Decide on all requests that wait by now; what is wrong with one is noted there."""
-        self._hold_idle()
-        with self._turn:  # as in ``_own_turn``, of which each group of rows would feel the detour
-            self._keeper.at_it = True
-            try:
-                self._settle()
-            finally:
-                self._keeper.at_it = False
+        with self._own_turn():
+            self._settle()
 
     def close(self) -> None:
         """Decide on what waits, take a snapshot if rows were learned since, and let the file go."""
@@ -133,15 +128,14 @@ class Kept:
 
     def _settle(self) -> None:
         """Decide on all requests that wait by now; for whoever has the turn."""
-        if self._gone:
-            self._hold_open()
+        self._hold_open()
         if not self._queue:
             self._keeper.mend()
             self._keeper.tend()
             return
         last = self._queue[-1]
         self._take_some()  # even if it is settled: an interrupt may have left it there
-        while not last.settled:
+        while not last.is_settled():
             self._take_some()
 
     def _settled(self, request: Request) -> Receipt:

@@ -7,7 +7,9 @@ from email.message import Message
 from typing import Any
 from urllib.parse import SplitResult
 
-__all__ = ["Connection", "Found", "connection", "whole"]
+from onepass.errors import ParameterError
+
+__all__ = ["Connection", "Found", "connection_to", "hold_sendable", "whole"]
 
 _COPIED = 1 << 16  # bytes of a request that are put together, so that they go out in one piece
 _OLD = 10  # HTTP/1.0, in which the end of the connection may be that of the body
@@ -22,10 +24,10 @@ class Connection(http.client.HTTPConnection):
     http.client sends a head, and then a body: whoever gets them looks twice. Here they go together.
     """
 
-    _parts: list[bytes] | None = None  # of a request that is being written
+    _pieces: list[bytes] | None = None  # of a request that is being written
 
     def ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send a request.
+        """Send a request; after an error it is to be asked nothing more.
 
         Parameters
         ----------
@@ -38,7 +40,7 @@ class Connection(http.client.HTTPConnection):
             self.send(part)
 
     def written(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """A request by POST as it would be sent; others may follow, for it is not.
+        """A request by POST as it would be sent; it is not.
 
         Parameters
         ----------
@@ -46,27 +48,26 @@ class Connection(http.client.HTTPConnection):
         body : bytes
         headers : mapping of str to str
         """
-        try:
-            return b"".join(self._written("POST", path, body, headers))
-        finally:
-            self.close()  # it is as it was made
+        blank = Connection(self.host, self.port)  # of an error something would be left in it
+        blank.default_port = self.default_port
+        return b"".join(blank._written("POST", path, body, headers))
 
     def send(self, data: Any) -> None:
         """Send bytes, or keep them as a part of what is being written."""
-        if self._parts is None:
+        if self._pieces is None:
             super().send(data)
         else:
-            self._parts.append(data)
+            self._pieces.append(data)
 
     def _written(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
     ) -> list[bytes]:
         parts: list[bytes] = []
-        self._parts = parts
+        self._pieces = parts
         try:
             self.request(method, path, body, dict(headers))
         finally:
-            self._parts = None
+            self._pieces = None
         return parts
 
 
@@ -74,7 +75,7 @@ class _Secure(http.client.HTTPSConnection, Connection):
     """The same by TLS."""
 
 
-def connection(parts: SplitResult, timeout: float, context: ssl.SSLContext | None) -> Connection:
+def connection_to(parts: SplitResult, timeout: float, context: ssl.SSLContext | None) -> Connection:
     """A connection to a service, not open yet.
 
     Parameters
@@ -85,10 +86,35 @@ def connection(parts: SplitResult, timeout: float, context: ssl.SSLContext | Non
     context : ssl.SSLContext, optional
         Of HTTPS.
     """
-    host, port = str(parts.hostname), parts.port
+    host = str(parts.hostname)  # without a port beside it, http.client looks for one in ::1
     if parts.scheme == "https":
-        return _Secure(host, port, timeout=timeout, context=context)
-    return Connection(host, port, timeout=timeout)
+        return _Secure(host, parts.port or 443, timeout=timeout, context=context)
+    return Connection(host, parts.port or 80, timeout=timeout)
+
+
+def hold_sendable(word: Any, name: str, where: str) -> None:
+    """Refuse what cannot stand in a header, such as the line of a file with its end.
+
+    Parameters
+    ----------
+    word : Any
+        It is not told: it may be secret.
+    name : str
+        Of the argument.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+    """
+    good = isinstance(word, str) and word.isascii() and word.isprintable() and word == word.strip()
+    if not good or not word:
+        came = "another" if isinstance(word, str) else type(word).__name__
+        raise ParameterError(
+            f"{where}: `{name}` must be text of printable ASCII, without blanks at its ends, got "
+            f"{came}. If it was read from a file, strip it."
+        )
 
 
 def whole(response: http.client.HTTPResponse) -> Found:

@@ -16,7 +16,11 @@ _MANY = 1024  # heads
 _LONGEST = 1024  # bytes of one
 _EACH = {b"expect", b"transfer-encoding", b"upgrade"}  # other each time, or not plain
 _KEY = b"idempotency-key"
-_KEYED = re.compile(rb"\r\n[Ii]dempotency-[Kk]ey: ([!-~]{1,256})(?=\r\n[^ \t])")  # one line
+_BEFORE = b"\r\n"  # the parser passes over these in front of a head, where no line may stand
+_KEYED = re.compile(
+    rb"\r\n[Ii]dempotency-[Kk]ey: ([!-~]{1,256})"
+    rb"(?=\r\n[^ \t])"  # not folded, though httptools refuses such a line
+)
 
 
 class Head(NamedTuple):
@@ -45,14 +49,13 @@ class Heads:
             What came after a request that was whole, or first of all.
         """
         at = data.find(END) + len(END)
-        head = self._known.get(data[:at])
-        if head is None:
-            plain, key = _parted(data[:at])
-            head = self._known.get(plain)
-            if head is None or key is None:
-                return None
-            head = Head(head.method, head.target, {**head.headers, _KEY: key}, head.length)
-        return (head, data[at:]) if len(data) - at == head.length else None
+        lines = data[:at]
+        head = self._known.get(lines)
+        if head is None and (parted := _parted(lines)) is not None:
+            head = self._known.get(parted[0])
+            if head is not None:
+                head = head._replace(headers={**head.headers, _KEY: parted[1]})
+        return (head, data[at:]) if head is not None and len(data) - at == head.length else None
 
     def keep(self, data: bytes, at: int, head: Head) -> bool:
         """Know a head from now on, if it is short, and another may be the same but for its key.
@@ -70,19 +73,19 @@ class Heads:
         -------
         kept : bool
         """
-        if at > _LONGEST or not _EACH.isdisjoint(head.headers):
+        if at > _LONGEST or data[:1] in _BEFORE or not _EACH.isdisjoint(head.headers):
             return False
-        plain, key = _parted(data[:at])
+        lines, key = _parted(data[:at]) or (data[:at], None)
         if key != head.headers.get(_KEY):  # it is written in another way
             return False
-        if len(self._known) >= _MANY:
+        if lines not in self._known and len(self._known) >= _MANY:
             del self._known[next(iter(self._known))]
         headers = {name: value for name, value in head.headers.items() if name != _KEY}
-        self._known[plain] = head._replace(headers=headers)
+        self._known[lines] = head._replace(headers=headers)
         return True
 
 
-def _parted(head: bytes) -> tuple[bytes, bytes | None]:
+def _parted(head: bytes) -> tuple[bytes, bytes] | None:
     """A head without the line of its key, and the key; None where there is none."""
     found = _KEYED.search(head)
-    return (head[: found.start()] + head[found.end() :], found[1]) if found else (head, None)
+    return (head[: found.start()] + head[found.end() :], found[1]) if found else None

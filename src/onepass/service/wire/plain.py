@@ -21,7 +21,7 @@ __all__ = ["packed_request", "plain_request", "plain_rows", "plain_values"]
 
 _BRACKET = ord("[")
 _ROWS = ("FP64", "FP32")
-_Count = Annotated[int, msgspec.Meta(ge=1)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 _BINARY = (Output("y", binary=True),)
 
 
@@ -41,7 +41,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     id: str | None = None
 
 
-class _Size(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _InBytes(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """What a binary tensor says of itself."""
 
     binary_data_size: _Count
@@ -53,7 +53,7 @@ class _Packed(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     shape: list[_Count]
     datatype: Literal["FP64", "FP32"]
-    parameters: _Size
+    parameters: _InBytes
 
 
 class _Wishes(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -120,6 +120,7 @@ def packed_request(body: bytes, at: int, limits: Limits, *, learning: bool) -> A
     Returns
     -------
     asked : Asked or None
+        Without ``parameters``: they say nothing but what its ``outputs`` say.
     """
     if at > PIECE or at == len(body):
         return None
@@ -171,16 +172,12 @@ def _numbers(data: list[Any], *shapes: tuple[int, ...]) -> Array | None:
     return array if array.shape in shapes else None
 
 
-def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> Asked | None:
+def plain_rows(inputs: list[Tensor], limits: Limits) -> Asked | None:
     """The rows of a request, if they are one plain tensor of FP64 or FP32 in JSON.
 
     Parameters
     ----------
     inputs : list of Tensor
-    body : bytes
-        Of the request.
-    at : int
-        Where its JSON ends.
     limits : Limits
 
     Returns
@@ -195,7 +192,7 @@ def plain_rows(inputs: list[Tensor], body: bytes, at: int, limits: Limits) -> As
     n, d = tensor.shape
     if not (n and d) or n > limits.rows or d > limits.columns or n * d > limits.values:
         return None
-    X = plain_values(tensor, limits) if at == len(body) else None
+    X = plain_values(tensor, limits)
     return None if X is None else Asked(X)
 
 

@@ -78,7 +78,7 @@ def read(
     if packed is not None:
         return packed
     head = read_head(body if length == len(body) else memoryview(body)[:length], limits)
-    plain = None if learning else plain_rows(head.inputs, body, length, limits)
+    plain = plain_rows(head.inputs, limits) if not learning and length == len(body) else None
     found = plain or _asked(head, body, length, limits, learning=learning)
     found.id = head.id or ""
     if head.parameters or head.outputs:
