@@ -110,7 +110,7 @@ def hold_sendable(word: Any, name: str, where: str) -> None:
     """
     good = isinstance(word, str) and word.isascii() and word.isprintable() and word == word.strip()
     if not good or not word:
-        came = "another" if isinstance(word, str) else type(word).__name__
+        came = "other text" if isinstance(word, str) else type(word).__name__
         raise ParameterError(
             f"{where}: `{name}` must be text of printable ASCII, without blanks at its ends, got "
             f"{came}. If it was read from a file, strip it."
