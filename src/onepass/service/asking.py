@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 
 from onepass.errors import ParameterError, ServiceError
 from onepass.service.ahead import Ahead
-from onepass.service.speaking import Connection, Found, connection_to, hold_sendable, whole
+from onepass.service.speaking import Connection, Found, connection_to, whole
+from onepass.service.words import hold_sendable
 
 __all__ = ["Asker"]
 
@@ -125,11 +126,10 @@ class Asker:
             Whatever ``requests`` raises, once all before it are answered.
         """
         ahead, coming, wrong = Ahead(self._connection, most), iter(requests), None
-        blank = self._connection()  # by which requests are written, and nothing is sent
         try:
             while True:
                 try:
-                    data = self._next(path, coming, blank)
+                    data = self._next(path, coming)
                 except Exception as raised:  # noqa: BLE001  it is raised when all before are told
                     wrong, data = raised, b""
                 while ahead and not (data and ahead.has_room(data)):
@@ -145,14 +145,12 @@ class Asker:
             wrong = None  # which knows this frame
             ahead.break_off()
 
-    def _next(
-        self, path: str, requests: Iterator[tuple[bytes, Mapping[str, str]]], blank: Connection
-    ) -> bytes:
+    def _next(self, path: str, requests: Iterator[tuple[bytes, Mapping[str, str]]]) -> bytes:
         """The next request as it is sent; empty after the last."""
         found = next(requests, None)
         if found is None:
             return b""
-        return blank.written(self._place(path), found[0], self._signed(found[1]))
+        return self._connection().written(self._place(path), found[0], self._signed(found[1]))
 
     def _heard(
         self,

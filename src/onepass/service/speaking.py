@@ -7,9 +7,7 @@ from email.message import Message
 from typing import Any
 from urllib.parse import SplitResult
 
-from onepass.errors import ParameterError
-
-__all__ = ["Connection", "Found", "connection_to", "hold_sendable", "whole"]
+__all__ = ["Connection", "Found", "connection_to", "whole"]
 
 _COPIED = 1 << 16  # bytes of a request that are put together, so that they go out in one piece
 _OLD = 10  # HTTP/1.0, in which the end of the connection may be that of the body
@@ -40,7 +38,7 @@ class Connection(http.client.HTTPConnection):
             self.send(part)
 
     def written(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """A request by POST as it would be sent; it is not.
+        """A request by POST as it would be sent; it is not, and this is to be used no more.
 
         Parameters
         ----------
@@ -48,9 +46,7 @@ class Connection(http.client.HTTPConnection):
         body : bytes
         headers : mapping of str to str
         """
-        blank = Connection(self.host, self.port)  # of an error something would be left in it
-        blank.default_port = self.default_port
-        return b"".join(blank._written("POST", path, body, headers))
+        return b"".join(self._written("POST", path, body, headers))
 
     def send(self, data: Any) -> None:
         """Send bytes, or keep them as a part of what is being written."""
@@ -90,31 +86,6 @@ def connection_to(parts: SplitResult, timeout: float, context: ssl.SSLContext | 
     if parts.scheme == "https":
         return _Secure(host, parts.port or 443, timeout=timeout, context=context)
     return Connection(host, parts.port or 80, timeout=timeout)
-
-
-def hold_sendable(word: Any, name: str, where: str) -> None:
-    """Refuse what cannot stand in a header, such as the line of a file with its end.
-
-    Parameters
-    ----------
-    word : Any
-        It is not told: it may be secret.
-    name : str
-        Of the argument.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-    """
-    good = isinstance(word, str) and word.isascii() and word.isprintable() and word == word.strip()
-    if not good or not word:
-        came = "other text" if isinstance(word, str) else type(word).__name__
-        raise ParameterError(
-            f"{where}: `{name}` must be text of printable ASCII, without blanks at its ends, got "
-            f"{came}. If it was read from a file, strip it."
-        )
 
 
 def whole(response: http.client.HTTPResponse) -> Found:

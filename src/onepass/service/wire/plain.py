@@ -88,21 +88,16 @@ def plain_request(body: bytes, limits: Limits, *, learning: bool) -> Asked | Non
     -------
     asked : Asked or None
     """
-    if len(body) > PIECE:
+    said = _decoded(_REQUEST, body, limits, learning=learning)
+    if said is None:
         return None
-    try:
-        said = _REQUEST.decode(body)
-    except (msgspec.DecodeError, ValueError):  # the long way says what is wrong
-        return None
-    inputs, name = said.inputs, said.id or ""
-    if not _fit(inputs, name, limits, learning=learning):
-        return None
+    inputs = said.inputs
     n, d = inputs[0].shape
     X = _numbers(inputs[0].data, (n, d), (n * d,))
     y = _numbers(inputs[1].data, (n,)) if learning else None
     if X is None or (y is None and learning):
         return None
-    return Asked(X.reshape(n, d), y, id=name)
+    return Asked(X.reshape(n, d), y, id=said.id or "")
 
 
 def packed_request(body: bytes, at: int, limits: Limits, *, learning: bool) -> Asked | None:
@@ -122,17 +117,13 @@ def packed_request(body: bytes, at: int, limits: Limits, *, learning: bool) -> A
     asked : Asked or None
         Without ``parameters``: they say nothing but what its ``outputs`` say.
     """
-    if at > PIECE or at == len(body):
+    if at == len(body):
         return None
-    try:
-        said = _PACKED_REQUEST.decode(memoryview(body)[:at])
-    except (msgspec.DecodeError, ValueError):  # the long way says what is wrong
-        return None
-    inputs, name = said.inputs, said.id or ""
-    if not _fit(inputs, name, limits, learning=learning):
+    said = _decoded(_PACKED_REQUEST, memoryview(body)[:at], limits, learning=learning)
+    if said is None:
         return None
     arrays: list[Array] = []
-    for tensor in inputs:
+    for tensor in said.inputs:
         size, dtype = tensor.parameters.binary_data_size, DATATYPES[tensor.datatype].dtype
         if size != math.prod(tensor.shape) * dtype.itemsize or at + size > len(body):
             return None
@@ -143,7 +134,18 @@ def packed_request(body: bytes, at: int, limits: Limits, *, learning: bool) -> A
         return None
     y = arrays[1] if learning else None
     binary = said.parameters is not None and said.parameters.binary_data_output
-    return Asked(arrays[0], y, id=name, outputs=_BINARY if binary else ANSWERS)
+    return Asked(arrays[0], y, id=said.id or "", outputs=_BINARY if binary else ANSWERS)
+
+
+def _decoded(decoder: Any, text: Any, limits: Limits, *, learning: bool) -> Any:
+    """What a short text says, if it is nothing else than rows, and perhaps their answers."""
+    if len(text) > PIECE:
+        return None
+    try:
+        said = decoder.decode(text)
+    except (msgspec.DecodeError, ValueError):  # the long way says what is wrong
+        return None
+    return said if _fit(said.inputs, said.id or "", limits, learning=learning) else None
 
 
 def _fit(
