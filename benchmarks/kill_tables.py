@@ -16,7 +16,7 @@ PLACES = {
     "pruned snapshots": "old snapshots are removed",
     "trimmed log": "blocks before all snapshots are removed",
     "swept keys": "old keys are removed, but not rows that waited too long",
-    "before commit": "all is written, but not committed",
+    "before commit": "it is to be committed",
     "after commit": "it is committed",
     "published": "others see it",
     "acknowledged": "it is acknowledged",

@@ -29,7 +29,6 @@ STEPS = {
     "made": 1,
     "in place": 1,
     "begun": 9,
-    "entry": 8,
     "snapshot": 3,
     "pruned snapshots": 2,
     "trimmed log": 2,

@@ -192,10 +192,11 @@ class Failing:
         self._db, self._done, self._name = db, done, name
 
     def execute(self, sql: str, *values: Any) -> Any:
-        if sql != "COMMIT":
+        alone = sql.startswith("INSERT INTO log") and not self._db.in_transaction
+        if sql != "COMMIT" and not alone:
             return self._db.execute(sql, *values)
         if self._done:
-            self._db.execute(sql)
+            self._db.execute(sql, *values)
         wrong = sqlite3.OperationalError("disk I/O error")
         wrong.sqlite_errorname = self._name
         raise wrong
@@ -204,15 +205,18 @@ class Failing:
         return getattr(self._db, name)
 
 
+@pytest.mark.parametrize("key", ["a", None])
 @pytest.mark.parametrize("done", [False, True])
 @pytest.mark.parametrize("name", ["SQLITE_IOERR_FSYNC", "SQLITE_CORRUPT", "SQLITE_READONLY"])
-def test_a_failed_commit_is_never_tried_again(tmp_path: Path, name: str, *, done: bool) -> None:
+def test_a_failed_commit_is_never_tried_again(
+    tmp_path: Path, name: str, key: str | None, *, done: bool
+) -> None:
     durable = op.durable(tmp_path / "m.db", op.RLSRegressor())
     durable.learn(X[:20], Y[:20])
     db = durable._journal._db
     durable._journal._db = Failing(db, done=done, name=name)  # type: ignore[assignment]
     with pytest.raises(StoreError):
-        durable.learn(X[20:30], Y[20:30], key="a")
+        durable.learn(X[20:30], Y[20:30], key=key)
     durable._journal._db = db
     for _ in range(2):
         with pytest.raises(StoreError):
@@ -220,8 +224,26 @@ def test_a_failed_commit_is_never_tried_again(tmp_path: Path, name: str, *, done
     assert (durable.version, durable.rows_seen) == (1, 20)
     durable.close()
     with op.durable(tmp_path / "m.db") as again:
-        assert again.learn(X[20:30], Y[20:30], key="a").again == done
-        assert again.rows_seen == 30
+        assert again.rows_seen == (30 if done else 20)
+        if key is not None:
+            assert again.learn(X[20:30], Y[20:30], key=key).again == done
+            assert again.rows_seen == 30
+
+
+def test_rows_that_come_with_nothing_else_are_one_statement(tmp_path: Path) -> None:
+    """It is a transaction by itself; with a key there are two, and one around them."""
+    said: list[str] = []
+    with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
+        durable.learn(X[:20], Y[:20])
+        durable._journal._db.set_trace_callback(lambda sql: said.append(" ".join(sql.split()[:3])))
+        durable.learn(X[20:30], Y[20:30])
+        assert said == ["INSERT INTO log"]
+        said.clear()
+        durable.learn(X[30:40], Y[30:40], key="a")
+        assert [each for each in said if not each.startswith("SELECT")] == [
+            "BEGIN IMMEDIATE", "INSERT INTO log", "INSERT INTO keys", "COMMIT",
+        ]  # fmt: skip
+        durable._journal._db.set_trace_callback(None)
 
 
 ELSEWHERE = """

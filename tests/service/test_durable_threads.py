@@ -483,7 +483,7 @@ def test_a_handler_of_signals_that_comes_in_between_is_refused(
                 durable.predict(X)
 
         monkeypatch.setattr(Journal, "reached", reached)
-        durable.learn(X[:5], Y[:5])
+        durable.learn(X[:5], Y[:5], key="a")
         monkeypatch.undo()
         assert len(refused) == 4 * len(verbs)
         durable.settle()

@@ -1,13 +1,11 @@
-"""Archive: what a journal holds, read again, and written in transactions.
+"""Archive: what a journal holds, read again.
 
-Whatever is read is held to its digest. What SQLite raises is told in the user's words. Once a
-transaction has failed in another way than for want of room, nobody knows what of it is on the disk:
-then nothing more is written, for to try a failed commit again is how rows are lost.
+Whatever is read is held to its digest. What SQLite raises is told in the user's words.
 """
 
 import copy
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +13,19 @@ from onepass.errors import DamagedError, InUseError, StoreError
 from onepass.service.place import Place
 from onepass.service.records import Answer, Asked, Entry, Snapshot, chained
 
-__all__ = ["SQLITE", "Archive"]
+__all__ = ["HARMLESS", "SQLITE", "Archive", "kind_of"]
 
 SQLITE = (sqlite3.Error, UnicodeDecodeError)
 """What Python's sqlite3 raises, of damaged files too."""
 
-_DAMAGED = {"CORRUPT", "NOTADB", "FORMAT", ""}  # without a name: what stands as text is none
-_HELD = {"BUSY", "LOCKED"}
-_HARMLESS = {
+HARMLESS = {
     "FULL": "Nothing of this was kept. Make room, then go on.",
     "TOOBIG": "Nothing of this was kept: at most 1 GB can be written as one thing. Give less.",
 }
+"""Kinds of errors of which nothing is kept, and what is to be done."""
+
+_DAMAGED = {"CORRUPT", "NOTADB", "FORMAT", ""}  # without a name: what stands as text is none
+_HELD = {"BUSY", "LOCKED"}
 _ADVICE = {
     "opened": "Look at its permissions, and at those of its folder.",
     "made": "Look at the permissions of its folder, and at the room on its disk.",
@@ -241,34 +241,6 @@ class Archive:
         if self.broken is not None:
             raise copy.copy(self.broken)
 
-    def _write(self, work: Callable[[], object]) -> None:
-        """Do it in a transaction, whole or not at all; ``hold_whole`` was called just before.
-
-        Raises
-        ------
-        StoreError
-            If the disk is full or fails; ``broken`` if nobody knows what is on it now.
-        """
-        self.hold_sound()
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self.reached("begun")
-            work()
-            self.reached("before commit")
-            self._db.execute("COMMIT")
-        except sqlite3.Error as wrong:
-            told = self._told(wrong, "written")
-            self.full = told if told.full else None
-            if _kind(wrong) not in _HARMLESS:
-                self.broken = told
-            self._take_back()
-            raise told from wrong
-        except BaseException:
-            self._take_back()
-            raise
-        self.full = None
-        self.reached("after commit")
-
     def _take_back(self) -> None:
         """End a transaction that was not committed."""
         try:
@@ -278,13 +250,13 @@ class Archive:
 
     def _told(self, wrong: Exception, verb: str) -> StoreError:
         """What SQLite raises, in the user's words."""
-        if (kind := _kind(wrong)) in _DAMAGED:
+        if (kind := kind_of(wrong)) in _DAMAGED:
             return self._damaged(str(wrong))
         start = f"{self.where}: {self.path} could not be {verb}: {wrong}."
         if kind in _HELD:
             return InUseError(f"{start} Another process has it: stop that one first.")
-        if kind in _HARMLESS:
-            return StoreError(f"{start} {_HARMLESS[kind]}", full=kind == "FULL")
+        if kind in HARMLESS:
+            return StoreError(f"{start} {HARMLESS[kind]}", full=kind == "FULL")
         return StoreError(f"{start} {_ADVICE[verb]}")
 
     def _damaged(self, why: str, otherwise: str = "") -> DamagedError:
@@ -294,6 +266,12 @@ class Archive:
         )
 
 
-def _kind(wrong: Exception) -> str:
-    """CORRUPT, FULL, IOERR, …; empty for what Python itself refuses to read."""
+def kind_of(wrong: Exception) -> str:
+    """CORRUPT, FULL, IOERR, …; empty for what Python itself refuses to read.
+
+    Parameters
+    ----------
+    wrong : Exception
+        What was raised.
+    """
     return str(getattr(wrong, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]

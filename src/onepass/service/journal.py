@@ -148,22 +148,25 @@ class Journal(Upkeep):
         StoreError
             If the disk is full: then nothing of it is kept. Or if it fails: then nobody knows.
         """
-        digest = self.digest
+        digest, rows = self.digest, []
+        for entry in group.entries:
+            digest = chained(digest, entry)
+            rows.append((entry.sequence, entry.kind, entry.rows, entry.seen, entry.aside,
+                         entry.note, entry.body, digest))  # fmt: skip
 
         def write() -> None:
-            nonlocal digest
-            for entry in group.entries:
-                digest = chained(digest, entry)
-                values = (entry.sequence, entry.kind, entry.rows, entry.seen, entry.aside,
-                          entry.note, entry.body, digest)  # fmt: skip
-                self._db.execute(_LOG, values)
+            for row in rows:
+                self._db.execute(_LOG, row)
                 self.reached("entry")
             if group.answers or group.asked or group.answered:
                 self._write_requests(group)
             if group.snapshot is not None:
                 self._insert(self._db, replace(group.snapshot, digest=digest))
 
-        self._write(write)
+        if len(rows) == 1 and group.bare:
+            self._write_one(_LOG, rows[0])
+        else:
+            self._write(write)
         if group.entries:
             last = group.entries[-1]
             self.ends(last.sequence, last.seen, digest)

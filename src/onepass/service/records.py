@@ -94,6 +94,11 @@ class Group:
     def __bool__(self) -> bool:
         return bool(self.entries or self.asked)
 
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is committed but entries."""
+        return not (self.answers or self.asked or self.answered or self.snapshot)
+
 
 def chained(before: bytes, entry: Entry) -> bytes:
     """The digest of a block, and of the one before it.

@@ -3,7 +3,7 @@
 Snapshots are few. All else is let go some at a time, so that nobody waits for it long.
 """
 
-from onepass.service.archive import Archive
+from onepass.service.transactions import Transactions
 
 __all__ = ["Upkeep"]
 
@@ -14,7 +14,7 @@ _SPARE = 1024  # free pages that may stay in the file
 _PAGES = 256  # that are given back at once
 
 
-class Upkeep(Archive):
+class Upkeep(Transactions):
     """The open file, which is kept small; of the same parameters."""
 
     def prune(self, keep: int) -> None:
@@ -108,8 +108,8 @@ class Upkeep(Archive):
                 "INSERT OR REPLACE INTO asked (id, until, body, seal) "
                 "VALUES ('', 0.0, zeroblob(?), x'')"
             )
-            self._write(lambda: self._db.execute(row, (_ROOM,)))
-            self._write(lambda: self._db.execute("DELETE FROM asked WHERE id = ''"))
+            self._write_one(row, (_ROOM,))
+            self._write_one("DELETE FROM asked WHERE id = ''", ())
 
     def _shrink(self) -> bool:
         """Give the system some pages back, if many are free; whether that was done."""
