@@ -67,24 +67,7 @@ def calls(path: Path) -> list[tuple[str, ast.Call]]:
     return [(ast.unparse(call.func), call) for call in made]
 
 
-# -- size and names -------------------------------------------------------------------------------
-
-
-@each_file
-def test_a_file_has_fewer_than_300_lines(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) < 300
-
-
-@each_file
-def test_a_function_has_fewer_than_40_lines(path: Path) -> None:
-    long = {}
-    for node in ast.walk(tree(path)):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-            lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0  # type: ignore[operator]
-            if lines >= 40:
-                long[node.name] = lines
-    assert not long
+# -- names ----------------------------------------------------------------------------------------
 
 
 @each_file
