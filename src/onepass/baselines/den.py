@@ -171,7 +171,7 @@ class DEN(Tasked):
 
     def _outputs(self, x: Any, verb: str) -> Any:
         where = f"{self._where}.{verb}"
-        rows = intake.rows(x, self._like, where)
+        rows = intake.plain(self._rows(x, verb))
         if not self.tasks_:
             raise NotFittedError(
                 f"{where}: a task must have ended before answers, got none. Call learn(x, y), "

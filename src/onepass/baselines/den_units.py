@@ -46,10 +46,11 @@ def linear_layers(module: Any, where: str) -> list[Any]:
         type(part) is kind for part, kind in zip(module, wanted, strict=True)
     )
     linear = [part for part in module if isinstance(part, torch.nn.Linear)]
-    if not right or any(part.bias is None for part in linear):
+    alone = len(list(module.parameters())) == 2 * len(linear)  # none is shared
+    if not right or not alone or any(part.bias is None for part in linear):
         raise ParameterError(
-            f"{where}: `module` must be Linear layers with biases and ReLU between them, got "
-            f"{', '.join(type(part).__name__ for part in module)}. Make such a perceptron; "
+            f"{where}: `module` must be Linear layers with biases, none shared, and ReLU "
+            f"between them, got {', '.join(type(part).__name__ for part in module)}. Make such a perceptron; "
             "pictures are given flat."
         )
     if not all(w.requires_grad for w in module.parameters()):

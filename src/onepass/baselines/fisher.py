@@ -25,8 +25,10 @@ from typing import Any
 
 import torch
 
-from onepass.baselines.forward import answering
+from onepass.baselines.forward import answering, asked
 from onepass.baselines.loss import LossName, loss_of_rows
+from onepass.nn.answers import chosen
+from onepass.nn.inputs import Batch
 
 __all__ = ["drawn", "squared_slopes"]
 
@@ -77,34 +79,33 @@ def squared_slopes(
     y : Tensor
         Answers, as the loss takes them.
     """
-    layers = _perceptron(module, learning)
+    layers = _perceptron(module, learning) if isinstance(x, torch.Tensor) else None
     quick = None if layers is None else _of_perceptron(layers, learning, loss, x, y)
     if quick is not None:
         return quick
     weights = {name: w.detach() for name, w in learning.items()}
+    rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x))
 
-    def of_row(given: dict[str, Any], row: Any, answer: Any) -> Any:
-        said = torch.func.functional_call(module, given, (row[None],))
+    def of_row(given: dict[str, Any], answer: Any, *leaves: Any) -> Any:
+        row = rows.holding((leaf[None] for leaf in leaves), 1)
+        said = chosen(asked(module, given, row), "op.baselines")
         return loss_of_rows(loss, said, answer[None])[0]
 
-    slopes = torch.func.vmap(torch.func.grad(of_row), in_dims=(None, 0, 0))
+    slope = torch.func.grad(of_row)
+    slopes = torch.func.vmap(slope, in_dims=(None, 0, *(0 for _ in rows.tensors)))
     total = [torch.zeros_like(w) for w in weights.values()]
-    piece = max(1, _SCRATCH // sum(w.numel() for w in weights.values()))
+    step = max(1, _SCRATCH // sum(w.numel() for w in weights.values()))
     with answering(module):
-        for begin in range(0, len(x), piece):
-            rows = slice(begin, begin + piece)
+        for begin in range(0, len(x), step):
+            piece = y[begin : begin + step], *rows[begin : begin + step].tensors
             try:
-                found = slopes(weights, x[rows], y[rows])
+                found = slopes(weights, *piece)
             except RuntimeError:  # something in the module that vmap does not know
-                found = _one_by_one(torch.func.grad(of_row), weights, x[rows], y[rows])
+                each = [slope(weights, *row) for row in zip(*piece, strict=True)]
+                found = {name: torch.stack([one[name] for one in each]) for name in weights}
             for sum_so_far, name in zip(total, weights, strict=True):
                 sum_so_far.add_(found[name].square().sum(dim=0))
     return total
-
-
-def _one_by_one(slope: Any, weights: dict[str, Any], x: Any, y: Any) -> dict[str, Any]:
-    of_rows = [slope(weights, row, answer) for row, answer in zip(x, y, strict=True)]
-    return {name: torch.stack([found[name] for found in of_rows]) for name in weights}
 
 
 def _perceptron(module: Any, learning: dict[str, Any]) -> list[tuple[str, Any]] | None:

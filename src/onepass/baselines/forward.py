@@ -1,31 +1,52 @@
 """Forward: what a module says, the gradient of a loss, and a learner as it was if it fails."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from onepass.errors import ShapeError
+from onepass.nn.answers import chosen, told
+from onepass.nn.function import substituted
+from onepass.nn.inputs import Batch
+from onepass.nn.mode import NORMS, evaluating
 
-__all__ = ["all_or_nothing", "answering", "said", "slopes"]
+__all__ = ["all_or_nothing", "answering", "asked", "said", "slopes"]
+
+
+def asked(module: Any, tensors: Mapping[str, Any], x: Any) -> Any:
+    """What the module returns, parameters and buffers of these names being these tensors."""
+    known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x))
+    given = {id(known[name]): each for name, each in tensors.items()}
+    with substituted(list(module.modules()), given):
+        return module(*rows.args, **rows.kwargs)
 
 
 def said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
-    """What the module answers, its buffers being these."""
-    try:
-        outputs = torch.func.functional_call(module, buffers, (x,))
-    except RuntimeError as wrong:
-        raise ShapeError(
-            f"{where}: `module` must take `x` of shape {tuple(x.shape)} and {x.dtype}, got "
-            f"{type(wrong).__name__}: {wrong}. Give rows of the shape that it is made for."
-        ) from wrong
-    if isinstance(outputs, torch.Tensor) and outputs.ndim and len(outputs) == len(x):
+    """What the module answers, its buffers being these.
+
+    One row, of which batch normalisation cannot take statistics, is normalised by the running ones.
+    """
+    rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x), where, len(x))
+    with told(rows, where, lambda: None):
+        try:
+            outputs = asked(module, buffers, x)
+        except ValueError:
+            norms = [each for each in module.modules() if isinstance(each, NORMS) and each.training]
+            if len(x) > 1 or not norms or any(each.running_mean is None for each in norms):
+                raise
+            fresh = {name: b.clone() for name, b in module.named_buffers() if name in buffers}
+            buffers.update(fresh)  # layers before have written into those
+            with evaluating(norms):
+                outputs = asked(module, buffers, x)
+        outputs = chosen(outputs, where)
+    if outputs.ndim and len(outputs) == len(x):
         return outputs
     raise ShapeError(
         f"{where}: `module` must answer with a tensor, one row for each of the {len(x)} rows, got "
-        f"{tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__}. "
-        "Wrap it in a module that does."
+        f"{tuple(outputs.shape)}. Wrap it in a module that does."
     )
 
 

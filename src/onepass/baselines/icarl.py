@@ -35,9 +35,10 @@ from torch.nn import functional
 
 from onepass import validate
 from onepass.baselines import intake
-from onepass.baselines.forward import answering
+from onepass.baselines.forward import answering, said
 from onepass.baselines.tasked import Tasked
 from onepass.errors import NotFittedError, ParameterError
+from onepass.nn.inputs import joined
 
 __all__ = ["ICaRL", "herded"]
 
@@ -144,7 +145,7 @@ class ICaRL(Tasked):
     def _outputs(self, x: Any, verb: str) -> Any:
         """−‖φ(x) − μ_y‖ of the classes of ended tasks, −∞ of others."""
         where = f"{self._where}.{verb}"
-        rows = intake.rows(x, self._like, where)
+        rows = intake.plain(self._rows(x, verb))
         if self.means_ is None:
             raise NotFittedError(
                 f"{where}: a task must have ended before answers, got none. Call learn(x, y), "
@@ -160,13 +161,18 @@ class ICaRL(Tasked):
     def _features(self, x: Any) -> Any:
         """φ(x), (n, features) of length one."""
         caught: list[Any] = []
-        hook = self._head.register_forward_pre_hook(lambda _, given: caught.append(given[0]))
+        hook = self._head.register_forward_hook(lambda _, given, z: caught.append((given[0], z)))
         try:
             with answering(self.module), torch.no_grad():
-                self.module(x)
+                outputs = said(self.module, {}, x, self._where)
         finally:
             hook.remove()
-        return functional.normalize(caught[-1].reshape(len(x), -1), dim=1)
+        if not caught or caught[-1][1].shape != outputs.shape:
+            raise ParameterError(
+                f"{self._where}: the last torch.nn.Linear that `module` was made with must give "
+                f"its outputs, got others, of shape {tuple(outputs.shape)}. Make it last."
+            )
+        return functional.normalize(caught[-1][0].reshape(len(x), -1), dim=1)
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -184,7 +190,7 @@ class ICaRL(Tasked):
                 f"{self._where}.after_task: `capacity` must be a row a class at least, got "
                 f"{self.capacity} for {len(classes)} classes. Raise it."
             )
-        rows = torch.cat([x, *self.exemplars_])
+        rows = joined([x, *self.exemplars_])
         pairs = zip(self.classes_, self.exemplars_, strict=True)
         y = torch.cat([y, *(torch.full((len(p),), k).to(y) for k, p in pairs)])
         wanted = self._wanted(rows, y, old, classes)
@@ -200,7 +206,9 @@ class ICaRL(Tasked):
         wanted[torch.arange(len(x)), y] = 1.0
         with answering(self.module), torch.no_grad():
             if old:
-                wanted[:, old] = (self.module(x)[:, old] / self.temperature).sigmoid()
+                wanted[:, old] = (
+                    said(self.module, {}, x, self._where)[:, old] / self.temperature
+                ).sigmoid()
         return wanted
 
     def _targets(self, y: Any, outputs: Any) -> Any:

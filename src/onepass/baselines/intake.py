@@ -17,8 +17,11 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
+from onepass.nn.inputs import Batch, batch
+from onepass.nn.mode import refuse_max_norm
+from onepass.nn.numbers import numbers
 
-__all__ = ["among", "answers", "learning", "rows"]
+__all__ = ["among", "answers", "as_tensor", "learning", "plain", "rows"]
 
 
 def learning(module: Any, where: str) -> dict[str, Any]:
@@ -29,7 +32,7 @@ def learning(module: Any, where: str) -> dict[str, Any]:
     TypeMismatchError
         If it is no module.
     ParameterError
-        If none of its parameters learns, or they lie on several devices.
+        If none of its parameters learns, they lie on several devices, or it rescales its own.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeMismatchError(
@@ -44,39 +47,46 @@ def learning(module: Any, where: str) -> dict[str, Any]:
             f"{where}: `module` must have parameters to learn, on one device, got {came}. "
             "Call module.requires_grad_(True), or module.to(device)."
         )
+    refuse_max_norm(module, where)
     return found
 
 
-def rows(x: Any, like: Any, where: str, what: str = "x") -> Any:
-    """Rows as a tensor of shape (n, …), finite; whole numbers stay whole.
+def rows(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
+    """Rows as the module takes them, as in op.nn; a list is one array of rows.
 
     Parameters
     ----------
-    x : Tensor or array-like of shape (n, …)
-        The rows.
+    x : Tensor, array-like of shape (n, …), or tuple or dict of them
+        The rows. A tuple holds positional arguments of ``forward``, a dict keyword arguments.
     like : Tensor
         A parameter of the module: its device, and its precision for numbers that are not whole.
     where : str
         The public call, for messages.
-    what : str, default="x"
-        What the caller calls them.
+    columns : mapping of str to list of str, optional
+        The names of the columns of tables that were learned, by place in the input.
 
     Raises
     ------
     TypeMismatchError
-        If they are no numbers, or on another device.
-    ShapeError
-        If there is no axis of rows.
+        If they are no real numbers, or on another device.
+    ShapeError, ColumnError
+        If there is no axis of rows, or a table has other columns than learned.
     NotFiniteError
         If one holds nan or infinity.
     """
-    tensor = _tensor(x, like, where, what)
-    if tensor.ndim < 1:
-        raise ShapeError(
-            f"{where}: `{what}` must be of shape (n, …), a row a first index, got a single number. "
-            f"Give one row as {what}[None]."
+    x = numbers(x, "x", where, "Encode text first.") if isinstance(x, list) else x
+    found = batch(x, like.dtype, like.device, where, columns)
+    if any(each.is_complex() for each in found.tensors):
+        raise TypeMismatchError(
+            f"{where}: `x` must be real, got complex numbers. Give real and imaginary parts."
         )
-    return tensor
+    return found
+
+
+def plain(found: Batch) -> Any:
+    """Rows of one tensor as that tensor, others as they are."""
+    single = len(found.args) == 1 and not found.kwargs and isinstance(found.args[0], torch.Tensor)
+    return found.args[0] if single else found
 
 
 def answers(y: Any, outputs: Any, loss: str, like: Any, where: str) -> Any:
@@ -106,7 +116,7 @@ def answers(y: Any, outputs: Any, loss: str, like: Any, where: str) -> Any:
     NotFiniteError
         If one is nan or infinite.
     """
-    tensor = _tensor(y, like, where, "y")
+    tensor = as_tensor(y, like, where)
     if loss == "squared":
         if tensor.numel() != outputs.numel() or len(tensor) != len(outputs):
             raise ShapeError(
@@ -169,33 +179,15 @@ def among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
     return torch.from_numpy(some.astype(np.int64)).to(told.device)
 
 
-def _tensor(values: Any, like: Any, where: str, what: str) -> Any:
-    if isinstance(values, torch.Tensor):
-        if values.device != like.device:
-            raise TypeMismatchError(
-                f"{where}: `{what}` must lie on the module's device {like.device}, got a tensor "
-                f"on {values.device}. Move it: {what}.to({str(like.device)!r})."
-            )
-        tensor = values.clone() if values.is_inference() else values.detach()
-    else:
-        array = np.asarray(values)
-        if array.dtype.kind not in "biuf":
-            raise TypeMismatchError(
-                f"{where}: `{what}` must hold real numbers, got {array.dtype}. Encode text first."
-            )
-        tensor = torch.tensor(array, device=like.device)  # a copy: a caller may reuse the array
-    if tensor.is_complex():
-        raise TypeMismatchError(
-            f"{where}: `{what}` must be real, got {tensor.dtype}. Give real and imaginary parts."
-        )
-    if not tensor.is_floating_point():
-        return tensor
-    narrow = tensor.to(like.dtype)
-    good = torch.isfinite(narrow)
+def as_tensor(y: Any, like: Any, where: str) -> Any:
+    """The answers as a tensor beside the module, finite in its precision."""
+    tensor = numbers(y, "y", where, "Encode text first.").to(like.device)
+    tensor = tensor.clone() if tensor.is_inference() else tensor
+    good = torch.isfinite(tensor.to(like.dtype))
     if not bool(good.all()):  # one look at each block: nothing bad may reach the weights
         row = int((~good.reshape(len(tensor), -1).all(dim=1)).nonzero()[0])
         raise NotFiniteError(
-            f"{where}: `{what}` must be finite, got nan or infinity in row {row}. Drop the row, "
+            f"{where}: `y` must be finite, got nan or infinity in row {row}. Drop the row, "
             "or impute it before learning."
         )
-    return tensor if what == "y" else narrow  # a class is rounded in half precision
+    return tensor  # not rounded: a class must stay what it is in half precision

@@ -16,6 +16,7 @@ from onepass import validate
 from onepass.baselines.forward import all_or_nothing
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
+from onepass.nn.inputs import joined
 
 __all__ = ["Joint"]
 
@@ -104,11 +105,11 @@ class Joint(Learner):
         return self
 
     def _learn_all(self) -> None:
-        x, y = (torch.cat(parts) for parts in zip(*self.kept_, strict=True))
+        x, y = (joined(parts) for parts in zip(*self.kept_, strict=True))
         rng = np.random.default_rng([self.seed, self.tasks_])
         with all_or_nothing(self, self._changing()):
             for _ in range(self.epochs):
-                order = torch.from_numpy(rng.permutation(len(x))).to(x.device)
+                order = torch.from_numpy(rng.permutation(len(x))).to(self._like.device)
                 for rows in order.split(self.batch):
                     self._take(self._step(x[rows], y[rows]))
             seen = self.epochs * len(x)

@@ -6,7 +6,7 @@ The step on a batch with mean loss L, velocity v, step size η and momentum μ [
 
 is worked out beside the weights, looked at, and copied into the module only if it is finite. The
 module learns in whatever mode it is in: BatchNorm in training mode takes its statistics from the
-batch. It answers in eval mode, and is left in the mode it was in.
+batch, and uses its running ones for a batch of one row, which has none. It answers in eval mode, and is left in the mode it was in.
 
 [1] B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the
     form of I. Sutskever et al., "On the importance of initialization and momentum in deep
@@ -14,10 +14,10 @@ batch. It answers in eval mode, and is left in the mode it was in.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
-import numpy as np
 import torch
 
 from onepass import validate
@@ -25,6 +25,8 @@ from onepass.baselines import intake
 from onepass.baselines.forward import answering, said, slopes
 from onepass.baselines.loss import LOSSES, LossName, loss_of_rows
 from onepass.errors import NumericalError, ParameterError, ShapeError
+from onepass.nn.inputs import tensors
+from onepass.nn.tables import holds_places
 
 __all__ = ["Learner", "Step"]
 
@@ -85,6 +87,8 @@ class Learner:
         self.step_size = validate.in_range(step_size, "step_size", self._where, above=0.0)
         self.momentum = validate.in_range(momentum, "momentum", self._where, low=0.0, high=1.0)
         self._learning = intake.learning(module, self._where)
+        self._columns: Any = None
+        self._whole: bool | None = None  # whether the module takes whole numbers as they are
         self.velocity_: list[Any] = []
         self.rows_seen_ = 0
         self.visits_ = 0
@@ -98,8 +102,9 @@ class Learner:
 
         Parameters
         ----------
-        x : Tensor or array of shape (n, …)
-            Rows, as the module takes them. No rows are learned as nothing.
+        x : Tensor or array of shape (n, …), or tuple or dict of them
+            Rows, as the module takes them: a tuple holds positional arguments of its forward, a
+            dict keyword arguments. No rows are learned as nothing.
         y : Tensor or array of shape (n,), or of the shape of the module's answers
             Classes from 0 on for cross entropy; numbers for the squared loss.
 
@@ -114,16 +119,32 @@ class Learner:
             return self._looked_over(x, y)
 
     def _looked_over(self, x: Any, y: Any) -> Self:
-        rows = intake.rows(x, self._like, f"{self._where}.learn")
-        labels = y if isinstance(y, torch.Tensor) else np.asarray(y)
+        rows = self._rows(x, "learn")
+        labels = intake.as_tensor(y, self._like, f"{self._where}.learn")
         if labels.ndim < 1 or len(labels) != len(rows):
             raise ShapeError(
                 f"{self._where}.learn: `x` and `y` must have as many rows, got {len(rows)} and "
                 f"{labels.shape[0] if labels.ndim else 'a single number'}. Give one answer a row."
             )
         if len(rows):
-            self._learn(rows, labels)
+            first = not self.rows_seen_
+            self._learn(intake.plain(rows), labels)
+            self._columns = rows.columns if first else self._columns
         return self
+
+    def _rows(self, x: Any, verb: str) -> Any:
+        """Rows, whole numbers as real ones if the module does not take them as they are."""
+        where = f"{self._where}.{verb}"
+        rows = intake.rows(x, self._like, where, self._columns)
+        if not len(rows) or not holds_places(rows):
+            return rows
+        real = rows.real(self._like.dtype)
+        for each, whole in ((rows, True), (real, False)):
+            if self._whole is None:
+                with suppress(Exception), answering(self.module), torch.no_grad():
+                    said(self.module, {}, intake.plain(each[:1]), where)
+                    self._whole = whole
+        return real if self._whole is False else rows
 
     def predict(self, x: Any, *, classes: Sequence[int] | None = None) -> Any:
         """Say the class of each row, or its answers.
@@ -137,7 +158,7 @@ class Learner:
 
         Returns
         -------
-        said : Tensor, or ndarray where x is no tensor
+        said : Tensor, or ndarray where x holds no tensor
             Classes of shape (n,) for cross entropy, else the module's answers.
 
         Raises
@@ -153,7 +174,7 @@ class Learner:
             told = some[told[:, some].argmax(dim=1)]
         elif self.loss == "cross_entropy":
             told = told.argmax(dim=1)
-        return told if isinstance(x, torch.Tensor) else told.cpu().numpy()
+        return told if any(True for _ in tensors(x)) else told.cpu().numpy()
 
     def outputs(self, x: Any) -> Any:
         """What the module answers, of which ``predict`` says the largest for cross entropy.
@@ -165,7 +186,7 @@ class Learner:
 
         Returns
         -------
-        said : Tensor of shape (n, …), or ndarray where x is no tensor
+        said : Tensor of shape (n, …), or ndarray where x holds no tensor
 
         Raises
         ------
@@ -173,10 +194,10 @@ class Learner:
             If the rows do not fit.
         """
         told = self._outputs(x, "outputs")
-        return told if isinstance(x, torch.Tensor) else told.cpu().numpy()
+        return told if any(True for _ in tensors(x)) else told.cpu().numpy()
 
     def _outputs(self, x: Any, verb: str) -> Any:
-        rows = intake.rows(x, self._like, f"{self._where}.{verb}")
+        rows = intake.plain(self._rows(x, verb))
         with answering(self.module), torch.no_grad():
             return said(self.module, {}, rows, f"{self._where}.{verb}")
 
@@ -192,12 +213,12 @@ class Learner:
     @property
     def nbytes(self) -> int:
         """Bytes kept from row to row beside the module's own weights."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in self._kept())
+        return sum(each.numel() * each.element_size() for each in tensors(self._kept()))
 
     # -- what a baseline may change --------------------------------------------------------------
 
     def _kept(self) -> list[Any]:
-        """All tensors that are kept beside the weights."""
+        """All tensors, and batches of them, that are kept beside the weights."""
         return self.velocity_
 
     def _learn(self, x: Any, y: Any) -> None:
@@ -212,7 +233,7 @@ class Learner:
 
     def _answers(self, x: Any, y: Any) -> Any:
         """The answers as a tensor of one shape a row, to be kept; the loss checks them later."""
-        tensor = intake.rows(y, self._like, f"{self._where}.learn", "y")
+        tensor = intake.as_tensor(y, self._like, f"{self._where}.learn")
         if self.loss == "squared":
             tensor = tensor.to(self._like.dtype)
         elif bool((tensor.long() == tensor).all()):

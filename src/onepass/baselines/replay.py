@@ -22,6 +22,7 @@ from onepass import validate
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
 from onepass.errors import ShapeError, TypeMismatchError
+from onepass.nn.inputs import joined
 
 __all__ = ["Replay"]
 
@@ -105,7 +106,7 @@ class Replay(Learner):
             again = min(self.replayed or len(x), self.rows_kept_)
             chosen = self._places(rng.choice(self.rows_kept_, again, replace=False))
             batch = zip((x, answers), self._alike(x, answers), strict=True)
-            step = self._step(*(torch.cat([fresh, kept[chosen]]) for fresh, kept in batch))
+            step = self._step(*(joined([fresh, kept[chosen]]) for fresh, kept in batch))
         else:
             step = self._step(x, answers)
         buffer, kept = self._sampled(x, answers, rng)
@@ -128,9 +129,10 @@ class Replay(Learner):
                     "kind of rows."
                 )
             if name == "x" and fresh.dtype != kept.dtype:
+                held, came = (str(each.dtype).removeprefix("torch.") for each in (kept, fresh))
                 raise TypeMismatchError(
-                    f"{self._where}.learn: `{name}` must hold {str(kept.dtype)[6:]}, as the rows "
-                    f"before, got {str(fresh.dtype)[6:]}. Convert them, or start a new learner "
+                    f"{self._where}.learn: `{name}` must hold {held}, as the rows "
+                    f"before, got {came}. Convert them, or start a new learner "
                     "for a module of another precision."
                 )
         return self.buffer_
@@ -143,16 +145,12 @@ class Replay(Learner):
         kept = min(int(t[-1]), self.capacity)
         if not taken:
             return self.buffer_, kept
-        buffer = self.buffer_ or tuple(
-            torch.zeros((self.capacity, *part.shape[1:]), dtype=part.dtype, device=part.device)
-            for part in (x, y)
-        )
-        # beside what was kept: whoever looks at the buffer of before still sees it as it was
-        buffer = tuple(part.clone() for part in buffer)
-        places, rows = (self._places(np.array(list(side))) for side in (taken, taken.values()))
-        for part, fresh in zip(buffer, (x, y), strict=True):
-            part[places] = fresh[rows]
-        return buffer, kept
+        # a copy: whoever looks at the buffer of before still sees it as it was
+        order = np.arange(self.capacity) if self.buffer_ else np.zeros(self.capacity, np.int64)
+        order[list(taken)] = np.array(list(taken.values())) + (self.capacity * bool(self.buffer_))
+        past = [[part] for part in self.buffer_] or [[], []]
+        parts = (joined([*p, fresh]) for p, fresh in zip(past, (x, y), strict=True))
+        return tuple(part[self._places(order)] for part in parts), kept
 
     def _places(self, places: Any) -> Any:
         return torch.from_numpy(places).to(self._like.device)

@@ -15,6 +15,7 @@ from onepass.baselines.forward import all_or_nothing, answering, said
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
 from onepass.errors import ShapeError
+from onepass.nn.inputs import joined
 
 __all__ = ["Tasked"]
 
@@ -67,7 +68,7 @@ class Tasked(Learner):
             with torch.inference_mode(mode=False), all_or_nothing(self, self._changing()):
                 rows = None
                 if self.held_:
-                    rows = tuple(torch.cat(parts) for parts in zip(*self.held_, strict=True))
+                    rows = tuple(joined(parts) for parts in zip(*self.held_, strict=True))
                     self._learn_held(*rows)
                 self._end(rows)
                 kept = self.rows_kept_ - sum(len(x) for x, _ in self.held_)
@@ -94,7 +95,7 @@ class Tasked(Learner):
     def _go_over(self, x: Any, y: Any) -> None:
         rng = np.random.default_rng([self.seed, self.tasks_])
         for _ in range(self.epochs):
-            order = torch.from_numpy(rng.permutation(len(x))).to(x.device)
+            order = torch.from_numpy(rng.permutation(len(x))).to(self._like.device)
             for rows in order.split(self.batch):
                 self._learn_batch(x[rows], y[rows])
         self.visits_ = self.visits_ + self.epochs * len(x)

@@ -85,6 +85,8 @@ class FrozenNetwork(Frozen):
     def transform(self, X: Any) -> Floats:
         """The network's outputs for the rows, also before anything was learned.
 
+        The first table with named columns gives the order in which the network takes them.
+
         Parameters
         ----------
         X : array-like of shape (n, d), or (n, *shape)
@@ -97,8 +99,13 @@ class FrozenNetwork(Frozen):
             return super().transform(X)
         self._network()  # so that it is opened once, not by each copy
         fresh = clone(self)
-        read = fresh.read_rows(X, f"{self._who}.transform", learning=True)
+        order = vars(self).get("feature_names_in_")
+        if order is not None:
+            fresh.feature_names_in_ = order
+        read = fresh.read_rows(X, f"{self._who}.transform", learning=order is None)
         said: Floats = fresh.take(read, None)[0]
+        if hasattr(fresh, "feature_names_in_"):
+            self.feature_names_in_ = fresh.feature_names_in_
         return said
 
     def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:

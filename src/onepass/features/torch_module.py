@@ -21,6 +21,7 @@ from onepass.extras import need
 from onepass.features.network import FrozenNetwork
 from onepass.features.opened import Opened
 from onepass.types import Array, Floats
+from onepass.validate import native
 
 __all__ = ["TorchFeatures"]
 
@@ -163,7 +164,7 @@ class TorchFeatures(FrozenNetwork):
         def ask(rows: Array) -> Floats:
             with torch.no_grad(), torch.autocast(device.type, enabled=False):
                 try:  # a tensor of its own: a module may write into what it is given
-                    said = twin(torch.tensor(rows, dtype=dtype, device=device))
+                    said = twin(torch.from_numpy(native(rows)).to(device, dtype))
                 except _Reached as reached:
                     said = reached.said
                 return _numpy(said)
@@ -247,7 +248,11 @@ def _digest(module: Any) -> str:
 
 
 def _twin(module: Any, *, shared: bool) -> Any:
-    """The module in evaluation mode, in flags and buffers of its own; its weights may be shared."""
+    """The module in evaluation mode, in flags and buffers of its own; its weights may be shared.
+
+    Embeddings with ``max_norm`` rescale their weights when they are asked: those are copied.
+    """
+    shared = shared and all(getattr(each, "max_norm", None) is None for each in module.modules())
     memo = {id(each): each for each in module.parameters()} if shared else {}
     try:
         twin = copy.deepcopy(module, memo)

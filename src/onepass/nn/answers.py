@@ -11,7 +11,7 @@ from onepass.errors import OnepassError, ShapeError, TypeMismatchError
 from onepass.nn.inputs import Batch
 from onepass.nn.tables import holds_places
 
-__all__ = ["SHAPED", "as_matrix", "by_module", "in_a_line", "refuse_width", "told"]
+__all__ = ["SHAPED", "as_matrix", "by_module", "chosen", "in_a_line", "refuse_width", "told"]
 
 SHAPED = (
     "Give rows of the shape of those; where a row has one output for each of its steps, cut or pad "
@@ -45,7 +45,7 @@ def as_matrix(given: Any, n: int, where: str) -> Any:
     ShapeError
         If it has not one row for each row asked, or no outputs.
     """
-    tensor = _chosen(given, where)
+    tensor = chosen(given, where)
     if not tensor.is_floating_point():
         raise TypeMismatchError(
             f"{where}: the module's outputs must be real numbers with a derivative, got "
@@ -89,7 +89,14 @@ def refuse_width(came: int, c: int, where: str) -> None:
         )
 
 
-def _chosen(given: Any, where: str) -> Any:
+def chosen(given: Any, where: str) -> Any:
+    """The one tensor among what a module gave: itself, its ``logits``, or the only part.
+
+    Raises
+    ------
+    TypeMismatchError
+        If there are several, or none.
+    """
     if isinstance(given, torch.Tensor):
         return given
     named = given.get("logits") if isinstance(given, Mapping) else None

@@ -5,12 +5,11 @@ neither its parameters nor their ``grad``, flags or hooks take part. What it wri
 attributes while it answers is undone.
 """
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch.func import functional_call
 
 from onepass.errors import ParameterError
 from onepass.nn.answers import as_matrix, told
@@ -19,13 +18,43 @@ from onepass.nn.mode import derivable, evaluating
 from onepass.nn.selection import Selection
 from onepass.nn.tables import holds_places, refuse_places
 
-__all__ = ["Function"]
+__all__ = ["Function", "substituted"]
 
 _ROWS = 1024
 """So many rows are asked at once where no derivative is needed."""
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _REGISTERED = {"_parameters", "_buffers", "_modules", "training"}
+
+
+@contextmanager
+def substituted(layers: Sequence[Any], tensors: Mapping[int, Any]) -> Iterator[None]:
+    """Replace parameters and buffers, given by id, in all layers, and restore the same objects.
+
+    ``torch.func.functional_call`` replaces by name: where a layer has two names, it takes the first
+    replacement for the original and leaves it in the module.
+
+    Parameters
+    ----------
+    layers : sequence of torch.nn.Module
+        All modules of a module, each once.
+    tensors : mapping of int to Tensor
+        By the id of the parameter or buffer that each replaces.
+    """
+    places = [
+        (held, key, each)
+        for layer in layers
+        for held in (vars(layer)["_parameters"], vars(layer)["_buffers"])
+        for key, each in held.items()
+        if id(each) in tensors
+    ]
+    try:
+        for held, key, each in places:
+            held[key] = tensors[id(each)]
+        yield
+    finally:
+        for held, key, each in places:
+            held[key] = each
 
 
 class Function:
@@ -45,14 +74,14 @@ class Function:
         self.selection = selection
         self.where = where
         self._layers: list[Any] = []
-        self._parameters: list[tuple[str, str, Any]] = []
+        self._parameters: list[tuple[str, Any]] = []
         self.read_module()
         self.writes_buffers = False
         self.keeps = any(vars(each).get(hooks) for each in self._layers for hooks in _HOOKS)
         """Whether the module, or a hook on it, keeps what it computes: not to be asked by vmap."""
 
     def read_module(self) -> None:
-        """Take note of the module's layers and parameters, under all of their names.
+        """Take note of the module's layers and parameters, each once.
 
         Raises
         ------
@@ -60,9 +89,8 @@ class Function:
             If parameters that learn are no longer the module's own.
         """
         self._layers = list(self.module.modules())
-        known = dict(self.module.named_parameters(remove_duplicate=False))
-        first = {id(each): name for name, each in reversed(known.items())}
-        self._parameters = [(name, first[id(each)], each) for name, each in known.items()]
+        known = dict(self.module.named_parameters())
+        self._parameters = list(known.items())
         for name, each in zip(self.selection.names, self.selection.parameters, strict=True):
             if known.get(name) is not each:
                 raise ParameterError(
@@ -98,13 +126,13 @@ class Function:
     def _given(self, weights: Mapping[str, Any], rows: Batch) -> Any:
         """What the module gives with tensors in the place of its parameters."""
         state = {
-            name: weights[first] if first in weights else each.detach()
-            for name, first, each in self._parameters
+            id(each): weights[name] if name in weights else each.detach()
+            for name, each in self._parameters
         }
         if self.writes_buffers:
-            state.update({name: each.clone() for name, each in self.module.named_buffers()})
-        with evaluating(self._layers):
-            return functional_call(self.module, state, rows.args, rows.kwargs, tie_weights=False)
+            state.update({id(each): each.clone() for each in self.module.buffers()})
+        with evaluating(self._layers), substituted(self._layers, state):
+            return self.module(*rows.args, **rows.kwargs)
 
     def outputs(self, rows: Batch) -> Any:
         """Outputs of shape (n, c) at the present weights, without a derivative."""
@@ -166,7 +194,13 @@ class Function:
         Parameters
         ----------
         rows : Batch
+
+        Raises
+        ------
+        ParameterError
+            If the module writes into its parameters, which are restored.
         """
+        copies = [(name, each.detach(), each.detach().clone()) for name, each in self._parameters]
         before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
         try:
@@ -182,6 +216,14 @@ class Function:
             self._restore(before)
             undone = [_put_back(*each) for each in buffers]
             self.writes_buffers = self.writes_buffers or any(undone)
+            written = [name for name, each, copy in copies if _overwritten(each, copy)]
+        if written:
+            raise ParameterError(
+                f"{rows.where or self.where}: a prediction must not change the module, but its "
+                f"forward writes into the parameter {written[0]!r}. Let forward compute from "
+                "self.weight, as with torch.nn.functional.normalize(self.weight), and not write "
+                "into it."
+            )
         return once, twice
 
     def _buffers(self) -> list[tuple[dict[str, Any], str, Any, Any]]:
@@ -220,7 +262,12 @@ def _put_back(registered: dict[str, Any], key: str, buffer: Any, copy: Any) -> b
     """Make a buffer what it was, and say whether it was another."""
     replaced = registered.get(key) is not buffer
     registered[key] = buffer
-    written = buffer is not None and not torch.equal(buffer, copy)
-    if written:
-        buffer.copy_(copy)
-    return replaced or written
+    return (buffer is not None and _overwritten(buffer, copy)) or replaced
+
+
+def _overwritten(tensor: Any, copy: Any) -> bool:
+    """Restore a tensor from a copy, and return whether it differed; nan is like nan."""
+    if torch.equal(tensor, copy) or torch.allclose(tensor, copy, 0.0, 0.0, equal_nan=True):
+        return False
+    tensor.copy_(copy)
+    return True

@@ -38,7 +38,6 @@ __all__ = [
     "of_rows",
     "slots",
     "sound_of_rows",
-    "taken",
 ]
 
 GradientsName: TypeAlias = Literal["logit", "outputs", "average"]
@@ -140,11 +139,6 @@ def finite_rows(network: Network, rows: Batch, slope: Callable[[Any, int], Any])
         if linalg.finite(said, g):
             found.append(i)
     return found
-
-
-def taken(rows: Batch, at: Sequence[int]) -> Batch:
-    """Some of the rows."""
-    return rows.holding([each[list(at)] for each in rows.tensors], len(at))
 
 
 def left_out(good: Sequence[Any], where: str) -> int:

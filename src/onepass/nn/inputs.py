@@ -3,11 +3,11 @@
 A tuple or list holds positional arguments of ``forward``, a dict its keyword arguments; both may
 be nested. The first axis of every tensor counts rows. Text, numbers, truth values and None go to
 ``forward`` as they are. A list of plain numbers is read as an array, and so is a table of numbers,
-as blocks of a stream are.
+as blocks of a stream are. Columns with names are found by name, as in other learners.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,10 @@ import torch
 
 from onepass import linalg
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
-from onepass.nn.numbers import native
-from onepass.table import Table
-from onepass.validate import matrix
+from onepass.table import Table, is_frame
+from onepass.validate import matrix, native
 
-__all__ = ["Batch", "batch", "mapped", "tensors"]
+__all__ = ["Batch", "batch", "joined", "mapped", "tensors"]
 
 _CONSTANTS = (str, bool, int, float, type(None))
 _COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
@@ -41,6 +40,8 @@ class Batch:
         The public call that they were given to, for messages.
     given : int
         Number of rows that were given there; these are some of them.
+    columns : mapping of str to list of str
+        The names of the columns of each table among them, by its place in the input.
     """
 
     args: tuple[Any, ...]
@@ -48,11 +49,15 @@ class Batch:
     n: int
     where: str = ""
     given: int = 0
+    columns: Mapping[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.n
 
-    def __getitem__(self, at: int | slice) -> "Batch":
+    def __getitem__(self, at: Any) -> "Batch":
+        if isinstance(at, torch.Tensor):  # places of rows, or a mask
+            leaves = [each[at] for each in self.tensors]
+            return self.holding(leaves, len(leaves[0]))
         if isinstance(at, slice):
             i, j, step = at.indices(self.n)
             if step != 1:
@@ -72,8 +77,32 @@ class Batch:
     def _cut(self, i: int, j: int) -> "Batch":
         if i == 0 and j == self.n:
             return self
-        args, kwargs = mapped((self.args, self.kwargs), lambda each: each[i:j])
-        return Batch(args, kwargs, j - i, self.where, self.given)
+        return self.holding([each[i:j] for each in self.tensors], j - i)
+
+    def clone(self) -> "Batch":
+        """The same rows in memory of their own."""
+        return self.holding([each.clone() for each in self.tensors], self.n)
+
+    def real(self, dtype: Any) -> "Batch":
+        """The same rows, whole numbers and truth values as real numbers of a dtype."""
+        whole = (not each.is_floating_point() and not each.is_complex() for each in self.tensors)
+        pairs = zip(whole, self.tensors, strict=True)
+        return self.holding([each.to(dtype) if one else each for one, each in pairs], self.n)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The number of rows, and the tree with the shape of a row in the place of each tensor."""
+        return self.n, mapped((self.args, self.kwargs), lambda each: tuple(each.shape[1:]))
+
+    @property
+    def dtype(self) -> Any:
+        """The tree with the dtype in the place of each tensor."""
+        return mapped((self.args, self.kwargs), lambda each: each.dtype)
+
+    @property
+    def device(self) -> Any:
+        """Where the tensors lie."""
+        return self.tensors[0].device
 
     @property
     def tensors(self) -> list[Any]:
@@ -90,7 +119,15 @@ class Batch:
         """The same tree with other tensors, given in the order of ``tensors``."""
         rest = iter(leaves)
         args, kwargs = mapped((self.args, self.kwargs), lambda _: next(rest))
-        return Batch(args, kwargs, n, self.where, self.given)
+        return replace(self, args=args, kwargs=kwargs, n=n)
+
+
+def joined(parts: Sequence[Any]) -> Any:
+    """The rows of several batches of one shape, or of several tensors, as one."""
+    if isinstance(parts[0], torch.Tensor):
+        return torch.cat(list(parts))
+    leaves = zip(*(part.tensors for part in parts), strict=True)
+    return parts[0].holding([torch.cat(each) for each in leaves], sum(map(len, parts)))
 
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
@@ -110,6 +147,8 @@ def tensors(tree: Any) -> Iterator[Any]:
     """The tensors of a tree, in the order in which ``mapped`` meets them."""
     if isinstance(tree, torch.Tensor):
         yield tree
+    elif isinstance(tree, Batch):
+        yield from tree.tensors
     elif isinstance(tree, Mapping):
         for each in tree.values():
             yield from tensors(each)
@@ -118,7 +157,9 @@ def tensors(tree: Any) -> Iterator[Any]:
             yield from tensors(each)
 
 
-def batch(x: Any, dtype: Any, device: Any, where: str) -> Batch:
+def batch(
+    x: Any, dtype: Any, device: Any, where: str, columns: Mapping[str, list[str]] | None = None
+) -> Batch:
     """Rows as the module takes them.
 
     Parameters
@@ -130,9 +171,13 @@ def batch(x: Any, dtype: Any, device: Any, where: str) -> Batch:
     device : torch.device
     where : str
         The public call, for messages.
+    columns : mapping of str to list of str, optional
+        The names of the columns of tables that were learned, by place in the input.
 
     Raises
     ------
+    ColumnError
+        If a table lacks columns that were learned, or has others.
     ShapeError
         If there are no tensors, or they have no or different numbers of rows.
     TypeMismatchError
@@ -142,13 +187,15 @@ def batch(x: Any, dtype: Any, device: Any, where: str) -> Batch:
     """
     if isinstance(x, list) and _numeric(x):
         x = _rectangular(x, where)
-    tree, found = _Reader(dtype, device, where).read(x)
+    reader = _Reader(dtype, device, where, columns or {})
+    tree, found = reader.read(x)
     n = _agreed(found, where)
     _refuse_nonfinite(found, dtype, where)
-    if isinstance(tree, dict):
-        return Batch((), {str(key): each for key, each in tree.items()}, n, where, n)
+    if isinstance(tree, dict):  # sorted: batches are joined tensor by tensor
+        kwargs = {str(key): tree[key] for key in sorted(tree, key=str)}
+        return Batch((), kwargs, n, where, n, reader.columns)
     args = tuple(tree) if isinstance(tree, (tuple, list)) else (tree,)
-    return Batch(args, {}, n, where, n)
+    return Batch(args, {}, n, where, n, reader.columns)
 
 
 def _numeric(values: Any) -> bool:
@@ -171,10 +218,12 @@ def _rectangular(values: list[Any], where: str) -> Any:
 class _Reader:
     """Reads a tree, and remembers its tensors with the words that lead to each."""
 
-    def __init__(self, dtype: Any, device: Any, where: str) -> None:
+    def __init__(self, dtype: Any, device: Any, where: str, known: Mapping[str, list[str]]) -> None:
         self.dtype = dtype
         self.device = device
         self.where = where
+        self.known = known
+        self.columns: dict[str, list[str]] = {}
         self.found: list[tuple[str, Any]] = []
 
     def read(self, x: Any) -> tuple[Any, list[tuple[str, Any]]]:
@@ -200,9 +249,6 @@ class _Reader:
     def _tensor(self, x: Any, path: str) -> Any:
         if isinstance(x, torch.Tensor):
             tensor = self._placed(x, path)
-        elif isinstance(x, Table):  # a block of a stream
-            columns = matrix(x, self.where)[0]
-            tensor = torch.from_numpy(columns.copy(order="C")).to(self.device)
         else:
             tensor = torch.from_numpy(self._array(x, path)).to(self.device)
         if tensor.is_complex():
@@ -225,6 +271,8 @@ class _Reader:
         return x.clone() if x.is_inference() else x.detach()
 
     def _array(self, x: Any, path: str) -> Any:
+        if isinstance(x, Table) or is_frame(x):
+            return native(self._by_name(x, path))
         try:
             array = np.asarray(x)
         except (ValueError, TypeError) as wrong:
@@ -232,6 +280,17 @@ class _Reader:
         if array.dtype.kind == "O" or array.dtype.kind not in "biufc":
             raise self._no_numbers(path, f"{type(x).__name__} of {array.dtype}")
         return native(array)
+
+    def _by_name(self, x: Any, path: str) -> Any:
+        """The columns of a table or frame, those with names in the order that was learned."""
+        values, names = matrix(x, self.where, names=self.known.get(path))
+        if names is not None:
+            self.columns[path] = names
+        plain = values if isinstance(x, Table) else np.asarray(x)
+        if plain.dtype.kind not in "biu":
+            return values
+        came = Table.from_frame(x).names  # whole numbers stay whole: they may be looked up
+        return plain if names is None else plain[:, [came.index(name) for name in names]]
 
     def _no_numbers(self, path: str, came: str) -> TypeMismatchError:
         return TypeMismatchError(

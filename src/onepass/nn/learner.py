@@ -42,7 +42,9 @@ class Learner(Stepper):
 
     arguments: ClassVar[tuple[str, ...]] = ("loss", "noise", "learns", "block_update", "chunk")
     """The constructor's, but for the module."""
-    kept: ClassVar[tuple[str, ...]] = ("rows_seen_", "_outputs", "_refused", "_wide", "_shape")
+    kept: ClassVar[tuple[str, ...]] = (
+        *("rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns"),
+    )
     """The attributes, a path with dots if need be, that hold what was learned beside weights."""
     states: ClassVar[tuple[type, ...]] = ()
     """Dataclasses among what is kept that stand in no list of ``op.memory``."""
@@ -84,6 +86,8 @@ class Learner(Stepper):
             answers(self.loss, self._like.new_zeros(1, self._outputs or 1), self._shape)
         if self._wide is not None:
             self._wide.reshape(self.network.p)
+        for names in (self.network.columns or {}).values():
+            "".join(names)  # raises unless they are text
 
     # -- verbs -----------------------------------------------------------------------------------
 

@@ -61,7 +61,7 @@ def merge(one: Any, two: Any, rows: Any = None) -> None:
             f"{where}: the weights of the second must be finite, got some that are not. Load it as "
             "it was before they were changed."
         )
-    before = {name: getattr(one, name) for name in one.kept}
+    before = {name: getattr(one, name) for name in one.kept if "." not in name}
     weights = one.network.weights()
     try:
         apart = _join(one, two, rows, where)

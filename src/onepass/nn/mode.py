@@ -16,9 +16,17 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from onepass import linalg
 from onepass.errors import ModuleModeWarning, ParameterError
 
-__all__ = ["derivable", "evaluating", "plainly", "refuse_batch_statistics", "warn_of_training"]
+__all__ = [
+    "NORMS",
+    "derivable",
+    "evaluating",
+    "plainly",
+    "refuse_batch_statistics",
+    "refuse_max_norm",
+    "warn_of_training",
+]
 
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _DROPOUTS = (
     nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
 )  # fmt: skip
@@ -45,7 +53,7 @@ def warn_of_training(module: Any, where: str, stacklevel: int = 2) -> None:
     """Warn where a module is in training mode and would answer differently in it."""
     dropouts = [name for name, each in module.named_modules() if each.training and _drops(each)]
     norms = [
-        name for name, each in module.named_modules() if each.training and isinstance(each, _NORMS)
+        name for name, each in module.named_modules() if each.training and isinstance(each, NORMS)
     ]
     if not dropouts and not norms:
         return
@@ -72,11 +80,29 @@ def refuse_batch_statistics(module: Any, where: str) -> None:
         It needs other rows of a batch, which learning row by row has not.
     """
     for name, each in module.named_modules():
-        if isinstance(each, _NORMS) and (each.running_mean is None or each.running_var is None):
+        if isinstance(each, NORMS) and (each.running_mean is None or each.running_var is None):
             raise ParameterError(
                 f"{where}: the answer for a row must not depend on other rows, but {name!r} "
                 f"({type(each).__name__}) has no running statistics and uses those of the batch. "
                 "Use torch.nn.GroupNorm or torch.nn.LayerNorm, or track_running_stats=True."
+            )
+
+
+def refuse_max_norm(module: Any, where: str) -> None:
+    """Refuse embeddings that rescale their own weights in each forward pass.
+
+    Raises
+    ------
+    ParameterError
+        A prediction would change the model.
+    """
+    for name, each in module.named_modules():
+        if isinstance(each, (nn.Embedding, nn.EmbeddingBag)) and each.max_norm is not None:
+            raise ParameterError(
+                f"{where}: a prediction must not change the module, but {name!r} "
+                f"({type(each).__name__}) has max_norm={each.max_norm:g} and rescales its weights "
+                "in each forward pass. Rescale them once and set max_norm = None, or rescale what "
+                "it returns in forward."
             )
 
 

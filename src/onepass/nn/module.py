@@ -16,7 +16,7 @@ import torch
 from onepass.nn.derivative import Derivative
 from onepass.nn.function import Function
 from onepass.nn.inputs import Batch, batch
-from onepass.nn.mode import refuse_batch_statistics, warn_of_training
+from onepass.nn.mode import refuse_batch_statistics, refuse_max_norm, warn_of_training
 from onepass.nn.probe import Probe, straight
 from onepass.nn.selection import select
 from onepass.nn.turn import Turn, in_turn
@@ -43,17 +43,22 @@ class Network:
         On one device; the parameters that learn of one real dtype, half precision included.
     learns : {"all", "last"}, str or sequence of str, default "all"
         ``"all"``: every parameter that requires grad. ``"last"``: those of the last layer that has
-        parameters. Else names of parameters or layers, or patterns: ``"head"``, ``"*.bias"``.
-        Parameters that do not require grad are frozen. Shared parameters count once.
+        parameters, which must produce the outputs. Else names of parameters or layers, or patterns:
+        ``"head"``, ``"*.bias"``. Parameters that do not require grad are frozen. Shared parameters
+        count once.
     chunk : int, optional
         How many rows of J are computed at once, >= 1. Default: as many as keep scratch memory
         beside J within 64 MiB (256 MiB on an accelerator), and at least one.
     where : str, default "op.nn"
         What the user called, for messages.
+    last : str, optional
+        The user's argument that chose the last layer. Default: ``"learns"``, if that is ``"last"``.
 
     Attributes
     ----------
     module : torch.nn.Module
+    columns : mapping of str to list of str
+        The names of the columns of tables that were learned, by place in the input.
     names : tuple of str
         The parameters that learn, in the order of w.
     shapes : tuple of tuple of int
@@ -98,19 +103,22 @@ class Network:
         *,
         chunk: int | None = None,
         where: str = "op.nn",
+        last: str | None = None,
     ) -> None:
         if chunk is not None:
             chunk = whole(chunk, "chunk", where, low=1)
         self._selection = select(module, learns, where)
         refuse_batch_statistics(module, where)
+        refuse_max_norm(module, where)
         self.module = module
+        self.columns: Mapping[str, list[str]] = {}
         self.names = self._selection.names
         self.shapes = self._selection.shapes
         self.p = self._selection.p
         self._where = where
         self._function = Function(module, self._selection, where)
         self._derivative = Derivative(self._function, chunk)
-        self._probe = Probe(self._function, last=learns == "last")
+        self._probe = Probe(self._function, last="learns" if learns == "last" else last)
         self._warned = False
         self.turn = Turn()
 
@@ -190,8 +198,9 @@ class Network:
         ----------
         x : Tensor, array, or tuple, list or dict of them
             n rows: the first axis of each tensor. A tuple or list holds positional arguments of
-            ``forward``, a dict keyword arguments. Real numbers are converted to the module's dtype,
-            whole numbers and truth values are not; arrays go to the module's device.
+            ``forward``, a dict keyword arguments. Real numbers are converted to the module's dtype;
+            whole numbers and truth values only where the module does not take them as they are.
+            Named columns of tables are found by name. Arrays go to the module's device.
         where : str, optional
             What the user called, for messages.
 
@@ -204,20 +213,21 @@ class Network:
         ------
         ShapeError, TypeMismatchError, NotFiniteError
             If these are no rows of finite numbers on the module's device.
+        ColumnError
+            If a table lacks columns that were learned, or has others.
         ParameterError
-            If the module mixes rows, draws lots, or had its parameters replaced.
+            If the module mixes rows, draws lots, writes into its parameters, or had them replaced.
         """
         if isinstance(x, Batch):
             return x
         where = where or self._where
         self._function.read_module()
         with torch.inference_mode(mode=False):  # else these rows could have no derivative
-            rows = batch(x, input_dtype(self.module), self.device, where)
+            rows = batch(x, input_dtype(self.module), self.device, where, self.columns)
         if not self._warned:
             self._warned = True
             warn_of_training(self.module, where, stacklevel=3)
-        self._probe(rows)
-        return rows
+        return self._probe(rows, input_dtype(self.module))
 
     # -- the function -----------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 from onepass.errors import ShapeError, TypeMismatchError
+from onepass.validate import native
 
-__all__ = ["native", "numbers"]
+__all__ = ["numbers"]
 
 
 def numbers(given: Any, name: str, where: str, remedy: str) -> Any:
@@ -77,15 +78,3 @@ def _uneven(name: str, where: str) -> ShapeError:
         f"{where}: `{name}` must have as many numbers in each row, got rows of several lengths. "
         "Give an array of shape (n,) or (n, c)."
     )
-
-
-def native(array: Any) -> Any:
-    """A copy of numbers that torch can take: of its own types and byte order, in one piece.
-
-    It takes neither negative strides nor memory that it may not write.
-    """
-    if array.dtype.kind == "u" and array.itemsize > 1:
-        return array.astype(np.int64, order="C")
-    if array.dtype.kind == "f" and array.itemsize > 8:
-        return array.astype(np.float64, order="C")
-    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")

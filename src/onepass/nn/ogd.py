@@ -40,7 +40,6 @@ from onepass.nn.gradients import (
     finite_rows,
     of_rows,
     slots,
-    taken,
 )
 from onepass.nn.inputs import Batch
 from onepass.nn.learner import Learner
@@ -220,7 +219,7 @@ class OGD(Learner):
                 self._refuse_broken()
                 at = finite_rows(self.network, rows, lambda f, i: self._slope(f, y[i : i + 1]))
                 if 0 < len(at) < len(said):  # the others are a batch
-                    rows, y = taken(rows, at), y[at]
+                    rows, y = rows[torch.tensor(at)], y[at]
                     good = self._descended(rows, y, before)[1]
             fresh = self._fresh(rows, y)
             # zeros, which no memory keeps

@@ -4,20 +4,22 @@ The answer for a row must be the same when it is asked twice, and whatever other
 with it. Neither can be read off a module's code, so it is tried.
 """
 
+from contextlib import ExitStack, suppress
 from typing import Any, TypeAlias
 
 import torch
 
 from onepass.errors import ParameterError
 from onepass.nn.function import Function
-from onepass.nn.inputs import Batch
+from onepass.nn.inputs import Batch, mapped, tensors
 from onepass.nn.rounding import alike, rounded, tolerance
 from onepass.nn.selection import layer_of
+from onepass.nn.tables import holds_places
 
 __all__ = ["Probe", "refuse_underived", "straight"]
 
 _FEW = 8
-_Kind: TypeAlias = tuple[int, ...]  # how many axes each tensor of rows has
+_Kind: TypeAlias = tuple[tuple[int, bool], ...]  # of each tensor: axes, and whether it is real
 
 
 def straight(function: Function, rows: Batch) -> bool | None:
@@ -85,32 +87,56 @@ class Probe:
     Parameters
     ----------
     function : Function
-    last : bool
-        Whether the last layer was chosen to learn, which must then be the last that answers.
+    last : str or None
+        The argument by which the last layer was chosen, which must then produce the outputs.
     """
 
-    def __init__(self, function: Function, *, last: bool) -> None:
+    def __init__(self, function: Function, *, last: str | None) -> None:
         self._function = function
         self._last = last
         self._asked_twice = set[_Kind]()
         self._asked_alone = set[_Kind]()
+        self._as_real = set[_Kind]()
 
-    def __call__(self, rows: Batch) -> None:
+    def __call__(self, rows: Batch, dtype: Any) -> Batch:
         """Look at the module with these rows, of which a few are enough.
 
         Parameters
         ----------
         rows : Batch
+        dtype : torch.dtype
+            Of the module.
+
+        Returns
+        -------
+        rows : Batch
+            With whole numbers as real ones, if the module does not take them as they are.
 
         Raises
         ------
         ParameterError
-            If the module draws lots, keeps a state, mixes rows, or answers with another last
-            layer than the one chosen.
+            If the module draws lots, keeps a state, mixes rows, writes into its parameters, or has
+            outputs of another layer than the last, which was chosen.
         ShapeError
             If rows ask for a place that a table of embeddings has not.
         """
-        kind = tuple(each.ndim for each in rows.tensors)
+        kind = tuple((each.ndim, each.is_floating_point()) for each in rows.tensors)
+        if kind in self._as_real:
+            rows = rows.real(dtype)
+            kind = tuple((each.ndim, each.is_floating_point()) for each in rows.tensors)
+        try:
+            self._look(rows, kind)
+        except Exception:
+            if kind in self._asked_twice or not holds_places(rows):
+                raise
+            with suppress(Exception):
+                real = self(rows.real(dtype), dtype)
+                self._as_real.add(kind)
+                return real
+            raise
+        return rows
+
+    def _look(self, rows: Batch, kind: _Kind) -> None:
         if rows.n and kind not in self._asked_twice:
             self._ask_twice(rows[:_FEW])
             self._asked_twice.add(kind)
@@ -148,27 +174,64 @@ class Probe:
         return bool((together != together[:1]).any())
 
     def _in_order(self, rows: Batch) -> tuple[Any, Any]:
-        """Outputs, asked twice; the last layer that answers must be the one that was chosen."""
-        function, fired = self._function, list[str]()
-        layers = dict(function.module.named_modules())
-        free = [name for name, each in function.module.named_parameters() if each.requires_grad]
-        handles = [
-            layers[name].register_forward_hook(lambda *_, name=name: fired.append(name))
-            for name in dict.fromkeys(map(layer_of, free))
-        ]
-        try:
-            said = function.look(rows)
-        finally:
-            for handle in handles:
-                handle.remove()
-        chosen, last = layer_of(function.selection.names[0]), fired[-1] if fired else ""
-        # a layer whose weights are used by the one around it, as in attention, does not answer
-        if fired and last != chosen and not (chosen not in fired and _within(chosen, last)):
+        """Outputs, asked twice; the layer that produces them must be the one that was chosen."""
+        function = self._function
+        said, names = function.look(rows), function.selection.names
+        last, sources = self._sources(rows)
+        if sources and not sources.issuperset(names):
             raise ParameterError(
-                f"{function.where}: `learns='last'` means the layer made last, {chosen!r}, but the "
-                f"last to answer is {last!r}. Name the one that is to learn: learns={last!r}."
+                f"{function.where}: `{self._last}='last'` means the layer made last, "
+                f"{layer_of(names[-1])!r}, but the layer that produces the outputs is {last!r}. "
+                f"Name the one that is to learn: {self._last}={last!r}."
             )
         return said
+
+    def _sources(self, rows: Batch) -> tuple[str, set[str]]:
+        """The layer whose result reaches the outputs through no layer called later, if any.
+
+        Returns its name and its parameters that require grad; where parameters are used outside of
+        any layer's call, those and the owner of the last.
+        """
+        function, module = self._function, self._function.module
+        first = {id(each): name for name, each in module.named_parameters() if each.requires_grad}
+        owned = {
+            layer: {first[id(each)] for each in layer.parameters() if id(each) in first}
+            for name, layer in module.named_modules()
+            if ".parametrizations" not in name
+        }
+        called = list[tuple[Any, Any]]()
+
+        def cut(layer: Any, _: Any, given: Any) -> Any:
+            inner = set(layer.modules()) - {layer}
+            if any(each in inner for each, _ in called):
+                return None  # one of its own layers has computed the result
+            called.append((layer, mapped(given, _leaf)))
+            return mapped(called[-1][1], torch.clone)
+
+        with ExitStack() as held:
+            for layer in (layer for layer, names in owned.items() if names):
+                held.callback(layer.register_forward_hook(cut).remove)
+            held.enter_context(function.deriving(rows))
+            known = dict(module.named_parameters())
+            weights = {name: _leaf(known[name]) for name in first.values()}
+            total = function(weights, rows).sum()
+        leaves = [*weights.values(), *tensors([each for _, each in called])]
+        leaves = [each for each in leaves if each.requires_grad] if total.requires_grad else []
+        slopes = torch.autograd.grad(total, leaves, allow_unused=True) if leaves else ()
+        reached = {id(each) for each, g in zip(leaves, slopes, strict=True) if g is not None}
+        direct = [name for name, each in weights.items() if id(each) in reached]
+        if direct:
+            return layer_of(direct[-1]) or direct[-1], set(direct)
+        used = [layer for layer, each in called if reached.intersection(map(id, tensors(each)))]
+        names = {layer: name for name, layer in module.named_modules()}
+        return (names[used[-1]], owned[used[-1]]) if used else ("", set())
+
+
+def _leaf(tensor: Any) -> Any:
+    """A tensor cut from its graph, where derivatives may end."""
+    if not tensor.is_floating_point() or tensor.is_inference():
+        return tensor
+    return tensor.detach().requires_grad_()
 
 
 def _mixing(i: int, n: int, where: str) -> ParameterError:
@@ -179,7 +242,3 @@ def _mixing(i: int, n: int, where: str) -> ParameterError:
         "or torch.nn.LayerNorm in place of statistics of the batch, and batch_first=True in "
         "attention and recurrent layers."
     )
-
-
-def _within(name: str, around: str) -> bool:
-    return not around or name.startswith(around + ".")

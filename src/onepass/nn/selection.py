@@ -107,8 +107,8 @@ def select(module: Any, learns: str | Sequence[str], where: str) -> Selection:
     module : torch.nn.Module
     learns : {"all", "last"}, str or sequence of str
         ``"all"``: every parameter that requires grad. ``"last"``: those of the last layer that has
-        any, in the order in which layers were made. Else names of parameters or layers, or
-        patterns of them (``"head.*"``, ``"*.bias"``).
+        any, shared ones included, in the order in which layers were made. Else names of parameters
+        or layers, or patterns of them (``"head.*"``, ``"*.bias"``).
     where : str
         The public call, for messages.
 
@@ -151,9 +151,14 @@ def _chosen(
 ) -> tuple[str, ...]:
     if isinstance(learns, str) and learns == "all":
         return tuple(free)
+    first = {id(each): name for name, each in known.items()}
+    aliases = [
+        (alias, first[id(each)]) for alias, each in module.named_parameters(remove_duplicate=False)
+    ]
     if isinstance(learns, str) and learns == "last":
-        last = layer_of(list(free)[-1])
-        return tuple(name for name in free if layer_of(name) == last)
+        last = [layer_of(alias) for alias, name in aliases if name in free][-1]
+        found = {name for alias, name in aliases if layer_of(alias) == last}
+        return tuple(name for name in free if name in found)
     patterns = [learns] if isinstance(learns, str) else learns
     texts = isinstance(patterns, Iterable) and not isinstance(patterns, Mapping)
     patterns = list(patterns) if texts else []
@@ -162,11 +167,7 @@ def _chosen(
             f"{where}: `learns` must be 'all', 'last', or names or patterns of parameters or "
             f"layers, got {learns!r}. The parameters are {listed(list(known), 20)}."
         )
-    first = {id(each): name for name, each in known.items()}
-    aliases = [
-        (alias, first[id(each)]) for alias, each in module.named_parameters(remove_duplicate=False)
-    ]
-    found: set[str] = set()
+    found = set[str]()
     for pattern in patterns:
         found |= _matched(pattern, aliases, free, where)
     return tuple(name for name in free if name in found)

@@ -139,11 +139,17 @@ class Stepper(Copied, ABC):
         wanted = targets(y, n, c, self.loss, like, where)
         if n > width:
             tried(call, c)
-        interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
+        interrupt, before, shape, first = (
+            Interrupt(),
+            self._refused,
+            shape_of(y),
+            not self.rows_seen_,
+        )
         for i in range(0, n, width):
             with net.turn, interrupt.held(), plainly(net.device, net.p):
                 said = self._whole_step(call, wanted, i, width)
                 self._shape = shape
+                net.columns = rows.columns if first else net.columns
             interrupt.heard()
             self._tell_if_full(4)
             yield said

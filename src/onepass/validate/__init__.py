@@ -4,7 +4,7 @@ Each function takes ``where``, the public call that the message should name,
 and returns arrays that the learners may trust: float, finite, of the right shape.
 """
 
-from onepass.validate.arrays import is_matrix, matrix, row_vector, targets, weights
+from onepass.validate.arrays import is_matrix, matrix, native, row_vector, targets, weights
 from onepass.validate.labels import class_names, labels
 from onepass.validate.names import some_of
 from onepass.validate.ranges import in_range, whole
@@ -18,6 +18,7 @@ __all__ = [
     "is_matrix",
     "labels",
     "matrix",
+    "native",
     "row_vector",
     "seconds",
     "some_of",

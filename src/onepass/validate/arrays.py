@@ -16,7 +16,7 @@ from onepass.table import Table, has_names, is_frame, named_row
 from onepass.types import Array, Floats
 from onepass.validate.finite import is_finite, refuse_nonfinite
 
-__all__ = ["is_matrix", "matrix", "row_vector", "targets", "weights"]
+__all__ = ["is_matrix", "matrix", "native", "row_vector", "targets", "weights"]
 
 _PLAIN = frozenset({float, int})
 
@@ -90,6 +90,21 @@ def matrix(
         )
     refuse_nonfinite(array, where, "X", columns or names)
     return array, columns
+
+
+def native(array: Array) -> Array:
+    """A copy of numbers that torch can take: of its own types and byte order, in one piece.
+
+    Torch takes neither negative strides nor memory that it may not write.
+    """
+    if array.dtype.kind == "u" and array.itemsize > 1:
+        beyond = array.max(initial=0) > np.iinfo(np.int64).max
+        return array.astype(np.float64 if beyond else np.int64, order="C")
+    if array.dtype.kind == "f" and array.itemsize > 8:
+        return array.astype(np.float64, order="C")
+    if array.dtype.kind == "c" and array.itemsize > 16:
+        return array.astype(np.complex128, order="C")
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None) -> Floats:

@@ -8,11 +8,11 @@ import torch
 
 from onepass.errors import ParameterError, ShapeError, TypeMismatchError
 from onepass.nn.gradients import slots
-from onepass.nn.inputs import Batch, mapped
+from onepass.nn.inputs import Batch, joined, mapped
 from onepass.nn.losses import targets
 from onepass.nn.module import Network
 
-__all__ = ["Labelled", "drawn", "joined"]
+__all__ = ["Labelled", "drawn", "together"]
 
 
 class Labelled(NamedTuple):
@@ -67,14 +67,13 @@ def drawn(
     yield from kept.values()
 
 
-def joined(rows: list[Batch]) -> list[Batch]:
+def together(rows: list[Batch]) -> list[Batch]:
     """Rows as one batch where they are of one shape and tensors alone, else as they are."""
     shapes = {tuple(tuple(each.shape) for each in row.tensors) for row in rows}
     leaves = [*rows[0].args, *rows[0].kwargs.values()]
     if len(shapes) > 1 or not all(isinstance(each, torch.Tensor) for each in leaves):
         return rows
-    columns = zip(*(row.tensors for row in rows), strict=True)
-    return [rows[0].holding([torch.cat(each) for each in columns], sum(map(len, rows)))]
+    return [joined(rows)]
 
 
 def _batches(loader: Any, where: str) -> Iterable[Any]:
@@ -148,6 +147,6 @@ def _refuse_numbers(y: Any, where: str) -> None:
 
 def _alone(found: Labelled, i: int) -> Labelled:
     """A copy of one row, that does not keep its batch."""
-    row = found.rows[i]
-    row = row.holding([each.clone() for each in row.tensors], 1)
-    return Labelled(row, None if found.classes is None else found.classes[i : i + 1].clone())
+    return Labelled(
+        found.rows[i].clone(), None if found.classes is None else found.classes[i : i + 1].clone()
+    )

@@ -32,10 +32,9 @@ from onepass.errors import CheckpointError, NumericalError
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.nn.mode import evaluating
-from onepass.nn.module import Network
 from onepass.nn.optim.activations import listening
 from onepass.nn.optim.bases import grown, thresholds, triangle
-from onepass.nn.optim.drawn import drawn, joined
+from onepass.nn.optim.drawn import drawn, together
 from onepass.nn.optim.projected import Projected
 from onepass.nn.optim.sorts import sorted_out
 from onepass.nn.optim.written import read, written
@@ -147,7 +146,6 @@ class GPM(Projected):
             where=self._where,
         )
         self._layers, self._fixed = sorts.layers, sorts.fixed
-        self._network = Network(self.module, self._names, where=self._where)
 
     # -- tasks -----------------------------------------------------------------------------------
 
@@ -185,7 +183,7 @@ class GPM(Projected):
                 loader, self.rows, (self.seed, self.tasks_), self._network, where, labels=False
             )
             rows = (each.rows for each in found)
-            batches = rows if self.rows is None else iter(joined(list(rows)))
+            batches = rows if self.rows is None else iter(together(list(rows)))
             for batch in batches:
                 with listening(self._layers, hear):
                     self._network.outputs(batch)

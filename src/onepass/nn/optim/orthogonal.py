@@ -40,7 +40,6 @@ from onepass.nn.gradients import (
     sound_of_rows,
 )
 from onepass.nn.mode import evaluating
-from onepass.nn.module import Network
 from onepass.nn.optim.drawn import Labelled, drawn
 from onepass.nn.optim.projected import Projected
 from onepass.nn.optim.written import read, written
@@ -138,10 +137,6 @@ class OrthogonalGradient(Projected):
         self._memory: Any = None
         self._columns: Columns | None = None
         self._partial: tuple[tuple[bool, ...], Columns] | None = None
-
-    def _select(self) -> None:
-        super()._select()
-        self._network = Network(self.module, self._names, where=self._where)
 
     # -- tasks -----------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import torch
 
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
 from onepass.nn.mode import plainly
+from onepass.nn.module import Network
 from onepass.nn.selection import select
 
 __all__ = ["Projected"]
@@ -56,7 +57,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         self._select()
 
     def _select(self) -> None:
-        """Find the parameters whose steps are projected: ``_names`` and ``_chosen``, both lists."""
+        """Find the parameters whose steps are projected: ``_names``, ``_chosen``, ``_network``."""
         try:
             selection = select(self.module, self.projects, self._where)
         except (ParameterError, TypeMismatchError) as wrong:
@@ -73,6 +74,8 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 "module.parameters()."
             )
         self._names, self._chosen = list(found), list(found.values())
+        last = "projects" if self.projects == "last" else None
+        self._network = Network(self.module, self._names, where=self._where, last=last)
 
     # -- an optimizer's face ---------------------------------------------------------------------
 
