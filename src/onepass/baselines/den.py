@@ -274,8 +274,8 @@ class DEN(Tasked):
     def _install(self, layers: Layers) -> None:
         """Write the layers into the module, which may have grown."""
         for part, w, b in zip(self._linear, layers.weights, layers.biases, strict=True):
-            part.weight = torch.nn.Parameter(w.detach().clone())
-            part.bias = torch.nn.Parameter(b.detach().clone())
+            for each, fresh in ((part.weight, w), (part.bias, b)):
+                each.data, each.grad = fresh.detach().clone(), None
             part.out_features, part.in_features = w.shape
         self.__dict__.update(
             stamps_=layers.stamps,

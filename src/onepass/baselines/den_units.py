@@ -50,8 +50,8 @@ def linear_layers(module: Any, where: str) -> list[Any]:
     if not right or not alone or any(part.bias is None for part in linear):
         raise ParameterError(
             f"{where}: `module` must be Linear layers with biases, none shared, and ReLU "
-            f"between them, got {', '.join(type(part).__name__ for part in module)}. Make such a perceptron; "
-            "pictures are given flat."
+            f"between them, got {', '.join(type(part).__name__ for part in module)}. Make such a "
+            "perceptron; pictures are given flat."
         )
     if not all(w.requires_grad for w in module.parameters()):
         raise ParameterError(

@@ -167,10 +167,10 @@ class ICaRL(Tasked):
                 outputs = said(self.module, {}, x, self._where)
         finally:
             hook.remove()
-        if not caught or caught[-1][1].shape != outputs.shape:
+        if not caught or not torch.equal(caught[-1][1], outputs):
             raise ParameterError(
-                f"{self._where}: the last torch.nn.Linear that `module` was made with must give "
-                f"its outputs, got others, of shape {tuple(outputs.shape)}. Make it last."
+                f"{self._where}: the torch.nn.Linear that was made last in `module` must produce "
+                "its outputs, got outputs of another layer. Make the output layer last."
             )
         return functional.normalize(caught[-1][0].reshape(len(x), -1), dim=1)
 

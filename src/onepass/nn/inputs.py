@@ -100,11 +100,6 @@ class Batch:
         return mapped((self.args, self.kwargs), lambda each: each.dtype)
 
     @property
-    def device(self) -> Any:
-        """Where the tensors lie."""
-        return self.tensors[0].device
-
-    @property
     def tensors(self) -> list[Any]:
         """All tensors, in a fixed order."""
         return list(tensors((self.args, self.kwargs)))

@@ -17,14 +17,9 @@ from onepass import linalg
 from onepass.errors import ModuleModeWarning, ParameterError
 
 __all__ = [
-    "NORMS",
-    "derivable",
-    "evaluating",
-    "plainly",
-    "refuse_batch_statistics",
-    "refuse_max_norm",
+    "NORMS", "derivable", "evaluating", "plainly", "refuse_batch_statistics", "refuse_max_norm",
     "warn_of_training",
-]
+]  # fmt: skip
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _DROPOUTS = (
