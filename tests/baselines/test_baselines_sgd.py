@@ -218,7 +218,7 @@ def test_what_does_not_fit_leaves_no_trace(
         (X, [0, 3], LabelError, r"classes 0 … 2, one output each, got \[3\]"),
         (X, [0, 0.5], LabelError, "classes 0"),
         (X, [[0, 1], [1, 0]], ShapeError, r"`y` (must )?be of shape"),
-        (X[:, :3], [0, 1], ShapeError, r"take what it is given, got float32 \(2, 3\)"),
+        (X[:, :3], [0, 1], ShapeError, r"got float32 \(2, 3\)|`x` must be of shape"),
         (X * np.float32(3e38), [0, 1], NumericalError, "must be finite"),
     ],
 )

@@ -121,7 +121,10 @@ orders = st.lists(st.integers(0, 2), min_size=2, max_size=4)
 @given(order=orders, tied=st.booleans(), norm=st.booleans())
 @settings(max_examples=8, print_blob=True)
 def test_the_users_module_is_restored_and_trains_as_ever(
-    use: str, order: list[int], tied: bool, norm: bool
+    use: str,
+    order: list[int],
+    tied: bool,  # noqa: FBT001
+    norm: bool,  # noqa: FBT001
 ) -> None:
     torch.manual_seed(0)
     module = Stack(order, tied=tied, norm=norm, named=True).double()
@@ -139,7 +142,11 @@ def test_the_users_module_is_restored_and_trains_as_ever(
 @pytest.mark.parametrize("use", [use for use in USES if use != "GPM"])
 @given(order=orders, tied=st.booleans())
 @settings(max_examples=4, print_blob=True)
-def test_names_do_not_change_what_is_learned(use: str, order: list[int], tied: bool) -> None:
+def test_names_do_not_change_what_is_learned(
+    use: str,
+    order: list[int],
+    tied: bool,  # noqa: FBT001
+) -> None:
     """A layer used twice under two names learns as one used twice under one."""
     found = []
     for named in (True, False):

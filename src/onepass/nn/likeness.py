@@ -58,6 +58,12 @@ def differences(one: Any, two: Any) -> Iterator[str]:
                 f"`{name}` must be the same in both, {mine!r} as in the first, got {came!r}. "
                 "Learn all parts with the same arguments."
             )
+    mine, came = one.network.columns, two.network.columns
+    if mine and came and mine != came:
+        yield (
+            f"the columns must be the same in both, in one order, {mine} as in the first, got "
+            f"{came}. Give all parts of a stream their columns in one order."
+        )
     yield from _unlike_modules(one.network, two.network)
     yield from _unlike_starts(one, two)
 
