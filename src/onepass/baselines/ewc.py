@@ -29,7 +29,7 @@ import torch
 
 from onepass import validate
 from onepass.baselines.fisher import drawn, squared_slopes
-from onepass.baselines.forward import answering, said
+from onepass.baselines.forward import predicted
 from onepass.baselines.loss import LossName
 from onepass.baselines.tasked import Tasked
 from onepass.errors import NumericalError, ParameterError
@@ -171,8 +171,7 @@ class EWC(Tasked):
 
     def _squares(self, x: Any, y: Any) -> list[Any]:
         """Σ over rows of the squares in the mean F_t, at the weights before the step."""
-        with answering(self.module), torch.no_grad():
-            outputs = said(self.module, {}, x, f"{self._where}.learn")
+        outputs = predicted(self.module, {}, x, f"{self._where}.learn")
         if self.fisher == "empirical":
             answers = self._targets(y, outputs)
         else:

@@ -25,10 +25,11 @@ from typing import Any
 
 import torch
 
-from onepass.baselines.forward import answering, asked
+from onepass.baselines.forward import asked
 from onepass.baselines.loss import LossName, loss_of_rows
 from onepass.nn.answers import chosen
 from onepass.nn.inputs import Batch
+from onepass.nn.mode import evaluating
 
 __all__ = ["drawn", "squared_slopes"]
 
@@ -95,7 +96,7 @@ def squared_slopes(
     slopes = torch.func.vmap(slope, in_dims=(None, 0, *(0 for _ in rows.tensors)))
     total = [torch.zeros_like(w) for w in weights.values()]
     step = max(1, _SCRATCH // sum(w.numel() for w in weights.values()))
-    with answering(module):
+    with evaluating(module.modules()):
         for begin in range(0, len(x), step):
             piece = y[begin : begin + step], *rows[begin : begin + step].tensors
             try:

@@ -12,13 +12,15 @@ from onepass.nn.function import substituted
 from onepass.nn.inputs import Batch
 from onepass.nn.mode import NORMS, evaluating
 
-__all__ = ["all_or_nothing", "answering", "asked", "said", "slopes"]
+__all__ = ["all_or_nothing", "asked", "predicted", "said", "slopes"]
 
 
 def asked(module: Any, tensors: Mapping[str, Any], x: Any) -> Any:
     """What the module returns, parameters and buffers of these names being these tensors."""
-    known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x))
+    if not tensors:
+        return module(*rows.args, **rows.kwargs)
+    known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     given = {id(known[name]): each for name, each in tensors.items()}
     with substituted(list(module.modules()), given):
         return module(*rows.args, **rows.kwargs)
@@ -50,24 +52,18 @@ def said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
     )
 
 
+def predicted(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
+    """What the module answers in evaluation mode, without a derivative."""
+    with evaluating(module.modules()), torch.no_grad():
+        return said(module, buffers, x, where)
+
+
 def slopes(loss: Any, weights: list[Any]) -> list[Any]:
     """∇L; zeros for weights that the loss does not depend on."""
     if not loss.requires_grad:  # a forward pass that is cut off from all weights
         return [torch.zeros_like(w) for w in weights]
     found = torch.autograd.grad(loss, weights, allow_unused=True)
     return [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
-
-
-@contextmanager
-def answering(module: Any) -> Iterator[None]:
-    """The module and all its parts in eval mode, and then each in the mode it was in."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from torch.nn import functional
 
 from onepass import validate
 from onepass.baselines import intake
-from onepass.baselines.forward import answering, said
+from onepass.baselines.forward import predicted
 from onepass.baselines.tasked import Tasked
 from onepass.errors import NotFittedError, ParameterError
 from onepass.nn.inputs import joined
@@ -163,8 +163,7 @@ class ICaRL(Tasked):
         caught: list[Any] = []
         hook = self._head.register_forward_hook(lambda _, given, z: caught.append((given[0], z)))
         try:
-            with answering(self.module), torch.no_grad():
-                outputs = said(self.module, {}, x, self._where)
+            outputs = predicted(self.module, {}, x, self._where)
         finally:
             hook.remove()
         if not caught or not torch.equal(caught[-1][1], outputs):
@@ -204,11 +203,9 @@ class ICaRL(Tasked):
         wanted = self._like.new_full((len(x), self._head.out_features), torch.nan)
         wanted[:, list(classes)] = 0.0
         wanted[torch.arange(len(x)), y] = 1.0
-        with answering(self.module), torch.no_grad():
-            if old:
-                wanted[:, old] = (
-                    said(self.module, {}, x, self._where)[:, old] / self.temperature
-                ).sigmoid()
+        if old:
+            before = predicted(self.module, {}, x, self._where)[:, old]
+            wanted[:, old] = (before / self.temperature).sigmoid()
         return wanted
 
     def _targets(self, y: Any, outputs: Any) -> Any:

@@ -23,7 +23,7 @@ import torch
 
 from onepass import validate
 from onepass.baselines import intake
-from onepass.baselines.forward import answering, said, slopes
+from onepass.baselines.forward import predicted, said, slopes
 from onepass.baselines.loss import LOSSES, LossName, loss_of_rows
 from onepass.errors import NumericalError, ParameterError, ShapeError
 from onepass.nn.inputs import tensors
@@ -142,8 +142,8 @@ class Learner:
         real = rows.real(self._like.dtype)
         for each, whole in ((rows, True), (real, False)):
             if self._whole is None:
-                with suppress(Exception), answering(self.module), torch.no_grad():
-                    said(self.module, {}, intake.plain(each[:1]), where)
+                with suppress(Exception):
+                    predicted(self.module, {}, intake.plain(each[:1]), where)
                     self._whole = whole
         return real if self._whole is False else rows
 
@@ -199,8 +199,7 @@ class Learner:
 
     def _outputs(self, x: Any, verb: str) -> Any:
         rows = intake.plain(self._rows(x, verb))
-        with answering(self.module), torch.no_grad():
-            return said(self.module, {}, rows, f"{self._where}.{verb}")
+        return predicted(self.module, {}, rows, f"{self._where}.{verb}")
 
     def after_task(self) -> Self:
         """Be told that a task ended; most learners need not be."""

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import torch
 
 from onepass import validate
-from onepass.baselines.forward import answering, said
+from onepass.baselines.forward import predicted
 from onepass.baselines.loss import LossName, loss_of_rows
 from onepass.baselines.tasked import Tasked
 
@@ -132,8 +132,7 @@ class LwF(Tasked):
         fresh = super()._objective(x, outputs, y)
         if not self.teacher_ or not self.strength:
             return fresh
-        with answering(self.module), torch.no_grad():
-            before = said(self.module, self.teacher_, x, f"{self._where}.learn")
+        before = predicted(self.module, self.teacher_, x, f"{self._where}.learn")
         return fresh + self.strength * self._kept_up(outputs, before).mean()
 
     def _kept_up(self, outputs: Any, before: Any) -> Any:
@@ -142,8 +141,8 @@ class LwF(Tasked):
             return loss_of_rows("squared", outputs, before)
         places = torch.tensor(self.old_classes_, device=outputs.device)
         wanted = (before[:, places] / self.temperature).softmax(dim=1)
-        now = (outputs[:, places] / self.temperature).log_softmax(dim=1)
-        return -(wanted * now).sum(dim=1)  # (2)
+        said = (outputs[:, places] / self.temperature).log_softmax(dim=1)
+        return -(wanted * said).sum(dim=1)  # (2)
 
     def _end(self, rows: tuple[Any, ...] | None) -> None:
         del rows

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from onepass import validate
-from onepass.baselines.forward import all_or_nothing, answering, said
+from onepass.baselines.forward import all_or_nothing, predicted
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
 from onepass.errors import ShapeError
@@ -119,8 +119,7 @@ class Tasked(Learner):
                 f"{self._where}.learn: `x` must be of shape {('n', *self.held_[0][0].shape[1:])}, "
                 f"as the rows before, got {tuple(x.shape)}. Give rows of one shape."
             )
-        with answering(self.module), torch.no_grad():
-            first = said(self.module, {}, x[:1], f"{self._where}.learn")
+        first = predicted(self.module, {}, x[:1], f"{self._where}.learn")
         answers = self._targets(y, first.expand(len(x), *first.shape[1:]))
         kept = self.rows_kept_ + len(x)
         self.__dict__.update(
