@@ -17,7 +17,13 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import Ridge, SGDClassifier, SGDRegressor
 
 import onepass as op
-from onepass.errors import LabelError, NotFiniteError, ParameterError, SourceError
+from onepass.errors import (
+    LabelError,
+    NotFiniteError,
+    ParameterError,
+    RowsRefusedWarning,
+    SourceError,
+)
 from onepass.evaluate import ContinualReport, Progress, continual
 from onepass.stream import Experiences
 
@@ -111,14 +117,16 @@ def test_a_learner_is_told_where_tasks_end_and_given_blocks_or_all() -> None:
     tasks = digits(0)
     sizes = [len(task.y) for task in tasks]
     models = {"blocks": lambda: make(Remembers), "whole": lambda: make(Whole)}
-    continual(models, tasks, block=100)
+    with pytest.warns(RowsRefusedWarning, match="'blocks' predicted no label"):
+        continual(models, tasks, block=100)
     blocks, whole = made
     assert blocks.ended == whole.ended == 5
     assert whole.calls == sizes
     assert max(blocks.calls) == 100
     assert sum(blocks.calls) == sum(sizes)
     free = op.stream.task_free(tasks, 4)
-    report = continual(lambda: make(Remembers), free)
+    with pytest.warns(RowsRefusedWarning):
+        report = continual(lambda: make(Remembers), free)
     assert made[-1].ended == 0
     assert report.accuracy_matrix.shape == (4, 5)
     assert len(report.experiences) == 4
@@ -186,7 +194,10 @@ def test_a_learner_that_is_told_the_task_chooses_among_its_classes() -> None:
         "rls": op.RLSClassifier(),
         "x": Remembers(),
     }
-    told, alone = continual(models, tasks, scenario="task"), continual(models, tasks)
+    with pytest.warns(RowsRefusedWarning, match="'x' cannot be told"):
+        told = continual(models, tasks, scenario="task")
+    with pytest.warns(RowsRefusedWarning, match="'x' predicted no label"):
+        alone = continual(models, tasks)
     learned = op.RLSClassifier()
     for task in tasks:
         learned.partial_fit(task.X, task.y)
@@ -208,7 +219,8 @@ def test_a_learner_that_cannot_go_on_is_tested_on_with_what_it_knew() -> None:
             super().partial_fit(X, y)
             return self
 
-    report = continual({"refuses": Refuses(), "rls": op.RLSClassifier()}, digits(0))
+    with pytest.warns(RowsRefusedWarning, match="'refuses' stopped at 4–5: no four"):
+        report = continual({"refuses": Refuses(), "rls": op.RLSClassifier()}, digits(0))
     assert report["refuses"].notes == ["stopped at 4–5: no four"]
     assert "stopped at 4–5" in report.to_markdown()
     assert report["refuses"].rows < report["rls"].rows

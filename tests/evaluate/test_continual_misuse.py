@@ -11,11 +11,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from sklearn.linear_model import SGDClassifier
 
 import onepass as op
-from onepass.errors import LabelError, ParameterError, ProcessError, ShapeError, SourceError
+from onepass.errors import (
+    LabelError,
+    OnepassError,
+    ParameterError,
+    ProcessError,
+    RowsRefusedWarning,
+    ShapeError,
+    SourceError,
+)
 from onepass.evaluate import continual
 from onepass.evaluate.continual_kept import described
 from onepass.types import Array
@@ -115,7 +125,8 @@ def test_who_was_stopped_amid_a_block_says_nothing() -> None:
                 del self.last
                 raise ValueError("no more")
 
-    report = continual({"half": Half(), "ncm": op.NearestClassMean()}, digits())
+    with pytest.warns(RowsRefusedWarning, match="'half' stopped"):
+        report = continual({"half": Half(), "ncm": op.NearestClassMean()}, digits())
     assert report["half"].average_accuracy == 0.0
     assert report["half"].notes == ["stopped at 2–3: no more"]
 
@@ -128,10 +139,72 @@ def test_networks_are_not_given_digits_for_numbers() -> None:
         with pytest.raises(LabelError, match="Number the classes"):
             continual(net, text, scenario=scenario)
     few = op.baselines.SGD(torch.nn.Linear(64, 6), step_size=0.1)
-    report = continual(few, digits(), scenario="task")
+    with pytest.warns(RowsRefusedWarning, match="classes 0 … 5"):
+        report = continual(few, digits(), scenario="task")
     assert report["SGD"].notes[0].startswith("stopped at 6–7")
     assert np.all(report.accuracy_matrix[-1] > 0.5, where=[True, True, True, False, False])
     assert report.accuracy_matrix[-1, 3:].tolist() == [0.0, 0.0]
+
+
+class Unteachable(Plain):
+    """Refuses all labels from some task on, or accepts them and never predicts one of them."""
+
+    def __init__(self, tasks: int | None) -> None:
+        super().__init__()
+        self.tasks = tasks
+
+    def partial_fit(self, rows: Array, labels: Array) -> None:
+        super().partial_fit(rows, labels)
+        if self.blocks - 1 == self.tasks:
+            raise ValueError("no more")
+        self.last = -1 if self.tasks is None else self.last
+
+
+@settings(max_examples=25, deadline=None, print_blob=True)
+@given(
+    tasks=st.lists(st.sampled_from([None, 0, 1, 3, 4]), min_size=1, max_size=3),
+    kind=st.sampled_from([int, str]),
+    scenario=st.sampled_from(["class", "task"]),
+    arriving=st.booleans(),
+)
+def test_who_cannot_learn_the_labels_is_never_the_best(
+    tasks: list[int | None],
+    kind: type,
+    scenario: str,
+    arriving: bool,  # noqa: FBT001  drawn
+) -> None:
+    models: dict[str, Any] = {f"bad{i}": Unteachable(n) for i, n in enumerate(tasks)}
+    models["good"] = op.NearestClassMean()
+    stream = op.stream.experiences(X, Y.astype(kind))
+    with pytest.warns(RowsRefusedWarning) as raised:
+        report = continual(models, iter(stream) if arriving else stream, scenario=scenario)
+    assert len(raised) == 1
+    assert raised[0].filename == __file__
+    for text, mark in ((str(report), "*"), (report.to_markdown(), "**"), (report.to_latex(), "bf")):
+        for name in models:
+            line = next(line for line in text.splitlines() if name in line.split()[:2])
+            assert (mark in line) == (name == "good")
+            assert (name in str(raised[0].message)) == (name != "good")
+
+
+def test_networks_that_cannot_learn_the_labels_are_told_and_not_starred() -> None:
+    nn = pytest.importorskip("torch").nn
+    for labels, why in ((Y + 10, "from 0 to 9"), (np.array(list("abcdefghij"))[Y], "got text")):
+        models = {
+            "net": op.nn.ORFit(nn.Linear(64, 10), noise=1.0, loss="one_hot"),
+            "Replay": op.baselines.Replay(nn.Linear(64, 10), step_size=0.1),
+            "RLS": op.RLSClassifier(),
+        }
+        with pytest.warns(RowsRefusedWarning, match="got 2 that did not: 'net' stopped") as raised:
+            report = continual(models, op.stream.experiences(X, labels))
+        assert len(raised) == 1
+        assert "as labels were not learned: net, Replay" in report.to_markdown()
+        rows = [line for line in str(report).splitlines() if "*" in line]
+        assert rows[0].split()[0] == "RLS"
+        assert why in str(report)
+        assert len(rows) == 2  # and the caption
+        with pytest.raises(OnepassError, match="row 0"):
+            op.evaluate.prequential({"net": models["net"]}, (X, labels))
 
 
 def test_who_must_know_all_classes_is_stopped_at_an_iterator() -> None:
@@ -140,7 +213,8 @@ def test_who_must_know_all_classes_is_stopped_at_an_iterator() -> None:
 
     steps: list[op.evaluate.Progress] = []
     models = {"sk": SGDClassifier(), "ncm": op.NearestClassMean()}
-    report = continual(models, arriving(), on_progress=steps.append)
+    with pytest.warns(RowsRefusedWarning, match="'sk' stopped"):
+        report = continual(models, arriving(), on_progress=steps.append)
     assert [(step.done, step.total) for step in steps] == [(1, 2), (2, 2), (3, 4), (4, 4)]
     assert "must know all classes beforehand" in report["sk"].notes[0]
     assert report["ncm"].average_accuracy > 0.7
@@ -331,5 +405,6 @@ class Stops(Plain):
 
 
 def test_a_stop_tells_with_which_seeds() -> None:
-    report = continual({"plain": Stops}, digits, seeds=3)
+    with pytest.warns(RowsRefusedWarning, match="with seed 1, 2"):
+        report = continual({"plain": Stops}, digits, seeds=3)
     assert report["plain"].notes == ["with seed 1, 2 stopped at 4–5: no more"]

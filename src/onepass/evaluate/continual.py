@@ -15,12 +15,13 @@ Cost: what the learners cost, and T + 1 tests of all rows to test.
 """
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, RowsRefusedWarning
 from onepass.evaluate import continual_given as given
 from onepass.evaluate.continual_course import Course, Rules, Run, arriving
 from onepass.evaluate.continual_jobs import Job, Progress, Setting, done
@@ -99,6 +100,11 @@ def continual(
     OnepassError
         If no learner can learn anything: what the first of them says of it.
 
+    Warns
+    -----
+    RowsRefusedWarning
+        Once, if learners stopped or predicted no label correctly. They are never marked as best.
+
     Examples
     --------
     >>> import onepass as op
@@ -127,7 +133,9 @@ def continual(
                 f"1 and `path` None, got {len(chosen)} seeds, jobs={processes}, path={path}. Give "
                 "a list, Experiences, or a function of the seed."
             )
-        return _as_they_come(named, source, scenario, metric, rules, chosen[0], on_progress)
+        return _warned(
+            _as_they_come(named, source, scenario, metric, rules, chosen[0], on_progress)
+        )
     setting = Setting(named, source, Rules("", "", "", batch, block))
     if len(chosen) > 1 and not setting.drawn:
         raise ParameterError(
@@ -145,7 +153,21 @@ def continual(
             "or evaluate the seeds one by one."
         )
     runs = _runs(setting, outlines, processes, path, on_progress)
-    return _report(list(outlines.values()), setting.rules, runs)
+    return _warned(_report(list(outlines.values()), setting.rules, runs))
+
+
+def _warned(report: ContinualReport) -> ContinualReport:
+    """The report; one warning names all models that did not learn the labels."""
+    failed = [f"{n!r} {'; '.join(s.notes)}" for n, s in report.scores.items() if not s.complete]
+    if failed:
+        warnings.warn(
+            f"{_WHERE}: each model must learn all labels, got {len(failed)} that did not: "
+            f"{' '.join(' | '.join(failed).split()).rstrip('.')}. Correct the labels or the model; "
+            "until then it is never marked as best.",
+            RowsRefusedWarning,
+            stacklevel=3,
+        )
+    return report
 
 
 @dataclass(frozen=True)

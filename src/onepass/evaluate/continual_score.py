@@ -124,6 +124,16 @@ class ContinualScore:
         return self.mean("forward_transfer")
 
     @property
+    def complete(self) -> bool:
+        """Whether no run stopped, and some prediction was right; else it is never the best."""
+        return not any(run.stopped for run in self.runs) and self._ever_right
+
+    @property
+    def _ever_right(self) -> bool:
+        """Whether a share of right predictions was ever above 0; True of errors."""
+        return self.sign < 0 or bool(np.any(np.nan_to_num(self.matrices)))
+
+    @property
     def nbytes(self) -> float | None:
         """Bytes kept from row to row, the most."""
         return self._over("nbytes")
@@ -161,6 +171,8 @@ class ContinualScore:
         for run in self.runs:
             if run.stopped:
                 stops.setdefault(f"stopped at {run.stopped}", []).append(str(run.seed))
+        if not (stops or self._ever_right):
+            told["predicted no label correctly"] = None
         if len(self.runs) == 1:
             return [*told, *stops]
         return [*told, *(f"with seed {', '.join(of)} {stop}" for stop, of in stops.items())]

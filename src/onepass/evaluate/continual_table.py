@@ -135,6 +135,9 @@ def _caption(report: "ContinualReport") -> str:
     if len(report.seeds) > 1:
         parts.append("mean ± standard deviation over seeds")
     parts.append("forgetting: loss from the best; backward, forward: transfer, + is gain")
+    left = [" ".join(n.split()) for n, score in report.scores.items() if not score.complete]
+    if left and len(report.scores) > 1:
+        parts.append(f"never marked as best, as labels were not learned: {', '.join(left)}")
     return " · ".join(parts)
 
 
@@ -167,9 +170,11 @@ def _columns(report: "ContinualReport") -> list[Column]:
         higher = more if measure not in {"average", "average_incremental"} else scores[0].sign > 0
         means = [scale * score.mean(measure) for score in scores]
         cells = [_cell(s, measure, scale, places, signed="transfer" in measure) for s in scores]
-        known = [m for m in means if np.isfinite(m)]
-        top = (max if higher else min)(known) if known else None
-        best = {i for i, m in enumerate(means) if m == top} if len(scores) > 1 else set()
+        known = [m for m, s in zip(means, scores, strict=True) if np.isfinite(m) and s.complete]
+        best: set[int] = set()
+        if known and len(scores) > 1:
+            top = (max if higher else min)(known)
+            best = {i for i, m in enumerate(means) if m == top and scores[i].complete}
         columns.append(Column(heading.format(label), cells, best))
     return columns + _costs(scores)
 
