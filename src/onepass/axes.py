@@ -163,10 +163,13 @@ class Axes:
             parts = [F if last else np.linalg.qr(F, mode="r")]  # of the same FᵀF
         return new.along(np.vstack(parts))
 
-    def looked(self) -> View:
-        """The axes as they are now."""
+    def looked(self, k: int | None = None) -> View:
+        """The axes as they are now; of a share of the variance at most the first k, if given."""
+        if self.view.mass == self.mass:
+            return self.view
         kept = self.kept.directions * self.kept.lengths[:, None]
-        return self._top(np.vstack((kept, self.since.rows)))
+        view = self._top(np.vstack((kept, self.since.rows)))
+        return replace(view, directions=view.directions[:k], lengths=view.lengths[:k])
 
     def truncated(self) -> "Axes":
         """The same, truncated now (2)."""

@@ -1,9 +1,14 @@
 """IncrementalPCA: scikit-learn's where that one is defined, and sensible before."""
 
+import copy
+import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import PCA
 from sklearn.decomposition import IncrementalPCA as Batches
@@ -80,11 +85,11 @@ def test_it_works_from_the_first_row() -> None:
 
 
 @pytest.mark.parametrize("given", [3, 0.97])
-def test_a_row_is_learned_as_it_is_asked_about(given: Any) -> None:
+def test_a_row_is_learned_as_a_pipeline_asks_about_it(given: Any) -> None:
     X, pca = rows(80), IncrementalPCA(given, block=16)
     parts = []
     for i in range(80):
-        asked = pca.transform(X[i : i + 1])
+        asked = pca.ask(X[i : i + 1])
         parts.append(pca.learn_transform(X[i : i + 1]))
         assert_allclose(parts[-1][:, : asked.shape[1]], asked, atol=1e-12)
         assert not parts[-1][:, asked.shape[1] :].any()
@@ -92,6 +97,70 @@ def test_a_row_is_learned_as_it_is_asked_about(given: Any) -> None:
     for i, part in enumerate(parts):
         assert_allclose(whole[i, : part.shape[1]], part[0], atol=1e-9)
         assert not whole[i, part.shape[1] :].any()
+
+
+def in_batches(X: Any, k: int, block: int) -> Any:
+    """Mean, axes and singular values of batches of a block each, the last one shorter."""
+    mean, V, lengths, seen = np.zeros(X.shape[1]), np.zeros((0, X.shape[1])), np.zeros(0), 0
+    for i in range(0, len(X), block):
+        batch = X[i : i + block]
+        n, own = len(batch), batch.mean(axis=0)
+        between = np.sqrt(seen * n / (seen + n)) * (mean - own)
+        F = np.vstack((lengths[:, None] * V, batch - own, between))
+        V, lengths = (part[:k] for part in np.linalg.svd(F, full_matrices=False)[:0:-1])
+        mean, seen = (seen * mean + n * own) / (seen + n), seen + n
+    return mean, V, lengths
+
+
+@settings(max_examples=60, deadline=None, print_blob=True)
+@given(
+    n=st.integers(1, 90),
+    share=st.sampled_from([1, 3, 0.5, 0.97]),
+    block=st.integers(1, 40),
+    cut=st.integers(1, 90),
+    whiten=st.booleans(),
+    dtype=st.sampled_from([np.float64, np.float32, np.int32]),
+)
+def test_attributes_and_transform_know_all_rows_learned(
+    n: int,
+    share: float,
+    block: int,
+    cut: int,
+    whiten: bool,  # noqa: FBT001  drawn
+    dtype: Any,
+) -> None:
+    X = (10 * rows(n, 6, seed=n)).astype(dtype)
+    make = partial(IncrementalPCA, share, whiten=whiten, block=block)
+    read, unread, said = make(), make(), []
+    for i in range(0, n, cut):
+        said += [pca.learn_transform(X[i : i + cut]) for pca in (read, unread)]
+        assert_allclose(read.mean_, X[: i + cut].mean(axis=0, dtype=float), rtol=1e-12)
+        read.transform(X)
+    for one, other in zip(said[::2], said[1::2], strict=True):
+        assert_array_equal(one, other)
+    X = X.astype(float)
+    k = len(read.components_) if isinstance(share, float) else min(share, n)
+    assert isinstance(share, int) or k == read.n_features_out_
+    loaded = pickle.loads(pickle.dumps(read))  # noqa: S301  its own
+    for pca in (read, unread, loaded, copy.deepcopy(unread), make().learn(X)):
+        assert pca.rows_seen_ == n
+        assert_allclose(pca.mean_, X.mean(axis=0), rtol=1e-12)
+        ratio = pca.explained_variance_ratio_.sum() * ((X - pca.mean_) ** 2).sum()
+        assert_allclose(ratio, (pca.singular_values_**2).sum(), atol=1e-9)
+        if isinstance(share, int) or n <= block:
+            _, V, lengths = in_batches(X, k, block)
+            found = len(pca.singular_values_)
+            assert_allclose(pca.singular_values_, lengths[:found], rtol=1e-7, atol=1e-7)
+            assert_allclose(lengths[found:], 0.0, atol=1e-7)
+            shared = pca.components_ @ V[:found].T
+            apart = np.diff(lengths, append=0.0).max(initial=-np.inf) < -1e-3
+            assert not apart or np.allclose(np.abs(np.diagonal(shared)), 1.0, atol=1e-6)
+        Z = (X - pca.mean_) @ pca.components_.T
+        if whiten:
+            spread = np.sqrt(pca.explained_variance_)
+            Z /= np.where(spread > 0.0, spread, 1.0)
+        assert_allclose(pca.transform(X)[:, : Z.shape[1]], Z, rtol=1e-9, atol=1e-9)
+        assert not pca.transform(X)[:, Z.shape[1] :].any()
 
 
 def test_merged_it_knows_the_rows_of_both_and_columns_by_name() -> None:

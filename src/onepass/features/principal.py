@@ -41,9 +41,12 @@ __all__ = ["IncrementalPCA"]
 class IncrementalPCA(Projection):
     """Coordinates along the principal axes of the rows so far.
 
-    It works from the first row. A row is seen along the axes of the last look before it, so that
-    learning it and asking about it give the same numbers; axes that are not known yet give 0. With
-    ``block`` as its batch size it agrees with scikit-learn's, which wants k rows at once.
+    It works from the first row. Attributes, ``transform`` and ``inverse_transform`` use the axes of
+    all rows learned, computed when they are first read after a row: a read after each row costs
+    O(d (k + block)²) a row. ``learn_transform``, and ``learn`` and ``predict`` of a Pipeline, use
+    the axes of the last look before a row, so that a learner predicts from the coordinates that it
+    learns; axes that are not known yet give 0. With ``block`` as its batch size it agrees with
+    scikit-learn's, which wants k rows at once.
 
     **In front of a learner, set** ``freeze_after``. Axes that go on turning give the same row other
     coordinates, and a learner that holds on to what it learned along the old ones is misled: on
@@ -74,9 +77,10 @@ class IncrementalPCA(Projection):
     Attributes
     ----------
     components_ : ndarray of shape (k, d)
-        V, of the last look. The largest number of each axis is positive.
+        V, of all rows learned. The largest number of each axis is positive. With a share of the
+        variance, new axes are added at looks only.
     mean_ : ndarray of shape (d,)
-        m, of the last look; zeros without ``centred``.
+        m, of all rows learned; zeros without ``centred``.
     singular_values_ : ndarray of shape (k,)
         Roots of the sums of squares along the axes.
     explained_variance_ : ndarray of shape (k,)

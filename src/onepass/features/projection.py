@@ -4,9 +4,12 @@ With the mean m and axes V, both as :mod:`onepass.axes` has them, a row x become
 
     z = V (x − m)                                                                       (1)
 
-and with ``whiten`` each number of z is divided by its standard deviation.
+and with ``whiten`` each number of z is divided by its standard deviation. Attributes, ``transform``
+and ``inverse_transform`` use the axes of all rows learned; they are computed when they are first
+read after a row. While rows are learned, and in a Pipeline, rows are seen along the axes of the
+last look, so that the cost of a look is shared by many rows.
 
-Cost: O(d k) time a row.
+Cost: O(d k) time a row, and the cost of a look when the attributes are read.
 """
 
 from collections.abc import Sequence
@@ -41,28 +44,27 @@ class Projection(Columnwise):
     @property
     def components_(self) -> Floats:
         """The axes, (k, d)."""
-        return self._view.directions
+        return self._current.directions
 
     @property
     def mean_(self) -> Floats:
         """What is taken from each row, (d,)."""
-        return self._view.center
+        return self._current.center
 
     @property
     def singular_values_(self) -> Floats:
         """Roots of the sums of squares along the axes, (k,)."""
-        return self._view.lengths
+        return self._current.lengths
 
     @property
     def explained_variance_(self) -> Floats:
         """Variances along the axes, (k,); of one row, zeros."""
-        view = self._view
-        return view.lengths**2 / max(view.mass - 1.0, 1.0)
+        return _variances(self._current)
 
     @property
     def explained_variance_ratio_(self) -> Floats:
         """Shares of the whole variance, (k,)."""
-        view = self._view
+        view = self._current
         return view.lengths**2 / (view.trace or 1.0)
 
     @property
@@ -85,6 +87,22 @@ class Projection(Columnwise):
         del input_features
         return np.array([f"pc{j}" for j in range(self.n_features_out_)], dtype=object)
 
+    def transform(self, X: Any) -> Floats:
+        """Coordinates along the axes of all rows learned; nothing is learned.
+
+        ``learn_transform`` and a Pipeline use the axes of the last look instead.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Returns
+        -------
+        ndarray of shape (n, n_features_out_)
+        """
+        read = self.read_rows(X, f"{type(self).__name__}.transform", learning=False)
+        return self._along(self._current, read) if hasattr(self, "axes_") else self.ask(read)
+
     def inverse_transform(self, Z: Any) -> Floats:
         """The rows (n, d) nearest to the mean with these coordinates (n, k).
 
@@ -97,22 +115,26 @@ class Projection(Columnwise):
         NotFittedError
             Before anything was learned.
         """
-        view = self._view
+        view = self._current
         k = self.n_features_out_
         given, _ = validate.matrix(Z, "IncrementalPCA.inverse_transform", d=k, names=None)
         Z = given[:, : len(view.lengths)]
         if self.whiten:
-            Z = Z * np.sqrt(self.explained_variance_)
+            Z = Z * np.sqrt(_variances(view))
         rows: Floats = Z @ view.directions + view.center
         return rows
 
     # -- hooks ------------------------------------------------------------------------------------
 
     def _seen(self, X: Floats) -> Floats:
+        return self._along(self._view, X)
+
+    def _along(self, view: View, X: Floats) -> Floats:
+        """Coordinates (n, n_features_out_) of rows X (n, d) in a view."""
         with np.errstate(over="ignore", invalid="ignore"):
-            Z = self._view.of(X.astype(np.float64, copy=False))
+            Z = view.of(X.astype(np.float64, copy=False))
         if self.whiten:
-            spread = np.sqrt(self.explained_variance_)
+            spread = np.sqrt(_variances(view))
             Z /= np.where(spread > 0.0, spread, 1.0)
         Z = checked(Z, X, type(self).__name__)
         missing = self.n_features_out_ - Z.shape[1]
@@ -145,9 +167,26 @@ class Projection(Columnwise):
             return axes.view
         return nothing(len(axes.mean))
 
+    @property
+    def _current(self) -> View:
+        """The view of all rows learned, cached until a row is learned; frozen axes stay."""
+        if self.freeze_after is not None:
+            return self._view
+        axes = self._known()
+        cached: tuple[Axes | None, View] = vars(self).get("_looked", (None, axes.view))
+        if cached[0] is not axes:
+            k = None if isinstance(axes.n_components, int) else len(axes.view.lengths)
+            cached = self._looked = axes, axes.looked(k)  # a share gets new columns at looks only
+        return cached[1]
+
     def _known(self) -> Axes:
         if not hasattr(self, "axes_"):
             raise NotFittedError(
                 "IncrementalPCA: it has learned no row yet. Call learn or learn_transform first."
             )
         return self.axes_
+
+
+def _variances(view: View) -> Floats:
+    """Variances along the axes of a view, (k,)."""
+    return view.lengths**2 / max(view.mass - 1.0, 1.0)

@@ -70,7 +70,8 @@ class ARTIPCAClassifier(Resonance, Classifier):
     prototype_weights_ : ndarray of shape (W,)
         Rows, by weight, that each took in.
     components_ : ndarray of shape (k, d)
-        The axes that rows are seen along; none while they are compared as they are.
+        The axes that rows are compared along, of the last turn; none while they are
+        compared as they are.
     n_features_in_ : int
     rows_seen_ : int
         Rows learned.
