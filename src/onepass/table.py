@@ -8,7 +8,7 @@ kind     dtype              a missing value is
 number   float64            nan
 truth    float64 (0 and 1)  nan
 text     object (of str)    None
-date     datetime64[us]     NaT
+date     datetime64[us]     NaT; datetime64[ns] where the dates have digits below a microsecond
 ======== ================== ====================
 
 Frames of any library that narwhals knows (pandas, polars, pyarrow, …) and rows given as dicts
@@ -174,7 +174,7 @@ def to_column(values: Any, name: str) -> Array:
     if array.dtype.kind in "biuf":
         return array.astype(np.float64)
     if array.dtype.kind == "M":
-        return array.astype("datetime64[us]")
+        return dates_of(array)
     if array.dtype.kind in "US":
         return array.astype(str).astype(object)
     if array.dtype.kind == "O":
@@ -204,8 +204,7 @@ def _from_objects(values: list[Any], name: str) -> Array:
     if all(isinstance(v, str) for v in known):
         return _array([None if _missing(v) else str(v) for v in values])
     if all(isinstance(v, (dt.date, np.datetime64)) for v in known):
-        stamps = [None if _missing(v) else _naive(v) for v in values]
-        return np.array(stamps, dtype="datetime64[us]")
+        return dates_from([None if _missing(v) else v for v in values], f"Table: column {name!r}")
     kinds = {type(v) for v in known}
     raise TypeMismatchError(
         f"Table: column {name!r} must hold one kind of value (numbers, text or dates), "
@@ -230,11 +229,59 @@ def _missing(value: Any) -> bool:
     return isinstance(value, _CAN_BE_MISSING) and value != value  # noqa: PLR0124  nan and NaT
 
 
-def _naive(value: Any) -> Any:
-    """A date in UTC without a time zone, as datetime64 wants it."""
+def is_date(value: Any) -> bool:
+    """Whether it is a date of any library, or a missing value."""
+    return _missing(value) or isinstance(value, (dt.date, np.datetime64))
+
+
+def zoned(values: Any) -> set[bool]:
+    """Whether the datetimes among values have a time zone: both, one, or none of False and True."""
+    return {v.tzinfo is not None for v in values if isinstance(v, dt.datetime) and not _missing(v)}
+
+
+def mixed_zones(what: str) -> TypeMismatchError:
+    """The error for datetimes of which only some have a time zone."""
+    return TypeMismatchError(
+        f"{what} must hold datetimes that all have a time zone, or none of them, got both. Give "
+        "all with their zones, such as datetime(..., tzinfo=timezone.utc)."
+    )
+
+
+def dates_from(values: list[Any], what: str) -> Array:
+    """Dates of any library as datetime64, in UTC.
+
+    Raises
+    ------
+    TypeMismatchError
+        If only some have a time zone.
+    """
+    if len(zoned(values)) > 1:
+        raise mixed_zones(what)
+    return dates_of([_moment(value) for value in values])
+
+
+def _moment(value: Any) -> np.datetime64:
+    """A date, or a missing value, as datetime64 in UTC."""
+    if _missing(value):
+        return np.datetime64("NaT", "us")
+    if hasattr(value, "to_datetime64"):  # a Timestamp of pandas, with its nanoseconds
+        value = value.to_datetime64()
     if isinstance(value, dt.datetime) and value.tzinfo is not None:
-        return value.astimezone(dt.UTC).replace(tzinfo=None)
-    return value
+        value = value.astimezone(dt.UTC).replace(tzinfo=None)
+    return value if isinstance(value, np.datetime64) else np.datetime64(value, "us")
+
+
+def dates_of(values: Any) -> Array:
+    """Dates in microseconds, or in nanoseconds where these hold more of their digits.
+
+    Parameters
+    ----------
+    values : ndarray or list of datetime64
+    """
+    micro, nano = (np.array(values, dtype=f"datetime64[{unit}]") for unit in ("us", "ns"))
+    finer = (nano != micro.astype(nano.dtype)) & ~np.isnat(micro)
+    held = (nano.astype(micro.dtype) == micro) | np.isnat(micro)
+    return nano if finer.any() and held.all() else micro
 
 
 def _series(series: Any, name: str) -> Array:
@@ -248,7 +295,7 @@ def _series(series: Any, name: str) -> Array:
     if isinstance(kind, nw.Datetime) and kind.time_zone is not None:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     if isinstance(kind, (nw.Datetime, nw.Date)) or kind in (nw.Datetime, nw.Date):
-        return np.asarray(series.to_numpy()).astype("datetime64[us]")
+        return dates_of(series.to_numpy())
     values = series.to_list()
     if kind in (nw.Categorical, nw.Enum):  # whatever names the categories, they are no numbers
         values = [None if _missing(value) else str(value) for value in values]

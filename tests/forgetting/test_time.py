@@ -1,19 +1,24 @@
 """Forgetting by time is held against a plain recursion with P dense, row by row."""
 
 import datetime as dt
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
 import onepass as op
-from onepass.errors import OnepassError, ParameterError
+from onepass.errors import OnepassError, ParameterError, TypeMismatchError
 from onepass.forgetting import Bounded, Directional, Exponential, Window
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -194,6 +199,7 @@ def _with(i: int, value: Any, time: Any = T) -> Any:
         (Bounded(half_life=1.0), T[:, None], "one time for each row"),
         (Bounded(half_life=1.0), _with(7, np.nan), "row 7"),
         (Bounded(half_life=1.0), _with(7, np.inf), "row 7"),
+        (Window(span=1.0), pd.Series([*HOURS[:59], None]).astype("i8"), "row 59"),
         (Bounded(half_life=1.0), _with(7, 5.5), r"never go back, 6\.0 before, got 5\.5 in row 7"),
         (Bounded(half_life=1.0), HOURS, "numbers"),
         (Bounded(half_life=1.0), ["x"] * 60, "numbers"),
@@ -293,3 +299,146 @@ def test_rules_are_parameters_like_others() -> None:
     assert clone(model).forgetting == model.forgetting
     assert "Window" in repr(model)
     assert hash(Bounded(0.9)) == hash(Bounded(0.9))
+
+
+# -- digits ----------------------------------------------------------------------------------------
+
+ZONE = "Asia/Seoul"
+NUMBERS: dict[str, Any] = {
+    "int64": lambda t: np.array(t, dtype=np.int64),
+    "uint64": lambda t: np.array(t, dtype=np.uint64),
+    "integers": list,
+    "integers among floats": lambda t: [*t[:-1], float(t[-1])] if float(t[-1]) == t[-1] else t,
+    "objects": lambda t: np.array(t, dtype=object),
+    "Decimal": lambda t: [Decimal(v) for v in t],
+    "Fraction": lambda t: [Fraction(v) for v in t],
+    "longdouble": lambda t: np.array(t, dtype=np.longdouble),
+    "pandas": lambda t: pd.Series(t, dtype="UInt64"),
+    "polars": lambda t: pl.Series(t, dtype=pl.UInt64),
+    "arrow": lambda t: pa.array(t, pa.int64()),
+}
+DATES: dict[str, Any] = {
+    "ns": lambda t: t,
+    "pandas": pd.Series,
+    "pandas with zone": lambda t: pd.DatetimeIndex(t, tz="UTC").tz_convert(ZONE),
+    "Timestamps": lambda t: list(pd.DatetimeIndex(t)),
+    "polars with zone": lambda t: (
+        pl.Series(t).dt.replace_time_zone("UTC").dt.convert_time_zone(ZONE)
+    ),
+    "arrow with zone": lambda t: pa.array(t).cast(pa.timestamp("ns", tz=ZONE)),
+}
+
+
+@settings(max_examples=120, deadline=None, print_blob=True)
+@given(data=st.data())
+def test_times_of_every_unit_and_type_lose_no_digit(data: st.DataObject) -> None:
+    draw = data.draw
+    dates, n = draw(st.booleans(), "dates"), draw(st.integers(2, 8), "rows")
+    span = draw(st.integers(1, 10**4), "half-life or span in the smallest unit")
+    gaps = draw(st.lists(st.integers(0, 2 * span), min_size=n, max_size=n), "gaps")
+    origin = draw(st.sampled_from([0, 2**53 + 1, 1_700_000_000_000_000_001]), "origin")
+    unit = draw(st.sampled_from([1, 1_000, 1_000_000] if dates else [1]), "unit")
+    t = [origin // unit * unit + unit * sum(gaps[: i + 1]) for i in range(n)]
+    y = np.array(draw(st.lists(st.integers(-9, 9), min_size=n, max_size=n), "y"), dtype=float)
+    length: Any = np.timedelta64(span * unit, "ns") if dates else span
+    kinds = DATES if dates else NUMBERS
+    rule = draw(st.sampled_from([Exponential, Bounded, Directional, Window]), "rule")
+    made = rule(span=length) if rule is Window else rule(half_life=length)
+    model = op.RLSRegressor(0.0, made)
+    every = np.array(t, dtype=np.int64).view("M8[ns]") if dates else t
+    cuts = sorted(draw(st.lists(st.integers(1, n - 1), max_size=3, unique=True), "cuts"))
+    for a, b in pairwise([0, *cuts, n]):
+        kind = draw(st.sampled_from(sorted(kinds)), "kind")
+        if kind in {"pandas with zone", "Timestamps"}:
+            kind = "pandas"  # the two in one stream are refused
+        model.partial_fit(np.zeros((b - a, 1)), y[a:b], time=kinds[kind](every[a:b]))
+        model = pickle.loads(pickle.dumps(model))  # noqa: S301  its own
+    ages = [Fraction(t[-1] - each, span * unit) for each in t]
+    weights = np.array([float(a < 1) if rule is Window else 0.5 ** float(a) for a in ages])
+    if rule in {Exponential, Window}:
+        assert model.intercept_ == pytest.approx(weights @ y / weights.sum(), abs=1e-9)
+    small = rule(span=float(span)) if rule is Window else rule(half_life=float(span))
+    since = np.array([(each - t[0]) / unit for each in t])
+    same = op.RLSRegressor(0.0, small).fit(np.zeros((n, 1)), y, time=since)
+    assert model.intercept_ == pytest.approx(same.intercept_, abs=1e-9)
+    last = model.time_
+    assert (int(last.astype("M8[ns]").astype(np.int64)) if dates else last) == t[-1]
+    single = op.RLSRegressor(0.0, made)
+    for i in range(n):
+        single.learn_one([0.0], y[i], time=every[i])
+    assert single.intercept_ == pytest.approx(model.intercept_, abs=1e-9)
+
+
+def test_dates_of_every_type_keep_their_nanoseconds(tmp_path: Path) -> None:
+    t = np.array([0, 500, 1000], dtype="M8[ns]") + np.timedelta64(1_700_000_000_000_000_000, "ns")
+    y, rows = np.array([1.0, 0.0, 0.0]), np.zeros((3, 1))
+    rule = Exponential(half_life=np.timedelta64(500, "ns"))
+    for make in DATES.values():
+        model = op.RLSRegressor(forgetting=rule).partial_fit(rows[:2], y[:2], time=make(t)[:2])
+        op.save(model, tmp_path / "m.onepass")
+        model = op.load(tmp_path / "m.onepass").partial_fit(rows[2:], y[2:], time=make(t)[2:])
+        assert model.intercept_ == pytest.approx(0.25 / 1.75, rel=1e-12)
+    frame = pd.DataFrame({"at": t, "x": 0.0, "y": y})
+    frame.to_parquet(tmp_path / "t.parquet")
+    sources: list[Any] = [frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)]
+    for source in [*sources, tmp_path / "t.parquet"]:
+        model, late = (op.RLSRegressor(forgetting=rule) for _ in range(2))
+        for block in op.stream.read(source, target="y", time="at", drop=["at"], block=2):
+            model.partial_fit(block.X, block.y, time=block.time)
+        assert model.intercept_ == pytest.approx(0.25 / 1.75, rel=1e-12)
+        stream = op.stream.read(source, target="y", time="at", columns=["x", "at"])
+        op.evaluate.prequential({"late": late}, stream, delay_until="at", baselines=False)
+        assert late.intercept_ == pytest.approx(0.25 / 1.75, rel=1e-12)
+    with op.durable(tmp_path / "d.db", op.RLSRegressor(forgetting=rule)) as durable:
+        for i in range(3):
+            durable.learn(rows[i : i + 1], y[i : i + 1], time=t[i : i + 1])
+        assert durable.predict(rows[:1])[0] == pytest.approx(0.25 / 1.75, rel=1e-12)
+
+
+def test_numbers_that_cannot_keep_their_digits_are_refused() -> None:
+    model = op.RLSRegressor(forgetting=Exponential(half_life=1.0))
+    with pytest.raises(
+        ParameterError, match=r"whole numbers of at most 64 bits, got 36893488147419"
+    ):
+        model.fit(X[:2], Y[:2], time=[2**65, 2**65 + 1])
+    with pytest.raises(ParameterError, match="hold dates that microseconds or nanoseconds"):
+        clone(model).set_params(forgetting="exponential:half_life=1h").fit(
+            X[:1], Y[:1], time=np.array([7], dtype="M8[ps]")
+        )
+    frame = pd.DataFrame({"at": np.array([2**53, 2**53 + 2]), "x": 1.0, "y": 2.0})
+    with pytest.raises(ParameterError, match=r"column 'at' must be numbers up to 2\*\*53"):
+        list(op.stream.read(frame, target="y", time="at"))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_datetimes_with_and_without_a_zone_are_not_mixed(*, first: bool, tmp_path: Path) -> None:
+    def at(hour: int, zoned: bool) -> dt.datetime:  # noqa: FBT001
+        return dt.datetime(2024, 1, 1, hour, tzinfo=dt.UTC if zoned else None)
+
+    for rule in (Exponential(half_life="1h"), Window(span="1h"), Directional(half_life="1h")):
+        mixed, words = [at(1, first), at(2, not first)], "all have a time zone, or none of them"
+        model = op.RLSRegressor(forgetting=rule)
+        with pytest.raises(TypeMismatchError, match=words):
+            model.partial_fit(X[:2], Y[:2], time=mixed)
+        assert not hasattr(model, "n_features_in_")
+        model.partial_fit(X[:1], Y[:1], time=mixed[:1])
+        op.save(model, tmp_path / "m.onepass")
+        for other in (model, op.load(tmp_path / "m.onepass")):
+            state = pickle.dumps(other)
+            with pytest.raises(TypeMismatchError, match=words):
+                other.learn_one(X[1], Y[1], time=mixed[1])
+            assert pickle.dumps(other) == state
+            other.learn_one(X[1], Y[1], time=np.datetime64("2024-01-01T02"))  # states no zone
+        model.fit(X[:1], Y[:1], time=mixed[1:])
+    with pytest.raises(TypeMismatchError, match=f"column 'at' must hold datetimes that {words}"):
+        list(op.stream.read(pd.DataFrame({"at": mixed, "y": [1.0, 2.0]}, dtype=object), target="y"))
+
+
+def test_local_times_that_repeat_get_the_remedy() -> None:
+    local = pd.date_range("2024-10-27T00:30", periods=4, freq="30min", tz="UTC").tz_convert(
+        "Europe/Paris"
+    )
+    model = op.RLSRegressor(forgetting=Exponential(half_life="1h"))
+    with pytest.raises(ParameterError, match=r"go back.* in UTC or with their time zone"):
+        model.fit(X[:4], Y[:4], time=local.tz_localize(None))
+    model.fit(X[:4], Y[:4], time=local)

@@ -8,6 +8,7 @@ import numpy as np
 from onepass.errors import NotFiniteError, ParameterError, TypeMismatchError
 from onepass.table import is_missing
 from onepass.types import Array
+from onepass.validate import as_dates, as_numbers
 
 __all__ = ["dues", "moments"]
 
@@ -40,7 +41,7 @@ def moments(time: Array | None, last: Any, located: Callable[[int], str], where:
         )
     at = _checked(np.asarray(time), "the column of times", located, where)
     before = at[:1] if last is None else np.asarray([last])
-    if before.dtype.kind != at.dtype.kind:
+    if (before.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
             f"{where}: times must be of one kind, got {at.dtype} after {before.dtype}, from "
             f"{located(0)} on. Convert them."
@@ -50,7 +51,8 @@ def moments(time: Array | None, last: Any, located: Callable[[int], str], where:
         i = int(fallen[0])
         raise ParameterError(
             f"{where}: with `delay_until` the times of rows must not fall, got {at[i]} in "
-            f"{located(i)}, after {before[0] if i == 0 else at[i - 1]}. Sort the rows by time."
+            f"{located(i)}, after {before[0] if i == 0 else at[i - 1]}. Sort the rows by "
+            "time; if local clocks went back here, give dates in UTC or with their time zone."
         )
     return at
 
@@ -77,7 +79,7 @@ def dues(column: Array, name: str, at: Array, located: Callable[[int], str], whe
         If one is missing, or they are not of the kind of the moments.
     """
     due = _checked(np.asarray(column), f"column {name!r}", located, where)
-    if due.dtype.kind != at.dtype.kind:
+    if (due.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
             f"{where}: column {name!r} must be of the kind of the stream's times, {at.dtype}, got "
             f"{due.dtype}. Convert one of them."
@@ -86,11 +88,11 @@ def dues(column: Array, name: str, at: Array, located: Callable[[int], str], whe
 
 
 def _checked(values: Array, what: str, located: Callable[[int], str], where: str) -> Array:
-    """Numbers as float64 or dates as microseconds, none of them missing."""
+    """Numbers or dates with all their digits, none of them missing."""
     if values.dtype.kind in "iuf":
-        values = values.astype(np.float64)
+        values = as_numbers(values, where)
     elif values.dtype.kind == "M":
-        values = values.astype("datetime64[us]")
+        values = as_dates(values, where)
     else:
         raise TypeMismatchError(
             f"{where}: {what} must hold numbers or dates, to say when a row comes or is answered, "

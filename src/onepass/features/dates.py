@@ -62,6 +62,7 @@ class Date(Column):
         if values is None:
             block[:] = np.nan
             return
+        values = values.astype("datetime64[us]")
         micros = values.astype(np.int64)
         j = 0
         for part in self.parts:

@@ -88,7 +88,7 @@ class NamedColumns(Transformer):
         if values.dtype.kind == "f":
             return Number(since=since)
         if values.dtype.kind == "M":
-            origin = int(values[first].astype(np.int64))
+            origin = int(values[first].astype("datetime64[us]").astype(np.int64))
             return Date(parts=tuple(self.times), origin=origin, since=since)
         if self.categories == "hash":
             return Hashed(size=self.hash_size, seed=self.seed, since=since)

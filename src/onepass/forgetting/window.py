@@ -16,6 +16,7 @@ sharp, rows go one by one, through the triangle of the whole window at each.
 Cost: O(p^{7/3}) time a row in blocks, O(p³) one by one; O(n p) memory for n rows.
 """
 
+import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -33,7 +34,7 @@ __all__ = ["Window"]
 
 _LONG = 128  # rows looked ahead
 _SHARP = 1e4  # the largest leverage at which (2) keeps its digits
-_LONGEST = 2.0**62  # microseconds that can be taken from a date
+_LONGEST = 2.0**62  # units that can be subtracted from a time
 _FEW = 4  # so many rows that nothing leaves between them are taken in as they are
 
 
@@ -163,9 +164,15 @@ class _Limits:
 
 def _outside(time: Array, span: float | str) -> Array:
     """The last moment that is out of the window, as of each time; that time itself never is."""
-    if isinstance(span, str):
-        length = round(min(1e6 * validate.seconds(span), _LONGEST))
-        return np.asarray(time - np.timedelta64(max(1, length), "us"))
+    if time.dtype.kind in "iM":
+        if isinstance(span, str):
+            length = validate.per_second(time) * validate.seconds(span)
+        else:
+            length = math.ceil(span)
+        length = max(1, round(min(length, _LONGEST)))
+        least = np.iinfo(np.int64).min + (time.dtype.kind == "M")  # the least one stands for NaT
+        moved: Array = np.maximum(time.view(np.int64), least + length) - length
+        return moved.view(time.dtype)
     return np.asarray(np.minimum(time - span, np.nextafter(time, -np.inf)))
 
 

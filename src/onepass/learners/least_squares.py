@@ -21,6 +21,7 @@ from onepass.learners.one_by_one import OneByOne
 from onepass.learners.row_loop import learned
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
+from onepass.table import mixed_zones
 from onepass.types import Array, Floats
 
 __all__ = ["LeastSquares"]
@@ -43,6 +44,7 @@ class LeastSquares(OneByOne, Linear, Mergeable):
     forgetting_: Any
     start_: Floats
     time_: Any
+    time_aware_: bool
     rows_seen_: int
 
     @property
@@ -125,7 +127,13 @@ class LeastSquares(OneByOne, Linear, Mergeable):
                 f"{chosen}, got none. Give {clock}s, one for each row: time=..."
             )
         last = getattr(self, "time_", None)
-        return validate.times(time, n, where, dates=clock == "date", last=last)
+        when = validate.times(time, n, where, dates=clock == "date", last=last)
+        aware, before = validate.aware(time), getattr(self, "time_aware_", None)
+        if aware is not None:
+            if before not in {None, aware}:
+                raise mixed_zones(f"{where}: `time`, with the rows before,")
+            self.time_aware_ = aware
+        return when
 
     def _rule(self) -> Any:
         """The rule of forgetting that the parameter stands for."""

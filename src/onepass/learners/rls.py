@@ -63,7 +63,7 @@ class RLSRegressor(LeastSquares, Regressor):
     n_features_in_ : int
     rows_seen_ : int
         Rows learned.
-    time_ : float or datetime64
+    time_ : int, float or datetime64
         The time of the last row, where the past fades by time.
 
     Examples

@@ -65,7 +65,12 @@ class Block:
         if self.plain:
             return self.X.shape[1:]  # type: ignore[no-any-return]
         return tuple(
-            (part, column, array.dtype.kind, array.dtype.itemsize * (part == "X"), array.shape[1:])
+            (
+                part,
+                column,
+                array.dtype.str if part in {"X", "time"} else array.dtype.kind,
+                array.shape[1:],
+            )
             for part, column, array in self._arrays()
         )
 

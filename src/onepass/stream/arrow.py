@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import TypeMismatchError
+from onepass.table import dates_of
 from onepass.types import Array
 
 __all__ = ["letters", "to_array"]
@@ -112,6 +113,6 @@ def _objects(column: Any) -> Array:
 
 def _dates(column: Any, pa: ModuleType) -> Array:
     """Arrow keeps a zoned time in UTC; here the zone is dropped and UTC stays."""
-    zone = getattr(column.type, "tz", None)
-    stamps = column.cast(pa.timestamp("us", tz=zone), safe=False)
-    return np.array(stamps.to_numpy(zero_copy_only=False), dtype="datetime64[us]")
+    zone, unit = getattr(column.type, "tz", None), getattr(column.type, "unit", "us")
+    stamps = column.cast(pa.timestamp("ns" if unit == "ns" else "us", tz=zone), safe=False)
+    return dates_of(stamps.to_numpy(zero_copy_only=False))

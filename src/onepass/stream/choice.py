@@ -14,6 +14,7 @@ from onepass.types import Array
 
 __all__ = ["MISSING", "Choice", "Split"]
 
+_EXACT = 2.0**53  # up to here float64 holds every whole number
 MISSING = ("keep", "skip", "error")
 
 
@@ -139,7 +140,8 @@ class Choice:
         Raises
         ------
         ParameterError
-            If a target was named although the source brings its answers with it.
+            If a target was named although the source brings its answers with it, or times are
+            numbers beyond 2**53.
         ColumnError, TypeMismatchError, ShapeError
             If answers are missing altogether, are dates, or mix text and numbers.
         """
@@ -159,6 +161,12 @@ class Choice:
         time = None
         if self.time is not None:
             time = self._picked(table, "time", [self.time])[self.time]
+            if time.dtype.kind == "f" and (large := np.abs(time) > _EXACT).any():
+                raise ParameterError(
+                    f"{self.where}: the times in column {self.time!r} must be numbers up to 2**53, "
+                    f"which float64 holds with all their digits, got {time[large][0]:g}. Give "
+                    "dates, or numbers in a larger unit."
+                )
         features = table.select(self._features(table.names))
         if self.missing != "skip":
             return Split(features, y, time, kept)

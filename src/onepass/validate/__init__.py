@@ -8,9 +8,21 @@ from onepass.validate.arrays import is_matrix, matrix, native, row_vector, targe
 from onepass.validate.labels import class_names, labels
 from onepass.validate.names import some_of
 from onepass.validate.ranges import in_range, whole
-from onepass.validate.times import duration, elapsed, seconds, times
+from onepass.validate.times import (
+    as_dates,
+    as_numbers,
+    aware,
+    duration,
+    elapsed,
+    per_second,
+    seconds,
+    times,
+)
 
 __all__ = [
+    "as_dates",
+    "as_numbers",
+    "aware",
     "class_names",
     "duration",
     "elapsed",
@@ -19,6 +31,7 @@ __all__ = [
     "labels",
     "matrix",
     "native",
+    "per_second",
     "row_vector",
     "seconds",
     "some_of",

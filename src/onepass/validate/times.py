@@ -3,14 +3,26 @@
 import datetime as dt
 import math
 import re
+from fractions import Fraction
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
 from onepass.errors import NotFiniteError, ParameterError, ShapeError, TypeMismatchError
+from onepass.table import dates_from, dates_of, is_date, zoned
 from onepass.types import Array, Floats
 
-__all__ = ["duration", "elapsed", "seconds", "times"]
+__all__ = [
+    "as_dates",
+    "as_numbers",
+    "aware",
+    "duration",
+    "elapsed",
+    "per_second",
+    "seconds",
+    "times",
+]
 
 _UNITS = {
     "us": 1e-6,
@@ -22,6 +34,8 @@ _UNITS = {
     "w": 604800.0,
 }
 _VAGUE = {"", "[Y]", "[M]"}  # lengths of no unit, or of one that is not always as long
+_EXACT = 2.0**53  # up to here float64 holds every whole number
+_MOST = 2.0**63
 _TEXT = re.compile(rf"\s*(\d+\.?\d*(?:e[+-]?\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
 
 
@@ -74,7 +88,7 @@ def seconds(text: str) -> float:
 
 
 def times(time: Any, n: int, where: str, *, dates: bool, last: Any) -> Array:
-    """Times of n rows: shape (n,), of numbers, or of dates in microseconds, in order.
+    """Times of n rows in order, shape (n,): int64, float64, datetime64[us] or datetime64[ns].
 
     Parameters
     ----------
@@ -93,7 +107,10 @@ def times(time: Any, n: int, where: str, *, dates: bool, last: Any) -> Array:
     ShapeError, TypeMismatchError, NotFiniteError, ParameterError
         If it is not one time a row, of this kind, each as late as that before it or later.
     """
-    array = _dates(time, where) if dates else _numbers(time, where)
+    array = _dates(time, where) if dates else as_numbers(time, where)
+    if array.dtype.kind not in ("M" if dates else "if"):
+        kind, rule = ("dates", "as a duration") if dates else ("numbers", "in numbers")
+        raise _wrong(where, f"{kind}, as the rule of forgetting is given {rule}", array)
     if array.ndim == 0 and n == 1:
         array = array[None]
     if array.shape != (n,):
@@ -104,70 +121,140 @@ def times(time: Any, n: int, where: str, *, dates: bool, last: Any) -> Array:
     if np.ma.is_masked(time):
         nothing = np.datetime64("NaT") if dates else np.nan
         array = np.where(np.ma.getmaskarray(time), nothing, array)
-    missing = np.isnat(array) if dates else ~np.isfinite(array)
+    nothing = np.iinfo(np.int64).min  # NaT as an integer
+    missing = np.isnat(array) if dates else ~np.isfinite(array) | (array == nothing)
     if missing.any():
         raise NotFiniteError(
             f"{where}: `time` must say when each row happened, got {array[missing][0]} in row "
             f"{int(np.argmax(missing))}. Drop the row, or fill in its time."
         )
-    known = array if last is None else np.concatenate(([last], array))
-    back = np.flatnonzero(known[1:] < known[:-1])
-    if len(back):
-        i = int(back[0])
-        row = i + len(array) - len(known) + 1
-        raise ParameterError(
-            f"{where}: `time` must never go back, {known[i]} before, got {known[i + 1]} in row "
-            f"{row}. Sort the rows by time; rows of one moment may have equal times."
-        )
-    return array
+    back = np.flatnonzero(array[1:] < array[:-1])
+    i = int(back[0]) + 1 if len(back) else 0
+    if n and last is not None and _exact(array[0]) < _exact(last):
+        i = 0
+    elif not i:
+        return array
+    clock = " If local clocks went back here, give dates in UTC or with their time zone."
+    raise ParameterError(
+        f"{where}: `time` must never go back, {array[i - 1] if i else last} before, got {array[i]} "
+        f"in row {i}. Sort the rows by time; rows of one moment may have equal times."
+        f"{clock if dates else ''}"
+    )
 
 
 def elapsed(time: Array, last: Any) -> Floats:
-    """What passed before each row since the row before, (n,): numbers, or seconds of dates."""
-    known = np.concatenate(([time[0] if last is None else last], time))
-    gaps = np.diff(known)
-    if gaps.dtype.kind == "m":
-        gaps = gaps / np.timedelta64(1, "s")
-    gaps = gaps.astype(np.float64)
-    return np.where(gaps < 0.0, np.inf, gaps)  # more than 64 bits can hold: time never goes back
+    """What passed before each row since the row before, (n,): numbers, or seconds of dates.
+
+    Whole numbers and dates are subtracted as integers and rounded once.
+    """
+    gaps, dates = np.zeros(len(time)), time.dtype.kind == "M"
+    if last is not None:
+        a, b = _exact(last), _exact(time[0])
+        gap = b - a if type(a) is type(b) else Fraction(b) - Fraction(a)
+        gaps[0] = gap / 10**9 if dates else gap
+    if time.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            gaps[1:] = np.diff(time)
+    else:  # differences of times in order are below 2**64
+        gaps[1:] = np.diff(time.view(np.int64).view(np.uint64)) / (per_second(time) if dates else 1)
+    return gaps
 
 
-def _numbers(time: Any, where: str) -> Array:
+def per_second(time: Array) -> int:
+    """The units of an array of dates that ``times`` gave in a second."""
+    return 10**6 if np.datetime_data(time.dtype)[0] == "us" else 10**9
+
+
+def aware(time: Any) -> bool | None:
+    """Whether datetimes have time zones; None of other kinds of times, which state no zone."""
     array = np.asarray(time)
-    if array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            array = np.asarray(time)
-    if array.dtype.kind not in "iuf":
-        raise _wrong(where, "numbers, as the rule of forgetting is given in numbers", array)
+    return next(iter(zoned(array.flat if array.dtype.kind == "O" else ())), None)
+
+
+def _exact(time: Any) -> Any:
+    """A time as a Python number: a date as its nanoseconds since 1970."""
+    if not isinstance(time, np.datetime64):
+        return time.item() if isinstance(time, np.generic) else time
+    return int(time.astype(np.int64)) * (10**9 // per_second(np.asarray(time)))
+
+
+def as_numbers(time: Any, where: str) -> Array:
+    """Times as int64 where they are whole numbers, else as float64; other kinds as they are.
+
+    Parameters
+    ----------
+    time : array-like
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If whole numbers need more than 64 bits.
+    """
+    array = np.asarray(time)
+    if array.dtype.kind == "f" and np.abs(array).max(initial=0.0) >= _EXACT:
+        array = np.array(time, dtype=object)  # they may be integers that NumPy rounded
+    if array.dtype.kind == "u" and array.max(initial=0) < _MOST:
+        array = array.astype(np.int64)
+    if array.dtype.kind in "Ou":
+        array = _whole(array.astype(object), where)
+    if array.dtype.kind not in "if":
+        return array
     return array.astype(np.int64 if array.dtype.kind == "i" else np.float64, copy=False)
+
+
+def _whole(array: Array, where: str) -> Array:
+    """Objects as int64 where all are whole numbers, else as float64."""
+    try:
+        floats = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return array
+    pairs = zip(array.flat, floats.flat, strict=True)
+    whole = [
+        int(v) if isinstance(v, Number) and math.isfinite(f) and v == int(v) else None  # type: ignore[call-overload]
+        for v, f in pairs
+    ]
+    if all(v is not None and -_MOST <= v < _MOST for v in whole):
+        return np.array(whole, dtype=np.int64).reshape(array.shape)
+    lost = [v for v, f in zip(whole, floats.flat, strict=True) if v is not None and v != int(f)]
+    if lost:
+        raise ParameterError(
+            f"{where}: `time` must hold whole numbers of at most 64 bits, got {lost[0]}. Subtract "
+            "a constant, such as the first time, or use a larger unit."
+        )
+    return floats
 
 
 def _dates(time: Any, where: str) -> Array:
     array = np.asarray(time)
-    if array.dtype.kind == "O":
-        try:
-            array = np.array([_plain(moment) for moment in array.flat], dtype="datetime64[us]")
-            array = array.reshape(np.shape(time))
-        except (TypeError, ValueError):
-            array = np.asarray(time)
-    if array.dtype.kind != "M":
-        raise _wrong(where, "dates, as the rule of forgetting is given as a duration", array)
-    return array.astype("datetime64[us]")
+    if array.dtype.kind == "O" and all(is_date(each) for each in array.flat):
+        array = dates_from(array.ravel().tolist(), f"{where}: `time`").reshape(array.shape)
+    return as_dates(array, where) if array.dtype.kind == "M" else array
 
 
-def _plain(moment: Any) -> Any:
-    """A date without its zone, in UTC."""
-    if moment is None or moment != moment:  # noqa: PLR0124  NaT of any library
-        return np.datetime64("NaT")
-    if isinstance(moment, np.datetime64):
-        return moment
-    if not isinstance(moment, dt.date):
-        raise TypeError
-    if isinstance(moment, dt.datetime) and moment.tzinfo is not None:
-        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
-    return np.datetime64(moment, "us")
+def as_dates(array: Array, where: str) -> Array:
+    """Dates in microseconds, or in nanoseconds where they have digits below.
+
+    Parameters
+    ----------
+    array : ndarray of datetime64
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If neither holds all their digits.
+    """
+    found = dates_of(array)
+    lost = ~((found.astype(array.dtype) == array) | np.isnat(array))
+    if lost.any():
+        raise ParameterError(
+            f"{where}: `time` must hold dates that microseconds or nanoseconds in 64 bits can "
+            f"hold, got {array[lost][0]}. Give numbers, and a rule in numbers: half_life=60.0."
+        )
+    return found
 
 
 def _wrong(where: str, expected: str, array: Array) -> TypeMismatchError:
