@@ -106,9 +106,9 @@ class Belief:
 
         Parameters
         ----------
-        w : array of shape (p,) or (p, 1)
+        w : array of shape (p,) or (p, c)
         G : array of shape (p, n)
-        e : array of shape (n,) or (n, 1)
+        e : array of shape (n,) or (n, c)
         noise : ndarray of shape (n,)
             R >= 0.
         group : int
@@ -128,7 +128,7 @@ class Belief:
             refuse_overflow(lengths**2)
             F = wide.root.T @ coordinates
             refuse_overflow((F if exact else F / np.sqrt(noise)) ** 2)
-        flat = said.reshape(len(F.T), 1)
+        flat = said.reshape(len(F.T), -1)
         if exact:
             gain = gaining.exact(wide.root, F, flat, tau * np.sqrt(self.beyond) * lengths)
         else:
@@ -138,8 +138,8 @@ class Belief:
         errors = flat - np.where(first[None, :] < first[:, None], gain.L, 0.0) @ gain.nu  # of rows
         against = 0
         if not gain.kept.all():
-            size = abs(flat[:, 0]) + lengths * float(linalg.norms(w.reshape(-1, 1))[0])
-            odd = (abs(errors[:, 0]) > 10.0 * tau * size) & ~gain.kept
+            size = abs(flat) + (lengths * float(linalg.norms(w.reshape(-1, 1))[0]))[:, None]
+            odd = (abs(errors) > 10.0 * tau * size).any(axis=1) & ~gain.kept
             against = int(odd.reshape(-1, group).any(axis=1).sum())
         w = w + wide.columns.combined(gain.moved).reshape(w.shape)  # (3)
         rank = int(gain.kept.sum()) if exact else 0
@@ -221,7 +221,7 @@ class Belief:
         noise σ² s / (s − σ²) that was answered by θ s / (s − σ²) says the same.
         """
         before = w - w if start is None else start
-        column = (len(w), 1)
+        column = (len(w), -1)
         U, sigma = linalg.svd(self.root)
         s, rounding = self.beyond, 64.0 * np.finfo(float).eps
         share = np.clip(1.0 - sigma**2 / s, 0.0, 1.0)

@@ -48,14 +48,15 @@ def learned(memory: Any, w: Any, theirs: Any, said: Any) -> Merged:
     Parameters
     ----------
     memory : state of a memory
-    w, theirs : Tensors of shape (p,)
+    w, theirs : Tensors of shape (p,), or (p / c, c) where outputs share directions
         Its own weights, and those that the evidence is of.
     said : Evidence or Several
     """
     new = w.clone()
     for part, at, each in _parts(memory, said, len(w)):
         now = w[at]
-        error = each.answers - linalg.inner(each.rows.T, now[:, None]).reshape(each.answers.shape)
+        known = linalg.inner(each.rows.T, now.reshape(len(now), -1))
+        error = each.answers - known.reshape(each.answers.shape)
         new[at] = fitted(part, now, each.rows.T, error, each.noise, 1).w
     apart = float(linalg.length(w - theirs)) / 2.0
     far = float(linalg.length(new - (w + theirs) / 2.0))

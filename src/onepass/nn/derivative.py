@@ -114,6 +114,16 @@ class Derivative:
                 self._write(gradient, [None if g is None else g[None] for g in found])
         return out.detach(), gradient[0]
 
+    def features(self, rows: Batch) -> tuple[Any, tuple[Any, Any] | None]:
+        """Outputs (n, c), and the features that all outputs share: see :class:`Watch`."""
+        with self._function.deriving(rows):
+            weights = self._function.weights(derive=True)
+            watch = Watch(weights)
+            with watch:
+                out = self._function(weights, rows)
+            found = watch.features(out) if self._has_graph(out, rows) else None
+        return out.detach(), found
+
     # -- the ways ---------------------------------------------------------------------------------
 
     def _piece(self, rows: Batch, J: Any, at_once: int) -> Any:

@@ -42,7 +42,7 @@ class Gain(NamedTuple):
     root: Floats
     """C after them."""
     moved: Floats
-    """By what the weights move, (q, 1)."""
+    """By what the weights move, (q, c)."""
     L: Floats
     nu: Floats
     """L⁻¹ e."""
@@ -58,7 +58,7 @@ def exact(root: Floats, F: Floats, e: Floats, least: Floats) -> Gain:
     root : ndarray of shape (q, q)
         C.
     F : ndarray of shape (q, n)
-    e : ndarray of shape (n, 1)
+    e : ndarray of shape (n, c)
     least : ndarray of shape (n,)
     """
     W, L, kept = linalg.orthonormal(F, least)
@@ -86,7 +86,7 @@ def noisy(root: Floats, F: Floats, e: Floats, deviations: Floats, lengths: Float
     Q, T = np.linalg.qr(F)
     T = np.where(np.abs(T) > _ROUNDING * lengths, T, 0.0)
     k = len(T)
-    U = triangle(np.hstack((T.T, e)) / column, np.eye(k, k + 1))
+    U = triangle(np.hstack((T.T, e)) / column, np.eye(k, k + e.shape[1]))
     x = linalg.solve_upper(U[:k, :k], U[:k, k:])
     along = root @ Q
     left = linalg.whitened(along, np.asfortranarray(U[:k, :k]))

@@ -64,6 +64,12 @@ def differences(one: Any, two: Any) -> Iterator[str]:
             f"the columns must be the same in both, in one order, {mine} as in the first, got "
             f"{came}. Give all parts of a stream their columns in one order."
         )
+    mine, came = (each._shared for each in (one, two))  # noqa: SLF001
+    if mine != came and not {one.memory_, two.memory_} & {None}:
+        yield (
+            "the outputs of both must share their directions, or those of none, got one of each: "
+            "a former version saved it. Learn all parts anew."
+        )
     yield from _unlike_modules(one.network, two.network)
     yield from _unlike_starts(one, two)
 

@@ -80,10 +80,11 @@ def _join(one: Any, two: Any, rows: Any, where: str) -> str | None:
     Returns what is to be said of parts that hardly go together.
     """
     begun, w = one.memory_ is not None, one._weights.clone()  # noqa: SLF001
-    theirs = two._weights.to(w).clone()  # noqa: SLF001
-    said = _said(two).near(w)
     straight = two._linear if one._linear is None else one._linear  # noqa: SLF001
+    one._shared = two._shared  # noqa: SLF001
     one._begin(w, two._outputs, straight)  # noqa: SLF001
+    w, theirs = one._matrix(w), one._matrix(two._weights.to(w).clone())  # noqa: SLF001
+    said = _said(two).near(w)
     mine = None if straight or not begun else _said(one).near(w)
     if mine is not None and one.noise and not (lost(mine) or lost(said)):
         mine = None  # what learning does, in fewer reads
@@ -94,7 +95,7 @@ def _join(one: Any, two: Any, rows: Any, where: str) -> str | None:
         found = learned(before, w, theirs, said)
     else:
         found = between((w, theirs), (mine, said), one.noise, one._start)  # noqa: SLF001
-    _try(one, two, found.w, rows, where)
+    _try(one, two, one._vector(found.w), rows, where)  # noqa: SLF001
     moves, share = (0.0, 0.0), 0.0
     if mine is not None and rows is None and lost(mine) + lost(said):
         share = share_moved(found.w, (w, theirs), (mine, said))
@@ -129,7 +130,7 @@ def _apart(memory: Any) -> Any:
 def _take(one: Any, two: Any, step: Any, moves: tuple[float, float]) -> None:
     """Let the first be as after a step that can have moved its past answers, and the other's."""
     own, came = (each.forgetting_bound_.all_steps for each in (one, two))
-    one._take(step.w)  # noqa: SLF001  as above
+    one._take(one._vector(step.w))  # noqa: SLF001  as above
     one._memory = step.memory  # noqa: SLF001
     one._against = one._against + two.contradictions_ + step.contradictions  # noqa: SLF001
     if not one.noise:  # else there is no count of it
@@ -165,6 +166,6 @@ def _doubted(share: float) -> str | None:
 def _said(learner: Any) -> Any:
     """What a learner's memory says, where the memory is."""
     place = learner.memory_device or learner.network.device
-    now, start = learner._weights, learner._start  # noqa: SLF001  as above
-    began = None if start is None else start.to(place)
+    now, start = learner._matrix(learner._weights), learner._start  # noqa: SLF001  as above
+    began = None if start is None else learner._matrix(start).to(place)  # noqa: SLF001
     return learner.memory_.evidence(now.to(place), began)

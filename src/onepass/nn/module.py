@@ -305,3 +305,18 @@ class Network:
         rows = self.prepare(x)
         with torch.inference_mode(mode=False):
             return self._derivative.gradient(rows, v)
+
+    @in_turn
+    def features(self, x: Any) -> tuple[Any, tuple[Any, Any] | None]:
+        """f(x; w) of shape (n, c), and the features (n, p / c) that all outputs share.
+
+        With the features, whether they are shared at each row, (n,); None if the weights that learn
+        are not those of one linear layer whose outputs are the module's.
+
+        Parameters
+        ----------
+        x : rows, as for ``prepare``
+        """
+        rows = self.prepare(x)
+        with torch.inference_mode(mode=False):
+            return self._derivative.features(rows)

@@ -10,22 +10,34 @@ that moment:
 network is as good as linear around w, past answers stay as they are, and the row is fitted; while
 memory suffices, w is the point nearest to w₀ that fits the linearised rows ([1] Theorem 5). With
 noise r > 0 rows that contradict each other are averaged, where else each would be learned by heart.
-Cost of a step: c backward passes, and two or three reads of the m p numbers that the memory keeps.
+Cost of a step: c backward passes, whose Jacobian has c p numbers, two or three reads of the memory,
+which keeps (m + max(m / 2, c)) p numbers, and O((m + c)³) for a row's c gradients. For many classes
+the c gradients cost most.
+
+Where only a last linear layer learns and its outputs f = Wφ + b are the module's, all outputs have
+the same gradient φ̄ = (φ, 1) in their own weights, so that
+
+    G = I_c ⊗ φ̄,      P = I_c ⊗ P̄,      P̄ of p/c × p/c                                   (3)
+
+and one memory of the features, with the errors of all outputs at once, makes the same step without
+a backward pass: of k directions it needs 3/2 k p/c numbers, which stand for m = k c of (1). This is
+exact while m is a multiple of c, as singular values then come in groups of c, or at least p.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version; section 6.
 """
 
+import math
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
 from onepass import linalg
-from onepass.errors import NumericalError
+from onepass.errors import ModuleError, NumericalError
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
-from onepass.memory import Basis
+from onepass.memory import Basis, Principal
 from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification
 from onepass.nn.belief import Belief, Covariance
@@ -51,7 +63,9 @@ class ORFit(Learner):
         Learns in place. It is asked as in evaluation mode.
     memory : int, None or a specification of op.memory, default=100
         What is kept of past gradients: m is ``op.memory.Principal(m)``, their m principal
-        directions; None is ``op.memory.Basis()``, all of them, c more with each row.
+        directions; None is ``op.memory.Basis()``, all of them, c more with each row. With
+        ``learns="last"`` and None, m a multiple of the c outputs, or m >= p, the outputs of a
+        linear layer share m / c directions: c² times fewer numbers, the same weights.
     noise : float, default=0.0
         r >= 0, the variance of an answer relative to P₀ = I. 0 fits each row in one step.
     loss : {"squared", "one_hot", "cross_entropy"}, default="squared"
@@ -121,7 +135,7 @@ class ORFit(Learner):
     )
     kept: ClassVar[tuple[str, ...]] = (
         *(*Learner.kept, "_memory", "_against", "_full", "_forgotten"),
-        *("_start", "_started_at", "_linear"),
+        *("_start", "_started_at", "_linear", "_shared"),
     )
     states: ClassVar[tuple[type, ...]] = (Belief,)
 
@@ -149,6 +163,7 @@ class ORFit(Learner):
         self._start: Any = None  # w before the first row, where merging needs it
         self._started_at: str | None = None  # its fingerprint
         self._linear: bool | None = None  # whether the module is, in its weights
+        self._shared: int | None = None  # outputs that share the memory's directions
         self._specification = specification(memory, self._where)
         if self.noise and self._specification == Basis():
             self._specification = Covariance()  # of tensors; P₀ = I
@@ -240,18 +255,21 @@ class ORFit(Learner):
         if self._memory is None or self._linear is None:
             straight = self.merging != "refused" and self.network.is_linear(rows[:1])
             self._begin(w, c, straight)
+        group, e = (1, e) if self._shared else (c, e.reshape(-1))
         try:
-            found = fitted(self._memory, w, G, e.reshape(-1), np.full(e.numel(), self.noise), c)
+            noise = np.full(len(e), self.noise)
+            found = fitted(self._memory, self._matrix(w), G, e, noise, group)
         except NumericalError:  # told with the rows whose gradients are not finite themselves
-            self._refused = self._masked + len(e)
+            self._refused = self._masked + len(rows)
             return
-        new, said = found.w, found.w.to(self.network.dtype)
+        new = self._vector(found.w)
+        said = new.to(self.network.dtype)
         if linalg.waits(said):  # a device is not waited for: there the memory learns the row
             fine = said.isfinite().all()
-            self._refused = self._refused + (~fine) * (self._masked + len(e) - self._refused)
+            self._refused = self._refused + (~fine) * (self._masked + len(rows) - self._refused)
             new = torch.where(fine, new, w)
         elif not linalg.finite(said):
-            self._refused = self._masked + len(e)
+            self._refused = self._masked + len(rows)
             return
         forgotten = 0.0 if self.noise else self._memory.forgets(new, w)
         memory = found.memory()  # it may raise, for want of room; then no weight has moved
@@ -259,13 +277,73 @@ class ORFit(Learner):
         self._forgotten = self._forgotten + forgotten
         self._memory, self._against = memory, self._against + found.contradictions
 
+    def _derived(self, rows: Batch, c: int) -> tuple[Any, Any]:
+        """Outputs (n, c), and the features (n, p / c) that they share, or else J (n·c, p)."""
+        first = self._memory is None
+        if first:
+            self._shared = c if self._can_share(c) else None
+        if self._shared:
+            said, found = self.network.features(rows)
+            if (
+                found is not None
+                and said.shape[1] == c
+                and not (first and not bool(found[1].all()))
+            ):
+                return said, torch.where(found[1][:, None], found[0], math.nan)
+            if not first:
+                self.network.jacobian(rows, c=c)  # it refuses another number of outputs
+                raise ModuleError(
+                    f"{self._where}: the module must return the outputs of its last layer, as for "
+                    "the first rows, got others. Name what learns: learns=[...] in place of 'last'."
+                )
+            self._shared = None
+        return super()._derived(rows, c)
+
+    def _can_share(self, c: int) -> bool:
+        """Whether directions of all weights would be those of one output, c times."""
+        kind, p = self._specification, self.network.p
+        exact = isinstance(kind, (Basis, Covariance)) or (
+            isinstance(kind, Principal) and kind.of == "raw" and (kind.m % c == 0 or kind.m >= p)
+        )
+        last = self.learns == "last" and self.loss != "cross_entropy"
+        return exact and last and c > 1 and p % c == 0 and not self.by_layer
+
+    def _matrix(self, w: Any) -> Any:
+        """Weights (p, …) as (p / c, c, …) where outputs share directions, else as they are."""
+        c = self._shared
+        parts = [w[s] for s in self._places] if c else []
+        shaped = [part.reshape(c, -1, *w.shape[1:]).transpose(0, 1) for part in parts]
+        return torch.cat(shaped) if c else w
+
+    def _vector(self, w: Any) -> Any:
+        """The inverse of ``_matrix``."""
+        if not self._shared:
+            return w
+        whole, at = w.new_empty(self.network.p), 0
+        for s in self._places:
+            width = (s.stop - s.start) // w.shape[1]
+            whole[s] = w[at : at + width].T.reshape(-1)
+            at += width
+        return whole
+
+    @property
+    def _places(self) -> list[slice]:
+        """Where the weight matrix of the last layer lies in w, then its bias."""
+        slices = zip(self.network.slices.values(), self.network.shapes, strict=True)
+        return [s for s, shape in sorted(slices, key=lambda pair: -len(pair[1]))]
+
     def _begin(self, w: Any, c: int, linear: Any) -> None:
         """Begin to remember, at the weights w; a device is waited for, this once."""
-        self._linear = linear
+        self._linear = True if self._shared else linear
         if self._memory is not None:
             return
-        given = self._specification, self.network, self.noise, c, self._like
-        self._memory = self._keeping.begun(*given)
+        if self._shared:
+            kind, limit = self._keeping.kind(self._like), self._specification
+            limit = Principal(limit.m // c) if isinstance(limit, Principal) else limit
+            self._memory = limit.start(self.network.p // c, 1, self.noise, kind)
+        else:
+            given = self._specification, self.network, self.noise, c, self._like
+            self._memory = self._keeping.begun(*given)
         self._started_at = fingerprint(w)
         self._start = w.clone() if self.noise and self.merging != "refused" else None
 
@@ -275,19 +353,26 @@ class ORFit(Learner):
             begun = self._keeping.begun
             memory = begun(self._specification, self.network, self.noise, 1, self._like)
         known = None if self.merging == "refused" else variances(memory, self.noise)
-        return known or super()._variances(where)
+        if known is None or not self._shared or self._memory is None:
+            return known or super()._variances(where)
+        c = self._shared
+        return lambda G: known(self._matrix(G).flatten(1)).reshape(c, -1).sum(0)
 
     def _tried(self) -> None:
         super()._tried()
         if self._start is not None:
             self._start.reshape(self.network.p)
+        if self._shared is not None and not (
+            type(self._shared) is int and self._shared > 1 and self._can_share(self._shared)
+        ):
+            raise ValueError("its outputs cannot share directions")
         if self._linear not in {None, False, True}:
             raise ValueError("whether its module is linear is neither true nor false")
         float(self._forgotten + self._against)
         if self._memory is not None:
             ask = getattr(self._memory, "split", None) or self._memory.variances
-            ask(self._like.new_zeros(1, self.network.p).T)
+            ask(self._like.new_zeros(1, self.network.p // (self._shared or 1)).T)
 
     def _filled(self) -> str | None:
         remedy = "Use noise > 0, a smaller memory, or a wider network."
-        return filled(self._memory, self.network.p, remedy)
+        return filled(self._memory, self.network.p // (self._shared or 1), remedy)

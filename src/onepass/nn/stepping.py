@@ -181,20 +181,16 @@ class Stepper(Copied, ABC):
         return n if self.block_update else 1
 
     def _step(self, rows: Batch, y: Any) -> Any:
-        space, net, self._masked = self._space, self.network, self._refused
-        if space is not None:  # a module may have been moved since
-            alike = (space.dtype, space.device) == (net.dtype, net.device)
-            space = space if alike and len(space) >= y.numel() else None
-        said, J = net.jacobian(rows, out=space, c=y.shape[1])
-        self._space = J if space is None else space
+        self._masked = self._refused
+        said, J = self._derived(rows, y.shape[1])
         e, G = as_rows(self.loss, said, y, linalg.widened(J))
-        good = e.to(G.dtype).isfinite() & linalg.sound(G).reshape(e.shape)
+        good = e.to(G.dtype).isfinite() & linalg.sound(G).reshape(len(e), -1)
         good = good.all(dim=1)
         waits = linalg.waits(good)
         if waits or not bool(good.all()):
             self._refused = self._refused + (~good).sum()
             e = torch.where(good[:, None], e, 0.0)
-            G = torch.where(good.repeat_interleave(e.shape[1])[:, None], G, 0.0)
+            G = torch.where(good.repeat_interleave(len(G) // len(e))[:, None], G, 0.0)
         try:
             if waits or bool(good.any()):
                 self._learn(rows, e, G)
@@ -205,6 +201,16 @@ class Stepper(Copied, ABC):
             raise
         self.rows_seen_ += len(rows)
         return said
+
+    def _derived(self, rows: Batch, c: int) -> tuple[Any, Any]:
+        """Outputs (n, c), and J (n·c, p) in memory that is used again."""
+        space, net = self._space, self.network
+        if space is not None:  # a module may have been moved since
+            alike = (space.dtype, space.device) == (net.dtype, net.device)
+            space = space if alike and len(space) >= len(rows) * c else None
+        said, J = net.jacobian(rows, out=space, c=c)
+        self._space = J if space is None else space
+        return said, J
 
     def _tell_if_full(self, stacklevel: int) -> None:
         """Warn once, between steps, when no direction is free any more."""
