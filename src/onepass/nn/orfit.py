@@ -311,26 +311,17 @@ class ORFit(Learner):
     def _matrix(self, w: Any) -> Any:
         """Weights (p, …) as (p / c, c, …) where outputs share directions, else as they are."""
         c = self._shared
-        parts = [w[s] for s in self._places] if c else []
-        shaped = [part.reshape(c, -1, *w.shape[1:]).transpose(0, 1) for part in parts]
-        return torch.cat(shaped) if c else w
+        if not c:
+            return w
+        cut = c * self.network.shapes[0][1]
+        parts = [part.reshape(c, -1, *w.shape[1:]) for part in (w[:cut], w[cut:])]
+        return torch.cat(parts, dim=1).transpose(0, 1)
 
     def _vector(self, w: Any) -> Any:
         """The inverse of ``_matrix``."""
         if not self._shared:
             return w
-        whole, at = w.new_empty(self.network.p), 0
-        for s in self._places:
-            width = (s.stop - s.start) // w.shape[1]
-            whole[s] = w[at : at + width].T.reshape(-1)
-            at += width
-        return whole
-
-    @property
-    def _places(self) -> list[slice]:
-        """Where the weight matrix of the last layer lies in w, then its bias."""
-        slices = zip(self.network.slices.values(), self.network.shapes, strict=True)
-        return [s for s, shape in sorted(slices, key=lambda pair: -len(pair[1]))]
+        return torch.cat([each.reshape(-1) for each in w.T.split(self.network.shapes[0][1], dim=1)])
 
     def _begin(self, w: Any, c: int, linear: Any) -> None:
         """Begin to remember, at the weights w; a device is waited for, this once."""

@@ -114,19 +114,18 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
         for all rows, (n,); None if the weights that learn are used otherwise.
         """
         use = self._uses[0] if len(self._uses) == 1 else None
-        if use is None or use.form is not _of_linear or use.names[0] is None or use.x.ndim != 2:
+        if use is None or use.form is not _of_linear or use.x.ndim != 2:
             return None
-        if use.z.shape != out.shape or {*use.names} - {None} != {*self._weights}:
+        if use.z.shape != out.shape or list(self._weights) != use.names[: len(self._weights)]:
             return None
         # the pull-back of different numbers is the same numbers where outputs are the layer's
         v = 1.0 + torch.arange(out.shape[1]).to(out) / out.shape[1]
         asked = [use.z, *self._weights.values()]
         delta, *rest = torch.autograd.grad(out, asked, v.expand(out.shape), allow_unused=True)
-        if delta is None or any(each is not None for each in rest):
+        other = delta is None or any(each is not None for each in rest)
+        if other or _version(use.x) != use.version:
             return None
-        if _version(use.x) != use.version:
-            return None
-        ones = use.x.new_ones(len(out), int(use.names[1] is not None))
+        ones = use.x.new_ones(len(out), len(self._weights) - 1)
         return torch.cat((use.x, ones), dim=1), (delta == v).all(dim=1)
 
     def _add(
