@@ -29,7 +29,19 @@ from onepass.errors import ColumnError, NumericalError, ShapeError, TypeMismatch
 from onepass.spelling import listed
 from onepass.types import Array
 
-__all__ = ["Table", "has_names", "is_frame", "is_missing", "named_row", "to_column"]
+__all__ = [
+    "Table",
+    "dates_from",
+    "dates_of",
+    "has_names",
+    "is_date",
+    "is_frame",
+    "is_missing",
+    "mixed_zones",
+    "named_row",
+    "to_column",
+    "zoned",
+]
 
 _NUMBERS = (bool, int, float, np.number, np.bool_, Decimal)
 _CAN_BE_MISSING = (float, np.floating, Decimal, dt.datetime, np.datetime64)

@@ -145,7 +145,7 @@ def test_a_file_whose_outputs_share_no_directions_goes_on_and_merges_with_its_ki
     module, X, y = Head(4, 3), torch.randn(6, 3), torch.randn(6, 3)
     shared, plain = pair(module, memory=6)
     old = op.nn.ORFit(copy.deepcopy(module), memory=6, learns="last")
-    old._can_share = lambda _: False
+    old._per_output = lambda _: None
     for net in (shared, plain, old):
         net.learn(X[:2], y[:2])
     old.save(tmp_path / "old.onepass")

@@ -41,6 +41,11 @@ class Basis:
 
     merging: ClassVar[str] = "exact"
 
+    def per_output(self, c: int, p: int) -> "Basis":
+        """The memory of one output, whose directions are those of each of c outputs."""
+        del c, p
+        return self
+
     def start(
         self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64
     ) -> "Directions | NoisySpan":

@@ -70,6 +70,14 @@ class Principal:
                 "'raw' is ORFit as its extended paper has it."
             )
 
+    def per_output(self, c: int, p: int) -> "Principal | None":
+        """The memory of one output, if m directions of p weights are those of each of c outputs.
+
+        Each singular value comes c times then, so that m must not cut such a group.
+        """
+        exact = self.of == "raw" and (self.m % c == 0 or self.m >= p)
+        return Principal(self.m // c) if exact else None
+
     def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Components":
         """The memory of no rows, for p weights an output.
 

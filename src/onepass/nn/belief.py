@@ -49,6 +49,11 @@ class Covariance:
 
     prior: float = 1.0
 
+    def per_output(self, c: int, p: int) -> "Covariance":
+        """The memory of one output, whose directions are those of each of c outputs."""
+        del c, p
+        return self
+
     def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Belief":
         """The belief before the first row, about p weights.
 

@@ -37,7 +37,7 @@ from onepass import linalg
 from onepass.errors import ModuleError, NumericalError
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
-from onepass.memory import Basis, Principal
+from onepass.memory import Basis
 from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification
 from onepass.nn.belief import Belief, Covariance
@@ -281,7 +281,7 @@ class ORFit(Learner):
         """Outputs (n, c), and the features (n, p / c) that they share, or else J (n·c, p)."""
         first = self._memory is None
         if first:
-            self._shared = c if self._can_share(c) else None
+            self._shared = c if self._per_output(c) else None
         if self._shared:
             said, found = self.network.features(rows)
             if (
@@ -299,14 +299,12 @@ class ORFit(Learner):
             self._shared = None
         return super()._derived(rows, c)
 
-    def _can_share(self, c: int) -> bool:
-        """Whether directions of all weights would be those of one output, c times."""
-        kind, p = self._specification, self.network.p
-        exact = isinstance(kind, (Basis, Covariance)) or (
-            isinstance(kind, Principal) and kind.of == "raw" and (kind.m % c == 0 or kind.m >= p)
-        )
+    def _per_output(self, c: int) -> Any:
+        """The specification of a memory whose directions c outputs share exactly, or None."""
+        known: Any = getattr(self._specification, "per_output", None)
         last = self.learns == "last" and self.loss != "cross_entropy"
-        return exact and last and c > 1 and p % c == 0 and not self.by_layer
+        can = known and last and c > 1 and self.network.p % c == 0 and not self.by_layer
+        return known(c, self.network.p) if can else None
 
     def _matrix(self, w: Any) -> Any:
         """Weights (p, …) as (p / c, c, …) where outputs share directions, else as they are."""
@@ -329,9 +327,8 @@ class ORFit(Learner):
         if self._memory is not None:
             return
         if self._shared:
-            kind, limit = self._keeping.kind(self._like), self._specification
-            limit = Principal(limit.m // c) if isinstance(limit, Principal) else limit
-            self._memory = limit.start(self.network.p // c, 1, self.noise, kind)
+            kind, few = self._keeping.kind(self._like), self._per_output(c)
+            self._memory = few.start(self.network.p // c, 1, self.noise, kind)
         else:
             given = self._specification, self.network, self.noise, c, self._like
             self._memory = self._keeping.begun(*given)
@@ -353,9 +350,7 @@ class ORFit(Learner):
         super()._tried()
         if self._start is not None:
             self._start.reshape(self.network.p)
-        if self._shared is not None and not (
-            type(self._shared) is int and self._shared > 1 and self._can_share(self._shared)
-        ):
+        if self._shared is not None and not self._per_output(int(self._shared)):
             raise ValueError("its outputs cannot share directions")
         if self._linear not in {None, False, True}:
             raise ValueError("whether its module is linear is neither true nor false")
