@@ -52,7 +52,8 @@ def serve(
     """Serve learners that learn while they answer, and lose nothing.
 
     Each learner has a file in the folder of --data, in which every row stands before it is
-    acknowledged; started again, the service goes on with all of them. The page at / shows them
+    acknowledged; started again, the service goes on with all of them. A file that cannot be opened
+    does not stop the others: it is reported, and its learner is not served. The page at / shows them
     live, /openapi.json says what can be asked.
 
     Parameters
@@ -121,7 +122,7 @@ def serve(
         Do not say where it listens.
     """
     from onepass.service.web.auth import Tokens, hold_safe, loopback
-    from onepass.service.web.logs import logged
+    from onepass.service.web.logs import logged, set_up
     from onepass.service.web.running import Listening, run
     from onepass.service.web.starting import fed, read, shelved, started
     from onepass.service.web.stopping import Stopping
@@ -133,6 +134,7 @@ def serve(
         listening = Listening(host, port, certificate, key, seconds)
         listening.hold_free(where)
         sources = read(source)
+        set_up(log)
         try:
             shelf = shelved(
                 data, window=window, drift=drift, most_waiting=most_waiting,
@@ -143,7 +145,7 @@ def serve(
                 _begun(shelf, model, name, task, values(settings))
                 app = started(
                     shelf, tokens=found, most_bytes=most_bytes, most_rows=most_rows, first=first,
-                    patience=patience, level=log,
+                    patience=patience,
                 )  # fmt: skip
                 fed(shelf, sources)
                 if found and certificate is None and not loopback(host):
@@ -185,7 +187,7 @@ def _begun(
     path = Path(model)
     if path.is_file():
         _hold_none(of_models, f"the name of a model; the file {model} says it all")
-        shelf.create(name or path.name.partition(".")[0], load(path), there=True)
+        name, made = name or path.name.partition(".")[0], load(path)
     elif len(path.parts) > 1 or path.suffix:
         raise ParameterError(
             f"serve: {model} must be a model file that is there, or the name of a model, got no "
@@ -193,9 +195,11 @@ def _begun(
         )
     else:
         made = models.pipelines([model], task or _TASK, settings)[model]
-        if all(served.name != (name or model) for served in shelf):
+        name = name or model
+        if all(served.name != name for served in shelf):
             hold_learnable(made)
-        shelf.create(name or model, made, there=True)
+    if name not in shelf.failed:
+        shelf.create(name, made, there=True)
 
 
 def _hold_none(options: dict[str, Any], needed: str) -> None:
@@ -224,6 +228,8 @@ def _ready(
 
     logged("started", url=at, models=[served.name for served in shelf])
     names = ", ".join(served.name for served in shelf) or "none yet: PUT /v2/models/NAME makes one"
+    if shelf.failed:
+        names += f"; not opened, see the log: {', '.join(shelf.failed)}"
     if first is not None and all(served.name != first for served in shelf):
         names += f"; /invocations waits for {first}, which is not there"
     remark(f"Learners: {names}\nListening on {at} (page at {at}/, Ctrl-C stops it)", quiet=quiet)

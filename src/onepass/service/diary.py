@@ -72,9 +72,3 @@ class Diary:
             data = sealed.packed(gauges.state(), str(self._path), kind="gauges")
             with replacing(self._path) as temporary:
                 temporary.write_bytes(data)
-
-    def move(self, path: Path) -> None:
-        """Have the file under another name, if there is one."""
-        with suppress(OSError):
-            self._path.rename(path)
-        self._path = path

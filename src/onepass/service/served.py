@@ -7,7 +7,6 @@ group, brings them to the disk, and says so to all.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from threading import Thread
 from time import sleep
 from typing import Any, TypeVar
@@ -61,7 +60,8 @@ class Served:
         self._diary = diary
         self._waiting = Waiting(name, most_waiting)
         self._gate = shut()  # where the thread waits
-        self._failed: str | None = None
+        self.failed: str | None = None
+        """Why the learner cannot learn, as of the last attempt; None if it can."""
         self._looks = Looks(durable)
         self._thread = Thread(target=self._work, name=f"learn {name}", daemon=True)
         self._thread.start()
@@ -205,12 +205,12 @@ class Served:
     @property
     def ready(self) -> bool:
         """Whether it can learn, as far as is known."""
-        return self._failed is None and self.durable.ready
+        return self.failed is None and self.durable.ready
 
     @property
     def trouble(self) -> str | None:
         """What is wrong, even if it can learn; None if all is well."""
-        return self._failed or self.durable.trouble
+        return self.failed or self.durable.trouble
 
     @property
     def source_trouble(self) -> str | None:
@@ -254,10 +254,6 @@ class Served:
         finally:
             self._diary.write(self.gauges)
 
-    def move(self, folder: Path, name: str) -> None:
-        """Keep the gauges under another name, once it is closed."""
-        self._diary.move(folder / name)
-
     # -- what stands behind them ---------------------------------------------------------------
 
     def _note(self, count: int, wrong: BaseException) -> None:
@@ -268,13 +264,13 @@ class Served:
     def _work(self) -> None:
         """Until it ends, and nobody who was admitted waits, or it cannot be done."""
         waiting = self._waiting
-        while not waiting.ended or (waiting.rows and not self._failed):
+        while not waiting.ended or (waiting.rows and not self.failed):
             self._gate.acquire(timeout=0.05 if waiting.ended else 1.0)
             try:
                 self.durable.settle()
                 self._diary.tend(self.gauges, self.durable.last_snapshot[0])
-                self._failed = None
+                self.failed = None
             except Exception as wrong:  # noqa: BLE001  the page tells it; the thread goes on
-                self._failed = str(wrong) or repr(wrong)
+                self.failed = str(wrong) or repr(wrong)
             if not self._gate.locked():  # more has come; others want the file too
                 sleep(_GAP)

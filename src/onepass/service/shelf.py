@@ -1,5 +1,6 @@
 """Shelf: the learners that are served, each with a file of its own in one folder."""
 
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -10,17 +11,27 @@ from threading import RLock
 from typing import Any
 
 from onepass.compat.detectors import detectors
-from onepass.errors import ParameterError, StoreError, TakenError, UnknownError
+from onepass.errors import (
+    InUseError,
+    OnepassError,
+    ParameterError,
+    StoreError,
+    TakenError,
+    UnknownError,
+)
 from onepass.evaluate.drift import hold_suited
 from onepass.service.charge import Charge
 from onepass.service.diary import Diary
 from onepass.service.gauges import Gauges, task_of
+from onepass.service.holding import unheld
 from onepass.service.opening import durable
 from onepass.service.policy import Watcher
 from onepass.service.served import Served
+from onepass.service.sources import Source
 
 __all__ = ["Shelf"]
 
+_LOG = logging.getLogger("onepass.service")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _ENDING = ".db"
 _RETIRED = ".retired"
@@ -45,6 +56,12 @@ class Shelf:
         Rows that may wait to be learned, for each learner.
     **options
         For :func:`onepass.service.durable`.
+
+    Attributes
+    ----------
+    failed : dict of str to str
+        The learners whose files could not be opened, and the reasons. A file stays where it is;
+        the learner is not served until ``load`` opens it.
     """
 
     def __init__(
@@ -61,6 +78,8 @@ class Shelf:
         self._window, self._drift, self._most = window, drift, most_waiting
         self._options = options
         self._served: dict[str, Served] = {}
+        self.failed: dict[str, str] = {}
+        self._sources: list[tuple[str, Source, Any]] = []
         self._turn = RLock()
         self._retiring = RLock()  # taken before the other
         self._going: str | None = None  # what is being retired
@@ -74,22 +93,70 @@ class Shelf:
             ) from failed
 
     def open_all(self) -> None:
-        """Open all that are in the folder.
+        """Open all files in the folder; a file that cannot be opened is noted in ``failed``.
 
         Raises
         ------
         ParameterError
             If a detector counts mistakes where a learner makes none.
-        OnepassError
-            As ``op.durable``.
+        InUseError
+            If another process holds a file: most likely a second service of the same folder.
         """
         try:
             for path in sorted(self.folder.glob(f"*{_ENDING}")):
-                if path.stem not in self._served and _NAME.fullmatch(path.stem):
+                if path.stem in self._served or not _NAME.fullmatch(path.stem):
+                    continue
+                try:
                     self._open(path.stem, None)
+                except (InUseError, ParameterError):
+                    raise
+                except Exception as wrong:  # noqa: BLE001  one file does not stop the others
+                    self._fail(path.stem, wrong)
         except BaseException:
             self.close()
             raise
+
+    def load(self, name: str) -> Served:
+        """Open a learner that failed, or the file of one that is not served; one that works stays.
+
+        A learner that was served goes on predicting meanwhile, and also if this fails.
+
+        Raises
+        ------
+        UnknownError
+            If there is neither a learner nor a file of this name.
+        StoreError
+            If the file cannot be opened.
+        """
+        with self._retiring, self._turn:
+            before = self._served.get(name)
+            if before is None and not (_NAME.fullmatch(name) and self._path(name).exists()):
+                self.failed.pop(name, None)
+                raise self._unknown(name)
+            try:
+                if before is not None:
+                    with suppress(StoreError):
+                        before.hold_ready()
+                        return before
+                    before.close()
+                return self._open(name, None)
+            except Exception as wrong:
+                if before is None:
+                    raise self._fail(name, wrong) from wrong
+                before.failed = str(wrong) or repr(wrong)
+                raise
+
+    def feed(self, name: str, source: Source, log: Any = None) -> None:
+        """Have a learner learn from a source, now or as soon as its file can be opened.
+
+        Parameters
+        ----------
+        name, source, log
+            As for :meth:`.Served.feed`.
+        """
+        if name in self._served:
+            self._served[name].feed(source, log)
+        self._sources.append((name, source, log))
 
     def create(self, name: str, model: Any, *, there: bool = False) -> Served:
         """Serve a new learner.
@@ -132,7 +199,7 @@ class Shelf:
             return self._open(name, model)
 
     def retire(self, name: str) -> Path:
-        """Serve it no longer; its file is kept under another name, which is returned.
+        """Stop serving a learner; its file is renamed, and the new path returned.
 
         Raises
         ------
@@ -143,26 +210,32 @@ class Shelf:
         """
         with self._retiring:
             with self._turn:
+                if name in self.failed and self._path(name).exists():
+                    with unheld(self._path(name), self.where):
+                        moved = self._moved(name)
+                    del self.failed[name]
+                    return moved
                 served = self[name]
                 served.durable.hold_in_place()  # nor is another's file taken for its own
                 self._going = name
                 del self._served[name]
             try:
                 served.close()  # what waits may take long: others are made meanwhile
-                return self._moved(name, served)
+                return self._moved(name)
             except BaseException:
                 self._served[name] = served
                 raise
             finally:
                 self._going = None
 
-    def _moved(self, name: str, served: Served) -> Path:
+    def _moved(self, name: str) -> Path:
         """Where what one has kept is put away."""
         old, new = self._path(name), self._free(name)
         old.rename(new)
         with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
             Path(f"{old}-wal").rename(f"{new}-wal")
-        served.move(self.folder, f"{new.name}{_GAUGES}")
+        with suppress(OSError):
+            (self.folder / f"{name}{_GAUGES}").rename(f"{new}{_GAUGES}")
         with suppress(OSError):
             Path(f"{old}.lock").unlink()
         return new
@@ -178,10 +251,7 @@ class Shelf:
     def __getitem__(self, name: str) -> Served:
         found = self._served.get(name)
         if found is None:
-            raise UnknownError(
-                f"there must be a learner of the name asked for, got {name[:120]!r}; "
-                "GET /v2/repository/index lists those that there are."
-            )
+            raise self._unavailable(name) if name in self.failed else self._unknown(name)
         return found
 
     def __iter__(self) -> Iterator[Served]:
@@ -189,6 +259,26 @@ class Shelf:
 
     def __len__(self) -> int:
         return len(self._served)
+
+    def _unknown(self, name: str) -> UnknownError:
+        return UnknownError(
+            f"there must be a learner of the name asked for, got {name[:120]!r}; "
+            "GET /v2/repository/index lists those that there are."
+        )
+
+    def _unavailable(self, name: str) -> StoreError:
+        return StoreError(
+            f"{name}: its file must be one that can be opened, got: {self.failed[name]} Then "
+            "load the model again, or DELETE it, which renames the file: see /openapi.json."
+        )
+
+    def _fail(self, name: str, wrong: Exception) -> StoreError:
+        """Note and log that a file could not be opened; the error for requests to its learner."""
+        self.failed[name] = reason = str(wrong) or repr(wrong)
+        told = {"name": name, "reason": reason}
+        unexpected = None if isinstance(wrong, OnepassError) else wrong
+        _LOG.error("a learner cannot be opened", exc_info=unexpected, extra={"told": told})
+        return self._unavailable(name)
 
     def _free(self, name: str) -> Path:
         """Where nothing is of one that was retired, nor of one that is served by that name."""
@@ -222,5 +312,13 @@ class Shelf:
         diary = Diary(self.folder / f"{name}{_GAUGES}")
         diary.read(gauges[0], held.rows_seen)
         served = Served(name, held, gauges[0], diary, most_waiting=self._most)
+        try:
+            for fed, source, log in self._sources:
+                if fed == name:
+                    served.feed(source, log)
+        except BaseException:
+            served.close()
+            raise
         self._served[name] = served
+        self.failed.pop(name, None)
         return served

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from onepass.errors import UnknownError
+from onepass.errors import OnepassError, UnknownError
 from onepass.service import page
 from onepass.service.served import Served
 from onepass.service.shelf import Shelf
@@ -42,10 +42,18 @@ class About:
         return Answer(b'{"live":true}')
 
     async def ready(self, asking: Asking) -> Answer:
-        """``GET /v2/health/ready``: all learners can learn."""
+        """``GET /v2/health/ready``: at least one learner can learn, or there is none."""
         del asking
-        for served in self._shelf:
-            served.hold_ready()
+        unready: list[OnepassError] = []
+        for name in [*(served.name for served in self._shelf), *self._shelf.failed]:
+            try:
+                self._shelf[name].hold_ready()
+                break
+            except OnepassError as wrong:
+                unready.append(wrong)
+        else:
+            if unready:
+                raise unready[0]
         return Answer(b'{"ready":true}')
 
     async def version(self, asking: Asking) -> Answer:
@@ -77,7 +85,13 @@ class About:
         """``/v2/repository/index``: which learners there are."""
         del asking
         folder = self._shelf.folder
-        return Answer(msgspec.json.encode([_line(served, folder) for served in self._shelf]))
+        lines = [_line(served, folder) for served in self._shelf]
+        lines += [
+            {"name": name, "version": "", "state": "UNAVAILABLE",
+             "reason": pathless(reason, folder)}
+            for name, reason in self._shelf.failed.items()
+        ]  # fmt: skip
+        return Answer(msgspec.json.encode(lines))
 
     async def state(self, asking: Asking) -> Answer:
         """``GET /state``: what the page shows."""

@@ -62,6 +62,12 @@ class Admin:
 
         return _json({"name": name, "version": await self._threads.change(made)}, status=201)
 
+    async def load(self, asking: Asking, name: str) -> Answer:
+        """``POST /v2/repository/models/NAME/load``: open a learner that failed once more."""
+        del asking
+        served = await self._threads.change(lambda: self._shelf.load(name))
+        return _json({"name": name, "version": served.durable.version})
+
     async def retire(self, asking: Asking, name: str) -> Answer:
         """``DELETE /v2/models/NAME``: it is served no longer; its file is kept."""
         del asking

@@ -73,7 +73,7 @@ class Application:
         self._known: dict[bytes, tuple[str, Mapping[str, Endpoint], dict[str, str]]] = {}
         self._paths = Paths[Endpoint]()
         self._statuses: dict[int, int] = {}
-        for each in endpoints(shelf, limits, first, patience, self._statuses):
+        for each in endpoints(shelf, limits, first, patience, self._statuses, tokens):
             self._paths.add(each.method, each.path, each)
 
     def admit(self, method: str, target: bytes, headers: dict[bytes, bytes]) -> tuple[Asking, Any]:
@@ -164,6 +164,7 @@ def endpoints(
     first: str | None,
     patience: float = 60.0,
     statuses: Mapping[int, int] = MappingProxyType({}),
+    tokens: Tokens = Tokens({}),  # noqa: B008  it never changes
 ) -> list[Endpoint]:
     """All that can be asked.
 
@@ -177,9 +178,11 @@ def endpoints(
         As for :class:`Application`.
     statuses : mapping of int to int
         How many requests were answered with each, for ``/metrics``.
+    tokens : Tokens
+        For ``infer``, which needs another role with the parameter ``ask``.
     """
     threads = Threads(patience)
-    verbs = Verbs(shelf, limits, first, threads)
+    verbs = Verbs(shelf, limits, first, threads, tokens)
     return [
         Endpoint("POST", f"{_MODEL}/infer", verbs.infer, PREDICT),
         Endpoint("POST", f"{_VERSIONED}/infer", verbs.infer, PREDICT),
@@ -217,6 +220,7 @@ def _doings(admin: Admin) -> list[Endpoint]:
     return [
         Endpoint("PUT", _MODEL, admin.create, ADMIN),
         Endpoint("DELETE", _MODEL, admin.retire, ADMIN),
+        Endpoint("POST", "/v2/repository/models/{name}/load", admin.load, ADMIN),
         Endpoint("POST", f"{_MODEL}/snapshot", admin.snapshot, ADMIN),
         Endpoint("POST", f"{_MODEL}/rollback", admin.rollback, ADMIN),
     ]

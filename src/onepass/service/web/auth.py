@@ -124,7 +124,7 @@ class Tokens:
             raise SourceError(f"{where}: {path} must be a file of text, got: {failed}.") from failed
         return cls.read(text, str(path))
 
-    def hold(self, asking: _Headed, role: str | None) -> None:
+    def hold(self, asking: _Headed, role: str | None, what: str = "this request") -> None:
         """Refuse whoever has no token with this role, or where there are none, is not from here.
 
         Parameters
@@ -132,6 +132,8 @@ class Tokens:
         asking : Asking
         role : str or None
             None if nobody needs a token.
+        what : str
+            What needs the role, for messages.
 
         Raises
         ------
@@ -142,9 +144,9 @@ class Tokens:
             if wrong is not None:
                 raise ForbiddenError(wrong)
         elif role is not None:
-            self._hold_role(asking.header(b"authorization"), role)
+            self._hold_role(asking.header(b"authorization"), role, what)
 
-    def _hold_role(self, header: str | None, role: str) -> None:
+    def _hold_role(self, header: str | None, role: str, what: str) -> None:
         scheme, _, token = (header or "").partition(" ")
         came = _digest(token.strip() if scheme.lower() == "bearer" else "")
         allowed: frozenset[str] = frozenset()
@@ -156,7 +158,10 @@ class Tokens:
                 "or an unknown one."
             )
         if role not in allowed:
-            raise ForbiddenError(f"the token must have the role {role!r}; it has others.")
+            raise ForbiddenError(
+                f"the token must have the role {role!r} for {what}; it has others. Use another "
+                "token."
+            )
 
 
 def hold_safe(host: str, tokens: Tokens, where: str) -> None:

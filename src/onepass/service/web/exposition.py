@@ -33,6 +33,8 @@ def exposition(shelf: Shelf, statuses: Mapping[int, int]) -> str:
             for served in every
             for labels, value in values(served)
         ]
+        if name == "ready":
+            found += [({"model": failed}, 0.0) for failed in shelf.failed]
         lines += _family(f"onepass_{name}", kind, told, found)
     totals = [
         f"onepass_request_seconds{ending}{_labels({'model': served.name, **labels})} "

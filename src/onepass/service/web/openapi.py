@@ -59,7 +59,8 @@ DESCRIBED: Mapping[tuple[str, str], tuple[str, str | None, _Kinds | None, _Kinds
         {_JSON: "Predictions"}),
     ("GET", "/v2"): ("What the server is.", "predict", None, {_JSON: "Server"}),
     ("GET", "/v2/health/live"): ("Whether it answers.", None, None, {_JSON: "Live"}),
-    ("GET", "/v2/health/ready"): ("Whether all learners can learn.", None, None, _READY),
+    ("GET", "/v2/health/ready"): (
+        "Whether at least one learner can learn, or there is none yet.", None, None, _READY),
     ("GET", "/ping"): ("The same.", None, None, _READY),
     ("GET", "/health"): ("The same.", None, None, _READY),
     ("GET", "/version"): ("The version of onepass.", None, None, {_TEXT: "Text"}),
@@ -78,6 +79,8 @@ DESCRIBED: Mapping[tuple[str, str], tuple[str, str | None, _Kinds | None, _Kinds
         {_JSON: "Making", "application/x-onepass": "Binary"}, _AT),
     ("DELETE", _MODEL): (
         "Serve it no longer; its file is kept.", "admin", None, {_JSON: "Kept"}),
+    ("POST", "/v2/repository/models/{name}/load"): (
+        "Open a learner that failed once more; one that works stays as it is.", "admin", None, _AT),
     ("POST", f"{_MODEL}/snapshot"): ("Take a snapshot now.", "admin", None, _AT),
     ("POST", f"{_MODEL}/rollback"): (
         "Be again as after a version.", "admin", {_JSON: "Going"}, _AT),

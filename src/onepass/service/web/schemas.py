@@ -84,9 +84,8 @@ _ERROR = _object(
     curve=_list(_list(_NUMBER_OR_NOTHING)),
 )  # fmt: skip
 _STATE_OF_ONE = _object(
-    "name class parameters ready trouble version rows_seen rows_refused nbytes waiting error rates "
-    "latency spectrum drift refused snapshots positions",
-    ready=_TRUTH, trouble={"type": ["string", "null"]}, version=_WHOLE, rows_seen=_WHOLE,
+    "name ready trouble",  # nothing else is there if the learner's file cannot be opened
+    **{"class": _TEXT}, parameters=_TEXT, ready=_TRUTH, trouble={"type": ["string", "null"]}, version=_WHOLE, rows_seen=_WHOLE,
     rows_refused=_WHOLE, nbytes=_WHOLE, waiting=_WHOLE, error=_ERROR,
     rates=_object("learned predicted curve", learned=_NUMBER_OR_NOTHING,
                   predicted=_NUMBER_OR_NOTHING, curve=_list(_list(_NUMBER_OR_NOTHING))),
@@ -147,7 +146,7 @@ SCHEMAS: dict[str, Any] = {
         versions=_list(VERSION), inputs=_list(_PART), outputs=_list(_PART),
     ),
     "Index": _list(_object("name version state reason",
-                           version=VERSION, state={"enum": ["READY", "UNAVAILABLE"]})),
+                           version={"type": "string", "pattern": "^[0-9]*$"}, state={"enum": ["READY", "UNAVAILABLE"]})),
     "State": _object("now onepass models", now={"type": "number"}, models=_list(_STATE_OF_ONE)),
     "Making": _object("model", closed=True, task={"enum": ["regression", "classification"]},
                       settings={"type": "object"}),

@@ -8,7 +8,7 @@ from onepass.errors import ParameterError
 from onepass.extras import need
 from onepass.service.shelf import Shelf
 from onepass.service.sources import Source, source
-from onepass.service.web.logs import logged, set_up
+from onepass.service.web.logs import logged
 
 __all__ = ["fed", "read", "shelved", "started"]
 
@@ -76,14 +76,14 @@ def fed(shelf: Shelf, sources: Iterable[tuple[str, Source]]) -> None:
         If there is no such learner, or the two do not fit.
     """
     for name, each in sources:
-        names = [served.name for served in shelf]
+        names = [*(served.name for served in shelf), *shelf.failed]
         if name not in names and (name or len(names) != 1):
             raise ParameterError(
                 f"{_WHERE}: --source must be NAME=ADDRESS, of a learner that is served, or an "
                 f"address where there is one alone; there are {', '.join(names) or 'none'}, got "
                 f"{name[:100] or 'no name'}. Name one of them."
             )
-        shelf[name or names[0]].feed(each, logged)
+        shelf.feed(name or names[0], each, logged)
 
 
 def started(
@@ -93,10 +93,9 @@ def started(
     most_bytes: int,
     most_rows: int,
     first: str | None,
-    level: str,
     patience: float = 60.0,
 ) -> Any:
-    """The application, and its log.
+    """The application.
 
     Parameters
     ----------
@@ -106,15 +105,12 @@ def started(
         Of one request.
     first : str, optional
         The learner that answers ``/invocations``.
-    level : str
-        Of the log.
     patience : float, default 60
         Seconds within which rows must be on the disk.
     """
     from onepass.service.web.app import Application  # noqa: PLC0415  not without the extra
     from onepass.service.wire.limits import Limits  # noqa: PLC0415  the same
 
-    set_up(level)
     return Application(
         shelf,
         tokens=tokens,

@@ -13,6 +13,7 @@ from onepass.service.charge import said_of
 from onepass.service.requests import Receipt
 from onepass.service.served import Served
 from onepass.service.shelf import Shelf
+from onepass.service.web.auth import LEARN, Tokens
 from onepass.service.web.exchange import Answer, Asking
 from onepass.service.web.formats import Format, format_of
 from onepass.service.web.mail import Mail
@@ -39,11 +40,14 @@ class Verbs:
     first : str, optional
         The learner that answers ``/invocations``; by default the only one.
     threads : Threads
+    tokens : Tokens
     """
 
-    def __init__(self, shelf: Shelf, limits: Limits, first: str | None, threads: Threads) -> None:
+    def __init__(
+        self, shelf: Shelf, limits: Limits, first: str | None, threads: Threads, tokens: Tokens
+    ) -> None:
         self._shelf, self._limits, self._first = shelf, limits, first
-        self._threads = threads
+        self._threads, self._tokens = threads, tokens
         self._mail: Mail | None = None
 
     def infer(self, asking: Asking, name: str, version: str | None = None) -> Any:
@@ -173,7 +177,7 @@ class Verbs:
     def _only(self) -> str:
         if self._first is not None:
             return self._first
-        names = [served.name for served in self._shelf]
+        names = [*(served.name for served in self._shelf), *self._shelf.failed]
         if len(names) != 1:
             raise ParameterError(
                 f"/invocations needs one learner to ask, got {len(names)}. Start the service with "
