@@ -41,6 +41,7 @@ def serve(
     drift: Names = (),
     source: Sources = (),
     most_waiting: Count = 1 << 16,
+    most_pending: Count = 1 << 20,
     most_rows: Count = 1 << 20,
     most_bytes: Count = 64 << 20,
     most_features: Count = 4096,
@@ -53,7 +54,7 @@ def serve(
 
     Each learner has a file in the folder of --data, in which every row stands before it is
     acknowledged; started again, the service goes on with all of them. A file that cannot be opened
-    does not stop the others: it is reported, and its learner is not served. The page at / shows them
+    does not stop the others: its learner is reported, and not served. The page at / shows them
     live, /openapi.json says what can be asked.
 
     Parameters
@@ -102,6 +103,9 @@ def serve(
     most_waiting
         Rows that may wait to be learned, for each learner, by default 65,536; of more the asker is
         told to wait.
+    most_pending
+        Rows that may wait for their answers, for each learner, by default 1,048,576; beyond it,
+        infer with "ask" gets 429. None waits longer than 30 days.
     most_rows
         Rows of a request, by default 1,048,576.
     most_bytes
@@ -139,7 +143,7 @@ def serve(
             shelf = shelved(
                 data, window=window, drift=drift, most_waiting=most_waiting,
                 snapshot_rows=snapshot_rows, snapshot_seconds=snapshot_seconds, keep=keep,
-                most_features=most_features,
+                most_features=most_features, most_pending=most_pending,
             )  # fmt: skip
             with closing(shelf):
                 _begun(shelf, model, name, task, values(settings))

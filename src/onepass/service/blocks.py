@@ -29,6 +29,7 @@ __all__ = ["Block", "is_plain", "joined"]
 _LENGTH = struct.Struct("<I")
 _PARTS = ("y", "weights", "time")
 _KINDS = "biufUM"  # of dtypes that stand as they are
+_EXACT = 2**53  # whole numbers up to this are float64 too
 
 _Field = tuple[str, str | None, str, tuple[int, ...], int]
 
@@ -86,7 +87,19 @@ class Block:
         return Block(self.X[rows], *(None if part is None else part[rows] for part in parts))
 
     def digest(self) -> bytes:
-        """What tells it from others."""
+        """The digest of the values: the same however they were spelled, encoded or ordered."""
+        X = self.X
+        if isinstance(X, Table):
+            X = Table({name: _canonical(X.columns[name]) for name in sorted(X.names)}, len(X))
+        else:
+            X = _canonical(X)
+        parts = (self.y, self.weights, self.time)
+        y, *others = (None if part is None else _canonical(part) for part in parts)
+        y = y[:, 0] if y is not None and y.ndim == 2 and y.shape[1] == 1 else y
+        return Block(X, y, *others).former_digest()
+
+    def former_digest(self) -> bytes:
+        """The digest that former versions noted: of the bytes, so of the dtypes and order too."""
         return hashlib.sha256(self.to_bytes()).digest()
 
     def to_bytes(self) -> bytes:
@@ -185,6 +198,30 @@ def joined(blocks: Sequence[Block]) -> Block:
         X = np.concatenate([block.X for block in blocks])
     parts = ([getattr(block, name) for block in blocks] for name in _PARTS)
     return Block(X, *(None if part[0] is None else np.concatenate(part) for part in parts))
+
+
+def _canonical(array: Array) -> Array:
+    """The same values in the same dtype and bits, whatever they came in: for digests alone.
+
+    Numbers are float64 where that holds them, text and mixed values objects, dates microseconds
+    where these hold them.
+    """
+    kind = array.dtype.kind
+    if kind == "M":
+        times = array.astype("datetime64[us]")
+        return times if ((times == array) | np.isnat(array)).all() else array
+    if kind in "biuf":
+        with np.errstate(over="ignore"):
+            numbers = array.astype(np.float64)
+        large = kind in "iu" and bool((np.abs(numbers) > _EXACT).any())
+        if not large or numbers.tolist() == array.tolist():  # Python compares them exactly
+            return np.where(np.isnan(numbers), np.nan, numbers + 0.0)  # one nan, and no -0
+    values = np.empty(array.size, dtype=object)
+    values[:] = [
+        float(each) + 0.0 if isinstance(each, (int, float)) and abs(each) <= _EXACT else each
+        for each in array.ravel().tolist()
+    ]
+    return values.reshape(array.shape)
 
 
 @lru_cache(maxsize=256)

@@ -18,6 +18,7 @@ import numpy as np
 from onepass.errors import ParameterError, TypeMismatchError
 from onepass.service.asking import Asker
 from onepass.service.blocks import Block
+from onepass.service.charge import Charge
 from onepass.service.intake import hold_answered, read_rows
 from onepass.service.packing import read_tensors, tensors_of
 from onepass.service.requests import Receipt
@@ -208,17 +209,45 @@ class Client:
     def create(
         self,
         name: str,
-        model: str,
+        model: Any,
         task: str = "regression",
         settings: Mapping[str, Any] | None = None,
     ) -> int:
-        """Have a new learner served, by the name of a model; its version.
+        """Serve a new learner; its version.
 
-        Settings are parameters of the model, such as ``{"rls.forgetting": 0.99}``.
+        Parameters
+        ----------
+        name : str
+            The learner's.
+        model : str, learner or Pipeline
+            The name of a model; or an object, with what it has learned, which is sent as the bytes
+            of a model file.
+        task : {"regression", "classification"}, default "regression"
+            Of a model that is named.
+        settings : mapping of str to value, optional
+            Parameters of a model that is named, such as ``{"rls.forgetting": 0.99}``.
+
+        Raises
+        ------
+        ParameterError
+            If settings come with an object.
+        TypeMismatchError, CheckpointError
+            If the object is no learner that a file can hold.
+        ServiceError
+            If the service refuses, or does not answer in time.
         """
-        body = {"model": model, "task": task, "settings": dict(settings or {})}
-        path = f"/v2/models/{quote(name, safe='')}"
-        return int(self._json("PUT", path, body, again=False)["version"])
+        where, path = "Client.create", f"/v2/models/{quote(name, safe='')}"
+        if isinstance(model, str):
+            body = {"model": model, "task": task, "settings": dict(settings or {})}
+            return int(self._json("PUT", path, body, again=False)["version"])
+        if settings:
+            raise ParameterError(
+                f"{where}: `settings` must come with the name of a model, got them with "
+                f"{type(model).__name__}. Set the parameters of the object."
+            )
+        kind = {"Content-Type": "application/x-onepass"}
+        data = Charge.of(model, where).to_bytes(where)
+        return int(json.loads(self._asker.ask("PUT", path, data, kind, again=False)[0])["version"])
 
     def retire(self, name: str) -> None:
         """Have a learner served no longer."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onepass.breadth import bounded
-from onepass.errors import KeyReusedError, StoreError
+from onepass.errors import BusyError, KeyReusedError, StoreError
 from onepass.service.blocks import Block, joined
 from onepass.service.records import Answer, Asked, Entry, Group
 from onepass.service.requests import Receipt, Request, runs, said_from_bytes, said_to_bytes
@@ -39,6 +39,8 @@ class Keeper(Tending):
 
     at_it = False
     """Whether something is begun and not yet done, as whoever has the turn says."""
+    _pending = 1 << 62
+    """Rows that wait for their answers, or more: those that were answered may be counted still."""
     _flight: _Flight | None = None
     _certain: tuple[Sequence[Request], Exception | None] = ((), None)
     """Of which requests the fate is certain, and not told yet; and why, if they are refused."""
@@ -210,6 +212,9 @@ class Keeper(Tending):
             if request.block.y is not None:
                 answered.append(request)
                 continue
+            request.error = self._too_many(len(request.ids), flight.group)
+            if request.error is not None:
+                continue
             flight.group.asked += [
                 Asked(each, request.until, request.block[i : i + 1].to_bytes())
                 for i, each in enumerate(request.ids)
@@ -218,6 +223,20 @@ class Keeper(Tending):
         for run in runs(answered):
             self._stale = True
             self._learn(run, flight)
+
+    def _too_many(self, rows: int, group: Group) -> BusyError | None:
+        """The error if more rows would wait for their answers than may; None if they may wait."""
+        most = self._policy.most_pending
+        if self._pending + rows > most:  # some were answered since they were counted
+            self._pending = self.journal.waiting(self.now()) + len(group.asked)
+        if self._pending + rows > most:
+            return BusyError(
+                f"{self.where}: at most {most:,} rows may wait for their answers, "
+                f"{self._pending:,} do, got {rows:,} more. Answer some, or ask for fewer seconds.",
+                60.0,
+            )
+        self._pending += rows
+        return None
 
     def _fresh(self, requests: Sequence[Request]) -> Sequence[Request]:
         """Those that were not decided on before."""
@@ -243,7 +262,8 @@ class Keeper(Tending):
 
     def _again(self, request: Request, known: Answer) -> None:
         name, digest = request.keys[0]
-        if known.digest != digest:
+        former = (request.former, request.block.former_digest())
+        if known.digest != digest and known.digest not in former:
             request.error = KeyReusedError(
                 f"{self.where}: the key {name[1:]!r} must come with the request that it came with "
                 f"first (version {known.sequence:,}), got other rows. Give each request a key of "

@@ -23,6 +23,7 @@ from onepass.types import Array
 __all__ = ["Late"]
 
 _DAY = 86400.0
+_LONGEST = 30 * _DAY
 _ID = re.compile(r"[\w-]{1,64}", re.ASCII)
 _KEY = "a"  # what the keys of answers begin with
 
@@ -37,7 +38,7 @@ class Late(Kept):
         ----------
         X : array-like of shape (n, d), frame, or sequence of dicts
         seconds : float, default one day
-            How long they wait.
+            How long they wait, at most 30 days.
 
         Returns
         -------
@@ -49,6 +50,8 @@ class Late(Kept):
         ------
         OnepassError
             Whatever the learner raises: then nothing was kept.
+        BusyError
+            If more rows than ``most_pending`` would wait: then nothing was kept.
         StoreError
             If the disk is full or fails: then nothing was kept.
         """
@@ -59,7 +62,7 @@ class Late(Kept):
         where = f"{self._journal.where}.ask"
         block = read_rows(X, None, where=where)
         hold_written(block, where)  # each row will be, by itself
-        seconds = validate.in_range(seconds, "seconds", where, low=0.0)
+        seconds = validate.in_range(seconds, "seconds", where, low=0.0, high=_LONGEST)
         version, learner = self._keeper.published
         with bounded(self.most_features):
             said = said_of(learner, block.X)
@@ -123,8 +126,8 @@ class Late(Kept):
         rows: dict[str, Block] = {}
         for i, name in enumerate(ids):
             answer = answers[i : i + 1]
-            digest, found = _digest(answer), self._known(name)
-            if found is not None and found.digest == answer.digest():  # as it was written once
+            digest, found = answer.digest(), self._known(name)
+            if found is not None and found.digest in _former_digests(answer):
                 digest = found.digest
             if digest != digests.setdefault(name, digest if found is None else found.digest):
                 raise KeyReusedError(
@@ -181,13 +184,11 @@ def _named(ids: Any, where: str) -> list[str]:
     return found
 
 
-def _digest(answer: Block) -> bytes:
-    """What tells an answer from others, whatever came beside it.
-
-    In an array with others text is as wide as the widest, and 3 is 3.0 beside 2.5.
-    """
+def _former_digests(answer: Block) -> set[bytes]:
+    """The digests that former versions noted of an answer."""
     parts = (answer.y, answer.weights, answer.time)
-    return Block(answer.X, *(None if part is None else _alone(part) for part in parts)).digest()
+    alone = Block(answer.X, *(None if part is None else _alone(part) for part in parts))
+    return {answer.former_digest(), alone.former_digest()}
 
 
 def _alone(part: Array) -> Array:

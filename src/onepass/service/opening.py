@@ -27,6 +27,7 @@ def durable(
     keep: int = 8,
     key_seconds: float = _WEEK,
     most_features: int | None = None,
+    most_pending: int = 1 << 20,
     replacements: Mapping[str, Any] | None = None,
     clock: Callable[[], float] = time.time,
     watch: Callable[[Any], Watcher] | None = None,
@@ -60,6 +61,8 @@ def durable(
         those that a Pipeline makes; rows that would bring more are refused, and so are blocks that
         come to more than 16,777,216 numbers, and labels of more than 256 characters. Least squares
         take the square of their features in memory. By default as many as come.
+    most_pending : int, default 1,048,576
+        Rows that may wait for their answers; ``ask`` refuses more. None waits longer than 30 days.
     replacements : mapping of str to Any, optional
         Functions and networks that no file holds, as ``op.load`` takes them.
     clock : callable, default ``time.time``
@@ -105,6 +108,7 @@ def durable(
     validate.in_range(key_seconds, "key_seconds", where, low=0.0)
     if most_features is not None:
         validate.whole(most_features, "most_features", where, low=1)
+    validate.whole(most_pending, "most_pending", where, low=1)
     path = _named(path, where)
     given = None if model is None else Charge.of(model, where)
     policy = Policy(
@@ -116,6 +120,7 @@ def durable(
         clock,
         watch,
         most_features,
+        most_pending,
     )
     journal = Journal(path, where)
     try:

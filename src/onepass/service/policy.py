@@ -29,3 +29,4 @@ class Policy:
     clock: Callable[[], float]
     watch: Callable[[Any], Watcher] | None
     most_features: int | None = None
+    most_pending: int = 1 << 20

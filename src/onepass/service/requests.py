@@ -62,6 +62,8 @@ class Request:
         Whether somebody waits for it, who can take the turn.
     gate : lock, optional
         Of whoever waits, as ``shut`` gives it.
+    former : bytes
+        The digest under which a former version may have noted this request.
     """
 
     block: Block
@@ -78,6 +80,7 @@ class Request:
     settled: bool = False
     waits: bool = False
     gate: Any = None
+    former: bytes = b""
 
     def is_settled(self) -> bool:
         """Whether it is decided on; another thread may do so meanwhile."""

@@ -240,8 +240,10 @@ def looked(db: sqlite3.Connection, path: Path, where: str) -> int:
 
 
 def _said(db: sqlite3.Connection) -> set[str]:
-    """How the tables and indexes were made, and whatever else there is."""
-    rows = db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+    """How the tables and indexes were made, and whatever else there is but SQLite's own tables."""
+    rows = db.execute(
+        "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]'"
+    )
     return {text for (text,) in rows}
 
 

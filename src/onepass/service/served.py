@@ -60,6 +60,8 @@ class Served:
         self._diary = diary
         self._waiting = Waiting(name, most_waiting)
         self._gate = shut()  # where the thread waits
+        self.pace = 1.0
+        """Seconds of processor time that the slowest of the last predictions took for a row."""
         self.failed: str | None = None
         """Why the learner cannot learn, as of the last attempt; None if it can."""
         self._looks = Looks(durable)
@@ -99,7 +101,7 @@ class Served:
         done : callable
             Called by the thread that learns, when they are on the disk or refused.
         **named
-            ``key``, ``digest``, ``source``, ``position``.
+            ``key``, ``former``, ``source``, ``position``, as for ``Durable.request``.
 
         Raises
         ------

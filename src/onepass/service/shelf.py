@@ -132,7 +132,7 @@ class Shelf:
             before = self._served.get(name)
             if before is None and not (_NAME.fullmatch(name) and self._path(name).exists()):
                 self.failed.pop(name, None)
-                raise self._unknown(name)
+                return self[name]  # raises
             try:
                 if before is not None:
                     with suppress(StoreError):
@@ -141,10 +141,11 @@ class Shelf:
                     before.close()
                 return self._open(name, None)
             except Exception as wrong:
-                if before is None:
-                    raise self._fail(name, wrong) from wrong
-                before.failed = str(wrong) or repr(wrong)
-                raise
+                if before is not None:
+                    before.failed = str(wrong) or repr(wrong)
+                    raise
+                self._fail(name, wrong)
+                return self[name]  # raises
 
     def feed(self, name: str, source: Source, log: Any = None) -> None:
         """Have a learner learn from a source, now or as soon as its file can be opened.
@@ -250,8 +251,16 @@ class Shelf:
 
     def __getitem__(self, name: str) -> Served:
         found = self._served.get(name)
+        if found is None and name in self.failed:
+            raise StoreError(
+                f"{name}: its file must be one that can be opened, got: {self.failed[name]} Then "
+                "load the model again, or DELETE it, which renames the file: see /openapi.json."
+            )
         if found is None:
-            raise self._unavailable(name) if name in self.failed else self._unknown(name)
+            raise UnknownError(
+                f"there must be a learner of the name asked for, got {name[:120]!r}; "
+                "GET /v2/repository/index lists those that there are."
+            )
         return found
 
     def __iter__(self) -> Iterator[Served]:
@@ -260,25 +269,12 @@ class Shelf:
     def __len__(self) -> int:
         return len(self._served)
 
-    def _unknown(self, name: str) -> UnknownError:
-        return UnknownError(
-            f"there must be a learner of the name asked for, got {name[:120]!r}; "
-            "GET /v2/repository/index lists those that there are."
-        )
-
-    def _unavailable(self, name: str) -> StoreError:
-        return StoreError(
-            f"{name}: its file must be one that can be opened, got: {self.failed[name]} Then "
-            "load the model again, or DELETE it, which renames the file: see /openapi.json."
-        )
-
-    def _fail(self, name: str, wrong: Exception) -> StoreError:
-        """Note and log that a file could not be opened; the error for requests to its learner."""
-        self.failed[name] = reason = str(wrong) or repr(wrong)
-        told = {"name": name, "reason": reason}
+    def _fail(self, name: str, wrong: Exception) -> None:
+        """Note and log that a file could not be opened."""
+        self.failed[name] = str(wrong) or repr(wrong)
+        told = {"name": name, "reason": self.failed[name]}
         unexpected = None if isinstance(wrong, OnepassError) else wrong
         _LOG.error("a learner cannot be opened", exc_info=unexpected, extra={"told": told})
-        return self._unavailable(name)
 
     def _free(self, name: str) -> Path:
         """Where nothing is of one that was retired, nor of one that is served by that name."""

@@ -69,7 +69,7 @@ class Durable(Late, Versions):
             As the learner's own verbs take them.
         key : str, optional
             An idempotency key: a request that is sent again with the same key is learned once, and
-            moves no position.
+            moves no position. The rows must have the same values, in whatever dtype or form.
         source, position : str, optional
             Where the rows came from, and where to go on reading when they are learned: committed
             with them, and told by ``positions``.
@@ -130,6 +130,7 @@ class Durable(Late, Versions):
         source: str | None = None,
         position: str | None = None,
         done: Callable[[Request], None] | None = None,
+        former: bytes = b"",
     ) -> Request:
         """Rows to be learned by the next ``settle``, for those who do not wait.
 
@@ -144,6 +145,8 @@ class Durable(Late, Versions):
         done : callable, optional
             Called with the request when it is decided on, by the thread that settles it, or
             refused by the one that closes this meanwhile.
+        former : bytes, optional
+            A digest under which a former version may have noted this request.
 
         Raises
         ------
@@ -153,7 +156,7 @@ class Durable(Late, Versions):
             If these are no rows.
         """
         request = self._request(X, y, sample_weight, time, key, digest, source, position)
-        request.done = done
+        request.done, request.former = done, former
         self._put(request)
         return request
 

@@ -32,8 +32,8 @@ _FAILURES = {
     "408": "The request did not come in time.",
     "409": "The key came with another request, or the name is taken.",
     "413": "The body is too long.",
-    "429": "Too many rows wait to be learned, or the bodies of all requests are too long together: "
-    "Retry-After says when to ask again.",
+    "429": "Too many rows wait to be learned, or for their answers, or the bodies of all requests "
+    "are too long together: Retry-After says when to ask again.",
     "431": "The headers are too long.",
     "500": "The server has failed; its log tells why.",
     "501": "What was asked for needs a package that the server has not.",
@@ -44,7 +44,7 @@ _FAILURES = {
 _MODEL, _VERSIONED = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
 _NAMED = {"{name}": NAME, "{version}": VERSION, "{file}": {"type": "string"}}
 _Kinds = Mapping[str, str]
-_INFER = ("Answers for rows; with the parameter 'ask': true also ids, for answers that come later.",
+_INFER = ("Answers for rows; with the parameter 'ask': true also ids, which needs the role learn.",
           "predict", _TENSORS, _TOLD)  # fmt: skip
 
 DESCRIBED: Mapping[tuple[str, str], tuple[str, str | None, _Kinds | None, _Kinds]] = {

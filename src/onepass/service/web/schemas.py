@@ -74,7 +74,7 @@ _ASKED = {
     "additionalProperties": _VALUE,
     "properties": {
         "ask": {"type": "boolean", "description": "Whether the rows wait for their answers."},
-        "seconds": {**_VALUE, "description": "With ask: how long, a number >= 0."},
+        "seconds": {**_VALUE, "description": "With ask: how long, 0 to 2,592,000."},
         "binary_data_output": _TRUTH,
     },
 }
@@ -85,7 +85,8 @@ _ERROR = _object(
 )  # fmt: skip
 _STATE_OF_ONE = _object(
     "name ready trouble",  # nothing else is there if the learner's file cannot be opened
-    **{"class": _TEXT}, parameters=_TEXT, ready=_TRUTH, trouble={"type": ["string", "null"]}, version=_WHOLE, rows_seen=_WHOLE,
+    parameters=_TEXT, ready=_TRUTH, trouble={"type": ["string", "null"]}, version=_WHOLE,
+    rows_seen=_WHOLE,
     rows_refused=_WHOLE, nbytes=_WHOLE, waiting=_WHOLE, error=_ERROR,
     rates=_object("learned predicted curve", learned=_NUMBER_OR_NOTHING,
                   predicted=_NUMBER_OR_NOTHING, curve=_list(_list(_NUMBER_OR_NOTHING))),
@@ -146,7 +147,8 @@ SCHEMAS: dict[str, Any] = {
         versions=_list(VERSION), inputs=_list(_PART), outputs=_list(_PART),
     ),
     "Index": _list(_object("name version state reason",
-                           version={"type": "string", "pattern": "^[0-9]*$"}, state={"enum": ["READY", "UNAVAILABLE"]})),
+                           version={"type": "string", "pattern": "^[0-9]*$"},
+                           state={"enum": ["READY", "UNAVAILABLE"]})),
     "State": _object("now onepass models", now={"type": "number"}, models=_list(_STATE_OF_ONE)),
     "Making": _object("model", closed=True, task={"enum": ["regression", "classification"]},
                       settings={"type": "object"}),

@@ -25,9 +25,10 @@ def state(shelf: Shelf) -> dict[str, Any]:
         "onepass": onepass_version(),
         "models": [
             *(_one(served, shelf.folder) for served in shelf),
-            *(_failed(name, reason, shelf.folder) for name, reason in shelf.failed.items()),
+            *({"name": name, "ready": False, "trouble": pathless(reason, shelf.folder)}
+              for name, reason in shelf.failed.items()),
         ],
-    }
+    }  # fmt: skip
 
 
 @cache
@@ -37,11 +38,6 @@ def onepass_version() -> str:
         return version("onepass")
     except PackageNotFoundError:  # run from its source
         return "unknown"
-
-
-def _failed(name: str, reason: str, folder: Path) -> dict[str, Any]:
-    """A learner whose file could not be opened: nothing else is known of it."""
-    return {"name": name, "ready": False, "trouble": pathless(reason, folder)}
 
 
 def _one(served: Served, folder: Path) -> dict[str, Any]:

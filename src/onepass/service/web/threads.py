@@ -2,7 +2,8 @@
 
 Whoever waits for the disk, whoever computes, whoever looks and whoever changes what there is have
 threads of their own: however many rows wait to be learned, and however long the disk takes, large
-questions are answered meanwhile, and the page tells how it goes.
+questions are answered meanwhile, and the page tells how it goes. One learner never has all threads
+of a kind: however long it computes, there is one for the others.
 """
 
 import asyncio
@@ -20,6 +21,26 @@ _DISK = 32  # they wait more than they work
 _FEW = 4
 
 
+class _Shared:
+    """A pool of threads for all learners, of which one learner uses all but one at most.
+
+    Parameters
+    ----------
+    most : int
+        Threads that one learner may use at a time.
+    name : str
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        self._most, self._pool = most, ThreadPoolExecutor(most + 1, name)
+        self._limits: dict[str, asyncio.Semaphore] = {}
+
+    async def run(self, work: Callable[[], _T], name: str) -> _T:
+        """The result of work for a learner, once it has a thread."""
+        async with self._limits.setdefault(name, asyncio.Semaphore(self._most)):
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
 class Threads:
     """Pools, whose threads are started when they are needed.
 
@@ -32,14 +53,14 @@ class Threads:
     def __init__(self, patience: float) -> None:
         cores = os.cpu_count() or 1
         self.patience = patience
-        self._computing = ThreadPoolExecutor(max(2, min(8, cores)), "onepass compute")
-        self._waiting = ThreadPoolExecutor(_DISK, "onepass disk")
+        self._computing = _Shared(max(2, min(8, cores)), "onepass compute")
+        self._waiting = _Shared(_DISK, "onepass disk")
         self._looking = ThreadPoolExecutor(_FEW, "onepass look")
         self._changing = ThreadPoolExecutor(_FEW, "onepass change")
 
-    async def compute(self, work: Callable[[], _T]) -> _T:
-        """What comes of work that computes."""
-        return await asyncio.get_running_loop().run_in_executor(self._computing, work)
+    async def compute(self, work: Callable[[], _T], name: str) -> _T:
+        """What comes of work that computes, for the learner of this name."""
+        return await self._computing.run(work, name)
 
     async def look(self, work: Callable[[], _T]) -> _T:
         """What comes of work that looks at the learners, and waits for others but briefly."""
@@ -64,7 +85,7 @@ class Threads:
         PendingError
             If it is not done in time.
         """
-        done = asyncio.get_running_loop().run_in_executor(self._waiting, work)
+        done = asyncio.ensure_future(self._waiting.run(work, name))
         finished, _ = await asyncio.wait([done], timeout=self.patience)
         if not finished:
             done.add_done_callback(_heard)

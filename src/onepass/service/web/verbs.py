@@ -21,11 +21,14 @@ from onepass.service.web.parameters import asks
 from onepass.service.web.refusals import OfRows
 from onepass.service.web.threads import Threads
 from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import ANSWERS, Asked, Output
+from onepass.service.wire.rows import ANSWERS, ROLES, Asked, Output
+from onepass.table import Table
 
 __all__ = ["Verbs"]
 
 _LARGE = 1 << 16  # bytes; more are left to another thread, so that others need not wait
+_QUICK = 2e-3  # seconds that a prediction may take in the event loop
+_ROWS = 8  # that take as long as what each request takes besides, about
 _DAY = 86400.0
 
 
@@ -52,18 +55,11 @@ class Verbs:
 
     def infer(self, asking: Asking, name: str, version: str | None = None) -> Any:
         """``POST /v2/models/NAME/infer``: answered at once, unless there is much to do."""
-        served, form, began = self._shelf[name], format_of(asking), time.perf_counter()
-        if _small(asking, form) and not _broad(served, asking):
-            return self._said(served, form, asking.body, version, began)
-        return self._apart(asking, lambda body: self._said(served, form, body, version, began))
+        return self._predicted(asking, self._shelf[name], format_of(asking), version)
 
     def invocations(self, asking: Asking) -> Any:
         """``POST /invocations``: MLflow's convention."""
-        served, began = self._shelf[self._only()], time.perf_counter()
-        form = format_of(asking, scoring=True)
-        if _small(asking, form) and not _broad(served, asking):
-            return self._said(served, form, asking.body, None, began)
-        return self._apart(asking, lambda body: self._said(served, form, body, None, began))
+        return self._predicted(asking, self._shelf[self._only()], format_of(asking, scoring=True))
 
     def learn(self, asking: Asking, name: str) -> Any:
         """``POST /v2/models/NAME/learn``: answered when the rows are on the disk."""
@@ -93,30 +89,46 @@ class Verbs:
     async def answers(self, asking: Asking, name: str) -> Answer:
         """``POST /v2/models/NAME/answers``: answers to rows that were asked, by their ids."""
         served, form = self._shelf[name], format_of(asking)
-        _, asked = await self._read(asking, form)
+        _, asked = await self._read(asking, form, name)
         ids = _ids(asked)
         work = served.admitted(
             len(ids), lambda: served.answer(ids, asked.y, asked.sample_weight, time=asked.time)
         )
         with OfRows(name):
             receipt = await self._threads.disk(work, name)
-        return await self._threads.compute(lambda: _received(form, name, asked, receipt))
+        return await self._threads.compute(lambda: _received(form, name, asked, receipt), name)
 
     # -- what stands behind them ---------------------------------------------------------------
 
-    def _said(
-        self, served: Served, form: Format, body: bytes, version: str | None, began: float
+    def _predicted(
+        self, asking: Asking, served: Served, form: Format, version: str | None = None
     ) -> Any:
-        """Answers by the learner as it is now; something to be awaited where ids are asked for."""
-        asked = form.read(body, self._limits, learning=False)
-        now, learner = served.answering(version)
-        if asks(asked.parameters, may=form.tells_ids):
-            return self._ask(served, form, asked, began)
-        with OfRows(served.name), bounded(served.durable.most_features):
-            answers = _answers(learner, asked)
-        answer = form.answer(served.name, now, asked, answers)
-        served.gauges.predicted(len(asked.X), time.perf_counter() - began)
-        return answer
+        """Predict now, or return an awaitable: if ids are asked for, or it would take long."""
+        began = time.perf_counter()
+
+        def read(body: bytes) -> Any:
+            asked = form.read(body, self._limits, learning=False)
+            now, learner = served.answering(version)
+            asked.X = _features(learner, asked.X)
+            if asks(asked.parameters, may=form.tells_ids):
+                self._tokens.hold(asking, LEARN, "infer with 'ask', which stores rows")
+                return self._ask(served, form, asked, began)
+            rows = len(asked.X)
+
+            def predicted() -> Answer:
+                start = time.thread_time()
+                with OfRows(served.name), bounded(served.durable.most_features):
+                    answers = _answers(learner, asked)
+                answer = form.answer(served.name, now, asked, answers)
+                pace = (time.thread_time() - start) / (rows + _ROWS)
+                served.pace = max(pace, served.pace / 2)
+                served.gauges.predicted(rows, time.perf_counter() - began)
+                return answer
+
+            slow = served.pace * (rows + _ROWS) > _QUICK
+            return self._threads.compute(predicted, served.name) if slow else predicted()
+
+        return read(asking.body) if _small(asking, form) else self._apart(asking, served, read)
 
     async def _learned_apart(
         self,
@@ -129,19 +141,19 @@ class Verbs:
     ) -> Answer:
         """Rows of a large body are read, and their answers written, by a thread."""
         name, compute = served.name, self._threads.compute
-        body, asked = await self._read(asking, form)
+        body, asked = await self._read(asking, form, name)
         if not len(asked.X):
             return _nothing(served, form, asked)
         letter = mail.expect(name, lambda receipt: receipt)
         try:
-            await compute(lambda: _put(served, asked, body, key, letter.decided))
+            await compute(lambda: _put(served, asked, body, key, letter.decided), name)
         except BaseException:
             mail.withdraw(letter)
             raise
         mail.sent(served)
         receipt = await letter
         served.gauges.answered(time.perf_counter() - began)
-        return await compute(lambda: _received(form, name, asked, receipt))
+        return await compute(lambda: _received(form, name, asked, receipt), name)
 
     async def _ask(self, served: Served, form: Format, asked: Asked, began: float) -> Answer:
         seconds = (asked.parameters or {}).get("seconds", _DAY)
@@ -152,24 +164,26 @@ class Verbs:
         found = {"y": said, "id": np.array(ids, dtype=object)}
         wanted = [each for each in asked.outputs if each.name == "y"] or ANSWERS
         asked.outputs = (*wanted, Output("id", wanted[0].binary))
-        return await self._threads.compute(lambda: form.answer(served.name, version, asked, found))
-
-    async def _read(self, asking: Asking, form: Format) -> tuple[bytes, Asked]:
-        """The body, unpacked, and what is to be learned."""
-        body = await self._unpacked(asking)
-        return body, await self._threads.compute(
-            lambda: form.read(body, self._limits, learning=True)
+        return await self._threads.compute(
+            lambda: form.answer(served.name, version, asked, found), served.name
         )
 
-    async def _apart(self, asking: Asking, work: Callable[[bytes], Any]) -> Answer:
+    async def _read(self, asking: Asking, form: Format, name: str) -> tuple[bytes, Asked]:
+        """The body, unpacked, and what is to be learned."""
+        body = await self._unpacked(asking, name)
+        return body, await self._threads.compute(
+            lambda: form.read(body, self._limits, learning=True), name
+        )
+
+    async def _apart(self, asking: Asking, served: Served, work: Callable[[bytes], Any]) -> Answer:
         """What a thread makes of a large body."""
-        body = await self._unpacked(asking)
-        found = await self._threads.compute(lambda: work(body))
+        body = await self._unpacked(asking, served.name)
+        found = await self._threads.compute(lambda: work(body), served.name)
         return found if isinstance(found, Answer) else await found
 
-    async def _unpacked(self, asking: Asking) -> bytes:
+    async def _unpacked(self, asking: Asking, name: str) -> bytes:
         if asking.packed:
-            body = await self._threads.compute(asking.unpacked)
+            body = await self._threads.compute(asking.unpacked, name)
             asking.take(len(body))
             return body
         return asking.body
@@ -191,21 +205,13 @@ def _small(asking: Asking, form: Format) -> bool:
     return len(asking.body) < _LARGE and not asking.packed and form.tells_size
 
 
-def _broad(served: Served, asking: Asking) -> bool:
-    """Whether a row is answered by so many numbers that a short question is much to answer."""
-    learner = served.durable.answering
-    if hasattr(type(learner), "learner"):  # of a Pipeline
-        learner = getattr(learner, "learner_", learner)
-    return int(getattr(learner, "n_outputs_", 1)) * len(asking.body) >= _LARGE
-
-
 def _put(served: Served, asked: Asked, body: bytes, key: str | None, done: Any) -> None:
     """Have rows learned."""
     _hold_answers(asked)
-    digest = None if key is None else hashlib.sha256(body).digest()
+    former = b"" if key is None else hashlib.sha256(body).digest()
     rows = {"X": asked.X, "y": asked.y, "sample_weight": asked.sample_weight, "time": asked.time}
     with OfRows(served.name):
-        served.learn(rows, done, key=key, digest=digest)
+        served.learn(rows, done, key=key, former=former)
 
 
 def _nothing(served: Served, form: Format, asked: Asked) -> Answer:
@@ -244,6 +250,15 @@ def _answers(learner: Any, asked: Asked) -> dict[str, Any]:
         "probabilities": learner.predict_proba(asked.X),
         "classes": learner.classes_,
     }
+
+
+def _features(learner: Any, X: Any) -> Any:
+    """Rows without columns that belong to rows to be learned, unless the learner has such features."""
+    known = getattr(learner, "kinds_", None) or getattr(learner, "feature_names_in_", ())
+    if not isinstance(X, Table) or set(ROLES).isdisjoint(X.columns):
+        return X
+    kept = {name: X[name] for name in X.names if name not in ROLES or name in known}
+    return Table(kept, len(X)) if kept else X
 
 
 def _ids(asked: Asked) -> list[str]:

@@ -88,14 +88,18 @@ def asked(named: dict[str, Array], place: _Place, *, learning: bool) -> Asked:
     place : callable
         Where a column stands in the request, by its name.
     learning : bool
-        Whether those called y, sample_weight and time are what these say, and no features.
+        Whether those called y, sample_weight and time belong to rows to be learned. If not, they
+        are left out beside a matrix, and else are columns like others.
 
     Raises
     ------
     RequestError
         If they do not go together.
     """
-    parts = {role: named.pop(role) for role in ROLES if role in named} if learning else {}
+    parts = {role: named[role] for role in ROLES if role in named} if learning else {}
+    others = {name: array for name, array in named.items() if name not in ROLES}
+    if learning or [array.ndim for array in others.values()] == [2]:
+        named = others
     if not named:
         came = " and ".join(parts) or "none"
         raise refused("", "have columns that are features", came, "Send rows, one or more columns")
