@@ -283,7 +283,7 @@ def test_answers_of_a_former_digest_are_known(durable: Durable) -> None:
         block = Block(np.empty((1, 0)), np.array([value]))
         known = durable._journal.answer(f"a{name}")
         assert known is not None
-        old = known._replace(digest=block.digest())
+        old = known._replace(digest=block.former_digest())
         durable._journal._db.execute(
             "UPDATE keys SET digest = ?, seal = ? WHERE key = ?", (old.digest, old.seal(), old.key)
         )

@@ -93,10 +93,10 @@ class Block:
             X = Table({name: _canonical(X.columns[name]) for name in sorted(X.names)}, len(X))
         else:
             X = _canonical(X)
-        parts = (self.y, self.weights, self.time)
-        y, *others = (None if part is None else _canonical(part) for part in parts)
-        y = y[:, 0] if y is not None and y.ndim == 2 and y.shape[1] == 1 else y
-        return Block(X, y, *others).former_digest()
+        parts = (
+            None if part is None else _canonical(part) for part in (self.y, self.weights, self.time)
+        )
+        return Block(X, *parts).former_digest()
 
     def former_digest(self) -> bytes:
         """The digest that former versions noted: of the bytes, so of the dtypes and order too."""
@@ -213,7 +213,7 @@ def _canonical(array: Array) -> Array:
     if kind in "biuf":
         with np.errstate(over="ignore"):
             numbers = array.astype(np.float64)
-        large = kind in "iu" and bool((np.abs(numbers) > _EXACT).any())
+        large = kind in "iu" and bool((np.abs(numbers) >= _EXACT).any())
         if not large or numbers.tolist() == array.tolist():  # Python compares them exactly
             return np.where(np.isnan(numbers), np.nan, numbers + 0.0)  # one nan, and no -0
     values = np.empty(array.size, dtype=object)

@@ -130,7 +130,7 @@ class Shelf:
         """
         with self._retiring, self._turn:
             before = self._served.get(name)
-            if before is None and not (_NAME.fullmatch(name) and self._path(name).exists()):
+            if before is None and not (_NAME.fullmatch(name) and os.path.lexists(self._path(name))):
                 self.failed.pop(name, None)
                 return self[name]  # raises
             try:
@@ -191,7 +191,7 @@ class Shelf:
             if (
                 name in self._served
                 or name == self._going
-                or (not there and self._path(name).exists())
+                or (not there and os.path.lexists(self._path(name)))
             ):
                 raise TakenError(
                     f"{self.where}: there must be no learner {name!r} yet, but there is. Choose "
@@ -211,7 +211,7 @@ class Shelf:
         """
         with self._retiring:
             with self._turn:
-                if name in self.failed and self._path(name).exists():
+                if name in self.failed and os.path.lexists(self._path(name)):
                     with unheld(self._path(name), self.where):
                         moved = self._moved(name)
                     del self.failed[name]

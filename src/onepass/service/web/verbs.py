@@ -253,8 +253,8 @@ def _answers(learner: Any, asked: Asked) -> dict[str, Any]:
 
 
 def _features(learner: Any, X: Any) -> Any:
-    """Rows without columns that belong to rows to be learned, unless the learner has such features."""
-    known = getattr(learner, "kinds_", None) or getattr(learner, "feature_names_in_", ())
+    """Rows without y, sample_weight and time, unless the learner has features of these names."""
+    known: Any = getattr(learner, "kinds_", None) or getattr(learner, "feature_names_in_", ())
     if not isinstance(X, Table) or set(ROLES).isdisjoint(X.columns):
         return X
     kept = {name: X[name] for name in X.names if name not in ROLES or name in known}

@@ -1,0 +1,148 @@
+"""Infer: columns that belong to rows to be learned are ignored, and slow learners stall nobody."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from web_server import Server, output, rows
+
+import onepass as op
+from onepass.persist import packed
+
+INFER, LEARN = "/v2/models/{}/infer", "/v2/models/{}/learn"
+N, X = 3, [[1.0, 2.0], [2.0, 1.0], [3.0, 5.0]]
+ROLES = ("y", "sample_weight", "time")
+MODEL = {"Content-Type": "application/x-onepass"}
+
+
+def tensor(name: str, values: list[Any]) -> dict[str, Any]:
+    shape, flat = list(np.shape(values)), np.array(values, dtype=object).ravel().tolist()
+    text = any(isinstance(value, str) for value in flat)
+    return {"name": name, "shape": shape, "datatype": "BYTES" if text else "FP64", "data": flat}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Learners of a matrix and of named columns, of a Pipeline and by themselves."""
+    with Server(tmp_path_factory.mktemp("infer") / "data", "--first", "rls-named") as running:
+        named = [tensor("a", [row[0] for row in X]), tensor("b", [row[1] for row in X])]
+        inputs = {"matrix": [tensor("X", X)], "named": named}
+        for kind, tensors in inputs.items():
+            assert running.asked("PUT", f"/v2/models/rls-{kind}", {"model": "rls"})[0] == 201
+            file = packed(op.RLSRegressor(), "here")
+            assert running.asked("PUT", f"/v2/models/raw-{kind}", file, MODEL)[0] == 201
+            for model in ("rls", "raw"):
+                body = {"inputs": [*tensors, tensor("y", [1.0, 2.0, 4.0])]}
+                assert running.asked("POST", LEARN.format(f"{model}-{kind}"), body)[0] == 200
+        yield running
+
+
+def arrow(columns: dict[str, Any]) -> bytes:
+    pa = pytest.importorskip("pyarrow")
+    arrays = {
+        name: pa.FixedSizeListArray.from_arrays(pa.array(np.ravel(values)), np.shape(values)[1])
+        if np.ndim(values) == 2 else pa.array(values)
+        for name, values in columns.items()
+    }  # fmt: skip
+    table, sink = pa.table(arrays), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def predictions(server: Server, name: str, layout: str, columns: dict[str, Any]) -> Any:
+    """Predictions for columns that come in a layout."""
+    if layout in {"json", "ask"}:
+        body = {"inputs": [tensor(*each) for each in columns.items()]}
+        if layout == "ask":
+            body["parameters"] = {"ask": True, "seconds": 0}
+        status, told, _ = server.asked("POST", INFER.format(name), body)
+        return output(told) if status == 200 else told
+    if layout == "arrow":
+        kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
+        status, told, _ = server.asked("POST", INFER.format(name), arrow(columns), kind)
+        pa = pytest.importorskip("pyarrow")
+        return pa.ipc.open_stream(told).read_all()["y"].to_pylist() if status == 200 else told
+    assert name == "rls-named"
+    records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    bodies: dict[str, Any] = {
+        "split": {"columns": list(columns), "data": [list(each.values()) for each in records]},
+        "records": records, "instances": records, "inputs": columns,
+    }  # fmt: skip
+    if layout == "csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(columns))
+        writer.writeheader()
+        writer.writerows(records)
+        kind = {"Content-Type": "text/csv"}
+        return server.asked("POST", "/invocations", text.getvalue(), kind)[1]["predictions"]
+    key = f"dataframe_{layout}" if layout in {"split", "records"} else layout
+    told = server.asked("POST", "/invocations", json.dumps({key: bodies[layout]}))[1]
+    return told["predictions"]
+
+
+VALUES = st.lists(st.floats(-9, 9).map(lambda v: round(v, 3)), min_size=N, max_size=N)
+TEXTS = st.lists(st.sampled_from(["sea", "land"]), min_size=N, max_size=N)
+CASES = [(f"{model}-{kind}", layout) for model in ("rls", "raw") for kind in ("matrix", "named")
+         for layout in ("json", "ask", "arrow")]  # fmt: skip
+CASES += [("rls-named", layout) for layout in ("split", "records", "instances", "inputs", "csv")]
+
+
+@pytest.mark.parametrize(("name", "layout"), CASES)
+@settings(max_examples=8, print_blob=True)
+@given(data=st.data())
+def test_infer_ignores_what_belongs_to_rows_to_be_learned(
+    server: Server, name: str, layout: str, data: st.DataObject
+) -> None:
+    plain: dict[str, Any] = {"X": X}
+    if name.endswith("named"):
+        plain = {"a": [row[0] for row in X], "b": [row[1] for row in X]}
+    right = predictions(server, name, layout, plain)
+    assert np.shape(right) == (N,)
+    roles = data.draw(st.lists(st.sampled_from(ROLES), min_size=1, unique=True))
+    more = {role: data.draw(VALUES | TEXTS if role == "y" else VALUES) for role in roles}
+    names = data.draw(st.permutations([*plain, *more]))
+    columns = {each: ({**plain, **more})[each] for each in names}
+    assert predictions(server, name, layout, columns) == right
+
+
+def test_a_learner_of_such_features_has_them(server: Server) -> None:
+    """A model file may have been fitted to a column of that name: it is used."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "time": [5.0, 1.0, 2.0]})
+    model = op.RLSRegressor().fit(frame, [5.0, 1.0, 2.0])
+    file = packed(model, "here")
+    assert server.asked("PUT", "/v2/models/timed", file, MODEL)[0] == 201
+    columns = {"x": [1.0, 1.0, 1.0], "time": [7.0, 8.0, 9.0], "y": [0.0, 0.0, 0.0]}
+    right = model.predict(pd.DataFrame({k: columns[k] for k in ("x", "time")}))
+    assert predictions(server, "timed", "json", columns) == right.tolist()
+
+
+def test_a_wide_learner_does_not_stall_others(server: Server) -> None:
+    """Its rows become thousands of features: short requests, answered aside."""
+    features = op.features.RandomReLU(4096)
+    file = packed(op.Pipeline(features, op.SGDRegressor()), "here")
+    assert server.asked("PUT", "/v2/models/wide", file, MODEL)[0] == 201
+    learned = {"inputs": [tensor("X", [[1.0], [2.0]]), tensor("y", [1.0, 2.0])]}
+    assert server.asked("POST", LEARN.format("wide"), learned)[0] == 200
+    at, kind = INFER.format("rls-matrix"), "application/vnd.apache.arrow.stream"
+    wide = ("POST", INFER.format("wide"), rows([[0.5]] * 8000))
+    with ThreadPoolExecutor(8) as aside:
+        for _ in range(20):
+            assert server.asked("POST", INFER.format("wide"), rows([[0.5]]))[0] == 200
+        waiting = [aside.submit(server.asked, *wide) for _ in range(8)]
+        answered = 0
+        while not all(each.done() for each in waiting):
+            assert server.asked("POST", at, rows(X))[0] == 200
+            stream = arrow({"X": X})  # in a thread: the wide learner leaves one
+            assert server.asked("POST", at, stream, {"Content-Type": kind})[0] == 200
+            answered += not all(each.done() for each in waiting)
+        assert {each.result()[0] for each in waiting} == {200}
+    assert answered > 2

@@ -1,0 +1,91 @@
+"""Rows that wait for their answers: who may store them, how many, and how long."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from web_server import TOKEN, Server, asked, output, rows
+
+from onepass.service import Client
+
+INFER, LEARN, ANSWERS = (f"/v2/models/rls/{verb}" for verb in ("infer", "learn", "answers"))
+ROLES = {"predict": "p" * 20, "learn": "l" * 20, "admin": TOKEN}
+MOST, MONTH = 8, 30 * 86400
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("pending")
+    (folder / "tokens").write_text("".join(f"{role} {token}\n" for role, token in ROLES.items()))
+    options = ("--tokens", str(folder / "tokens"), "--most-pending", str(MOST))
+    with Server(folder / "data", "rls", *options) as running:
+        running.token = TOKEN
+        yield running
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_to_store_rows_needs_the_role_learn(server: Server, role: str) -> None:
+    """In each format, while rows alone need no more than predict."""
+    with Client(server.url, ROLES[role], patience=0.0) as client:
+        assert client.predict("rls", [[1.0]]).shape == (1,)
+    for body in (rows([[1.0]], ask=True, seconds=0), rows([[1.0]] * 5000, ask=True, seconds=0)):
+        status, told, _ = asked(server.port, "POST", INFER, body, token=ROLES[role])
+        if role == "predict":
+            assert (status, "role 'learn' for infer with 'ask'" in told["error"]) == (403, True)
+        else:
+            assert status == 200 if body["inputs"][0]["shape"][0] == 1 else 429
+
+
+def test_rows_wait_no_longer_than_a_month(server: Server) -> None:
+    status, told, _ = server.asked("POST", INFER, rows([[1.0]], ask=True, seconds=MONTH + 1))
+    assert (status, "[0, 2.592e+06]" in told["error"]) == (400, True)
+    status, told, _ = server.asked("POST", INFER, rows([[1.0]], ask=True, seconds=MONTH))
+    assert status == 200
+    answer(server, output(told, "id"))
+
+
+def answer(server: Server, ids: list[str]) -> None:
+    n = len(ids)
+    tensors = [{"name": "id", "shape": [n], "datatype": "BYTES", "data": ids},
+               {"name": "y", "shape": [n], "datatype": "FP64", "data": [1] * n}]  # fmt: skip
+    assert server.asked("POST", ANSWERS, {"inputs": tensors})[0] == 200
+
+
+@settings(max_examples=25, print_blob=True)
+@given(steps=st.lists(st.tuples(st.sampled_from(["ask", "answer", "expire"]), st.integers(1, 10))))
+def test_no_more_rows_wait_than_may(server: Server, steps: list[tuple[str, int]]) -> None:
+    """A request that would make more wait is refused whole; those that were answered make room."""
+    waiting: list[str] = []
+    for step, n in steps:
+        if step == "answer":
+            some, waiting = waiting[:n], waiting[n:]
+            if some:
+                answer(server, some)
+            continue
+        seconds = 0 if step == "expire" else 3600
+        body = rows([[1.0]] * n, ask=True, seconds=seconds)
+        status, told, headers = server.asked("POST", INFER, body)
+        if len(waiting) + n > MOST:
+            assert (status, headers["retry-after"]) == (429, "60")
+            assert f"at most {MOST} rows may wait for their answers" in told["error"]
+        else:
+            assert status == 200
+            waiting += output(told, "id") if step == "ask" else []
+        assert server.asked("POST", INFER, rows([[1.0]]))[0] == 200
+        time.sleep(2e-3)  # what is to expire at once has expired
+    for first in range(0, len(waiting), 4):
+        answer(server, waiting[first : first + 4])
+
+
+def test_rows_that_wait_are_counted_over_a_restart(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls", "--most-pending", "3") as server:
+        ids = output(server.asked("POST", INFER, rows([[1.0]] * 3, ask=True))[1], "id")
+        server.kill()
+        server.start()
+        assert server.asked("POST", INFER, rows([[1.0]], ask=True))[0] == 429
+        assert server.asked("POST", LEARN, rows([[1.0]], [1.0]))[0] == 200
+        answer(server, ids)
+        assert server.asked("POST", INFER, rows([[1.0]] * 3, ask=True))[0] == 200
