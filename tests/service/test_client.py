@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from web_server import TOKEN, Server
 
-from onepass.errors import ParameterError, ServiceError
+import onepass as op
+from onepass.errors import ParameterError, ServiceError, TypeMismatchError
 from onepass.service.client import Client
 from onepass.service.speaking import Connection
 
@@ -55,6 +56,30 @@ def test_all_verbs(tmp_path: Path) -> None:
                 wrong()
             assert raised.value.status == status
             assert TOKEN not in str(raised.value)
+
+
+def test_a_learner_of_ones_own_is_created(tmp_path: Path) -> None:
+    """With what it has learned; what cannot be sent says what to do, and makes nothing."""
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
+    mine = op.Pipeline(op.features.Scale(), op.RLSClassifier()).partial_fit(X, y)
+    mapped = op.ORFitRegressor(feature_map=lambda x: x)
+    with Server(tmp_path / "data", "rls") as server, Client(server.url) as client:
+        assert client.create("mine", mine) == 0
+        np.testing.assert_array_equal(client.predict("mine", X), mine.predict(X))
+        client.learn("mine", X, y)
+        np.testing.assert_array_equal(client.predict("mine", X), mine.partial_fit(X, y).predict(X))
+        with pytest.raises(ServiceError, match="another name"):
+            client.create("mine", mine)
+        with pytest.raises(ParameterError, match="`settings` must come with the name of a model"):
+            client.create("other", mine, settings={"rls.ridge": 1.0})
+        for wrong in (op.RLSRegressor, None, {"model": "rls"}):
+            with pytest.raises(
+                TypeMismatchError, match=r"Client.create: .*such as op.RLSRegressor"
+            ):
+                client.create("other", wrong)
+        with pytest.raises(ServiceError, match="feature_map"):
+            client.create("other", mapped)
+        assert {each["name"] for each in client.models()} == {"rls", "mine"}
 
 
 def test_classes_and_text_go_there_and_back(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass.errors import CheckpointError, DamagedError, StoreError
+from onepass.service import examine
 from onepass.service.schema import APPLICATION, FORMAT
 
 RNG = np.random.default_rng(0)
@@ -248,6 +249,25 @@ def test_a_table_whose_description_was_changed(merged: Kept, word: bytes, byte: 
     path.write_bytes(whole)
     with pytest.raises(StoreError):
         op.durable(path)
+
+
+@settings(max_examples=20, print_blob=True)
+@given(
+    statements=st.lists(
+        st.sampled_from(["ANALYZE", "ANALYZE keys", "PRAGMA optimize", "VACUUM", "REINDEX",
+                         "PRAGMA journal_mode = DELETE", "PRAGMA wal_checkpoint(TRUNCATE)"]),
+        min_size=1,
+    )
+)  # fmt: skip
+def test_what_sqlite_offers_for_upkeep_is_no_damage(merged: Kept, statements: list[str]) -> None:
+    path = merged.copied()
+    changed(path, "ANALYZE", *statements)
+    assert examine(path)["version"] == merged.version
+    with op.durable(path) as durable:
+        assert bits(durable) == merged.bits
+        durable.learn(X[:1], Y[:1], key="after")
+    with op.durable(path) as durable:
+        assert durable.learn(X[:1], Y[:1], key="after").again
 
 
 def test_a_newer_format(merged: Kept) -> None:
