@@ -3,12 +3,18 @@
 
 #include <math.h>
 #include <string.h>
+#include <time.h>
+#ifdef _WIN32
+#include <windows.h>
+#endif
 
 #include "machine.h"
 #include "pending.h"
 #include "reading.h"
 
 enum { WIDEST = 1 << 14 }; /* features, or outputs */
+enum { LONG = 1 << 20 };   /* numbers that are turned while other threads run */
+enum { WAITS = 1 << 17 };  /* of 0.1 ms: a forked process may wait for a thread that it lacks */
 
 typedef struct {
     PyObject_HEAD
@@ -23,12 +29,36 @@ typedef struct {
     int busy;          /* another thread learns rows */
 } Object;
 
-/* Whether no other thread learns rows; if one does, there is an error. */
+/* Wait until no other thread learns rows; if one does so for too long, there is an error. */
 static int idle(const Object *self)
 {
+    for (int i = 0; self->busy && i < WAITS; i++) {
+        Py_BEGIN_ALLOW_THREADS
+#ifdef _WIN32
+        Sleep(1);
+#else
+        const struct timespec pause = {0, 100000};
+        nanosleep(&pause, NULL);
+#endif
+        Py_END_ALLOW_THREADS
+    }
     if (self->busy)
         PyErr_Format(PyExc_RuntimeError, "Rows: another thread is in it");
     return !self->busy;
+}
+
+/* Let other threads run while n rows are learned, if that takes long; those that come here wait. */
+static PyThreadState *leave(Object *self, Py_ssize_t n)
+{
+    self->busy = 1;
+    return n * self->rows.d * self->rows.d >= LONG ? PyEval_SaveThread() : NULL;
+}
+
+static void enter(Object *self, PyThreadState *state)
+{
+    if (state)
+        PyEval_RestoreThread(state);
+    self->busy = 0;
 }
 
 /* A part of the state by its name, and its size; NULL with an error if there is none. */
@@ -133,6 +163,7 @@ static PyObject *triangle(Object *self, PyObject *args)
     const Py_ssize_t sizes[] = {d * d, d * c};
     const int good = hold(&a, 2, "dd", sizes, out ? 3 : 0, 0) && idle(self);
     if (good) {
+        PyThreadState *state = leave(self, 1);
         pending_flush(rows);
         for (ptrdiff_t j = 0; j < d; j += WIDE) {
             const ptrdiff_t k = d - j < WIDE ? d - j : WIDE;
@@ -141,6 +172,7 @@ static PyObject *triangle(Object *self, PyObject *args)
             else
                 load(rows, j, k, a.at[0], a.at[1]);
         }
+        enter(self, state);
         if (!out) {
             rows->due = 1.0;
             rows->fresh = 0;
@@ -205,6 +237,8 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     double *answers = self->row + d;
     if (count != 3)
         return PyErr_Format(PyExc_TypeError, "Rows.learn_one: expected x, y and weight");
+    if (!idle(self))
+        return NULL;
     const double weight = read_number(args[2]);
     const int named = self->reading.labels != Py_None;
     const Py_ssize_t place = named ? read_label(&self->reading, args[1]) : c == 1 ? 0 : -1;
@@ -216,9 +250,11 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
         Py_RETURN_FALSE;
     memset(answers, 0, c * sizeof *answers);
     answers[place] = answer;
+    PyThreadState *state = leave(self, 1);
     const unsigned was = begin_swift();
     const int good = rows_learn_one(&self->rows, self->row, answers, weight, self->said);
     end_swift(was);
+    enter(self, state);
     self->seen += good;
     self->fresh = 0;
     return PyBool_FromLong(good);
@@ -280,15 +316,19 @@ static PyObject *learn_few(Object *self, PyObject *args)
         return NULL;
     if (n < 1 || n > FEW)
         Py_RETURN_FALSE;
+    if (!idle(self))
+        return NULL;
     double *errors = numbers_of(given[2], "d", n * rows->c, 1, &view[2]);
     if (!errors)
         return NULL;
     const double *X = plain(given[0], n * rows->d, &view[0]);
     const double *Y = X ? plain(given[1], n * rows->c, &view[1]) : NULL;
     if (Y && !self->released && !self->busy) { /* by what was done to read them, too */
+        PyThreadState *state = leave(self, n);
         const unsigned was = begin_swift();
         good = rows_learn_few(rows, n, X, Y, errors);
         end_swift(was);
+        enter(self, state);
         self->seen += good ? n : 0;
         self->fresh = 0;
     }
@@ -311,6 +351,8 @@ static PyObject *predict_few(Object *self, PyObject *args)
         return NULL;
     if (n < 1 || n > FEW)
         Py_RETURN_FALSE;
+    if (!idle(self))
+        return NULL;
     double *scores = numbers_of(given[1], "d", n * c, 1, &view[1]);
     if (!scores)
         return NULL;
@@ -336,6 +378,8 @@ static PyObject *predict_one(Object *self, PyObject *x)
 {
     const ptrdiff_t c = self->rows.c;
     double *scores = self->said;
+    if (!idle(self))
+        return NULL;
     if (!read_row(&self->reading, x, self->row) || self->busy)
         Py_RETURN_NONE;
     score(self, self->row, scores);

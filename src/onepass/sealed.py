@@ -82,10 +82,11 @@ def packed(tree: Any, where: str, *, kind: str = "tree") -> bytes:
         If the tree holds anything else.
     """
     metadata, arrays = divided(tree, kind, where)
-    data = bytearray(bytes_of(arrays, metadata=metadata))
+    data = bytes_of(arrays, metadata=metadata)
     at = place(data, where)
-    data[at : at + len(_NO_DIGEST)] = hashlib.sha256(data).hexdigest().encode("ascii")
-    return bytes(data)
+    digest = hashlib.sha256(data).hexdigest().encode("ascii")
+    rest = memoryview(data)[at + len(_NO_DIGEST) :]
+    return b"".join((data[:at], digest, rest))  # while it copies, other threads run
 
 
 def unpacked(data: bytes, where: str) -> Contents:

@@ -238,9 +238,11 @@ def test_initial_weights() -> None:
 MAKERS = [lambda: op.RLSRegressor(1.0), lambda: op.SGDRegressor(step="normalised")]
 
 
+@pytest.mark.parametrize(("n", "d"), [(400, 5), (30, 1100)], ids=["narrow", "wide"])
 @pytest.mark.parametrize("make", MAKERS)
-def test_whoever_looks_from_another_thread_loses_no_row(make: Any) -> None:
-    X, y = stream(400, 5)
+def test_whoever_looks_from_another_thread_loses_no_row(make: Any, n: int, d: int) -> None:
+    """A wide learner lets other threads run while it learns a row."""
+    X, y = stream(n, d)
     model, plain = make(), make().partial_fit(X, y)
     done, wrong = threading.Event(), []
 
@@ -264,7 +266,32 @@ def test_whoever_looks_from_another_thread_loses_no_row(make: Any) -> None:
         looking.join()
         sys.setswitchinterval(before)
     assert not wrong
-    assert model.rows_seen_ == 400
+    assert model.rows_seen_ == n
+    close(model.coef_, plain.coef_)
+
+
+def test_a_wide_learner_is_asked_from_another_thread_while_it_learns() -> None:
+    """The other thread waits for the row, and takes nothing out of the loop."""
+    X, y = stream(40, 1100)
+    model, plain = op.RLSRegressor(1.0), op.RLSRegressor(1.0).partial_fit(X, y)
+    model.partial_fit(X[:1], y[:1])
+    done = threading.Event()
+
+    def ask() -> None:
+        while not done.is_set():
+            assert np.isfinite(model.predict_one(X[0]))
+            assert np.isfinite(model.predict(X[:2])).all()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for i in range(1, 40, 3):
+            model.learn_one(X[i], y[i])
+            model.test_then_train(X[i + 1 : i + 3], y[i + 1 : i + 3])
+    finally:
+        done.set()
+        asking.join()
+    assert model.rows_seen_ == 40
     close(model.coef_, plain.coef_)
 
 

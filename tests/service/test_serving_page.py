@@ -67,7 +67,7 @@ def test_what_the_client_shows_runs(tmp_path: Path) -> None:
         names: dict[str, Any] = {}
         exec(shown.replace("http://localhost:8080", server.url), names)  # noqa: S102  our own page
         with names["client"] as client:
-            assert [each["name"] for each in client.models()] == ["rls", "shop"]
+            assert [each["name"] for each in client.models()] == ["rls", "shop", "own"]
         assert (names["said"].shape, len(names["ids"])) == ((1,), 1)
 
 
