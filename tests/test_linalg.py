@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from onepass import linalg
-from onepass.linalg import factors, threads
+from onepass.linalg import factors, threads, unlocked
 
 SRC = Path(linalg.__file__).parents[1]
 Floats = NDArray[Any]
@@ -82,6 +82,38 @@ def test_calm_rows_are_taken_in_as_by_qr() -> None:
         signs * calm / np.abs(R).max(0), exact / np.abs(R).max(0), atol=1e-13
     )
     np.testing.assert_allclose(signs * z_calm, z_exact, atol=1e-13)
+
+
+@given(
+    p=st.integers(1, 40),
+    n=st.integers(1, 40),
+    c=st.integers(0, 3),
+    order=st.sampled_from("CF"),
+    seed=st.integers(0, 99),
+)
+def test_large_triangles_are_those_of_small_ones(
+    p: int, n: int, c: int, order: Any, seed: int
+) -> None:
+    """The same routines are called so that other threads run meanwhile: to the last bit."""
+    rng = np.random.default_rng(seed)
+    R = np.array(np.triu(rng.normal(size=(p, p))) + 3 * np.eye(p), order=order)
+    z, A, b = (np.array(rng.normal(size=s), order=order) for s in ((p, c), (n, p), (n, c)))
+    before = [each.copy() for each in (R, z, A, b)]
+
+    def found() -> list[Any]:
+        return [
+            *linalg.take_in(R, z, A, b), linalg.whitened(A, R), *linalg.take_in_calm(R, z, A, b),
+            *linalg.cholesky(R.T @ R), *linalg.cholesky(R - 9.0 * np.eye(p)),
+        ]  # fmt: skip
+
+    small = found()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unlocked, "LONG", 0)
+        large = found()
+    for one, two in zip(small, large, strict=True):
+        np.testing.assert_array_equal(one, two)
+    for given_, kept in zip((R, z, A, b), before, strict=True):
+        np.testing.assert_array_equal(given_, kept)
 
 
 @pytest.mark.parametrize("size", [1e-8, 1.0, 1e3, 1e7, 1e10])

@@ -9,7 +9,6 @@ of less than d ε, is taken apart into eigenvectors.
 """
 
 import numpy as np
-from scipy.linalg import lapack
 
 from onepass import linalg
 from onepass.types import Floats
@@ -110,8 +109,7 @@ def _least(R: Floats) -> float:
 
 def _cholesky(R: Floats) -> Floats | None:
     """The lower factor; None where R is all but singular."""
-    L, info = lapack.dpotrf(R, lower=1)
-    if info or not (np.square(np.diagonal(L)) > _least(R)).all():
+    factor, info = linalg.cholesky(R)
+    if info or not (np.square(np.diagonal(factor)) > _least(R)).all():
         return None
-    factor: Floats = L
     return factor

@@ -57,6 +57,7 @@ from onepass.linalg.threads import (
     tensors_alone,
 )
 from onepass.linalg.triangles import (
+    cholesky,
     lower_from_rows,
     solve_upper,
     solve_upper_transposed,
@@ -72,6 +73,7 @@ __all__ = [
     "blank",
     "blas_threads",
     "blur",
+    "cholesky",
     "cholesky_in_order",
     "eigh",
     "finite",

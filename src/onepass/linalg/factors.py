@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from onepass.linalg.library import finite, is_tensor
-from onepass.linalg.triangles import solved
+from onepass.linalg.triangles import cholesky, solved
 from onepass.types import Array, Floats
 
 __all__ = ["cholesky_in_order", "eigh", "solve_lower", "solve_lower_transposed", "svd", "svd_both"]
@@ -54,7 +54,7 @@ def cholesky_in_order(S: Any, least: Any) -> tuple[Any, Any]:
     S = S.astype(np.float64)
     n = S.shape[0]
     kept: Array = np.ones(n, dtype=bool)
-    L, info = lapack.dpotrf(S, lower=1)
+    L, info = cholesky(S)
     if info == 0 and (np.diagonal(L) ** 2 > least).all():
         return L, kept
     L = np.zeros((n, n), order="F")

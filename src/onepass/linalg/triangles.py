@@ -5,9 +5,11 @@ import math
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from onepass.linalg import unlocked
 from onepass.types import Floats
 
 __all__ = [
+    "cholesky",
     "lower_from_rows",
     "solve_upper",
     "solve_upper_transposed",
@@ -42,16 +44,38 @@ def take_in(R: Floats, z: Floats, A: Floats, b: Floats) -> tuple[Floats, Floats,
     p = R.shape[0]
     if p == 0 or A.shape[0] == 0:
         return R, z, np.einsum("ij,ij->j", b, b)
-    R_new, V, T, _ = lapack.dtpqrt(0, _panel(p), R, A)
-    if z.shape[1] == 0:
+    nb, (n, c) = _panel(p), b.shape
+    long = n * p * p >= unlocked.LONG
+    if long:
+        R_new, V, T = np.array(R, order="F"), np.array(A, order="F"), np.empty((nb, p), order="F")
+        unlocked.call("dtpqrt", n, p, 0, nb, R_new, p, V, n, T, nb, np.empty(nb * p), 0)
+    else:
+        R_new, V, T, _ = lapack.dtpqrt(0, nb, R, A)
+    if c == 0:
         return R_new, z, np.zeros(0)
-    z_new, rest, _ = lapack.dtpmqrt(0, V, T, z, b, side="L", trans="T")
+    if long:
+        z_new, rest, work = np.array(z, order="F"), np.array(b, order="F"), np.empty(nb * c)
+        sizes = (n, c, p, 0, nb)
+        unlocked.call("dtpmqrt", "L", "T", *sizes, V, n, T, nb, z_new, p, rest, n, work, 0)
+    else:
+        z_new, rest, _ = lapack.dtpmqrt(0, V, T, z, b, side="L", trans="T")
     return R_new, z_new, np.einsum("ij,ij->j", rest, rest)
 
 
 def _panel(p: int) -> int:
     """Columns that are reflected together, as measured for blocks as wide as they come."""
     return min(p, 16) if p < 512 else 32 if p < 4096 else 64
+
+
+def cholesky(S: Floats) -> tuple[Floats, int]:
+    """The lower Cholesky factor of S (p, p), and LAPACK's info: not 0 if there is none."""
+    p = len(S)
+    if p**3 < unlocked.LONG:
+        L, info = lapack.dpotrf(S, lower=1)
+        return L, info
+    L = np.array(S, order="F")
+    info = unlocked.call("dpotrf", "L", p, L, p, 0)
+    return np.asfortranarray(np.tril(L)), info
 
 
 def take_in_calm(R: Floats, z: Floats, V: Floats, b: Floats) -> tuple[Floats, Floats]:
@@ -61,11 +85,19 @@ def take_in_calm(R: Floats, z: Floats, V: Floats, b: Floats) -> tuple[Floats, Fl
     conditioned, so that C is exact to rounding whatever the condition of R; and for as many rows
     as weights this is quicker than a QR.
     """
-    p = R.shape[0]
-    M = blas.dsyrk(1.0, V, trans=1)
-    M.ravel(order="K")[:: p + 1] += 1.0
-    C = lapack.dpotrf(M, clean=0, overwrite_a=1)[0]
-    return blas.dtrmm(1.0, C, R), solve_upper_transposed(C, z + V.T @ b)
+    n, p = V.shape
+    if n * p * p < unlocked.LONG:
+        M = blas.dsyrk(1.0, V, trans=1)
+        M.ravel(order="K")[:: p + 1] += 1.0
+        C = lapack.dpotrf(M, clean=0, overwrite_a=1)[0]
+        R = blas.dtrmm(1.0, C, R)
+    else:
+        C, R = np.zeros((p, p), order="F"), np.array(R, order="F")
+        unlocked.call("dsyrk", "U", "T", p, n, 1.0, np.asfortranarray(V), n, 0.0, C, p)
+        C.ravel(order="K")[:: p + 1] += 1.0
+        unlocked.call("dpotrf", "U", p, C, p, 0)
+        unlocked.call("dtrmm", "L", "U", "N", "N", p, p, 1.0, C, p, R, p)
+    return R, solve_upper_transposed(C, z + V.T @ b)
 
 
 def solve_upper(R: Floats, z: Floats) -> Floats:
@@ -80,9 +112,14 @@ def solve_upper_transposed(R: Floats, b: Floats) -> Floats:
 
 def whitened(A: Floats, R: Floats) -> Floats:
     """A R⁻¹, rows with respect to an upper triangle R of shape (p, p); A of shape (n, p)."""
-    if len(A) <= 1:
+    n, p = A.shape
+    if n <= 1:
         return solved(R, A.T, lower=0, trans=1).T
-    V: Floats = blas.dtrsm(1.0, R, A, side=1)
+    if n * p * p < unlocked.LONG:
+        V: Floats = blas.dtrsm(1.0, R, A, side=1)
+    else:
+        V = np.array(A, order="F")
+        unlocked.call("dtrsm", "R", "U", "N", "N", n, p, 1.0, np.asfortranarray(R), p, V, n)
     return V
 
 
