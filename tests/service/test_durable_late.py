@@ -274,6 +274,25 @@ def test_large_whole_numbers_are_told_apart(tmp_path: Path) -> None:
             durable.answer(ids, [2**53 + 1])
 
 
+def test_text_of_a_former_digest_is_known(tmp_path: Path) -> None:
+    """Each label was as wide as itself, whatever came beside it."""
+    with op.durable(tmp_path / "c.db", op.RLSClassifier()) as durable:
+        ids = durable.ask(X[:2])[1]
+        durable.answer(ids, ["cat", "horse"])
+        for name, value in zip(ids, ["cat", "horse"], strict=True):
+            known = durable._journal.answer(f"a{name}")
+            assert known is not None
+            block = Block(np.empty((1, 0)), np.array([value]))
+            old = known._replace(digest=block.former_digest())
+            durable._journal._db.execute(
+                "UPDATE keys SET digest = ?, seal = ? WHERE key = ?",
+                (old.digest, old.seal(), old.key),
+            )
+        assert durable.answer(ids, ["cat", "horse"]).again
+        with pytest.raises(KeyReusedError):
+            durable.answer(ids, ["cat", "mouse"])
+
+
 def test_answers_of_a_former_digest_are_known(durable: Durable) -> None:
     """As they were written before numbers were told apart by their value."""
     ids = durable.ask(X[20:22])[1]

@@ -62,7 +62,7 @@ def test_what_curl_shows_is_answered(tmp_path: Path) -> None:
 
 
 def test_what_the_client_shows_runs(tmp_path: Path) -> None:
-    (shown,) = blocks("python", "from onepass.service")
+    (shown,) = blocks("python", "import onepass as op\nfrom onepass.service")
     with Server(tmp_path / "data", "rls") as server:
         names: dict[str, Any] = {}
         exec(shown.replace("http://localhost:8080", server.url), names)  # noqa: S102  our own page

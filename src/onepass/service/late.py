@@ -185,19 +185,6 @@ def _named(ids: Any, where: str) -> list[str]:
 
 
 def _former_digests(answer: Block) -> set[bytes]:
-    """The digests that former versions noted of an answer."""
-    parts = (answer.y, answer.weights, answer.time)
-    alone = Block(answer.X, *(None if part is None else _alone(part) for part in parts))
+    """The digests that former versions noted of an answer, text as wide as itself or as others."""
+    alone = replace(answer, y=np.array(answer.y.tolist()))  # type: ignore[union-attr]  # it has one
     return {answer.former_digest(), alone.former_digest()}
-
-
-def _alone(part: Array) -> Array:
-    """An answer, a weight or a time as it would be written if it were the only one."""
-    if part.dtype.kind == "U":
-        return np.array(part.tolist())
-    if part.dtype.kind not in "biuf":
-        return part
-    with np.errstate(over="ignore"):
-        number = part.astype(np.float64)
-    same = part.dtype.kind == "f" or number.astype(object).tolist() == part.tolist()
-    return number if same else part
