@@ -310,7 +310,7 @@ class Shelf:
         served = Served(name, held, gauges[0], diary, most_waiting=self._most)
         try:
             for fed, source, log in self._sources:
-                if fed == name:
+                if fed == name and model is None:  # a new learner of this name is another
                     served.feed(source, log)
         except BaseException:
             served.close()

@@ -38,6 +38,8 @@ seconds since 1970, lengths of time seconds, sizes bytes.
 ``positions``                ``{source: position}``, both text; null where none was learned yet
 ============================ =======================================================================
 
+A model whose file could not be opened has ``name``, ``ready`` and ``trouble`` alone.
+
 For example::
 
     {"now": 1795388746.8, "onepass": "0.1.0", "models": [{
