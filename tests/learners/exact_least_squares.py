@@ -417,10 +417,9 @@ class _Bounded(_Exponential):
 
     def learn(self, x: list[Any], b: list[Any], weight: Any, gap: Fraction, now: Any) -> None:
         del now
-        factor = self.factor(gap)
-        passed = -mpmath.log(factor, 2) if factor != 1 else mp.zero
+        factor, by_time = self.factor(gap), self.rule.factor is None
+        passed = mp.mpf(gap.numerator) / gap.denominator if by_time else -mpmath.log(factor, 2)
         self.aged(factor)
-        by_time = self.rule.factor is None
         if by_time and self.rule.floor > 0 and self.age + passed > 2:
             self.age += passed
             self.visit()

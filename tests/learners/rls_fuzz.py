@@ -45,6 +45,7 @@ import math
 import multiprocessing
 import os
 import pickle
+import re
 import sys
 import tempfile
 import time as clock
@@ -562,6 +563,10 @@ def _agree(
             result.add(kind, apart / allowed, f"row {i}: {apart / allowed * least:.1e} apart")
 
 
+def _numbers_after_row(note: str) -> list[str]:
+    return re.findall(r"row (\d+)", note)
+
+
 def _show(case: Case, exact: Reference, runs: dict[str, Run], result: Result) -> None:
     """Print all of a case."""
     np.set_printoptions(precision=17, linewidth=180)
@@ -574,7 +579,10 @@ def _show(case: Case, exact: Reference, runs: dict[str, Run], result: Result) ->
     if case.time is not None:
         print(f"time = {case.time!r}\nhalf-lives: {[float(t) for t in problem.time or []]}")
     print(f"cuts {case.cuts}, persist {case.persist}, max|y| {_size(case):.6g}")
+    named = {int(word) for note in result.notes for word in _numbers_after_row(note)}
     for i in range(len(case.X)):
+        if i not in named:
+            continue
         print(
             f"row {i}: cond {exact.condition[i]:.1e} (independent columns {exact.reduced[i]:.1e}), "
             f"determined {exact.determined[i]}, defined {exact.defined[i]}\n"
