@@ -91,8 +91,12 @@ class Reference:
         The same of the linearly independent columns alone.
     determined : ndarray of bool of shape (n,)
         Whether the rows before and the ridge determine the prediction.
-    batch : ndarray of shape (n, c)
-        Predictions of a QR factorization in float64 of the same weighted rows; NaN below full rank.
+    batch, reversed : ndarrays of shape (n, c)
+        Predictions of a QR factorization in float64 of the same weighted rows, from the first to
+        the last and from the last to the first; NaN below full rank.
+    reach : ndarray of shape (n,)
+        The size of the row in units of the columns, sqrt(Σ_j (a_j / ‖column j‖)²), or 1 if larger:
+        by so much a relative error of the coefficients is magnified.
     defined : ndarray of bool of shape (n,)
         Whether the prediction is beyond doubt: see `_Bounded` and `_Directional`.
     largest : float
@@ -104,6 +108,8 @@ class Reference:
     reduced: Any
     determined: Any
     batch: Any
+    reversed: Any
+    reach: Any
     defined: Any
     largest: float = -math.inf
 
@@ -140,7 +146,7 @@ def _run(problem: Problem) -> Reference:
     state = kinds.get(rule.kind, _Exponential)(problem)
     found = Reference(
         np.zeros((n, c)), np.ones(n), np.ones(n), np.ones(n, bool), np.zeros((n, c)),
-        np.ones(n, bool),
+        np.zeros((n, c)), np.ones(n), np.ones(n, bool),
     )  # fmt: skip
     units = _Units(problem.X.shape[1])
     last = None
@@ -148,11 +154,12 @@ def _run(problem: Problem) -> Reference:
         x, y = _exact(problem.X[i]), _exact(problem.Y[i])
         prior = [_dot(x, column) for column in zip(*_matrix(problem.start), strict=True)]
         if last is None:
-            said, batch = [mp.zero] * c, [0.0] * c
+            said, batch = [mp.zero] * c, [[0.0] * c] * 2
         else:
             said, batch = _predicted(found, i, state, x, units)
         found.predictions[i] = [float(s + w) for s, w in zip(said, prior, strict=True)]
-        found.batch[i] = [b + float(w) for b, w in zip(batch, prior, strict=True)]
+        for values, to in zip(batch, (found.batch, found.reversed), strict=True):
+            to[i] = [value + float(w) for value, w in zip(values, prior, strict=True)]
         found.defined[i] = state.defined
         if problem.weights[i] > 0.0:
             now = None if problem.time is None else problem.time[i]
@@ -177,7 +184,11 @@ def _predicted(found: Reference, i: int, state: Any, x: list[Any], units: "_Unit
     if largest > 0:
         found.largest = max(found.largest, float(mpmath.log(largest, 2)))
     if not math.isfinite(solution.condition):
-        return said, [math.nan] * len(said)
+        return said, [[math.nan] * len(said)] * 2
+    size = [state.sums.A[j][j] for j in range(len(a))]
+    found.reach[i] = max(
+        1.0, float(mpmath.sqrt(sum(v * v / q for v, q in zip(a, size, strict=True) if q > 0)))
+    )
     return said, state.batch(x, units.exponents)
 
 
@@ -342,8 +353,8 @@ class _Exponential:
         self.aged(self.factor(gap))
         self.added(self.row(x), b, weight)
 
-    def batch(self, x: list[Any], exponents: list[int]) -> list[float]:
-        """The prediction relative to w₀ by QR of the weighted rows in float64."""
+    def batch(self, x: list[Any], exponents: list[int]) -> list[list[float]]:
+        """The predictions relative to w₀ by QR of the weighted rows in float64."""
         roots = [mpmath.sqrt(weight * self.fade) for _, _, weight in self.rows]
         A = [[root * value for value in a] for root, (a, _, _) in zip(roots, self.rows, strict=True)]
         b = [[root * value for value in b] for root, (_, b, _) in zip(roots, self.rows, strict=True)]
@@ -561,7 +572,7 @@ class _Directional(_Exponential):
         self.reference = [r + b for r, b in zip(self.reference, by[1:], strict=True)]
         self.shift = [s + b for s, b in zip(self.shift, dy, strict=True)]
 
-    def batch(self, x: list[Any], exponents: list[int]) -> list[float]:
+    def batch(self, x: list[Any], exponents: list[int]) -> list[list[float]]:
         """QR of the triangle before the block, rounded to float64, and the block's rows."""
         upper, right, independent = _eliminated(self.before.A, self.before.G)
         A, b = [], []
@@ -574,7 +585,7 @@ class _Directional(_Exponential):
             A.append([root * value for value in a])
             b.append([root * value for value in target])
         found = _qr(A, b, self.row(x), [0] * self.free + exponents)
-        return [value + float(s) for value, s in zip(found, self.shift, strict=True)]
+        return [[v + float(s) for v, s in zip(row, self.shift, strict=True)] for row in found]
 
 
 def _projector(gram: Matrix) -> Matrix:
@@ -610,7 +621,7 @@ def _above(gram: Matrix, least: Any) -> int:
     return count
 
 
-def _qr(A: Matrix, b: Matrix, x: list[Any], exponents: list[int]) -> list[float]:
+def _qr(A: Matrix, b: Matrix, x: list[Any], exponents: list[int]) -> list[list[float]]:
     """xᵀ θ of least squares in float64, in units of the columns that are powers of two."""
     M = np.array([[float(mpmath.ldexp(v, -e)) for v, e in zip(row, exponents, strict=True)]
                   for row in A])  # fmt: skip
@@ -618,12 +629,16 @@ def _qr(A: Matrix, b: Matrix, x: list[Any], exponents: list[int]) -> list[float]
     e = round(float(mpmath.log(top, 2))) if top > 0 else 0
     z = np.array([[float(mpmath.ldexp(v, -e)) for v in row] for row in b])
     row = np.array([float(mpmath.ldexp(v, -s)) for v, s in zip(x, exponents, strict=True)])
-    Q, R = np.linalg.qr(M)
-    if not np.abs(np.diagonal(R)).min(initial=1.0) > 0.0:
-        return [math.nan] * z.shape[1]
-    with np.errstate(all="ignore"):
-        theta = scipy.linalg.solve_triangular(R, Q.T @ z, check_finite=False)
-        return [float(v) for v in np.ldexp(row @ theta, e)]
+    found = []
+    for order in (1, -1):
+        Q, R = np.linalg.qr(M[::order])
+        if not np.abs(np.diagonal(R)).min(initial=1.0) > 0.0:
+            found.append([math.nan] * z.shape[1])
+            continue
+        with np.errstate(all="ignore"):
+            theta = scipy.linalg.solve_triangular(R, Q.T @ z[::order], check_finite=False)
+            found.append([float(v) for v in np.ldexp(row @ theta, e)])
+    return found
 
 
 def _exact(values: Any) -> list[Any]:
