@@ -86,7 +86,8 @@ class Reference:
     predictions : ndarray of shape (n, c)
     condition : ndarray of shape (n,)
         The condition number of the weighted rows and the ridge, after each column was scaled to
-        length 1; infinite below full rank.
+        length 1; infinite below full rank. Rules that go on from the coefficients of an earlier
+        time keep their errors: there, the largest of all condition numbers at those times too.
     reduced : ndarray of shape (n,)
         The same of the linearly independent columns alone.
     determined : ndarray of bool of shape (n,)
@@ -177,7 +178,8 @@ def _predicted(found: Reference, i: int, state: Any, x: list[Any], units: "_Unit
     a = state.row(x)
     said = [_dot(a, column) + shift for column, shift in zip(
         zip(*solution.theta, strict=True), state.shift, strict=True)]  # fmt: skip
-    found.condition[i], found.reduced[i] = solution.condition, solution.reduced
+    found.condition[i] = max(solution.condition, state.carried)
+    found.reduced[i] = max(solution.reduced, state.carried)
     found.determined[i] = all(_negligible(a, vector) for vector in solution.null)
     sizes = [abs(t) for row in solution.theta[state.free :] for t in row]
     largest = max(sizes, default=mp.zero)
@@ -320,6 +322,7 @@ class _Exponential:
         self.rule, self.free = problem.rule, int(problem.intercept)
         d, c = problem.X.shape[1], problem.Y.shape[1]
         self.d, self.c, self.defined, self.shift = d, c, True, [mp.zero] * c
+        self.carried = 1.0
         self.ridge = np.asarray(problem.ridge, dtype=np.float64)
         if self.ridge.ndim == 0:
             self.ridge = np.eye(d) * self.ridge
@@ -451,6 +454,7 @@ class _Bounded(_Exponential):
         if lost == 0:
             return
         solution = self.sums.solution(self.free, [mp.one] * self.d)
+        self.carried = max(self.carried, solution.reduced)
         if solution.null:
             self.defined = False
         for j, size in enumerate(self.seen.sizes):
@@ -501,6 +505,7 @@ class _Directional(_Exponential):
         m, c = len(units), self.c
         fade = max(self.faded, mp.mpf("1e-60"))
         w = self.before.solution(self.free, [mp.one] * self.d)
+        self.carried = max(self.carried, w.reduced)
         A0 = self.before.A
         F = [[P[i][j] / units[i] for j in range(m)] for i in range(m)]  # its columns span F
         if fade < 1:
