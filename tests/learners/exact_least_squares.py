@@ -276,13 +276,18 @@ class _Sums:
         return _Solution(theta, null, math.inf if null else reduced, reduced)
 
 
-def _eliminated(A: Matrix, G: Matrix) -> tuple[Matrix, Matrix, list[int]]:
-    """Upper triangle, right side, and the columns that are linearly independent."""
+def _eliminated(
+    A: Matrix, G: Matrix, smallest: Any = 0
+) -> tuple[Matrix, Matrix, list[int]]:
+    """Upper triangle, right side, and the columns that are linearly independent.
+
+    A pivot is zero where it is tiny against the diagonal of A, or at most ``smallest``.
+    """
     S, right, m = [row[:] for row in A], [row[:] for row in G], len(A)
     least = mpmath.ldexp(mp.one, 200 - mp.prec)
     independent = []
     for k in range(m):
-        if S[k][k] <= least * A[k][k]:
+        if S[k][k] <= max(least * A[k][k], smallest):
             continue
         independent.append(k)
         for i in range(k + 1, m):
@@ -511,7 +516,10 @@ class _Directional(_Exponential):
         if fade < 1:
             B = _product(A0, F)
             inner = _product([list(column) for column in zip(*F, strict=True)], B)
-            upper, right, independent = _eliminated(inner, [list(r) for r in zip(*B, strict=True)])
+            size = sum(abs(A0[i][j]) / units[i] / units[j] for i in range(m) for j in range(m))
+            rounding = mpmath.ldexp(size, 400 - 2 * mp.prec)  # P is rounded to 2^-prec
+            transposed = [list(row) for row in zip(*B, strict=True)]
+            upper, right, independent = _eliminated(inner, transposed, rounding)
             if not math.isfinite(w.condition) or w.condition > 1e6:
                 whole = len(independent) == m - len(w.null)
                 self.defined = self.defined and whole

@@ -10,9 +10,9 @@ compiled loops. A row is predicted before it is learned, and each prediction is 
 
 accuracy
     Where the weighted, column-equilibrated condition number of the rows before is at most 1e12:
-    error <= 1e3 max(error of float64 batch QR, eps cond reach max|y|). QR takes the rows from the
-    first to the last and from the last to the first, and `reach` >= 1 is the size of the predicted
-    row in units of the columns: without the two, `literal`, QR in another order of the rows fails
+    error <= 1e3 max(error of float64 batch QR, eps cond reach max(max|y|, |exact|)). QR takes the
+    rows from the first to the last and from the last to the first, and `reach` >= 1 is the size of
+    the predicted row in units of the columns: without these, QR in another order of the rows fails
     in 2 % of the cases.
 nonfinite
     A prediction is not finite.
@@ -34,7 +34,7 @@ refused, refused_in_range, refusal_differs
 Some kinds are reported but are no failures (`EXTRA`); besides `large_as_exact` and `refused`:
 
 literal
-    As accuracy, without the second order of the rows and without `reach`.
+    As accuracy, with 1e3 max(error of QR from the first row to the last, eps cond max|y|).
 deficient
     Below full rank, where the rows determine the prediction all the same, and the independent
     columns have a condition number of at most 1e12: as accuracy.
@@ -514,10 +514,11 @@ def _checked(
                 float(np.nan_to_num(np.abs(found_by[i] - truth).max(), nan=0.0))
                 for found_by in (exact.batch, exact.reversed)
             )
-            least = EPS * exact.condition[i] * size
-            if error > (allowed := 1e3 * max(batch, least)):
+            least = EPS * exact.condition[i]
+            if error > (allowed := 1e3 * max(batch, least * size)):
                 result.add("literal", error / allowed)
-            if error > (allowed := 1e3 * max(batch, backward, least * exact.reach[i])):
+            least *= exact.reach[i] * max(size, float(np.abs(truth).max()))
+            if error > (allowed := 1e3 * max(batch, backward, least)):
                 note = f"{at}: error {error / size:.1e} max|y|, allowed {allowed / size:.1e}"
                 result.add("accuracy", error / allowed, note)
         elif not well:
