@@ -506,67 +506,70 @@ class _Directional(_Exponential):
         if self.rule.scaled:
             sizes = [mpmath.sqrt(size) if size > 0 else mp.one for size in self.seen.sizes]
             units = [mp.one] * self.free + sizes
-        P = self._excited(units)
+        basis, inside = self._excited(units)
         m, c = len(units), self.c
         fade = max(self.faded, mp.mpf("1e-60"))
         w = self.before.solution(self.free, [mp.one] * self.d)
         self.carried = max(self.carried, w.reduced)
         A0 = self.before.A
-        F = [[P[i][j] / units[i] for j in range(m)] for i in range(m)]  # its columns span F
-        if fade < 1:
-            B = _product(A0, F)
-            inner = _product([list(column) for column in zip(*F, strict=True)], B)
+        A = [row[:] for row in A0]
+        if fade < 1 and basis:
+            # A0 F (Fᵀ A0 F)⁺ Fᵀ A0 by the pivots of an elimination; B = Fᵀ A0
+            F = [[v / u for v, u in zip(vector, units, strict=True)] for vector in basis]
+            B = _product(F, A0)
+            inner = _product(B, [list(column) for column in zip(*F, strict=True)])
             size = sum(abs(A0[i][j]) / units[i] / units[j] for i in range(m) for j in range(m))
-            rounding = mpmath.ldexp(size, 400 - 2 * mp.prec)  # P is rounded to 2^-prec
-            transposed = [list(row) for row in zip(*B, strict=True)]
-            upper, right, independent = _eliminated(inner, transposed, rounding)
+            size *= max(abs(v) for vector in basis for v in vector) ** 2
+            rounding = mpmath.ldexp(size, 400 - 2 * mp.prec)  # F is rounded to 2^-prec
+            upper, right, independent = _eliminated(inner, B, rounding)
             if not math.isfinite(w.condition) or w.condition > 1e6:
                 whole = len(independent) == m - len(w.null)
                 self.defined = self.defined and whole
-            # A0 F (Fᵀ A0 F)⁺ Fᵀ A0 by the pivots of the elimination
-            A = [row[:] for row in A0]
             for k in independent:
                 for i in range(m):
+                    factor = (1 - fade) * right[k][i] / upper[k][k]
                     for j in range(m):
-                        A[i][j] -= (1 - fade) * right[k][i] * right[k][j] / upper[k][k]
-        else:
-            A = [row[:] for row in A0]
+                        A[i][j] -= factor * right[k][j]
         after = _Sums(m, c)
         after.A = A
         after.G = _product(A, w.theta)
         for a, b, weight in self.block:
-            inside = [a[i] / units[i] for i in range(m)]
-            inside = [_dot(P[i], inside) * units[i] for i in range(m)]
-            after.add(inside, b, weight)
+            after.add(inside(a), b, weight)
         self.block, self.faded = [], mp.one
         if self.free and after.A[0][0] > 0:
             self._centre(after)
         self.before, self.sums = after, after.copy()
 
-    def _excited(self, units: list[Any]) -> Matrix:
-        """The orthogonal projector on the excited directions, in units."""
+    def _excited(self, units: list[Any]) -> tuple[Matrix, Any]:
+        """A basis of the excited directions, in units, and the projection of rows on them."""
         m = len(units)
         gram, mass = _Sums(m, 0), mp.zero
         for a, _, weight in self.block:
             gram.add([value / u for value, u in zip(a, units, strict=True)], [], weight)
             mass += weight
-        if not self.rule.threshold and not mass:
-            return gram.A
         trace = sum(gram.A[i][i] for i in range(m))
         least = max(mp.mpf(self.rule.threshold) * mass, mp.mpf(1e-26) * trace)
-        rank = len(_eliminated(gram.A, gram.G)[2])
+        independent = _eliminated(gram.A, gram.G)[2]
         near = [_above(gram.A, least * mp.mpf(f)) for f in (0.999999, 1.0, 1.000001)]
         tiny = _above(gram.A, trace * mp.mpf(1e-20))
-        if len(set(near)) > 1 or (near[1] > tiny and tiny < rank):
+        if len(set(near)) > 1 or (near[1] > tiny and tiny < len(independent)):
             self.defined = False
-        if near[1] == rank:
-            return _projector(gram.A)
+        if near[1] == m:
+            return [[mp.mpf(i == j) for j in range(m)] for i in range(m)], lambda a: a
+        if near[1] == len(independent):
+            return [gram.A[k] for k in independent], lambda a: a
         values, vectors = mpmath.eigsy(mpmath.matrix(gram.A))
-        on = [k for k in range(m) if values[k] > least]
-        return [
-            [sum((vectors[i, k] * vectors[j, k] for k in on), mp.zero) for j in range(m)]
-            for i in range(m)
-        ]
+        basis = [[vectors[i, k] for i in range(m)] for k in range(m) if values[k] > least]
+
+        def inside(a: list[Any]) -> list[Any]:
+            scaled = [value / u for value, u in zip(a, units, strict=True)]
+            parts = [_dot(vector, scaled) for vector in basis]
+            return [
+                sum((t * v[i] for t, v in zip(parts, basis, strict=True)), mp.zero) * units[i]
+                for i in range(m)
+            ]
+
+        return basis, inside
 
     def _centre(self, sums: _Sums) -> None:
         """Go over to coordinates relative to the means."""
@@ -599,23 +602,6 @@ class _Directional(_Exponential):
             b.append([root * value for value in target])
         found = _qr(A, b, self.row(x), [0] * self.free + exponents)
         return [[v + float(s) for v, s in zip(row, self.shift, strict=True)] for row in found]
-
-
-def _projector(gram: Matrix) -> Matrix:
-    """The orthogonal projector on the range of a symmetric matrix."""
-    m = len(gram)
-    independent = _eliminated(gram, [[] for _ in gram])[2]
-    if len(independent) == m:
-        return [[mp.one if i == j else mp.zero for j in range(m)] for i in range(m)]
-    basis = [gram[k] for k in independent]
-    inner = [[_dot(u, v) for v in basis] for u in basis]
-    upper, right, pivots = _eliminated(inner, basis)
-    P = [[mp.zero] * m for _ in range(m)]
-    for k in pivots:
-        for i in range(m):
-            for j in range(m):
-                P[i][j] += right[k][i] * right[k][j] / upper[k][k]
-    return P
 
 
 def _above(gram: Matrix, least: Any) -> int:

@@ -229,14 +229,14 @@ def _scaled(rng: Any, X: Any, Y: Any, tags: list[str]) -> Any:
         X = X * 2.0 ** rng.integers(-27, 28, size=d)
     elif r < 0.33:
         tags.append("extreme_features")
-        X = X * 10.0 ** rng.uniform(-150, 140)
+        X = X * 10.0 ** rng.uniform(-150, 150)
     elif r < 0.4:
         tags.append("extreme_columns")
-        X = X * 10.0 ** rng.uniform(-150, 140, size=d)
+        X = X * 10.0 ** rng.uniform(-150, 150, size=d)
     r = rng.random()
     if r < 0.1:
         tags.append("extreme_targets")
-        Y = Y * 10.0 ** rng.uniform(-150, 140)
+        Y = Y * 10.0 ** rng.uniform(-150, 150)
     elif r < 0.25:
         Y = Y * 10.0 ** rng.uniform(-8, 8)
     return X, Y
