@@ -259,7 +259,7 @@ class _Sums:
             vector = [mp.zero] * m
             vector[j] = mp.one
             for i in reversed(independent):
-                rest = sum(upper[i][l] * vector[l] for l in range(i + 1, m))
+                rest = sum(upper[i][k] * vector[k] for k in range(i + 1, m))
                 vector[i] = -rest / upper[i][i]
             null.append(vector)
         if null:
@@ -276,9 +276,7 @@ class _Sums:
         return _Solution(theta, null, math.inf if null else reduced, reduced)
 
 
-def _eliminated(
-    A: Matrix, G: Matrix, smallest: Any = 0
-) -> tuple[Matrix, Matrix, list[int]]:
+def _eliminated(A: Matrix, G: Matrix, smallest: Any = 0) -> tuple[Matrix, Matrix, list[int]]:
     """Upper triangle, right side, and the columns that are linearly independent.
 
     A pivot is zero where it is tiny against the diagonal of A, or at most ``smallest``.
@@ -364,8 +362,12 @@ class _Exponential:
     def batch(self, x: list[Any], exponents: list[int]) -> list[list[float]]:
         """The predictions relative to w₀ by QR of the weighted rows in float64."""
         roots = [mpmath.sqrt(weight * self.fade) for _, _, weight in self.rows]
-        A = [[root * value for value in a] for root, (a, _, _) in zip(roots, self.rows, strict=True)]
-        b = [[root * value for value in b] for root, (_, b, _) in zip(roots, self.rows, strict=True)]
+        A = [
+            [root * value for value in a] for root, (a, _, _) in zip(roots, self.rows, strict=True)
+        ]
+        b = [
+            [root * value for value in b] for root, (_, b, _) in zip(roots, self.rows, strict=True)
+        ]
         values, vectors = np.linalg.eigh(self.ridge)
         prior = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
         root = mpmath.sqrt(self.fade)
@@ -413,9 +415,7 @@ class _Seen:
 
     @property
     def sizes(self) -> list[Any]:
-        return [
-            q / a if a > 0 else mp.zero for q, a in zip(self.squares, self.active, strict=True)
-        ]
+        return [q / a if a > 0 else mp.zero for q, a in zip(self.squares, self.active, strict=True)]
 
 
 class _Bounded(_Exponential):

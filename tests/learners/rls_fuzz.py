@@ -59,6 +59,7 @@ import warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,6 @@ FAILURES = (
 EXTRA = ("literal", "deficient", "least_norm", "large_as_exact", "refused")
 EPS = float(np.finfo(np.float64).eps)
 CONDITION = 1e12
-SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @dataclass
@@ -151,9 +151,7 @@ def make(seed: int) -> Case:
     s = np.ones(n) if weights is None else weights
     problem = Problem(X, Y, s, exact, ridge, intercept, w0, rule)
     Y = Y[:, 0] if flat else Y
-    return Case(
-        seed, kind, tags, parameters, X, Y, weights, time, problem, inner.tolist(), persist
-    )
+    return Case(seed, kind, tags, parameters, X, Y, weights, time, problem, inner.tolist(), persist)
 
 
 def _features(rng: Any, n: int, d: int, tags: list[str]) -> Any:
@@ -171,32 +169,10 @@ def _features(rng: Any, n: int, d: int, tags: list[str]) -> Any:
         X[:, i] = X[:, j] + 10.0 ** rng.uniform(-10, -1) * rng.normal(size=n)
     if rng.random() < 0.35:
         for _ in range(int(rng.integers(1, 3))):
-            what = str(rng.choice(["repeated", "multiple", "sum", "constant", "zero", "silent"]))
-            j, i, k = (int(v) for v in rng.integers(0, d, size=3))
-            tags.append(f"column_{what}")
-            if what == "repeated":
-                X[:, j] = X[:, i]
-            elif what == "multiple":
-                X[:, j] = X[:, i] * float(rng.choice([-2.0, 3.0, 0.5, 0.3]))
-            elif what == "sum":
-                X[:, j] = X[:, i] + X[:, k]
-            elif what == "constant":
-                X[:, j] = float(rng.choice([1.0, -3.0, 0.1, 1e4]))
-            elif what == "zero":
-                X[:, j] = 0.0
-            else:
-                a = int(rng.integers(0, n))
-                X[a : int(rng.integers(a, n)) + 1, j] = X[a, j] * (rng.random() < 0.5)
+            _column_changed(rng, X, tags)
     if rng.random() < 0.35:
         tags.append("rows_dependent")
-        for i in range(1, n):
-            r = rng.random()
-            if r < 0.25:
-                X[i] = X[rng.integers(0, i)]
-            elif r < 0.4:
-                X[i] = X[rng.integers(0, i)] * float(rng.integers(-2, 3))
-            elif r < 0.5:
-                X[i] = X[rng.integers(0, i)] + X[rng.integers(0, i)]
+        _rows_changed(rng, X)
     if rng.random() < 0.08:
         tags.append("stuck")
         a = int(rng.integers(0, n))
@@ -205,6 +181,39 @@ def _features(rng: Any, n: int, d: int, tags: list[str]) -> Any:
         tags.append("row_scales")
         X = X * 2.0 ** rng.integers(-20, 21, size=(n, 1))
     return X
+
+
+def _column_changed(rng: Any, X: Any, tags: list[str]) -> None:
+    """Make a column depend on others, or constant, or silent for some rows."""
+    n, d = X.shape
+    what = str(rng.choice(["repeated", "multiple", "sum", "constant", "zero", "silent"]))
+    j, i, k = (int(v) for v in rng.integers(0, d, size=3))
+    tags.append(f"column_{what}")
+    if what == "repeated":
+        X[:, j] = X[:, i]
+    elif what == "multiple":
+        X[:, j] = X[:, i] * float(rng.choice([-2.0, 3.0, 0.5, 0.3]))
+    elif what == "sum":
+        X[:, j] = X[:, i] + X[:, k]
+    elif what == "constant":
+        X[:, j] = float(rng.choice([1.0, -3.0, 0.1, 1e4]))
+    elif what == "zero":
+        X[:, j] = 0.0
+    else:
+        a = int(rng.integers(0, n))
+        X[a : int(rng.integers(a, n)) + 1, j] = X[a, j] * (rng.random() < 0.5)
+
+
+def _rows_changed(rng: Any, X: Any) -> None:
+    """Make some rows repeat others, or multiples or sums of them."""
+    for i in range(1, len(X)):
+        r = rng.random()
+        if r < 0.25:
+            X[i] = X[rng.integers(0, i)]
+        elif r < 0.4:
+            X[i] = X[rng.integers(0, i)] * float(rng.integers(-2, 3))
+        elif r < 0.5:
+            X[i] = X[rng.integers(0, i)] + X[rng.integers(0, i)]
 
 
 def _targets(rng: Any, X: Any, c: int, tags: list[str]) -> Any:
@@ -284,7 +293,7 @@ def _forgetting(rng: Any, kind: str, n: int, tags: list[str]) -> Any:
     if name == "bounded":
         extra = given = {"floor": float(rng.choice([1.0, 1.0, 0.1, 5.0]))}
     if by == "time":
-        time, exact, length = _times(rng, n, name == "window", tags)
+        time, exact, length = _times(rng, n, tags, window=name == "window")
         if name == "window":
             return time, exact, Rule("window"), op.forgetting.Window(span=length)
         found = getattr(op.forgetting, name.capitalize())(half_life=length, **given)
@@ -299,7 +308,7 @@ def _forgetting(rng: Any, kind: str, n: int, tags: list[str]) -> Any:
     return None, None, Rule(name, factor, **extra), found
 
 
-def _times(rng: Any, n: int, window: bool, tags: list[str]) -> Any:
+def _times(rng: Any, n: int, tags: list[str], *, window: bool) -> Any:
     """Times, and the same in half-lives (or spans of a window), in exact eighths."""
     most = int(rng.choice([0, 1, 4, 16]))
     gaps = rng.integers(0, most + 1, size=n)
@@ -348,7 +357,7 @@ def learn(case: Case, cuts: list[int] | None, *, native: bool, persist: bool = F
             warnings.simplefilter("error")
             model = op.RLSRegressor(**case.parameters)
             edges = list(range(n + 1)) if cuts is None else [0, *cuts, n]
-            for a, b in zip(edges[:-1], edges[1:], strict=True):
+            for a, b in pairwise(edges):
                 run.where = a
                 if persist and a in case.persist:
                     model = _again(model, case.persist[a])
@@ -385,7 +394,7 @@ def _again(model: Any, how: str) -> Any:
         return copy.deepcopy(model)
     if how == "pickle":
         return pickle.loads(pickle.dumps(model))  # noqa: S301
-    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "m.onepass"))
         op.save(model, path)
         return op.load(path)
@@ -632,6 +641,19 @@ def by_tag(results: list[Result]) -> str:
     return "\n".join(f"{t:20s}{len(f):7d}{sum(f):7d}{sum(f) / len(f):8.1%}" for t, f in rows)
 
 
+def seeds_of(results: list[Result], most: int) -> str:
+    """The seeds of each rule and kind of failure, the worst first."""
+    lines = []
+    for kind in KINDS:
+        for failure in (*FAILURES, *EXTRA):
+            found = [r for r in results if r.kind == kind and failure in r.failures]
+            found.sort(key=lambda r: -r.failures[failure])
+            if found:
+                shown = ", ".join(f"{r.seed} ({r.failures[failure]:.0e})" for r in found[:most])
+                lines.append(f"{kind} {failure}: {len(found)}: {shown}")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -662,13 +684,7 @@ def main() -> int:
     print(table(results))
     if given.tags:
         print(by_tag(results))
-    for kind in KINDS:
-        for failure in (*FAILURES, *EXTRA):
-            found = [r for r in results if r.kind == kind and failure in r.failures]
-            found.sort(key=lambda r: -r.failures[failure])
-            if found:
-                shown = ", ".join(f"{r.seed} ({r.failures[failure]:.0e})" for r in found[: given.list])
-                print(f"{kind} {failure}: {len(found)}: {shown}")
+    print(seeds_of(results, given.list))
     if given.json:
         rows = [
             {"seed": r.seed, "kind": r.kind, "tags": r.tags, "failures": r.failures,

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from exact_least_squares import Problem, Rule, reference
-from oracles import ridge_qr, rls_row_by_row
 from rls_fuzz import KINDS, Result, check
+
+from oracles import ridge_qr, rls_row_by_row
 
 CASES = 23  # of each rule: 207 in all
 SEEDS = {kind: range(i, i + CASES * len(KINDS), len(KINDS)) for i, kind in enumerate(KINDS)}
