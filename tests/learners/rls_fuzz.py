@@ -329,9 +329,10 @@ def _times(rng: Any, n: int, tags: list[str], *, window: bool) -> Any:
         if big:
             tags.append("nanoseconds")
         origin, unit = (1_700_000_000_000_000_123, 125) if big else (0, 1)
-        return origin + eighths * unit, exact, 8 * unit
+        kind = np.uint64 if eighths[-1] % 2 else np.int64
+        return (origin + eighths * unit).astype(kind), exact, 8 * unit
     step = str(rng.choice(["ms", "s", "h"]))
-    moment = np.datetime64("2024-03-30T22:00:00", "us")
+    moment = np.datetime64("2024-03-30T22:00:00", "ns" if eighths[-1] % 2 else "us")
     return moment + eighths * np.timedelta64(1, step), exact, f"8{step}"
 
 
