@@ -338,9 +338,10 @@ def _times(rng: Any, n: int, tags: list[str], *, window: bool) -> Any:
 
 @dataclass
 class Run:
-    """Predictions (n, c), NaN where there are none; what was raised at which row."""
+    """Predictions (n, c) of the first ``stop`` rows; what was raised at which row."""
 
     predictions: Any
+    stop: int = 0
     refused: str | None = None
     raised: str | None = None
     where: int = -1
@@ -363,6 +364,7 @@ def learn(case: Case, cuts: list[int] | None, *, native: bool, persist: bool = F
                 if persist and a in case.persist:
                     model = _again(model, case.persist[a])
                 run.predictions[a:b] = _step(model, case, a, b, one=cuts is None)
+                run.stop = b
     except OnepassError as error:
         run.refused = f"{type(error).__name__}: {error}"
     except Warning as error:
@@ -458,10 +460,10 @@ def check(seed: int, *, verbose: bool = False) -> Result:
     _raised(result, case, exact, runs)
     first = _first(case)
     for name, run in runs.items():
-        _checked(result, name, run.predictions, exact, size, first)
+        _checked(result, name, run, exact, size, first)
     apart = ~(exact.defined & (exact.condition <= CONDITION))
     for by in ("numpy", "native"):
-        found = {name: run.predictions for name, run in runs.items() if name.startswith(by)}
+        found = {name: run for name, run in runs.items() if name.startswith(by)}
         _agree(result, "cutting", list(found.values()), apart, size, first)
         if f"{by} persisted" in found:  # compiled loops are opened again, maybe at another row
             same, rows = found[f"{by} blocks"], ~apart if by == "native" else np.ones_like(apart)
@@ -469,7 +471,7 @@ def check(seed: int, *, verbose: bool = False) -> Result:
             _agree(result, "persistence", pair, rows, size, first, 1e-9)
     for name in ("whole", "blocks", "rows"):
         if f"native {name}" in runs:
-            pair = [runs[f"{by} {name}"].predictions for by in ("numpy", "native")]
+            pair = [runs[f"{by} {name}"] for by in ("numpy", "native")]
             _agree(result, "native", pair, apart, size, first)
     if verbose:
         _show(case, exact, runs, result)
@@ -511,17 +513,16 @@ def _in_range(case: Case, exact: Reference) -> bool:
 
 
 def _checked(
-    result: Result, name: str, found: Any, exact: Reference, size: float, first: int
+    result: Result, name: str, run: Run, exact: Reference, size: float, first: int
 ) -> None:
     """Check the predictions of one way to learn."""
-    for i in range(first, len(found)):
-        if np.isnan(found[i]).all() and i not in _given(found):
-            continue
-        if not np.isfinite(found[i]).all():
+    for i in range(first, run.stop):
+        found = run.predictions[i]
+        if not np.isfinite(found).all():
             result.add("nonfinite", math.inf, f"{name}, row {i}")
             continue
         truth = exact.predictions[i]
-        error = float(np.abs(found[i] - truth).max())
+        error = float(np.abs(found - truth).max())
         well = exact.condition[i] <= CONDITION
         at = f"{name}, row {i}, condition {exact.condition[i]:.1e}"
         if well and exact.defined[i]:
@@ -537,7 +538,7 @@ def _checked(
                 note = f"{at}: error {error / size:.1e} max|y|, allowed {allowed / size:.1e}"
                 result.add("accuracy", error / allowed, note)
         elif not well:
-            most = float(np.abs(found[i]).max())
+            most = float(np.abs(found).max())
             if most > 100 * size:
                 as_exact = exact.defined[i] and np.abs(truth).max() > 50 * size
                 kind = "large_as_exact" if as_exact else "large"
@@ -560,16 +561,10 @@ def _below_full_rank(
         result.add("least_norm", error / allowed, f"{at}: error {error / scale:.1e}")
 
 
-def _given(found: Any) -> range:
-    """The rows that were predicted: after a refusal there are none."""
-    there = np.flatnonzero(~np.isnan(found).all(axis=1))
-    return range(int(there[-1]) + 1 if len(there) else 0)
-
-
 def _agree(
     result: Result,
     kind: str,
-    runs: list[Any],
+    runs: list[Run],
     rows: Any,
     size: float,
     first: int,
@@ -578,9 +573,8 @@ def _agree(
     """Check that several ways to learn give the same at some rows."""
     if len(runs) < 2:
         return
-    stop = min(len(_given(found)) for found in runs)
-    for i in range(first, stop):
-        found = np.array([run[i] for run in runs])
+    for i in range(first, min(run.stop for run in runs)):
+        found = np.array([run.predictions[i] for run in runs])
         if not rows[i] or not np.isfinite(found).all():
             continue
         apart = float((found.max(axis=0) - found.min(axis=0)).max())
