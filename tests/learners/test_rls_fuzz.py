@@ -89,6 +89,34 @@ def test_exponential_reference_is_the_recursion_by_rows_and_by_time() -> None:
     np.testing.assert_allclose(found.predictions, wanted, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_exponential_reference_is_exact_after_gaps(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, Y = rng.integers(-3, 4, size=(9, 3)), rng.integers(-3, 4, size=(9, 1))
+    X[3], X[6] = X[2], X[1] + X[5]
+    ages = np.cumsum(rng.choice([0, 1, 2, 70, 400], size=9))
+    time = [Fraction(int(t)) for t in ages]
+    found = predicted(X, Y, Rule("exponential"), 0.25, time=time)
+    for i in range(1, 9):
+        rows = [[1, *map(int, x), int(y)] for x, y in zip(X[:i], Y[:i, 0], strict=True)]
+        scaled = [(2 ** int(4 + t - ages[0]), row) for t, row in zip(ages, rows, strict=False)]
+        scaled += [(4, [0] * (j + 1) + [1] + [0] * (3 - j)) for j in range(3)]  # the ridge
+        w = solved([[Fraction(sum(q * r[j] * r[k] for q, r in scaled)) for k in range(5)]
+                    for j in range(4)])  # fmt: skip
+        wanted = w[0] + sum(int(v) * c for v, c in zip(X[i], w[1:], strict=True))
+        assert found.predictions[i, 0] == pytest.approx(float(wanted), rel=1e-15, abs=1e-300)
+
+
+def solved(M: list[list[Fraction]]) -> list[Fraction]:
+    """The solution of linear equations [A b], positive definite, by Gauss and Jordan."""
+    for k in range(len(M)):
+        M[k] = [value / M[k][k] for value in M[k]]
+        for i in range(len(M)):
+            if i != k:
+                M[i] = [a - M[i][k] * b for a, b in zip(M[i], M[k], strict=True)]
+    return [row[-1] for row in M]
+
+
 def test_window_reference_is_batch_qr_of_the_last_rows() -> None:
     X, Y, s = stream(3, 25, 3, 2)
     time = [Fraction(k, 7) for k in range(25)]  # a span of one unit holds 7 rows
