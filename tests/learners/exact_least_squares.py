@@ -1,6 +1,6 @@
 """Reference predictions of recursive least squares, in arithmetic of any precision.
 
-The problem is kept in information form, which loses half of the digits and so needs many:
+The problem is kept in information form, which needs twice the digits:
 
     A = Σ q_k a_k a_kᵀ + Π,   G = Σ q_k a_k (y_k − x_kᵀ w₀)ᵀ,   A θ = G                      (1)
 
@@ -122,7 +122,7 @@ def reference(problem: Problem) -> Reference:
 
 
 def _bits(problem: Problem) -> int:
-    """Digits of the working precision: 300 decimals more than what the weights span."""
+    """Digits of the working precision: 300 decimals more than weights, rows and ridge span."""
     rule, n, bits = problem.rule, len(problem.X), 1000.0
     used = problem.weights[problem.weights > 0.0]
     if len(used):
@@ -132,11 +132,16 @@ def _bits(problem: Problem) -> int:
             bits -= n * math.log2(rule.factor)
         elif problem.time is not None:
             bits += float(problem.time[-1] - problem.time[0])
-    sizes = np.abs(problem.X)
-    for column in sizes.T:
-        there = column[column > 0.0]
-        if len(there):
-            bits += 2.0 * (math.log2(there.max()) - math.log2(there.min()))
+    prior = np.diagonal(np.eye(problem.X.shape[1]) * problem.ridge)
+    roots = np.sqrt(np.maximum(prior, 0.0))
+    spans = [0.0]
+    for column in np.vstack((np.abs(problem.X), roots)).T:
+        there = np.log2(column[column > 0.0])
+        spans.append(2.0 * float(np.ptp(there)) if len(there) else 0.0)
+    bits += max(spans)
+    if rule.kind == "directional" and not rule.scaled:
+        there = np.log2(np.abs(problem.X[problem.X != 0.0]))
+        bits += 2.0 * float(np.ptp(there)) if len(there) else 0.0
     return int(bits)
 
 
@@ -155,10 +160,10 @@ def _run(problem: Problem) -> Reference:
         x, y = _exact(problem.X[i]), _exact(problem.Y[i])
         prior = [_dot(x, column) for column in zip(*_matrix(problem.start), strict=True)]
         if last is None:
-            said, batch = [mp.zero] * c, [[0.0] * c] * 2
+            predictions, batch = [mp.zero] * c, [[0.0] * c] * 2
         else:
-            said, batch = _predicted(found, i, state, x, units)
-        found.predictions[i] = [float(s + w) for s, w in zip(said, prior, strict=True)]
+            predictions, batch = _predicted(found, i, state, x, units)
+        found.predictions[i] = [float(s + w) for s, w in zip(predictions, prior, strict=True)]
         for values, to in zip(batch, (found.batch, found.reversed), strict=True):
             to[i] = [value + float(w) for value, w in zip(values, prior, strict=True)]
         found.defined[i] = state.defined
@@ -176,7 +181,7 @@ def _predicted(found: Reference, i: int, state: Any, x: list[Any], units: "_Unit
     """The prediction of row i relative to w₀, exact and in float64."""
     solution = state.sums.solution(state.free, units.squares)
     a = state.row(x)
-    said = [_dot(a, column) + shift for column, shift in zip(
+    predictions = [_dot(a, column) + shift for column, shift in zip(
         zip(*solution.theta, strict=True), state.shift, strict=True)]  # fmt: skip
     found.condition[i] = max(solution.condition, state.carried)
     found.reduced[i] = max(solution.reduced, state.carried)
@@ -186,12 +191,12 @@ def _predicted(found: Reference, i: int, state: Any, x: list[Any], units: "_Unit
     if largest > 0:
         found.largest = max(found.largest, float(mpmath.log(largest, 2)))
     if not math.isfinite(solution.condition):
-        return said, [[math.nan] * len(said)] * 2
+        return predictions, [[math.nan] * len(predictions)] * 2
     size = [state.sums.A[j][j] for j in range(len(a))]
     found.reach[i] = max(
         1.0, float(mpmath.sqrt(sum(v * v / q for v, q in zip(a, size, strict=True) if q > 0)))
     )
-    return said, state.batch(x, units.exponents)
+    return predictions, state.batch(x, units.exponents)
 
 
 class _Units:
@@ -419,7 +424,7 @@ class _Seen:
 
 
 class _Bounded(_Exponential):
-    """Exponential forgetting, with pseudo-rows √(δ_j (1 − φ)) e_j answered by the present w.
+    """Exponential forgetting, with pseudo-rows √(δ_j (1 − φ)) e_j whose target is the present w_j.
 
     They come every `period` rows where the past fades by rows; and, by time, before a row at which
     more than two half-lives have passed since the last. Below full rank without a ridge the
@@ -475,7 +480,8 @@ class _Directional(_Exponential):
 
     A direction is excited where its weighted mean square is above the threshold. Predictions are
     not `defined` once that was a near decision, or the block began with an ill-conditioned past of
-    which only a part was excited.
+    which only a part was excited. Where some directions are silent, the others are known to
+    rounding of the largest column only: the condition numbers count that.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -559,7 +565,14 @@ class _Directional(_Exponential):
         if near[1] == len(independent):
             return [gram.A[k] for k in independent], lambda a: a
         values, vectors = mpmath.eigsy(mpmath.matrix(gram.A))
-        basis = [[vectors[i, k] for i in range(m)] for k in range(m) if values[k] > least]
+        rounding = mpmath.ldexp(mp.one, 50 - mp.prec)
+        basis = [
+            [v if abs(v := vectors[i, k]) > rounding else mp.zero for i in range(m)]
+            for k in range(m)
+            if values[k] > least
+        ]
+        lengths = [float(mpmath.sqrt(gram.A[i][i] / trace)) for i in range(m) if gram.A[i][i] > 0]
+        self.carried = max(self.carried, max(lengths) / max(min(lengths), 1e-300))
 
         def inside(a: list[Any]) -> list[Any]:
             scaled = [value / u for value, u in zip(a, units, strict=True)]
@@ -581,10 +594,15 @@ class _Directional(_Exponential):
             [g - by[i] * g0 for g, g0 in zip(G[i], G[0], strict=True)] if i else G[0]
             for i in range(m)
         ]
-        a0 = A[0][0]
+        a0, rounding = A[0][0], mpmath.ldexp(mp.one, 200 - mp.prec)
+        before = [A[i][i] for i in range(m)]
         A[:] = [[A[i][j] - by[i] * by[j] * a0 for j in range(m)] for i in range(m)]
         for i in range(1, m):
             A[0][i] = A[i][0] = mp.zero
+            if A[i][i] <= rounding * before[i]:  # nothing of it was left
+                G[i] = [mp.zero] * len(G[i])
+                for j in range(m):
+                    A[i][j] = A[j][i] = mp.zero
         self.reference = [r + b for r, b in zip(self.reference, by[1:], strict=True)]
         self.shift = [s + b for s, b in zip(self.shift, dy, strict=True)]
 

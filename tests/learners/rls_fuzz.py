@@ -694,7 +694,8 @@ def main() -> int:
         ]  # fmt: skip
         Path(given.json).write_text(json.dumps(rows, indent=1), encoding="utf-8")
     print(f"{len(results)} cases in {clock.perf_counter() - start:.0f} s")
-    return 0 if not any(r.failed for r in results) else 1
+    large = sum("large" in r.failures for r in results)
+    return int(large > 0.005 * len(results) or any(r.failed - {"large"} for r in results))
 
 
 if __name__ == "__main__":
