@@ -267,9 +267,14 @@ class _Sums:
                 rest = sum(upper[i][k] * vector[k] for k in range(i + 1, m))
                 vector[i] = -rest / upper[i][i]
             null.append(vector)
+        size = [mpmath.sqrt(self.A[j][j]) if self.A[j][j] > 0 else mp.one for j in range(m)]
+        for vector in null:  # what rounding left is zero
+            least = mpmath.ldexp(max(map(mp.fmul, map(abs, vector), size)), 300 - mp.prec)
+            vector[:] = [
+                v if abs(v) * q > least else v * 0 for v, q in zip(vector, size, strict=True)
+            ]
         if null:
             theta = _nearest(theta, null, free, squares)
-        size = [mpmath.sqrt(self.A[j][j]) if self.A[j][j] > 0 else mp.one for j in range(m)]
         R = np.array([
             [float(upper[i][j] / mpmath.sqrt(upper[i][i]) / size[j]) for j in independent]
             for i in independent
