@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-__all__ = ["listed", "meant"]
+__all__ = ["listed", "meant", "unencodable"]
 
 
 def meant(name: str, known: Iterable[str]) -> str:
@@ -46,3 +46,25 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     """
     shown = ", ".join(repr(name) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def unencodable(texts: Iterable[str | None]) -> str | None:
+    """The first text that UTF-8 cannot encode, as it holds a lone surrogate; None if there is none.
+
+    Parameters
+    ----------
+    texts : iterable of str or None
+
+    Examples
+    --------
+    >>> print(unencodable(["a", None, "\U0001f697"]))
+    None
+    >>> len(unencodable(["a", "b" + chr(0xD83D)]))
+    2
+    """
+    given = [text for text in texts if text]
+    try:
+        "".join(given).encode()
+    except UnicodeEncodeError:
+        return next(text for text in given if any("\ud800" <= c <= "\udfff" for c in text))
+    return None

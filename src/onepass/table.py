@@ -26,7 +26,7 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from onepass.errors import ColumnError, NumericalError, ShapeError, TypeMismatchError
-from onepass.spelling import listed
+from onepass.spelling import listed, unencodable
 from onepass.types import Array
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "dates_from",
     "dates_of",
     "has_names",
+    "hold_text",
     "is_date",
     "is_frame",
     "is_missing",
@@ -73,6 +74,11 @@ class Table:
     n: int
 
     def __post_init__(self) -> None:
+        if (odd := unencodable(map(str, self.columns))) is not None:
+            raise ColumnError(
+                f"Table: the name of a column must be text that UTF-8 can encode, got {odd!a}, "
+                "which holds a lone surrogate. Rename the column."
+            )
         for name, column in self.columns.items():
             if column.shape != (self.n,):
                 raise ShapeError(
@@ -188,7 +194,7 @@ def to_column(values: Any, name: str) -> Array:
     if array.dtype.kind == "M":
         return dates_of(array)
     if array.dtype.kind in "US":
-        return array.astype(str).astype(object)
+        return _texts(array.astype(str).astype(object), name)
     if array.dtype.kind == "O":
         return _from_objects(array.tolist(), name)
     raise TypeMismatchError(
@@ -209,12 +215,12 @@ def _from_objects(values: list[Any], name: str) -> Array:
     if kinds <= _PLAIN_NUMBERS:
         return _numbers(values, name)
     if kinds <= _PLAIN_TEXT:
-        return _array(values)
+        return _texts(_array(values), name)
     known = [v for v in values if not _missing(v)]
     if all(isinstance(v, _NUMBERS) for v in known):
         return _numbers([None if _missing(v) else v for v in values], name)
     if all(isinstance(v, str) for v in known):
-        return _array([None if _missing(v) else str(v) for v in values])
+        return _texts(_array([None if _missing(v) else str(v) for v in values]), name)
     if all(isinstance(v, (dt.date, np.datetime64)) for v in known):
         return dates_from([None if _missing(v) else v for v in values], f"Table: column {name!r}")
     kinds = {type(v) for v in known}
@@ -222,6 +228,29 @@ def _from_objects(values: list[Any], name: str) -> Array:
         f"Table: column {name!r} must hold one kind of value (numbers, text or dates), "
         f"got {', '.join(sorted(kind.__name__ for kind in kinds))}. Convert it, or leave it out."
     )
+
+
+def _texts(column: Array, name: str) -> Array:
+    """A column of text, refused if UTF-8 cannot encode one of its values."""
+    hold_text(column, "Table", name)
+    return column
+
+
+def hold_text(column: Array, where: str, name: str) -> None:
+    """Refuse a column of text of which UTF-8 cannot encode a value: no file could hold it.
+
+    Raises
+    ------
+    TypeMismatchError
+        Naming the column, the row and the value.
+    """
+    odd = unencodable(text for text in column.tolist() if isinstance(text, str))
+    if odd is not None:
+        raise TypeMismatchError(
+            f"{where}: column {name!r} must hold text that UTF-8 can encode, got {odd!a} in row "
+            f"{column.tolist().index(odd)}, which holds a lone surrogate. Write the whole "
+            "character, or leave it out."
+        )
 
 
 def _numbers(values: list[Any], name: str) -> Array:

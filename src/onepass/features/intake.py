@@ -8,7 +8,7 @@ import numpy as np
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
 from onepass.features.columns import Column
 from onepass.features.gaps import matrix_with_gaps
-from onepass.table import Table, is_frame, is_missing, to_column
+from onepass.table import Table, hold_text, is_frame, is_missing, to_column
 from onepass.types import Array, Floats
 
 __all__ = ["are_dicts", "hold_kinds", "hold_whole", "incoming"]
@@ -64,7 +64,7 @@ def incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:
 
 
 def hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
-    """Refuse a column of another kind than known, and infinity.
+    """Refuse a column of another kind than known, infinity, and text that UTF-8 cannot encode.
 
     Raises
     ------
@@ -82,6 +82,8 @@ def hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -
                     f"{_KINDS[kind]}: {str(values[i])!r} in row {i}. "
                     "Convert the column to the kind it had, or give it another name."
                 )
+        elif kind == "O":
+            hold_text(values, where, name)
         elif kind == "f" and np.isinf(values).any():
             i = int(np.isinf(values).argmax())
             raise NotFiniteError(

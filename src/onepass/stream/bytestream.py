@@ -147,7 +147,7 @@ class _Encoded:
     def read(self, size: int) -> bytes:
         """The next bytes, as many as asked or fewer."""
         if not self._left:
-            self._left = self._text.read(size).encode()
+            self._left = self._text.read(size).encode(errors="surrogatepass")
         given, self._left = self._left[:size], self._left[size:]
         return given
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ColumnError, ParameterError
+from onepass.spelling import unencodable
 from onepass.stream import catalogue
 from onepass.stream.arrays import Matrix, Pair
 from onepass.stream.choice import Choice
@@ -175,7 +176,7 @@ def _header(header: Any) -> bool | tuple[str, ...]:
     if isinstance(header, (bool, np.bool_)):
         return bool(header)
     names = () if isinstance(header, str) else tuple(header)
-    if not names or not all(isinstance(name, str) and name for name in names):
+    if not names or not all(isinstance(n, str) and n and unencodable([n]) is None for n in names):
         raise ParameterError(
             f"{_WHERE}: `header` must be True, False or the columns' names, got {header!r}. Give "
             "a list of names, or False to have them called x0, x1 and so on."
