@@ -113,6 +113,10 @@ class Files:
     header: Names = ()
     """Of CSV without a line of names: the names, or none for x0, x1 and so on."""
 
+    bad_rows: Literal["error", "skip"] = "error"
+    """How to handle rows that cannot be read, or hold an infinite number: error or skip. Skipped
+    rows are counted, and the first are named."""
+
     def options(self) -> dict[str, Any]:
         """As the library takes them."""
         none = [name.lower() for name in self.header] == ["none"]
@@ -120,6 +124,7 @@ class Files:
             "columns": list(self.columns) or None,
             "format": self.format,
             "delimiter": self.delimiter,
+            "bad_rows": self.bad_rows,
             "header": False if none else list(self.header) or True,
         }
 

@@ -125,7 +125,9 @@ def run(
         Seconds from one writing of m.onepass.run to the next, 60 by default; 0 for after each
         block.
     resume
-        Go on after the last row that m.onepass.run knows, as if the run had not been broken.
+        Go on after the last row that m.onepass.run knows, as if the run had not been broken. A last
+        line of CSV or JSON without a line break is left for the next run: it may still be written.
+        Options that an error names as its remedy, such as --na, may be added.
     onward
         With --resume: the source is another, which begins where the last one ended: none of its
         rows is passed over. If it is the last one, it is gone on with.
@@ -152,7 +154,9 @@ def run(
     with usage("run"):
         stream = read(
             [source, *more] if more else source, target=answers, time=time, drop=drop,
-            types=pairs(types), na=na, block=block, missing=policy, **files_as.options(),
+            types=pairs(types), na=na, block=block, missing=policy,
+            leave_unterminated=_left(source, stood, onward=onward) if resume else None,
+            **files_as.options(),
         )  # fmt: skip
         timed(stream, delay_until)
         chosen = task or _task(stream, source)
@@ -169,6 +173,12 @@ def run(
         "checkpoint": None if save is None else run_file(save),
     }  # fmt: skip
     return _passed(models, stream, given, stood, save, report, quiet=quiet)
+
+
+def _left(source: str, stood: "Standing | None", *, onward: bool) -> int:
+    """The row from whose number on an unterminated last line is left for the next run."""
+    another = stood is None or (onward and stood.source not in {source, Path(source).name})
+    return 0 if stood is None or another else stood.position
 
 
 def _passed(

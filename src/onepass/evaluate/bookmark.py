@@ -20,12 +20,12 @@ from onepass.evaluate.course import Course
 from onepass.evaluate.differences import differences
 from onepass.evaluate.memento import specification
 from onepass.replacing import stamp
+from onepass.stream.head import changed
 from onepass.tree import damaged
 
 __all__ = ["Bookmark", "Standing", "standing"]
 
 _KIND = "run"
-_CHOICE = ("target", "time", "drop", "features", "types", "read")  # of a fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +269,7 @@ class Bookmark:
             raise damaged(self.place, "it does not say what its source began with")
         said = compare(then)
         if said and onward:
-            now = self._stream.fingerprint
-            told = [{key: tree.get(key) for key in _CHOICE} for tree in (then, now)]
-            if other := differences(*told):
+            if other := changed(then, self._stream.fingerprint, alike=True):
                 raise self._another("columns", other)
         elif said:
             raise self._another("source", said)

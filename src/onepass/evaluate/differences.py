@@ -40,7 +40,7 @@ def _differences(then: Any, now: Any, path: tuple[str, ...]) -> Iterator[str]:
         # a step of a pipeline has a number for a name: its class says more
         named = MARK in then and path and path[-1].isdigit()
         inner = (*path[:-1], str(then[MARK])) if named else path
-        for name in [*then, *(name for name in now if name not in then)]:
+        for name in _names(then, now):
             if name not in now:
                 yield f"{_said((*inner, name))} was {_shown(then[name])} and is gone"
             elif name not in then:
@@ -55,6 +55,12 @@ def _differences(then: Any, now: Any, path: tuple[str, ...]) -> Iterator[str]:
             yield f"{_said(path)} was {_shown(then)} and is {_shown(now)}"
     elif not _equal(then, now):
         yield f"{_said(path)} was {_shown(then)} and is {_shown(now)}"
+
+
+def _names(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """The settings that are compared: how to handle missing values may change from an error."""
+    names = [*then, *(name for name in now if name not in then)]
+    return [name for name in names if name != "missing" or then.get(name) != "error"]
 
 
 def _equal(then: Any, now: Any) -> bool:

@@ -2,27 +2,36 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from onepass.errors import ColumnError, ParameterError, ShapeError, SourceError, TypeMismatchError
+from onepass.errors import (
+    ColumnError,
+    NotFiniteError,
+    ParameterError,
+    ShapeError,
+    SourceError,
+    TypeMismatchError,
+)
 from onepass.spelling import listed, meant
 from onepass.stream.pieces import Piece
 from onepass.table import Table, is_missing
 from onepass.types import Array
 
-__all__ = ["MISSING", "Choice", "Split"]
+__all__ = ["BAD_ROWS", "MISSING", "Choice", "Split"]
 
 _EXACT = 2.0**53  # up to here float64 holds every whole number
 MISSING = ("keep", "skip", "error")
+BAD_ROWS = ("error", "skip")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
     """A piece, taken apart: features, answers, times, and which rows are kept.
 
-    ``gaps`` is how many rows have an answer and are not kept, for want of a feature.
+    ``gaps`` is how many rows have an answer and are not kept, for want of a feature. ``bad`` holds
+    the errors of rows that are skipped, by their place.
     """
 
     X: Table
@@ -30,12 +39,14 @@ class Split:
     time: Array | None
     kept: Array
     gaps: int = 0
+    bad: dict[int, str] = field(default_factory=dict)
 
     def after(self, n: int) -> "Split":
         """The same without its first n rows."""
         y = None if self.y is None else self.y[n:]
         time = None if self.time is None else self.time[n:]
-        return Split(self.X[n:], y, time, self.kept[n:], self.gaps) if n else self
+        bad = {i - n: why for i, why in self.bad.items() if i >= n}
+        return Split(self.X[n:], y, time, self.kept[n:], self.gaps, bad) if n else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +67,14 @@ class Choice:
         The source, for messages.
     missing : {"keep", "skip", "error"}
         What becomes of rows that lack a feature.
+    bad_rows : {"error", "skip"}
+        How to handle rows that cannot be read, and rows to be learned that hold infinity.
 
     Raises
     ------
     ParameterError
-        If ``missing`` is none of these, a target is dropped or named as a feature, or a name is
-        given twice.
+        If ``missing`` or ``bad_rows`` is none of these, a target is dropped or named as a feature,
+        or a name is given twice.
     """
 
     target: str | list[str] | None
@@ -70,13 +83,17 @@ class Choice:
     columns: tuple[str, ...] | None
     where: str
     missing: str = "keep"
+    bad_rows: str = "error"
 
     def __post_init__(self) -> None:
-        if self.missing not in MISSING:
-            raise ParameterError(
-                f"{self.where}: `missing` must be one of {', '.join(MISSING)}, got "
-                f"{self.missing!r}.{meant(str(self.missing), MISSING) or ' Choose one of these.'}"
-            )
+        for option, value, known in (
+            ("missing", self.missing, MISSING), ("bad_rows", self.bad_rows, BAD_ROWS),
+        ):  # fmt: skip
+            if value not in known:
+                raise ParameterError(
+                    f"{self.where}: `{option}` must be one of {', '.join(known)}, got {value!r}."
+                    f"{meant(str(value), known) or ' Choose one of these.'}"
+                )
         for name in self.targets:
             if name in self.drop or name in (self.columns or ()):
                 raise ParameterError(
@@ -168,10 +185,45 @@ class Choice:
                     "dates, or numbers in a larger unit."
                 )
         features = table.select(self._features(table.names))
+        kept[list(piece.bad)] = False
         if self.missing != "skip":
-            return Split(features, y, time, kept)
+            return Split(features, y, time, kept, bad=dict(piece.bad))
         gaps = kept & _gaps(features)
-        return Split(features, y, time, kept & ~gaps, int(gaps.sum()))
+        return Split(features, y, time, kept & ~gaps, int(gaps.sum()), dict(piece.bad))
+
+    def hold_finite(self, split: Split, first: int, located: Callable[[int], str]) -> None:
+        """Refuse or skip rows that hold infinity, where rows are to be learned.
+
+        Parameters
+        ----------
+        split, first, located
+            As in ``hold_whole``; rows to be skipped are added to its ``bad`` and not kept.
+
+        Raises
+        ------
+        NotFiniteError
+            With the row and the column.
+        """
+        if split.y is None and self.bad_rows == "error":
+            return  # the model judges the features that it knows
+        columns = dict(split.X.columns)
+        if split.y is not None:
+            answers = split.y.T if split.y.ndim > 1 else split.y[None]
+            names = self.targets or [f"y{j}" for j in range(len(answers))]
+            columns |= dict(zip(names, answers, strict=True))
+        if self.time is not None and split.time is not None:
+            columns[self.time] = split.time
+        for name, column in columns.items():
+            if column.dtype.kind == "f":
+                for i in np.flatnonzero(np.isinf(column) & split.kept).tolist():
+                    error = NotFiniteError(
+                        f"op.stream.read: {located(first + i)}, column {name!r} must be finite, "
+                        f"got {column[i]}. Fix the row, or give bad_rows='skip' (--bad-rows skip) "
+                        "to leave such rows out."
+                    )
+                    if self.bad_rows == "error":
+                        raise error
+                    split.kept[i], split.bad[i] = False, str(error)
 
     def hold_whole(self, split: Split, first: int, located: Callable[[int], str]) -> None:
         """Refuse a row that lacks a feature, if it is to be refused.

@@ -11,20 +11,22 @@ it would read ahead in a thread of its own, which calls back into Python: at exi
 abort, and until then it holds many blocks more than are needed.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import OnepassError
+from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
 from onepass.stream.arrow import letters, to_array
+from onepass.stream.blocks import stacked
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.late import Late
 from onepass.stream.misread import Misread
 from onepass.stream.oddities import Oddity, found
 from onepass.stream.pieces import Piece
-from onepass.stream.records import Records
+from onepass.stream.records import Records, is_left
 from onepass.stream.remote import Remote
 from onepass.stream.undecided import Undecided
 from onepass.table import Table
@@ -33,6 +35,7 @@ __all__ = ["Delimited"]
 
 _SAMPLE = 4 << 20  # bytes by which the types are fixed
 _CHUNK = 256 << 10  # bytes parsed at a time
+_DECLARED = re.compile(rb"(?:\xef\xbb\xbf)?sep=([!-~\t])(?:\r\n|\n|\r)")
 
 
 class Delimited:
@@ -50,6 +53,12 @@ class Delimited:
         The columns' names, where the file has no line of them; () for x0, x1, ….
     na : sequence of str
         Further spellings of a missing value.
+    skip : bool
+        Whether rows that cannot be parsed are skipped.
+    leave : int or None
+        The row from whose number on an unterminated last line is left unread; None for none.
+    declared : bool
+        Whether a first line such as ``sep=;``, as Excel writes it, declares the delimiter.
 
     Raises
     ------
@@ -69,6 +78,9 @@ class Delimited:
         delimiter: str = ",",
         header: Sequence[str] | None = None,
         na: Sequence[str] = (),
+        skip: bool = False,
+        leave: int | None = None,
+        declared: bool = True,
     ) -> None:
         self.name = name
         self.repeatable = self.ahead = isinstance(source, (Path, Remote))
@@ -77,6 +89,7 @@ class Delimited:
         self._records = Records(delimiter, name)
         self._header = None if header is None else list(header)
         self._na = list(na)
+        self._skip, self.leave, self._declared = skip, leave, declared
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
         self._csv = need("pyarrow.csv", extra="files", where="op.stream.read")
         self._layout: list[tuple[str, Any]] | None = None
@@ -126,17 +139,42 @@ class Delimited:
             while True:
                 with self._told(types, first, headed=header is None):
                     chunk = next(chunks, b"")
-                    if not chunk:
-                        break
-                    table = self._passed(chunk, fixed, late, undecided, first)
-                    if table is None:
-                        parsed = self._parsed(chunk, header, reading)
-                        table = self._table(parsed, late, first)
+                if not chunk:
+                    break
+                if not chunk.endswith((b"\n", b"\r")) and is_left(self.name, first, self.leave):
+                    break
+                table, bad = self._passed(chunk, fixed, late, undecided, first), dict[int, str]()
+                if table is None:
+                    table, bad = self._rows(chunk, header, reading, late, types, first)
                 header, first = every, first + len(table)
                 undecided.learn(table)
-                yield Piece(table, fraction=opened.fraction)
+                yield Piece(table, fraction=opened.fraction, bad=bad)
         finally:
             opened.close()
+
+    def _rows(
+        self, text: bytes, header: list[str] | None, reading: Any, late: Late,
+        types: Mapping[str, str], first: int,
+    ) -> tuple[Table, dict[int, str]]:  # fmt: skip
+        """Whole rows as a table; with ``skip``, rows that cannot be parsed are without values."""
+        try:
+            with self._told(types, first, headed=header is None):
+                return self._table(self._parsed(text, header, reading), late, first), {}
+        except SourceError as error:
+            if not self._skip:
+                raise
+            wrong = str(error)
+        if header is None:
+            while not (line := text[: self._records.first(text)]).strip():
+                text = text[len(line) :]
+            return self._rows(text[len(line) :], self.columns(), reading, late, types, first)
+        cut = self._records.end(text[: len(text) // 2]) or self._records.first(text)
+        if cut == len(text):
+            return Table({}, 1), {0: wrong}
+        upper, bad = self._rows(text[:cut], header, reading, late, types, first)
+        first += len(upper)
+        lower, more = self._rows(text[cut:], header, reading, late, types, first)
+        return stacked((upper, lower)), bad | {len(upper) + i: why for i, why in more.items()}
 
     def _passed(
         self, chunk: bytes, fixed: dict[str, Any], late: Late, undecided: Undecided, first: int
@@ -146,10 +184,13 @@ class Delimited:
             return None
         names = undecided.names or list(fixed)[:1]
         counted = {name: self._pa.binary() for name in fixed if name not in undecided.names}
-        parsed = self._parsed(chunk, list(fixed), self._reading(fixed | counted, names))
-        if not undecided.passes(first, parsed.num_rows):
+        try:
+            parsed = self._parsed(chunk, list(fixed), self._reading(fixed | counted, names))
+            if not undecided.passes(first, parsed.num_rows):
+                return None
+            table = self._table(parsed.select(undecided.names), late, first)
+        except (ValueError, OnepassError):  # it is raised, or skipped, when all is parsed
             return None
-        table = self._table(parsed.select(undecided.names), late, first)
         return Table(table.columns, parsed.num_rows)
 
     def _reading(self, fixed: Mapping[str, Any], names: list[str]) -> Any:
@@ -161,7 +202,13 @@ class Delimited:
 
     def _open(self) -> Bytes:
         with self._told({}):
-            return self._source if isinstance(self._source, Bytes) else Bytes(self._source)
+            opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source)
+            if mark := _DECLARED.match(opened.look(10)):
+                opened.read(mark.end())
+                if self._declared:
+                    self._delimiter = mark[1].decode()
+                    self._records = Records(self._delimiter, self.name)
+            return opened
 
     def _looked(self, opened: Bytes) -> list[tuple[str, Any]]:
         """Each column's name and the type of its first values."""
@@ -172,7 +219,9 @@ class Delimited:
             sample = sample[: self._records.end(sample)]
             if not sample:
                 raise self._records.too_long()
-        table = self._parsed(sample, self._header, self._convert())
+        elif self.leave is not None and (end := self._records.end(sample)):
+            sample = sample[:end]
+        table = self._parsed(sample, self._header, self._convert(), ragged=self._skip)
         if self._header == []:
             self._header = [f"x{j}" for j in range(table.num_columns)]
             table = table.rename_columns(self._header)
@@ -186,8 +235,13 @@ class Delimited:
         convert.null_values = [*convert.null_values, *self._na]
         return convert
 
-    def _parsed(self, text: bytes, header: list[str] | None, convert: Any) -> Any:
-        """Whole rows as an Arrow table; the first line names the columns if ``header`` does not."""
+    def _parsed(
+        self, text: bytes, header: list[str] | None, convert: Any, *, ragged: bool = False
+    ) -> Any:
+        """Whole rows as an Arrow table; the first line names the columns if ``header`` does not.
+
+        With ``ragged``, rows of another number of fields are left out.
+        """
         if header is not None and not text.strip():
             return self._pa.table({})
         # one thread and one block: rows stay in order, and errors know theirs
@@ -200,7 +254,9 @@ class Delimited:
                 autogenerate_column_names=header == [],
             ),
             parse_options=self._csv.ParseOptions(
-                delimiter=self._delimiter, newlines_in_values=True
+                delimiter=self._delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=(lambda _: "skip") if ragged else None,
             ),
             convert_options=convert,
         )

@@ -94,10 +94,11 @@ class Fitted:
         answers = Kinds({}, self._source.located)
         seen = 0
         for piece in pieces:
-            table = columns.fit(piece.table, seen)
-            apart = None if piece.answers is None else answers.fit(piece.answers, seen)
+            bad = dict(piece.bad) if self._choice.bad_rows == "skip" else None
+            table = columns.fit(piece.table, seen, bad)
+            apart = None if piece.answers is None else answers.fit(piece.answers, seen, bad)
             seen += len(table)
-            yield replace(piece, table=table, answers=apart)
+            yield replace(piece, table=table, answers=apart, bad=bad or {})
 
     def _names(self) -> list[str] | None:
         names = self._source.columns()

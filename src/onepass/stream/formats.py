@@ -5,7 +5,8 @@ To add a format is to write its source and to add it here.
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from onepass.errors import ParameterError, SourceError
@@ -17,7 +18,7 @@ from onepass.stream.jsonlines import JsonLines
 from onepass.stream.parquet import Parquet
 from onepass.stream.pieces import Source
 
-__all__ = ["FORMATS", "PACKED", "SUFFIXES", "Reading", "format_of"]
+__all__ = ["FORMATS", "PACKED", "SUFFIXES", "Reading", "format_of", "is_read_once"]
 
 _WHERE = "op.stream.read"
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
@@ -67,6 +68,10 @@ class Reading:
         Of CSV: further spellings of a missing value.
     dropped, only : tuple of str
         Of JSON: keys that are not looked at, and the only ones that are; None for all.
+    skip : bool
+        Whether rows that cannot be read are skipped.
+    leave : int or None
+        Of text: the row from whose number on an unterminated last line is left; None for none.
 
     Raises
     ------
@@ -80,6 +85,8 @@ class Reading:
     na: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
+    skip: bool = False
+    leave: int | None = None
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -129,6 +136,11 @@ class Reading:
     def place(self, file: Any, name: str | None = None) -> Source:
         """The source that reads a Path or a Remote; it is called by its last part, or ``name``."""
         kind = self.format or format_of(file.name)
+        if isinstance(file, Path) and is_read_once(file, kind):
+            opened = file.open("rb")
+            source = replace(self, format=kind).stream(opened, name or str(file))
+            weakref.finalize(source, opened.close)
+            return source
         if kind is None:
             suffix = "".join(f".{part}" for part in file.name.split(".")[1:][-2:])
             if suffix.lower().endswith(tuple(f".parquet{packing}" for packing in PACKED)):
@@ -168,12 +180,26 @@ class Reading:
         if kind == "arrow":
             return Ipc(file, name)
         if kind == "jsonl":
-            return JsonLines(file, name, self.passes)
+            return JsonLines(file, name, self.passes, skip=self.skip, leave=self.leave)
         header: Sequence[str] | None = None
         if self.header is not True:
             header = () if self.header is False else self.header
         delimiter = self.delimiter or ("\t" if kind == "tsv" else ",")
-        return Delimited(file, name, delimiter=delimiter, header=header, na=self.na)
+        return Delimited(
+            file, name, delimiter=delimiter, header=header, na=self.na, skip=self.skip,
+            leave=self.leave, declared=self.delimiter is None,
+        )  # fmt: skip
+
+
+def is_read_once(file: Path, kind: str | None) -> bool:
+    """Whether a path is that of a pipe or device, or of /dev/stdin with no suffix of a format.
+
+    Examples
+    --------
+    >>> is_read_once(Path("/dev/null"), None), is_read_once(Path(__file__), None)
+    (True, False)
+    """
+    return not file.is_file() or (kind is None and file.is_absolute() and file.parts[1] == "dev")
 
 
 def _sniffed(head: bytes) -> str:

@@ -17,7 +17,7 @@ from onepass.stream.task import LOOKED_AT
 from onepass.table import Table, is_missing
 from onepass.types import Array
 
-__all__ = ["Head", "differences"]
+__all__ = ["Head", "changed", "differences"]
 
 _KINDS = {"f": "number", "O": "text", "M": "date"}
 
@@ -128,23 +128,62 @@ def differences(
     >>> len(differences({"target": "km"}, {"target": "km"}))
     0
     """
-    said = []
-    for key, word in (
-        ("target", "its target"), ("time", "its column of times"), ("drop", "what is dropped"),
-        ("features", "the columns asked for"), ("types", "the kinds asked for"),
-        ("read", "how it is read"),
-    ):  # fmt: skip
-        if then.get(key) != now.get(key):
-            said.append(f"{word} was {then.get(key)!r} and is {now.get(key)!r}")
     rows = int(then.get("rows", 0))
     if rows > int(now.get("rows", 0)):
-        return [*said, f"it had at least {rows} rows and has {now.get('rows', 0)}"]
+        few = f"it had at least {rows} rows and has {now.get('rows', 0)}"
+        return [*changed(then, now, alike=False), few]
     columns = now.get("columns", {}) if head is None else head.columns(rows)
-    said += _columns(then.get("columns", {}), columns)
+    others = _columns(then.get("columns", {}), columns)
+    said = [*changed(then, now, alike=not others), *others]
     digest = now.get("digest") if head is None else head.digest(rows)
     if not said and digest != then.get("digest"):
         said.append(f"the values in its first {rows} rows are others")
     return said
+
+
+def changed(then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool) -> list[str]:
+    """In which ways other columns were chosen, or are read otherwise, by two fingerprints.
+
+    What the error of a row names as its remedy may change, for the rows before it were read as they
+    are now: further spellings of a missing value, bad rows or rows with gaps that are no error any
+    more, columns dropped that had not come, and kinds that change no column.
+
+    Parameters
+    ----------
+    then, now : dict
+        Fingerprints.
+    alike : bool
+        Whether the columns of the first rows have the kinds that they had.
+
+    Examples
+    --------
+    >>> changed({"read": {"na": ["-"]}}, {"read": {"na": ["?", "-"]}}, alike=True)
+    []
+    >>> len(changed({"drop": []}, {"drop": ["km"]}, alike=True))
+    0
+    """
+    one, two = ({"na": [], **(each.get("read") or {})} for each in (then, now))
+    remedied = [option for option in ("missing", "bad_rows") if one.get(option, "error") == "error"]
+    if "missing" not in one:
+        remedied.remove("missing")  # rows with gaps were no error
+    if set(one["na"]) <= set(two["na"]):
+        remedied.append("na")
+    dropped = set(now.get("drop") or ()) - set(then.get("drop") or ())
+    may = {
+        "read": {**one, **dict.fromkeys(remedied)} == {**two, **dict.fromkeys(remedied)},
+        "drop": set(then.get("drop") or ()) <= set(now.get("drop") or ())
+        and not dropped & then.get("columns", {}).keys(),
+        "types": alike,
+    }
+    return [
+        f"{word} was {then.get(key)!r} and is {now.get(key)!r}"
+        for key, word in (
+            ("target", "its target"), ("time", "its column of times"), ("drop", "what is dropped"),
+            ("features", "the columns asked for"), ("types", "the kinds asked for"),
+            ("read", "how it is read"),
+        )
+        if then.get(key) != now.get(key) and not may.get(key)
+    ]  # fmt: skip
 
 
 def _columns(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:

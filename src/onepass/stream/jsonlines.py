@@ -20,6 +20,7 @@ from onepass.stream.arrow import letters, to_array
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.objects import Objects
 from onepass.stream.pieces import Piece
+from onepass.stream.records import is_left
 from onepass.stream.remote import Remote
 from onepass.table import Table, is_missing
 
@@ -41,6 +42,10 @@ class JsonLines:
         What messages call it.
     passes : callable, optional
         Whether a key is passed over, with all that lies within, by its full name.
+    skip : bool
+        Whether lines that cannot be parsed are skipped.
+    leave : int or None
+        The row from whose number on an unterminated last line is left unread; None for none.
 
     Raises
     ------
@@ -53,12 +58,19 @@ class JsonLines:
     n_rows: int | None = None
 
     def __init__(
-        self, source: Any, name: str, passes: Callable[[str], bool] = lambda name: not name
+        self,
+        source: Any,
+        name: str,
+        passes: Callable[[str], bool] = lambda name: not name,
+        *,
+        skip: bool = False,
+        leave: int | None = None,
     ) -> None:
         self.name = name
         self.repeatable = self.ahead = isinstance(source, (Path, Remote))
         self._source = source
         self._passes = passes
+        self._skip, self.leave = skip, leave
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
         self._json = need("pyarrow.json", extra="files", where="op.stream.read")
         self._layout: dict[str, Any] | None = None  # leaf -> Arrow type
@@ -98,16 +110,19 @@ class JsonLines:
         try:
             while True:
                 with self._told():
-                    chunk = next(chunks, b"")
+                    chunk, bad = next(chunks, b""), dict[int, str]()
                     if not chunk:
+                        break
+                    if not chunk.endswith(b"\n") and is_left(self.name, first, self.leave):
                         break
                     table = self._quick(chunk, fields, layout, types)
                     if table is None:
                         known = letters(layout.items(), self._pa)
-                        table = objects.table(chunk, known, types, first, line)
+                        wrong = bad if self._skip else None
+                        table = objects.table(chunk, known, types, first, line, wrong)
                         layout = self._types(_shown(table)) | layout
                 first, line = first + len(table), line + chunk.count(b"\n")
-                yield Piece(table, fraction=opened.fraction)
+                yield Piece(table, fraction=opened.fraction, bad=bad)
         finally:
             opened.close()
 
@@ -135,7 +150,7 @@ class JsonLines:
     def _looked(self, opened: Bytes) -> dict[str, Any]:
         """Each leaf's type as the first bytes show it."""
         sample = opened.look(_SAMPLE)
-        if len(sample) == _SAMPLE:  # cut within a line
+        if len(sample) == _SAMPLE or (self.leave is not None and b"\n" in sample):  # maybe cut
             sample = sample[: sample.rfind(b"\n") + 1]
         if not sample.strip():
             raise SourceError(
@@ -150,7 +165,8 @@ class JsonLines:
         layout: dict[str, Any] = {}
         if self._quick(sample, {}, layout, {}) is None:
             end = sample.find(b"\n", _CHUNK) + 1 or len(sample)
-            layout = self._types(Objects(self.name, self._passes).letters(sample[:end]))
+            objects = Objects(self.name, self._passes)
+            layout = self._types(objects.letters(sample[:end], skip=self._skip))
         return layout
 
     def _types(self, told: Mapping[str, str]) -> dict[str, Any]:
@@ -177,6 +193,8 @@ class JsonLines:
                 read = self._parsed(text, fields)
             columns = {}
             for leaf, column in _leaves(read, self._passes):
+                if leaf in columns:  # "a.b" beside "b" in "a"
+                    return None
                 kind = layout.get(leaf)
                 if kind is None and column.null_count < len(column):
                     kind = layout[leaf] = _decided(column, pa)
@@ -186,7 +204,7 @@ class JsonLines:
                 elif asked == "date" and pa.types.is_string(column.type):
                     column = column.cast(_decided(column, pa))  # noqa: PLW2901
                 columns[leaf] = to_array(column, leaf, pa, self.name, text=asked == "text")
-        except (pa.ArrowException, TypeMismatchError, UnicodeDecodeError):
+        except (pa.ArrowException, TypeMismatchError, UnicodeDecodeError, RecursionError):
             return None
         fields |= {
             f.name: _kept(f.type, pa, f.name, types)

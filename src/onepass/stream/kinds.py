@@ -100,7 +100,7 @@ class Kinds:
         self._located = located
         self._known: dict[str, str | None] = dict(known or {})
 
-    def fit(self, table: Table, first: int) -> Table:
+    def fit(self, table: Table, first: int, bad: dict[int, str] | None = None) -> Table:
         """The table with every column known so far, each of its kind.
 
         Parameters
@@ -109,22 +109,24 @@ class Kinds:
             The next rows. A column that it lacks is missing in all of them.
         first : int
             Where its first row stands in the source.
+        bad : dict of int to str, optional
+            Where to put the errors of rows that are to be skipped, by their place in the table.
 
         Raises
         ------
         SourceError
-            If a value is not of its column's kind.
+            If a value is not of its column's kind, and ``bad`` is not given.
         """
         names = dict.fromkeys((*self._known, *table.names))
-        return Table({name: self._fit(table, name, first) for name in names}, len(table))
+        return Table({name: self._fit(table, name, first, bad) for name in names}, len(table))
 
-    def _fit(self, table: Table, name: str, first: int) -> Array:
+    def _fit(self, table: Table, name: str, first: int, bad: dict[int, str] | None) -> Array:
         known = self._known.setdefault(name, None)
         column = table.columns.get(name)
         if column is None:
             column = absent(known or "f", len(table))
         if name in self._types:
-            column = self._converted(column, name, first)
+            column = self._converted(column, name, first, bad)
             self._known[name] = column.dtype.kind
             return column
         if known == column.dtype.kind:
@@ -135,10 +137,12 @@ class Kinds:
         if known is None:
             self._known[name] = column.dtype.kind
             return column
-        i = int(np.flatnonzero(~missing)[0])
-        raise self._refused(name, first + i, _WORDS[known], column[i], "as in the first rows")
+        for i in np.flatnonzero(~missing).tolist():
+            error = self._refused(name, first + i, _WORDS[known], column[i], "as in the first rows")
+            _refuse(i, error, bad)
+        return absent(known, len(table))
 
-    def _converted(self, column: Array, name: str, first: int) -> Array:
+    def _converted(self, column: Array, name: str, first: int, bad: dict[int, str] | None) -> Array:
         """The column as the kind that the user asked for."""
         kind = self._types[name]
         n = len(column)
@@ -155,15 +159,26 @@ class Kinds:
                 converted[i] = convert(value)
             except ValueError:
                 words = {"number": "a number", "truth": "true or false", "date": "a date"}[kind]
-                raise self._refused(name, first + i, words, value, "as it is asked for") from None
+                error = self._refused(name, first + i, words, value, "as it is asked for")
+                _refuse(i, error, bad)
         return converted
 
     def _refused(self, name: str, row: int, expected: str, value: Any, because: str) -> SourceError:
-        remedy = f"Mend the row, or give types={{{name!r}: 'text'}} (--type {name}=text)"
+        remedy = (
+            "Mend the row, or give bad_rows='skip' (--bad-rows skip) to leave such rows out or, "
+            f"from the first row on, types={{{name!r}: 'text'}} (--type {name}=text)"
+        )
         return SourceError(
             f"op.stream.read: {self._located(row)}, column {name!r} must be {expected}, {because}, "
             f"got {_shown(value)}. {remedy}."
         )
+
+
+def _refuse(i: int, error: SourceError, bad: dict[int, str] | None) -> None:
+    """Raise the error of a row, or note it where such rows are to be skipped."""
+    if bad is None:
+        raise error from None
+    bad.setdefault(i, str(error))
 
 
 def _shown(value: Any) -> str:

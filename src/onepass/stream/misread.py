@@ -34,11 +34,12 @@ def remedy(name: str, value: str) -> str:
 
     Examples
     --------
-    >>> len(remedy("load", "'?'")) < 160
+    >>> len(remedy("load", "'?'")) < 240
     True
     """
     return (
-        f"Mend the row, or give na=({value},) (--na {value}) if it means missing, or "
+        f"Mend the row, or give na=({value},) (--na {value}) if it means missing, "
+        "bad_rows='skip' (--bad-rows skip) to leave such rows out or, from the first row on, "
         f"types={{{name!r}: 'text'}} (--type {name}=text)"
     )
 
@@ -131,7 +132,8 @@ class Misread:
         return self._error(
             f"row {line + self._shift} (counting from 0) must have {expected} fields, as "
             f"{'in the first line' if self._headed else 'there are names'}, got {came}",
-            "Mend the line; a field that holds the delimiter must stand in quotation marks",
+            "Mend the line, where a field that holds the delimiter must stand in quotation marks, "
+            "or give bad_rows='skip' (--bad-rows skip) to leave such rows out",
         )
 
     def _value(self, said: str) -> SourceError | None:
@@ -157,7 +159,8 @@ class Misread:
             place += f", column {self._names[int(column[1])]!r}"
         return self._error(
             f"{place} must be UTF-8, got other bytes",
-            "Write it in UTF-8, as with: iconv -f latin1 -t utf-8",
+            "Write it in UTF-8, as with: iconv -f latin1 -t utf-8; or give bad_rows='skip' "
+            "(--bad-rows skip) to leave such rows out",
         )
 
     def _other(self, wrong: Exception) -> SourceError:

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
 
 from onepass.errors import SourceError
+from onepass.spelling import unencodable
 from onepass.stream.kinds import as_date, as_text
 from onepass.table import Table, to_column
 from onepass.types import Array
@@ -39,7 +41,13 @@ class Objects:
         self._passes = passes
 
     def table(
-        self, text: bytes, known: Mapping[str, str], types: Mapping[str, str], first: int, line: int
+        self,
+        text: bytes,
+        known: Mapping[str, str],
+        types: Mapping[str, str],
+        first: int,
+        line: int,
+        bad: dict[int, str] | None = None,
     ) -> Table:
         """The rows of some whole lines.
 
@@ -53,16 +61,26 @@ class Objects:
             The kinds that the user asked for; these are left to be converted.
         first, line : int
             How many rows and lines there are before.
+        bad : dict of int to str, optional
+            Where to put the errors of rows that are to be skipped, by their place among the rows.
 
         Raises
         ------
         SourceError
-            If a line is no object, or a value is not of its column's kind.
+            If a line is no object, or a value is not of its column's kind, and ``bad`` is not
+            given.
         """
-        rows, lines = [], []
+        rows: list[dict[str, Any]] = []
+        lines = []
         for number, one in enumerate(text.split(b"\n"), line + 1):
             if one.strip():
-                rows.append(dict(self._flat(self._object(one, number), "")))
+                try:
+                    rows.append(self._row(one, number))
+                except SourceError as error:
+                    if bad is None:
+                        raise
+                    bad[len(rows)] = str(error)
+                    rows.append({})
                 lines.append(number)
         columns = {}
         for name in dict.fromkeys(name for row in rows for name in row):
@@ -74,17 +92,21 @@ class Objects:
             for i, value in enumerate(values):
                 if not _fits(value, letter):
                     place = f"row {first + i} (counting from 0, line {lines[i]}), column {name!r}"
-                    raise self._refused(place, letter, value, name)
+                    wrong = self._refused(place, letter, value, name)
+                    if bad is None:
+                        raise wrong
+                    bad.setdefault(i, str(wrong))
+                    values[i] = None
             columns[name] = _column(values, letter, name)
         return Table(columns, len(rows))
 
-    def letters(self, text: bytes) -> dict[str, str]:
+    def letters(self, text: bytes, *, skip: bool = False) -> dict[str, str]:
         """The letters of the columns that are of one kind in some whole lines."""
-        rows = [
-            dict(self._flat(self._object(one, number), ""))
-            for number, one in enumerate(text.split(b"\n"), 1)
-            if one.strip()
-        ]
+        rows = []
+        for number, one in enumerate(text.split(b"\n"), 1):
+            if one.strip():
+                with suppress(SourceError) if skip else nullcontext():
+                    rows.append(self._row(one, number))
         told = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             values = [row.get(name) for row in rows]
@@ -93,22 +115,34 @@ class Objects:
                 told[name] = letter
         return told
 
-    def _object(self, text: bytes, line: int) -> Mapping[str, Any]:
+    def _row(self, text: bytes, line: int) -> dict[str, Any]:
+        """The values of a line by their full names; it must be one object in which none clash."""
         try:
-            value = json.loads(text)
-        except ValueError as wrong:  # bytes that are no UTF-8 among them
+            return self._named(json.loads(text, object_pairs_hook=_once))
+        except (TypeError, ValueError) as wrong:  # bytes that are no UTF-8 among them
             raise self._no_object(text, line, f"{wrong}") from wrong
         except RecursionError:
-            raise self._no_object(text, line, "it is too deep") from None
+            raise self._no_object(text, line, "it is nested too deeply") from None
+
+    def _named(self, value: Any) -> dict[str, Any]:
+        """The values within an object by their full names, no two of which are the same."""
         if not isinstance(value, dict):
-            raise self._no_object(text, line, f"it is a {type(value).__name__}")
-        return value
+            raise TypeError(f"it is a {type(value).__name__}")
+        row: dict[str, Any] = {}
+        for name, inner in self._flat(value, ""):
+            if name in row:
+                raise ValueError(f"it has two values of {name!a}")
+            if unencodable([name, inner if isinstance(inner, str) else None]) is not None:
+                raise ValueError(f"{name!a} holds a lone surrogate, which UTF-8 cannot encode")
+            row[name] = inner
+        return row
 
     def _no_object(self, text: bytes, line: int, why: str) -> SourceError:
         shown = text.strip()[:60].decode("utf-8", "replace")
         return SourceError(
             f"op.stream.read: {self._source}: line {line} must be one JSON object in UTF-8, got "
-            f"{shown!r} ({why}). Mend the line, or leave it out."
+            f"{shown!r} ({why}). Mend the line, or give bad_rows='skip' (--bad-rows skip) to leave "
+            "such rows out."
         )
 
     def _flat(self, value: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
@@ -126,13 +160,24 @@ class Objects:
         if isinstance(value, list):
             return SourceError(
                 f"op.stream.read: {self._source}: {place} must be a number, text, true, false, "
-                f"null or an object, got a list. Leave it out with drop=[{name!r}] (--drop {name})."
+                f"null or an object, got a list. Leave it out with drop=[{name!r}] (--drop {name})"
+                ", or such rows with bad_rows='skip' (--bad-rows skip)."
             )
         return SourceError(
             f"op.stream.read: {self._source}: {place} must be {_WORDS[letter]}, as its first "
-            f"values are, got {value!r}. Mend the row, or give types={{{name!r}: 'text'}} "
+            f"values are, got {value!r}. Mend the row, or give bad_rows='skip' (--bad-rows skip) "
+            f"to leave such rows out or, from the first row on, types={{{name!r}: 'text'}} "
             f"(--type {name}=text)."
         )
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, refused if it has a key twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"it has the key {twice!a} twice")
+    return found
 
 
 def _letter(values: Sequence[Any]) -> str:

@@ -5,6 +5,8 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -14,7 +16,8 @@ from onepass.errors import ParameterError, SourceError, TypeMismatchError
 from onepass.spelling import meant
 from onepass.stream import catalogue
 from onepass.stream.arrays import Frame, Matrix, Pair
-from onepass.stream.formats import FORMATS, Reading, format_of
+from onepass.stream.bytestream import DAMAGED, Bytes
+from onepass.stream.formats import FORMATS, Reading, format_of, is_read_once
 from onepass.stream.iterables import OneByOne
 from onepass.stream.parts import Part, Parts, hive, natural
 from onepass.stream.pieces import Source
@@ -25,6 +28,7 @@ __all__ = ["opened"]
 
 _WHERE = "op.stream.read"
 _Place = Path | Remote
+_LEAST_TEXT = 64  # bytes; a packed text of no bytes has fewer
 
 
 def opened(source: Any, reading: Reading) -> Source:
@@ -174,13 +178,35 @@ def _together(
     given = list(zip(files, told, strict=True))
     if not name.endswith(" files"):
         given.sort(key=lambda pair: natural(str(pair[0])))
+    given = [pair for pair in given if not _is_empty(pair[0], reading)] or given
     if len(given) == 1 and not told[0]:
         return reading.place(given[0][0])
+    readings = [replace(reading, leave=None)] * (len(given) - 1) + [reading]  # the last may grow
     parts = [
-        Part(str(file), lambda file=file: reading.place(file, str(file)), _size(file), extra)  # type: ignore[misc]
-        for file, extra in given
+        Part(str(file), partial(each.place, file, str(file)), _size(file), extra)
+        for (file, extra), each in zip(given, readings, strict=True)
     ]
-    return Parts(parts, name)
+    once = any(
+        isinstance(file, Path) and is_read_once(file, reading.format or format_of(file.name))
+        for file, _ in given
+    )
+    return Parts(parts, name, skip=reading.skip, repeatable=not once)
+
+
+def _is_empty(file: _Place, reading: Reading) -> bool:
+    """Whether a text file holds nothing, packed or not, and so no rows."""
+    text = (reading.format or format_of(file.name)) in {"csv", "tsv", "jsonl"}
+    if not (text and isinstance(file, Path) and file.is_file() and _size(file) < _LEAST_TEXT):
+        return False
+    opened = None
+    try:
+        opened = Bytes(file)
+        return not opened.look(1)
+    except (OSError, *DAMAGED):  # said when it is read
+        return False
+    finally:
+        if opened is not None:
+            opened.close()
 
 
 def _size(file: _Place) -> int:

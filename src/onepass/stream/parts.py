@@ -94,6 +94,10 @@ class Parts:
         At least one, in order.
     name : str
         What messages call them together.
+    skip : bool
+        Whether rows with a value that is not of its column's kind are skipped.
+    repeatable : bool
+        Whether all of them can be read again.
 
     Raises
     ------
@@ -102,11 +106,13 @@ class Parts:
     """
 
     n_rows: int | None = None
-    ahead = True
-    repeatable = True
 
-    def __init__(self, parts: Sequence[Part], name: str) -> None:
+    def __init__(
+        self, parts: Sequence[Part], name: str, *, skip: bool = False, repeatable: bool = True
+    ) -> None:
         self.name = name
+        self.repeatable = self.ahead = repeatable
+        self._skip = skip
         self._parts = list(parts)
         self._begins: list[tuple[int, str]] = []
         self._first = self._parts[0].open()
@@ -144,6 +150,8 @@ class Parts:
             self._same(source, part, every)
             begins.append((seen, part.name))
             self._begins = begins
+            if getattr(source, "leave", None) is not None:
+                source.leave = max(0, source.leave - seen)  # type: ignore[attr-defined]
             if source.n_rows is not None and LOOKED_AT <= seen <= start - source.n_rows:
                 yield Piece(Table({}, source.n_rows), fraction=(done + part.size) / whole)
                 seen, done = seen + source.n_rows, done + part.size
@@ -152,11 +160,13 @@ class Parts:
             asked = {**known, **types} if i else types
             kinds = Kinds(asked if i else {}, self.located)
             for piece in source.pieces(inner, asked, block, max(0, start - seen)):
-                table = kinds.fit(piece.table, seen) if piece.table.columns else piece.table
+                bad = dict(piece.bad) if self._skip else None
+                table = kinds.fit(piece.table, seen, bad) if piece.table.columns else piece.table
                 seen += len(table)
                 known |= {n: w for n, w in _shown(table).items() if n not in known}
                 share = (done + part.size * (piece.fraction or 0.0)) / whole
-                yield replace(piece, table=self._with(table, part, names), fraction=share)
+                table = self._with(table, part, names)
+                yield replace(piece, table=table, fraction=share, bad=bad or {})
             done += part.size
 
     def _columns(self, source: Source, part: Part) -> list[str] | None:

@@ -1,7 +1,7 @@
 """What a source must give: pieces of any length, in order, from which blocks are cut."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from onepass.table import Table
@@ -23,12 +23,16 @@ class Piece:
         Whether those answers are one value a row, shape (n,), rather than (n, c).
     fraction : float, optional
         How much of the source has been read once this piece is, in [0, 1]; None if unknown.
+    bad : dict of int to str
+        Rows that are to be skipped because they cannot be read, by their place in the piece, and
+        the error of each. They are among the rows of ``table``.
     """
 
     table: Table
     answers: Table | None = None
     flat: bool = True
     fraction: float | None = None
+    bad: Mapping[int, str] = field(default_factory=dict)
 
 
 class Source(Protocol):

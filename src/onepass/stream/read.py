@@ -1,6 +1,7 @@
 """Read: one door for rows from files, pipes, frames, arrays, iterables and named data sets."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ def read(
     delimiter: str | None = None,
     header: bool | Sequence[str] = True,
     missing: str = "keep",
+    bad_rows: str = "error",
+    leave_unterminated: int | None = None,
     start: int = 0,
 ) -> Stream:
     r"""Rows from wherever they come, as a stream of typed blocks.
@@ -89,6 +92,14 @@ def read(
     missing : {"keep", "skip", "error"}
         What becomes of rows that lack a feature: they are kept, for the model to impute; or
         skipped and counted, as rows without an answer are; or refused, with row and column.
+    bad_rows : {"error", "skip"}
+        How to handle rows that cannot be read: lines of CSV and JSON with too many or too few
+        fields, in another encoding or damaged, values that are not of their column's kind, and
+        infinite numbers. Skipped rows are counted; a warning
+        (:class:`~onepass.errors.RowsRefusedWarning`) at the end of the stream names the first.
+    leave_unterminated : int, optional
+        Of CSV and JSON Lines: leave a last line without a line break unread, as it may still be
+        written, if its row has this number or a higher one. By default it is read.
     start : int
         How many of the source's first rows to pass over, those without an answer counted too. The
         rows after them are those of the whole stream, of the same kinds; where ``start`` is the
@@ -143,6 +154,8 @@ def read(
         na=(na,) if isinstance(na, str) else tuple(map(str, na)),
         dropped=tuple(name for name in _texts(drop) if name not in _texts(time)),
         only=None if columns is None else (*_texts(columns), *_texts(target), *_texts(time)),
+        skip=bad_rows == "skip",
+        leave=leave_unterminated,
     )
     n_rows = task = None
     if isinstance(source, str) and _names_a_set(source):
@@ -157,11 +170,13 @@ def read(
     else:
         opened = _opened(source, reading)
     odd = opened.oddities if isinstance(opened, Delimited) else None
-    choice = _choice(opened, target, time, drop, columns, missing)
+    choice = replace(_choice(opened, target, time, drop, columns, missing), bad_rows=bad_rows)
+    told = reading.told | {"missing": missing, "bad_rows": bad_rows}
+    usual = ("missing", "keep"), ("bad_rows", "error")
     return Stream(
         opened, choice, block=block, types=asked, n_rows=n_rows, task=task, kinds=expected,
         oddities=odd, start=start,
-        read=reading.told if missing == "keep" else {**reading.told, "missing": missing},
+        read={key: value for key, value in told.items() if (key, value) not in usual},
     )  # fmt: skip
 
 

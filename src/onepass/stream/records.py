@@ -6,12 +6,13 @@ to the field as it is. This is how pyarrow reads, and RFC 4180 where it says any
 """
 
 import re
+import warnings
 from collections.abc import Iterator
 from typing import Protocol
 
-from onepass.errors import SourceError
+from onepass.errors import RowsRefusedWarning, SourceError
 
-__all__ = ["Records"]
+__all__ = ["Records", "is_left"]
 
 _LONGEST = 16 << 20  # bytes; a longer row is a quotation mark that was not closed
 
@@ -21,6 +22,29 @@ class _Readable(Protocol):
 
     def read(self, size: int) -> bytes:
         """The next bytes."""
+
+
+def is_left(source: str, row: int, leave: int | None) -> bool:
+    """Whether an unterminated last line is left unread; then a warning names it.
+
+    Parameters
+    ----------
+    source : str
+        The source's name.
+    row : int
+        Where its row stands.
+    leave : int or None
+        The row from whose number on it is left; None for none.
+    """
+    if leave is None or row < leave:
+        return False
+    warnings.warn(
+        f"{source}: row {row} (counting from 0) was left, as its line has no line break and may "
+        "still be written. End it with a line break if it is whole.",
+        RowsRefusedWarning,
+        stacklevel=2,
+    )
+    return True
 
 
 class Records:
@@ -48,6 +72,7 @@ class Records:
         # counts to them what matched of the row that did not
         pattern = rf"(?:{field}(?:{delimiter}{field})*+(?:\r\n|\n|\r))*"
         self._rows = re.compile(pattern.encode())
+        self._row = re.compile(pattern.encode()[:-1] + b"?")
 
     def end(self, text: bytes) -> int:
         """Where the last whole row of a text ends that begins with one; 0 if none is whole."""
@@ -55,6 +80,11 @@ class Records:
             return max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         found = self._rows.match(text)
         return 0 if found is None else found.end()
+
+    def first(self, text: bytes) -> int:
+        """Where the first row of a text ends; its length if that row is not whole."""
+        found = self._row.match(text)
+        return (0 if found is None else found.end()) or len(text)
 
     def chunks(self, file: _Readable, size: int) -> Iterator[bytes]:
         """Texts of whole rows, about ``size`` bytes each, or as long as one row.

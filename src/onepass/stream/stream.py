@@ -1,10 +1,11 @@
 """Stream: rows from wherever they come, in blocks, in order, once or again and again."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from onepass.errors import SourceError
+from onepass.errors import RowsRefusedWarning, SourceError
 from onepass.stream.ahead import Ahead
 from onepass.stream.blocks import Cutter
 from onepass.stream.choice import Choice
@@ -19,6 +20,7 @@ from onepass.validate import whole
 __all__ = ["Stream"]
 
 _AHEAD = 2  # blocks that may wait while others are learned
+_SHOWN = 3  # bad rows that the warning at the end names
 _FEWEST = 1024  # rows that may wait, however small a block is
 
 
@@ -75,6 +77,9 @@ class Stream:
     fraction : float or None
         How much of the source has been read, in [0, 1]; None while unknown. A progress bar may
         ask at any time.
+    bad_rows : int
+        Rows that the iteration begun last skipped because of ``bad_rows="skip"``. A warning at its
+        end counts them and names the first.
 
     Raises
     ------
@@ -104,6 +109,8 @@ class Stream:
         asked = None if block is None else whole(block, "block", "op.stream", low=1)
         self.start = self.rows_read = whole(start, "start", "op.stream", low=0)
         self.fraction: float | None = None
+        self.bad_rows = 0
+        self._bad: list[str] = []  # errors of the first of them
         self._source = source
         self._choice = choice
         self._asked = dict(types)
@@ -227,7 +234,10 @@ class Stream:
             over = self.start - first
             if over < len(piece.table):
                 split = self._choice.split(piece).after(max(over, 0))
+                self._choice.hold_finite(split, first + max(over, 0), self._source.located)
                 self._choice.hold_whole(split, first + max(over, 0), self._source.located)
+                self.bad_rows += len(split.bad)
+                self._bad += [split.bad[i] for i in sorted(split.bad)][: _SHOWN - len(self._bad)]
                 for rows in cutter.add(split):
                     yield rows, piece.fraction
         self._check(cutter, seen)
@@ -236,6 +246,7 @@ class Stream:
 
     def _counted(self, blocks: Iterator[tuple[Rows, float | None]]) -> Iterator[Rows]:
         self.rows_read, self.fraction = self.start, None
+        self.bad_rows, self._bad = 0, []
         ahead: Ahead[tuple[Rows, float | None]] | None = None
         try:
             for rows, fraction in islice(blocks, 1):
@@ -250,6 +261,15 @@ class Stream:
         finally:
             if ahead is not None:
                 ahead.close()
+            if self.bad_rows:
+                shown = "; ".join(each.rpartition(". ")[0] for each in self._bad)
+                n = self.bad_rows
+                warnings.warn(
+                    f"{self.name}: {n:,} bad {'row was' if n == 1 else 'rows were'} skipped: "
+                    f"{shown.replace('op.stream.read: ', '')}{'; and others' * (n > _SHOWN)}.",
+                    RowsRefusedWarning,
+                    stacklevel=3,
+                )
 
     def _check(self, cutter: Cutter, seen: int) -> None:
         if not seen:
