@@ -38,7 +38,7 @@
     ├── MergeWarning                            two networks know what hardly goes together
     ├── MixedColumnWarning                      a column is numbers but for a few cells
     ├── ModuleModeWarning                       a network in training mode is asked as in evaluation
-    ├── RowsRefusedWarning                      rows that a learner did not learn
+    ├── RowsRefusedWarning                      rows that were not learned
     └── TaskWarning                             a task is over, and nothing was kept of it as such
 
 Each message has four parts: where, what was expected, what came, what to do.
@@ -282,7 +282,7 @@ class ModuleModeWarning(UserWarning):
 
 
 class RowsRefusedWarning(UserWarning):
-    """Rows were not learned: not finite for a network, or refused in a continual evaluation."""
+    """Rows were not learned: they could not be read, or the learner refused them."""
 
 
 class TaskWarning(UserWarning):

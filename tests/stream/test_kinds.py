@@ -87,7 +87,8 @@ def test_value_of_another_kind_in_csv(tmp_path: Path) -> None:
     expected = (
         r"^op.stream.read: meter.csv: row 100 \(counting from 0\), column 'b' must be a number, "
         r"as in the first rows, got 'x'. Mend the row, or give na=\('x',\) \(--na 'x'\) if it "
-        r"means missing, or types=\{'b': 'text'\} \(--type b=text\).$"
+        r"means missing, bad_rows='skip' \(--bad-rows skip\) to leave such rows out or, from the "
+        r"first row on, types=\{'b': 'text'\} \(--type b=text\).$"
     )
     with pytest.raises(SourceError, match=expected):
         list(read(path))

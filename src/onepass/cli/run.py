@@ -155,6 +155,7 @@ def run(
         stream = read(
             [source, *more] if more else source, target=answers, time=time, drop=drop,
             types=pairs(types), na=na, block=block, missing=policy,
+            kinds=dict.fromkeys(target, "number") if task == "regression" else None,
             leave_unterminated=_left(source, stood, onward=onward) if resume else None,
             **files_as.options(),
         )  # fmt: skip

@@ -10,7 +10,7 @@ from onepass.errors import TypeMismatchError
 from onepass.table import dates_of
 from onepass.types import Array
 
-__all__ = ["letters", "to_array"]
+__all__ = ["letters", "to_array", "truths"]
 
 
 def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]:
@@ -44,6 +44,23 @@ def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]
     return told
 
 
+def truths(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> set[str]:
+    """The columns of truth values, by their Arrow types.
+
+    Parameters
+    ----------
+    fields, pa
+        As in ``letters``.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> truths([("km", pa.int8()), ("late", pa.bool_())], pa)
+    {'late'}
+    """
+    return {name for name, kind in fields if pa.types.is_boolean(kind)}
+
+
 def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool = False) -> Array:
     """One Arrow array as a table's column.
 
@@ -58,8 +75,8 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
     where : str
         The source, for the message.
     text : bool
-        Take numbers as text, written as Arrow writes them: whole numbers of 64 bits keep all
-        their digits, which float64 would not.
+        Take numbers and truth values as text, written as Arrow writes them: whole numbers of 64
+        bits keep all their digits, which float64 would not.
 
     Returns
     -------
@@ -80,7 +97,8 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
         return np.full(len(column), np.nan)
     if _is_text(types, kind):
         return _objects(column)
-    if types.is_time(kind) or (text and (types.is_integer(kind) or types.is_decimal(kind))):
+    exact = types.is_integer(kind) or types.is_decimal(kind) or types.is_boolean(kind)
+    if types.is_time(kind) or (text and exact):
         return _objects(column.cast(pa.string()))
     if _is_number(types, kind):
         return _numbers(column, pa)

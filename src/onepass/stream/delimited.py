@@ -19,7 +19,7 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import letters, to_array
+from onepass.stream.arrow import letters, to_array, truths
 from onepass.stream.blocks import stacked
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.late import Late
@@ -117,6 +117,10 @@ class Delimited:
         """The columns that are text for the sake of a few values; nothing is read for it."""
         return list(self._odd)
 
+    def truths(self) -> set[str]:
+        """The columns of truth values, once they are known."""
+        return truths(self._layout or [], self._pa)
+
     def located(self, row: int) -> str:
         """Where a row stands."""
         return f"{self.name}: row {row} (counting from 0)"
@@ -203,7 +207,12 @@ class Delimited:
     def _open(self) -> Bytes:
         with self._told({}):
             opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source)
-            if mark := _DECLARED.match(opened.look(10)):
+            try:
+                mark = _DECLARED.match(opened.look(10))
+            except BaseException:
+                opened.close()
+                raise
+            if mark is not None:
                 opened.read(mark.end())
                 if self._declared:
                     self._delimiter = mark[1].decode()

@@ -84,11 +84,16 @@ class Fitted:
                 "Write it to a file to read it again, or learn all in one pass."
             )
         self._begun = True
-        names = self._names()
-        return self._fit(names, self._source.pieces(names, self._types, self.block, start))
+        names, certain = self._names(), self._source.kinds()
+        # labels are what a file writes: true or True, and not 1
+        truths = getattr(self._source, "truths", set[str])()
+        labels = {name: "text" for name in self._choice.targets if name in truths}
+        self._types = {**labels, **self._types}
+        return self._fit(names, certain, self._source.pieces(names, self._types, self.block, start))
 
-    def _fit(self, names: list[str] | None, pieces: Iterator[Piece]) -> Iterator[Piece]:
-        certain = self._source.kinds()
+    def _fit(
+        self, names: list[str] | None, certain: dict[str, str], pieces: Iterator[Piece]
+    ) -> Iterator[Piece]:
         known = certain if names is None else {name: certain.get(name) for name in names}
         columns = Kinds(self._types, self._source.located, known)
         answers = Kinds({}, self._source.located)

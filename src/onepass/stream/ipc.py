@@ -13,7 +13,7 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import letters, to_array
+from onepass.stream.arrow import letters, to_array, truths
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.pieces import Piece
 from onepass.stream.remote import Remote
@@ -63,6 +63,11 @@ class Ipc:
         """What the schema says."""
         schema = self._looked()
         return letters(zip(schema.names, schema.types, strict=True), self._pa)
+
+    def truths(self) -> set[str]:
+        """The columns of truth values, once they are known."""
+        schema = self._looked()
+        return truths(zip(schema.names, schema.types, strict=True), self._pa)
 
     def located(self, row: int) -> str:
         """Where a row stands."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError, TypeMismatchError
 from onepass.extras import need
-from onepass.stream.arrow import letters, to_array
+from onepass.stream.arrow import letters, to_array, truths
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.objects import Objects
 from onepass.stream.pieces import Piece
@@ -91,6 +91,10 @@ class JsonLines:
                     opened.close()
             self._waiting = None if self.repeatable else opened
         return letters(self._layout.items(), self._pa)
+
+    def truths(self) -> set[str]:
+        """The columns of truth values, once they are known."""
+        return truths((self._layout or {}).items(), self._pa)
 
     def located(self, row: int) -> str:
         """Where a row stands."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import letters, to_array
+from onepass.stream.arrow import letters, to_array, truths
 from onepass.stream.pieces import Piece
 from onepass.stream.remote import Remote
 from onepass.stream.task import LOOKED_AT
@@ -48,8 +48,8 @@ class Parquet:
         with self._told(), self._open() as file:
             self.n_rows: int | None = file.metadata.num_rows
             self._columns = [str(name) for name in file.schema_arrow.names]
-            fields = zip(self._columns, file.schema_arrow.types, strict=True)
-            self._letters = letters(fields, self._pa)
+            fields = list(zip(self._columns, file.schema_arrow.types, strict=True))
+            self._letters, self._truths = letters(fields, self._pa), truths(fields, self._pa)
 
     def columns(self) -> list[str]:
         """The names of its columns."""
@@ -58,6 +58,10 @@ class Parquet:
     def kinds(self) -> dict[str, str]:
         """Text and dates, as the file says."""
         return dict(self._letters)
+
+    def truths(self) -> set[str]:
+        """The columns of truth values, once they are known."""
+        return self._truths
 
     def located(self, row: int) -> str:
         """Where a row stands."""

@@ -128,6 +128,10 @@ class Parts:
         told = {n: "f" if n in self._numbers else "O" for n in self._parts[0].told}
         return {**self._first.kinds(), **told}
 
+    def truths(self) -> set[str]:
+        """The columns of truth values in the first file, where its format has such."""
+        return getattr(self._first, "truths", set[str])()
+
     def located(self, row: int) -> str:
         """The file, and the row in it."""
         for begin, name in reversed(self._begins):
