@@ -34,6 +34,7 @@
 
     UserWarning
     ├── CheckpointWarning                       a checkpoint was not written; learning goes on
+    ├── LargeStateWarning                       a learner's state will take gigabytes
     ├── MemoryFullWarning                       a memory holds all directions
     ├── MergeWarning                            two networks know what hardly goes together
     ├── MixedColumnWarning                      a column is numbers but for a few cells
@@ -57,6 +58,7 @@ __all__ = [
     "InUseError",
     "KeyReusedError",
     "LabelError",
+    "LargeStateWarning",
     "LongError",
     "MemoryFullWarning",
     "MergeError",
@@ -263,6 +265,10 @@ class MissingExtraError(OnepassError, ImportError):
 
 class CheckpointWarning(UserWarning):
     """A checkpoint could not be written; the one before is unchanged, and learning goes on."""
+
+
+class LargeStateWarning(UserWarning):
+    """A learner whose state is quadratic in its features begins with so many that it is large."""
 
 
 class MemoryFullWarning(UserWarning):

@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from onepass import validate
-from onepass.breadth import hold_breadth
+from onepass.breadth import hold_breadth, hold_square
 from onepass.errors import ParameterError
 from onepass.types import Array
 
@@ -17,6 +17,7 @@ __all__ = ["Growing"]
 class Growing(ABC):
     """The verb ``grow``."""
 
+    _square: ClassVar[bool] = False  # whether its state is quadratic in its features
     n_features_in_: int
     feature_names_in_: Array
 
@@ -64,6 +65,8 @@ class Growing(ABC):
             )
         if d > now:
             hold_breadth(d, type(self).__name__)
+            if self._square:
+                hold_square(d, type(self).__name__, now if self._begun else 0)
             with self._whole():
                 if self._begun:
                     self._widen(d)

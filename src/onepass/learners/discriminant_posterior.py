@@ -15,6 +15,7 @@ __all__ = ["Posterior"]
 class Posterior(ClassLearner):
     """A classifier whose scores are logarithms of densities, but for what all classes share."""
 
+    _square = True
     priors: Any
 
     @property

@@ -32,6 +32,7 @@ _LARGEST = 1e150  # sums of squares of larger rows might have no room for anothe
 class LeastSquares(OneByOne, Linear, Mergeable):
     """What the regressor and the classifier share: learning rows into triangle and means."""
 
+    _square = True
     scale_free = True  # the answers do not depend on the features' units, but through the ridge
 
     ridge: Any
