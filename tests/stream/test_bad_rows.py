@@ -1,0 +1,140 @@
+"""Rows that cannot be read: an error with its place by default; skipped, counted and named."""
+
+import io
+import json
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onepass.errors import NotFiniteError, OnepassError, RowsRefusedWarning, SourceError
+from onepass.stream import delimited, jsonlines, read
+
+DAMAGE = {
+    "csv": (b"1\n", b"1,a,2,3\n", b"?,a,2\n", b"1,\xff,2\n", b"inf,a,2\n", b"1,a,-inf\n",
+            b"1,a,x\n", b'"?","a\nb",2\n', b"1,\xed\xa0\xbd,2\n"),
+    "jsonl": (b"{\n", b"[1]\n", b'{"x":"?","by":"a","y":2}\n', b'{"x":[1],"by":"a","y":2}\n',
+              b'{"x":1,"by":"\xff","y":2}\n', b'{"x":1,"by":"\\ud83d","y":2}\n',
+              b'{"x":1e999,"by":"a","y":2}\n', b'{"x":1,"x":1,"by":"a","y":2}\n',
+              b'{"\\ud83d":1,"x":1,"by":"a","y":2}\n',
+              b'{"x":{"z":1},"x.z":1,"by":"a","y":2}\n', b"\xff\xfe\n",
+              b'{"x":' * 3000 + b"1" + b"}" * 3000 + b"\n"),
+}  # fmt: skip
+HEAD = 20  # undamaged rows at the beginning, which say what the columns hold
+
+
+def row(i: int, kind: str) -> bytes:
+    x, by, y = i % 7 + 0.5, "abc"[i % 3], i % 5
+    if kind == "csv":
+        return f"{x},{by},{y}\n".encode()
+    return json.dumps({"x": x, "by": by, "y": y}).encode() + b"\n"
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[str, list[bytes], list[int]]:
+    """A format, the lines of a file, and which of its rows are bad."""
+    kind = draw(st.sampled_from(sorted(DAMAGE)))
+    n = draw(st.integers(HEAD, 120))
+    bad = sorted(draw(st.sets(st.integers(HEAD, n - 1), max_size=12))) if n > HEAD else []
+    lines = [row(i, kind) for i in range(n)]
+    for i in bad:
+        lines[i] = draw(st.sampled_from(DAMAGE[kind]))
+    return kind, [b"x,by,y\n", *lines] if kind == "csv" else lines, bad
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Any:
+    """Files are parsed a few rows at a time, and what they hold is known by their first rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        for source, sample in ((delimited, 7 + HEAD * 8), (jsonlines, HEAD * 34)):
+            patch.setattr(source, "_SAMPLE", sample)
+            patch.setattr(source, "_CHUNK", 200)
+        yield
+
+
+@settings(max_examples=150, deadline=None, print_blob=True)
+@given(damaged(), st.integers(1, 50), st.integers(0, 130))
+def test_bad_rows_are_skipped_and_counted(
+    case: tuple[str, list[bytes], list[int]], block: int, start: int
+) -> None:
+    kind, lines, bad = case
+    n = len(lines) - (kind == "csv")
+    start = min(start, n - 1)
+
+    def rows(skip: str) -> Any:
+        file = io.BytesIO(b"".join(lines))
+        return read(file, target="y", format=kind, block=block, start=start, bad_rows=skip)
+
+    wrong = [i for i in bad if i >= start]
+    good = [i for i in range(start, n) if i not in bad]
+    stream = rows("skip")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        blocks = list(stream)
+    x = np.concatenate([each.X["x"] for each in blocks]) if good else np.empty(0)
+    assert x.tolist() == [i % 7 + 0.5 for i in good]
+    assert [by for each in blocks for by in each.X["by"]] == ["abc"[i % 3] for i in good]
+    assert [y for each in blocks for y in each.y] == [i % 5 for i in good]
+    assert sum(len(each) + each.skipped for each in blocks) == n - start
+    assert stream.bad_rows == len(wrong)
+    said = [str(one.message) for one in caught]
+    if not wrong:
+        assert said == []
+    else:
+        assert len(said) == 1
+        assert f"{len(wrong)} bad row" in said[0]
+        places = re.findall(r"object: (?:row|line) (\d+)", said[0])
+        assert len(places) == min(len(wrong), 3)
+    if bad:
+        with pytest.raises(OnepassError) as refused:
+            list(rows("error"))
+        message = str(refused.value)
+        assert "\n" not in message
+        assert "bad_rows='skip' (--bad-rows skip)" in message
+
+
+def test_the_warning_names_the_first_rows_and_their_errors() -> None:
+    text = b"x,by,y\n" + b"".join(row(i, "csv") for i in range(30))
+    text += b"1\n?,a,2\ninf,a,2\n1,\xff,2\n" + b"1,a,2\n"
+    with pytest.warns(RowsRefusedWarning, match="4 bad rows were skipped") as caught:
+        assert sum(map(len, read(io.BytesIO(text), target="y", bad_rows="skip"))) == 31
+    assert str(caught[0].message) == (
+        "the file object: 4 bad rows were skipped: the file object: row 30 (counting from 0) must "
+        "have 3 fields, as there are names, got 1; the file object: row 31 (counting from 0), "
+        "column 'x' must be a number, as in the first rows, got '?'; the file object: row 32 "
+        "(counting from 0), column 'x' must be finite, got inf; and others."
+    )
+
+
+def test_infinity_is_an_error_where_rows_are_learned() -> None:
+    rows = pd.DataFrame({"x": [1.0, np.inf, 3.0], "y": [1.0, 2.0, -np.inf]})
+    place = r"^op.stream.read: frame: row 1 \(counting from 0\), column 'x' must be finite, got inf"
+    with pytest.raises(NotFiniteError, match=place):
+        list(read(rows, target="y"))
+    with pytest.warns(RowsRefusedWarning, match="2 bad rows"):
+        assert [len(each) for each in read(rows, target="y", bad_rows="skip")] == [1]
+    assert np.isinf(next(iter(read(rows, drop=["y"]))).X["x"]).any()  # the model judges
+
+
+def test_values_of_another_kind_in_memory() -> None:
+    rows = [{"x": 1.0, "y": 1.0}, {"x": "a", "y": 2.0}, {"x": 3.0, "y": 3.0}]
+    with pytest.raises(SourceError, match=r"row 1 .* column 'x' must be a number"):
+        list(read(rows, target="y", block=1))
+    with pytest.warns(RowsRefusedWarning, match="1 bad row was skipped"):
+        blocks = list(read(rows, target="y", block=1, bad_rows="skip"))
+    assert [float(y) for each in blocks for y in each.y] == [1.0, 3.0]
+
+
+def test_several_files(tmp_path: Path) -> None:
+    for name, last in (("a.csv", "?"), ("b.csv", "3")):
+        text = "".join(f"{i},{i}\n" for i in range(40))
+        (tmp_path / name).write_text(f"x,y\n{text}{last},1\n1\n")
+    with pytest.warns(RowsRefusedWarning, match=r"3 bad rows.*a.csv: row 40.*b.csv: row 41"):
+        blocks = list(read(tmp_path, target="y", bad_rows="skip"))
+    assert sum(map(len, blocks)) == 81
