@@ -78,6 +78,9 @@ def relearn(model: Any, found: dict[str, Any]) -> None:
         delattr(model, name)
     for name, value in found.items():
         setattr(model, name, value)
+    for feature in found.get("features_", ())[:1]:
+        if hasattr(feature, "missing"):  # a run that ended at a missing value may handle it now
+            feature.missing = model.missing
 
 
 def specification(model: Any, place: str) -> Any:
