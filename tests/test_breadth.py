@@ -10,7 +10,7 @@ import pytest
 
 import onepass as op
 from onepass import breadth
-from onepass.errors import LabelError, ShapeError
+from onepass.errors import LabelError, LargeStateWarning, ShapeError
 from onepass.estimator import classifier
 
 CLASSIFIERS: list[Callable[[], Any]] = [
@@ -143,3 +143,47 @@ def test_labels_are_looked_up_as_they_are_compared(
     for one, other in zip(*(each[0] for each in found), strict=True):
         np.testing.assert_array_equal(one, other)
     assert found[0][1:] == found[1][1:]
+
+
+# -- states that are quadratic in the features -----------------------------------------------------
+
+SQUARE = [op.RLSRegressor, op.RLSClassifier, op.StreamingLDA, op.StreamingQDA]
+
+
+@pytest.mark.parametrize("kind", SQUARE)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int8])
+def test_a_state_beyond_memory_is_refused_before_the_work(
+    kind: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(breadth, "_memory", lambda: 8 << 30)
+    X, model = np.ones((3, 20_000), dtype=dtype), kind()
+    message = (
+        rf"^{kind.__name__}: `X` must have features whose square fits into memory, 8.6 GB, got "
+        r"20,000 features, whose 20,000 × 20,000 state takes 3.2 GB, and learning 9.6 GB. Choose "
+    )
+    with pytest.raises(ShapeError, match=message):
+        model.partial_fit(X, [1, 0, 1])
+    assert not hasattr(model, "n_features_in_")
+    model.partial_fit(X[:, :3], [1, 0, 1])
+    before = model.nbytes
+    with pytest.raises(ShapeError, match="20,000 features"):
+        model.grow(20_000)
+    assert model.nbytes == before
+
+
+def test_a_large_state_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(breadth, "_LARGE", 8 * 50 * 50)
+    monkeypatch.setattr(breadth, "_memory", lambda: None)
+    with pytest.warns(LargeStateWarning, match="`X` has 60 features.*SGD, or ORFit"):
+        model = op.RLSRegressor().partial_fit(np.ones((3, 60)), [1.0, 2.0, 3.0])
+    model.grow(70)  # filterwarnings = error
+    model = op.RLSRegressor().partial_fit(np.ones((3, 50)), [1.0, 2.0, 3.0])
+    with pytest.warns(LargeStateWarning, match="51 features"):
+        model.grow(51)
+    op.SGDRegressor().partial_fit(np.ones((3, 60)), [1.0, 2.0, 3.0])
+    op.ORFitRegressor(memory=op.memory.Principal(5)).partial_fit(np.ones((3, 60)), [1.0] * 3)
+
+
+def test_memory_is_known_here() -> None:
+    found = breadth._memory()
+    assert found is None or found > 1 << 24

@@ -194,7 +194,7 @@ def to_column(values: Any, name: str) -> Array:
     if array.dtype.kind == "M":
         return dates_of(array)
     if array.dtype.kind in "US":
-        return _texts(array.astype(str).astype(object), name)
+        return hold_text(array.astype(str).astype(object), "Table", name)
     if array.dtype.kind == "O":
         return _from_objects(array.tolist(), name)
     raise TypeMismatchError(
@@ -215,12 +215,13 @@ def _from_objects(values: list[Any], name: str) -> Array:
     if kinds <= _PLAIN_NUMBERS:
         return _numbers(values, name)
     if kinds <= _PLAIN_TEXT:
-        return _texts(_array(values), name)
+        return hold_text(_array(values), "Table", name)
     known = [v for v in values if not _missing(v)]
     if all(isinstance(v, _NUMBERS) for v in known):
         return _numbers([None if _missing(v) else v for v in values], name)
     if all(isinstance(v, str) for v in known):
-        return _texts(_array([None if _missing(v) else str(v) for v in values]), name)
+        texts = [None if _missing(v) else str(v) for v in values]
+        return hold_text(_array(texts), "Table", name)
     if all(isinstance(v, (dt.date, np.datetime64)) for v in known):
         return dates_from([None if _missing(v) else v for v in values], f"Table: column {name!r}")
     kinds = {type(v) for v in known}
@@ -230,14 +231,8 @@ def _from_objects(values: list[Any], name: str) -> Array:
     )
 
 
-def _texts(column: Array, name: str) -> Array:
-    """A column of text, refused if UTF-8 cannot encode one of its values."""
-    hold_text(column, "Table", name)
-    return column
-
-
-def hold_text(column: Array, where: str, name: str) -> None:
-    """Refuse a column of text of which UTF-8 cannot encode a value: no file could hold it.
+def hold_text(column: Array, where: str, name: str) -> Array:
+    """The column, refused if UTF-8 cannot encode a text in it: no file could hold it.
 
     Raises
     ------
@@ -251,6 +246,7 @@ def hold_text(column: Array, where: str, name: str) -> None:
             f"{column.tolist().index(odd)}, which holds a lone surrogate. Write the whole "
             "character, or leave it out."
         )
+    return column
 
 
 def _numbers(values: list[Any], name: str) -> Array:

@@ -206,24 +206,19 @@ class Choice:
         """
         if split.y is None and self.bad_rows == "error":
             return  # the model judges the features that it knows
-        columns = dict(split.X.columns)
-        if split.y is not None:
-            answers = split.y.T if split.y.ndim > 1 else split.y[None]
-            names = self.targets or [f"y{j}" for j in range(len(answers))]
-            columns |= dict(zip(names, answers, strict=True))
-        if self.time is not None and split.time is not None:
-            columns[self.time] = split.time
-        for name, column in columns.items():
-            if column.dtype.kind == "f":
-                for i in np.flatnonzero(np.isinf(column) & split.kept).tolist():
-                    error = NotFiniteError(
-                        f"op.stream.read: {located(first + i)}, column {name!r} must be finite, "
-                        f"got {column[i]}. Fix the row, or give bad_rows='skip' (--bad-rows skip) "
-                        "to leave such rows out."
-                    )
-                    if self.bad_rows == "error":
-                        raise error
-                    split.kept[i], split.bad[i] = False, str(error)
+        answers = [] if split.y is None else split.y.T if split.y.ndim > 1 else [split.y]
+        names = self.targets or [f"y{j}" for j in range(len(answers))]
+        for name, column in (*split.X.columns.items(), *zip(names, answers, strict=False)):
+            infinite = np.isinf(column) & split.kept if column.dtype.kind == "f" else []
+            for i in np.flatnonzero(infinite).tolist():
+                error = NotFiniteError(
+                    f"op.stream.read: {located(first + i)}, column {name!r} must be finite, got "
+                    f"{column[i]}. Mend the row, or give bad_rows='skip' (--bad-rows skip) to "
+                    "leave such rows out."
+                )
+                if self.bad_rows == "error":
+                    raise error
+                split.kept[i], split.bad[i] = False, str(error)
 
     def hold_whole(self, split: Split, first: int, located: Callable[[int], str]) -> None:
         """Refuse a row that lacks a feature, if it is to be refused.

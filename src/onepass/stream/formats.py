@@ -17,6 +17,7 @@ from onepass.stream.ipc import MARK, Ipc, spooled
 from onepass.stream.jsonlines import JsonLines
 from onepass.stream.parquet import Parquet
 from onepass.stream.pieces import Source
+from onepass.stream.remote import Remote
 
 __all__ = ["FORMATS", "PACKED", "SUFFIXES", "Reading", "format_of", "is_read_once"]
 
@@ -136,7 +137,7 @@ class Reading:
     def place(self, file: Any, name: str | None = None) -> Source:
         """The source that reads a Path or a Remote; it is called by its last part, or ``name``."""
         kind = self.format or format_of(file.name)
-        if isinstance(file, Path) and is_read_once(file, kind):
+        if is_read_once(file, kind):
             opened = file.open("rb")
             source = replace(self, format=kind).stream(opened, name or str(file))
             weakref.finalize(source, opened.close)
@@ -191,7 +192,7 @@ class Reading:
         )  # fmt: skip
 
 
-def is_read_once(file: Path, kind: str | None) -> bool:
+def is_read_once(file: Path | Remote, kind: str | None) -> bool:
     """Whether a path is that of a pipe or device, or of /dev/stdin with no suffix of a format.
 
     Examples
@@ -199,7 +200,9 @@ def is_read_once(file: Path, kind: str | None) -> bool:
     >>> is_read_once(Path("/dev/null"), None), is_read_once(Path(__file__), None)
     (True, False)
     """
-    return not file.is_file() or (kind is None and file.is_absolute() and file.parts[1] == "dev")
+    if isinstance(file, Remote):
+        return False
+    return not file.is_file() or (kind is None and file.parts[:2] == ("/", "dev"))
 
 
 def _sniffed(head: bytes) -> str:

@@ -16,7 +16,7 @@ from onepass.errors import ParameterError, SourceError
 from onepass.table import Table, is_missing
 from onepass.types import Array
 
-__all__ = ["KINDS", "Kinds", "absent", "as_date", "as_text", "checked_types"]
+__all__ = ["KINDS", "Kinds", "absent", "as_date", "as_text", "checked_types", "refuse"]
 
 KINDS = ("number", "truth", "text", "date")
 
@@ -139,7 +139,7 @@ class Kinds:
             return column
         for i in np.flatnonzero(~missing).tolist():
             error = self._refused(name, first + i, _WORDS[known], column[i], "as in the first rows")
-            _refuse(i, error, bad)
+            refuse(i, error, bad)
         return absent(known, len(table))
 
     def _converted(self, column: Array, name: str, first: int, bad: dict[int, str] | None) -> Array:
@@ -160,7 +160,7 @@ class Kinds:
             except ValueError:
                 words = {"number": "a number", "truth": "true or false", "date": "a date"}[kind]
                 error = self._refused(name, first + i, words, value, "as it is asked for")
-                _refuse(i, error, bad)
+                refuse(i, error, bad)
         return converted
 
     def _refused(self, name: str, row: int, expected: str, value: Any, because: str) -> SourceError:
@@ -174,7 +174,7 @@ class Kinds:
         )
 
 
-def _refuse(i: int, error: SourceError, bad: dict[int, str] | None) -> None:
+def refuse(i: int, error: SourceError, bad: dict[int, str] | None) -> None:
     """Raise the error of a row, or note it where such rows are to be skipped."""
     if bad is None:
         raise error from None

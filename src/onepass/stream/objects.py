@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
 
 from onepass.errors import SourceError
 from onepass.spelling import unencodable
-from onepass.stream.kinds import as_date, as_text
+from onepass.stream.kinds import as_date, as_text, refuse
 from onepass.table import Table, to_column
 from onepass.types import Array
 
@@ -70,18 +69,7 @@ class Objects:
             If a line is no object, or a value is not of its column's kind, and ``bad`` is not
             given.
         """
-        rows: list[dict[str, Any]] = []
-        lines = []
-        for number, one in enumerate(text.split(b"\n"), line + 1):
-            if one.strip():
-                try:
-                    rows.append(self._row(one, number))
-                except SourceError as error:
-                    if bad is None:
-                        raise
-                    bad[len(rows)] = str(error)
-                    rows.append({})
-                lines.append(number)
+        rows, lines = self._rows(text, line, bad)
         columns = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             values = [row.get(name) for row in rows]
@@ -92,21 +80,14 @@ class Objects:
             for i, value in enumerate(values):
                 if not _fits(value, letter):
                     place = f"row {first + i} (counting from 0, line {lines[i]}), column {name!r}"
-                    wrong = self._refused(place, letter, value, name)
-                    if bad is None:
-                        raise wrong
-                    bad.setdefault(i, str(wrong))
+                    refuse(i, self._refused(place, letter, value, name), bad)
                     values[i] = None
             columns[name] = _column(values, letter, name)
         return Table(columns, len(rows))
 
     def letters(self, text: bytes, *, skip: bool = False) -> dict[str, str]:
         """The letters of the columns that are of one kind in some whole lines."""
-        rows = []
-        for number, one in enumerate(text.split(b"\n"), 1):
-            if one.strip():
-                with suppress(SourceError) if skip else nullcontext():
-                    rows.append(self._row(one, number))
+        rows, _ = self._rows(text, 0, {} if skip else None)
         told = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             values = [row.get(name) for row in rows]
@@ -114,6 +95,22 @@ class Objects:
             if any(v is not None for v in values) and all(_fits(v, letter) for v in values):
                 told[name] = letter
         return told
+
+    def _rows(
+        self, text: bytes, line: int, bad: dict[int, str] | None
+    ) -> tuple[list[dict[str, Any]], list[int]]:
+        """The values of some whole lines, and the number of each line."""
+        rows: list[dict[str, Any]] = []
+        lines = []
+        for number, one in enumerate(text.split(b"\n"), line + 1):
+            if one.strip():
+                lines.append(number)
+                try:
+                    rows.append(self._row(one, number))
+                except SourceError as error:
+                    refuse(len(rows), error, bad)
+                    rows.append({})
+        return rows, lines
 
     def _row(self, text: bytes, line: int) -> dict[str, Any]:
         """The values of a line by their full names; it must be one object in which none clash."""

@@ -16,7 +16,6 @@ from onepass.errors import ParameterError, SourceError, TypeMismatchError
 from onepass.spelling import meant
 from onepass.stream import catalogue
 from onepass.stream.arrays import Frame, Matrix, Pair
-from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.formats import FORMATS, Reading, format_of, is_read_once
 from onepass.stream.iterables import OneByOne
 from onepass.stream.parts import Part, Parts, hive, natural
@@ -28,7 +27,6 @@ __all__ = ["opened"]
 
 _WHERE = "op.stream.read"
 _Place = Path | Remote
-_LEAST_TEXT = 64  # bytes; a packed text of no bytes has fewer
 
 
 def opened(source: Any, reading: Reading) -> Source:
@@ -186,27 +184,14 @@ def _together(
         Part(str(file), partial(each.place, file, str(file)), _size(file), extra)
         for (file, extra), each in zip(given, readings, strict=True)
     ]
-    once = any(
-        isinstance(file, Path) and is_read_once(file, reading.format or format_of(file.name))
-        for file, _ in given
-    )
+    once = any(is_read_once(file, reading.format or format_of(file.name)) for file, _ in given)
     return Parts(parts, name, skip=reading.skip, repeatable=not once)
 
 
 def _is_empty(file: _Place, reading: Reading) -> bool:
-    """Whether a text file holds nothing, packed or not, and so no rows."""
+    """Whether a text file has no bytes, and so no rows."""
     text = (reading.format or format_of(file.name)) in {"csv", "tsv", "jsonl"}
-    if not (text and isinstance(file, Path) and file.is_file() and _size(file) < _LEAST_TEXT):
-        return False
-    opened = None
-    try:
-        opened = Bytes(file)
-        return not opened.look(1)
-    except (OSError, *DAMAGED):  # said when it is read
-        return False
-    finally:
-        if opened is not None:
-            opened.close()
+    return text and isinstance(file, Path) and file.is_file() and _size(file) == 0
 
 
 def _size(file: _Place) -> int:
