@@ -37,7 +37,7 @@
     ├── LargeStateWarning                       a learner's state will take gigabytes
     ├── MemoryFullWarning                       a memory holds all directions
     ├── MergeWarning                            two networks know what hardly goes together
-    ├── MixedColumnWarning                      a column is numbers but for a few cells
+    ├── MixedColumnWarning                      a column of numbers or dates is text
     ├── ModuleModeWarning                       a network in training mode is asked as in evaluation
     ├── RowsRefusedWarning                      rows that were not learned
     └── TaskWarning                             a task is over, and nothing was kept of it as such
@@ -280,7 +280,7 @@ class MergeWarning(UserWarning):
 
 
 class MixedColumnWarning(UserWarning):
-    """A column is taken as text although most of its values are numbers."""
+    """A column is taken as text although some of its values are numbers or dates."""
 
 
 class ModuleModeWarning(UserWarning):

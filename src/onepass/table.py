@@ -11,6 +11,8 @@ text     object (of str)    None
 date     datetime64[us]     NaT; datetime64[ns] where the dates have digits below a microsecond
 ======== ================== ====================
 
+Times of day and durations are numbers of seconds.
+
 Frames of any library that narwhals knows (pandas, polars, pyarrow, …) and rows given as dicts
 come in through :meth:`Table.from_frame` and :meth:`Table.from_rows`.
 """
@@ -45,7 +47,7 @@ __all__ = [
 ]
 
 _NUMBERS = (bool, int, float, np.number, np.bool_, Decimal)
-_CAN_BE_MISSING = (float, np.floating, Decimal, dt.datetime, np.datetime64)
+_CAN_BE_MISSING = (float, np.floating, Decimal, dt.datetime, np.datetime64, np.timedelta64)
 _PLAIN_NUMBERS = frozenset({bool, int, float, type(None)})
 _PLAIN_TEXT = frozenset({str, type(None)})
 
@@ -193,6 +195,8 @@ def to_column(values: Any, name: str) -> Array:
         return array.astype(np.float64)
     if array.dtype.kind == "M":
         return dates_of(array)
+    if array.dtype.kind == "m":
+        return array / np.timedelta64(1, "s")
     if array.dtype.kind in "US":
         return hold_text(array.astype(str).astype(object), "Table", name)
     if array.dtype.kind == "O":
@@ -224,6 +228,9 @@ def _from_objects(values: list[Any], name: str) -> Array:
         return hold_text(_array(texts), "Table", name)
     if all(isinstance(v, (dt.date, np.datetime64)) for v in known):
         return dates_from([None if _missing(v) else v for v in values], f"Table: column {name!r}")
+    if all(isinstance(v, (dt.time, dt.timedelta, np.timedelta64)) for v in known):
+        spans = ["NaT" if _missing(v) else _span(v) for v in values]
+        return np.array(spans, dtype="timedelta64[us]") / np.timedelta64(1, "s")
     kinds = {type(v) for v in known}
     raise TypeMismatchError(
         f"Table: column {name!r} must hold one kind of value (numbers, text or dates), "
@@ -319,6 +326,14 @@ def dates_of(values: Any) -> Array:
     finer = (nano != micro.astype(nano.dtype)) & ~np.isnat(micro)
     held = (nano.astype(micro.dtype) == micro) | np.isnat(micro)
     return nano if finer.any() and held.all() else micro
+
+
+def _span(value: Any) -> Any:
+    """A time of day as the duration since midnight; durations as they are."""
+    if isinstance(value, dt.time):
+        micro = value.microsecond + 10**6 * (value.second + 60 * (value.minute + 60 * value.hour))
+        return np.timedelta64(micro, "us")
+    return value
 
 
 def _series(series: Any, name: str) -> Array:

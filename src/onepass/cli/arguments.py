@@ -110,6 +110,15 @@ class Files:
     delimiter: str | None = None
     """Of CSV: what stands between two fields, such as ";" or tab; a comma by default."""
 
+    decimal: str = "."
+    """What separates the decimals of a number in text, such as ","; a point by default."""
+
+    thousands: str = ""
+    """What separates groups of digits in text, such as "," or " "; nothing by default."""
+
+    date_format: str | None = None
+    """A form of dates in text, as strptime takes it: "%d/%m/%Y"; a time of day may follow."""
+
     header: Names = ()
     """Of CSV without a line of names: the names, or none for x0, x1 and so on."""
 
@@ -124,6 +133,9 @@ class Files:
             "columns": list(self.columns) or None,
             "format": self.format,
             "delimiter": self.delimiter,
+            "decimal": self.decimal,
+            "thousands": self.thousands,
+            "date_format": self.date_format,
             "bad_rows": self.bad_rows,
             "header": False if none else list(self.header) or True,
         }

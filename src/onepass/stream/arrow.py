@@ -1,6 +1,9 @@
-"""Arrow's columns as a table's: numbers float64, text object, dates datetime64[us] in UTC."""
+"""Arrow's columns as a table's: numbers float64, text object, dates datetime64[us] in UTC.
 
-from collections.abc import Iterable
+Times of day and durations are numbers of seconds; what is in a struct is a column of its own.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +13,32 @@ from onepass.errors import TypeMismatchError
 from onepass.table import dates_of
 from onepass.types import Array
 
-__all__ = ["letters", "to_array", "truths"]
+__all__ = ["leaves", "letters", "to_array", "truths"]
+
+
+def leaves(
+    table: Any, passes: Callable[[str], bool] = lambda name: not name
+) -> Iterator[tuple[str, Any]]:
+    """The columns of a table or a batch that are not structs, by their full names.
+
+    Parameters
+    ----------
+    table : pyarrow.Table or pyarrow.RecordBatch
+        Some rows.
+    passes : callable
+        Whether a column is passed over, with all that is in it, by its full name.
+    """
+    left = list(zip(table.schema.names, table.columns, strict=True))[::-1]
+    while left:
+        name, column = left.pop()
+        if passes(name):
+            continue
+        column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+        if not str(column.type).startswith("struct<"):
+            yield name, column
+            continue
+        inner = zip(column.type, column.flatten(), strict=True)
+        left += [(f"{name}.{field.name}", part) for field, part in inner][::-1]
 
 
 def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]:
@@ -35,7 +63,7 @@ def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]
     told = {}
     for name, kind in fields:
         value = kind.value_type if types.is_dictionary(kind) else kind
-        if _is_text(types, value) or types.is_time(value):
+        if _is_text(types, value):
             told[name] = "O"
         elif types.is_timestamp(value) or types.is_date(value):
             told[name] = "M"
@@ -97,8 +125,8 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
         return np.full(len(column), np.nan)
     if _is_text(types, kind):
         return _objects(column)
-    exact = types.is_integer(kind) or types.is_decimal(kind) or types.is_boolean(kind)
-    if types.is_time(kind) or (text and exact):
+    exact = (types.is_time, types.is_integer, types.is_decimal, types.is_boolean)
+    if text and any(test(kind) for test in exact):
         return _objects(column.cast(pa.string()))
     if _is_number(types, kind):
         return _numbers(column, pa)
@@ -116,13 +144,20 @@ def _is_text(types: Any, kind: Any) -> bool:
 
 
 def _is_number(types: Any, kind: Any) -> bool:
-    number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    return bool(number or types.is_boolean(kind))
+    tests = (
+        types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_time,
+        types.is_duration,
+    )  # fmt: skip
+    return any(test(kind) for test in tests)
 
 
 def _numbers(column: Any, pa: ModuleType) -> Array:
+    span = {"time": pa.time64("us"), "dura": pa.duration("us")}.get(str(column.type)[:4])
+    if span is not None:
+        column = column.cast(span, safe=False).cast(pa.int64())
     numbers = column.cast(pa.float64(), safe=False)
-    return np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64)
+    unit = 1.0 if span is None else 1e6
+    return np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64) / unit
 
 
 def _objects(column: Any) -> Array:

@@ -137,7 +137,7 @@ class Choice:
             ("types", types),
         ):
             for name in wanted:
-                if name not in there:
+                if name not in there and not (what == "drop" and _within(name, names)):
                     raise ColumnError(
                         f"{self.where}: `{what}` must name a column of the source, which has "
                         f"{listed(names)}, got {name!r}."
@@ -251,7 +251,7 @@ class Choice:
 
     def _features(self, names: Sequence[str]) -> list[str]:
         """The columns that are features, of those there are; in the order asked for."""
-        gone = {*self.drop, *self.targets}
+        gone = {*self.targets, *(n for drop in self.drop for n in _within(drop, names))}
         return [n for n in (names if self.columns is None else self.columns) if n not in gone]
 
     def _others(self) -> list[str]:
@@ -288,6 +288,11 @@ class Choice:
             )
         columns = list(answers.columns.values())
         return (columns[0] if flat else np.column_stack(columns)), kept
+
+
+def _within(name: str, names: Sequence[str]) -> list[str]:
+    """The column of a name; if there is none, those of a struct of that name."""
+    return [name] if name in names else [n for n in names if n.startswith(f"{name}.")]
 
 
 def _gaps(table: Table) -> Array:

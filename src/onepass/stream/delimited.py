@@ -1,10 +1,11 @@
 """Delimited text (CSV, TSV) as a source: read as it flows, its types fixed by its first bytes.
 
-pyarrow fixes a column's type by the first block it parses, and for ever: a column of whole numbers
-refuses 3.5 a million rows later, a column that is empty at first refuses every value. So the first
-bytes are looked at by themselves, and then all columns are read by types that can hold what may
-come: numbers as float64, dates to the microsecond, and what was empty as text that becomes what
-its first values are (see :mod:`onepass.stream.late`).
+pyarrow fixes a column's type by the first block it parses: a column of whole numbers refuses 3.5 a
+million rows later, a column that is empty at first refuses every value, and it infers types whose
+values it does not convert. So :mod:`onepass.stream.literals` decides by the first bytes what form
+each column has, and by its first values where it is empty there. Plain numbers, truth values and
+ISO dates are then parsed by pyarrow, which accepts a part of what literals accept; a text with any
+other value is parsed again as text and converted there.
 
 The text is cut into whole rows here, and pyarrow parses them out of memory. Were it given the file,
 it would read ahead in a thread of its own, which calls back into Python: at exit that ends in an
@@ -13,18 +14,17 @@ abort, and until then it holds many blocks more than are needed.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import letters, to_array, truths
+from onepass.stream.arrow import to_array
 from onepass.stream.blocks import stacked
 from onepass.stream.bytestream import DAMAGED, Bytes
-from onepass.stream.late import Late
+from onepass.stream.literals import ISO, LETTERS, ZONED, Literals, Oddity
 from onepass.stream.misread import Misread
-from onepass.stream.oddities import Oddity, found
 from onepass.stream.pieces import Piece
 from onepass.stream.records import Records, is_left
 from onepass.stream.remote import Remote
@@ -53,6 +53,8 @@ class Delimited:
         The columns' names, where the file has no line of them; () for x0, x1, ….
     na : sequence of str
         Further spellings of a missing value.
+    literals : Literals
+        How text is parsed.
     skip : bool
         Whether rows that cannot be parsed are skipped.
     leave : int or None
@@ -78,6 +80,7 @@ class Delimited:
         delimiter: str = ",",
         header: Sequence[str] | None = None,
         na: Sequence[str] = (),
+        literals: Literals = Literals(),  # noqa: B008  it does not change
         skip: bool = False,
         leave: int | None = None,
         declared: bool = True,
@@ -92,34 +95,47 @@ class Delimited:
         self._skip, self.leave, self._declared = skip, leave, declared
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
         self._csv = need("pyarrow.csv", extra="files", where="op.stream.read")
-        self._layout: list[tuple[str, Any]] | None = None
+        self._compute = need("pyarrow.compute", extra="files", where="op.stream.read")
+        number = (
+            {}
+            if literals.told.keys() & {"decimal", "thousands"}
+            else {"number": self._pa.float64()}
+        )
+        stamp, zoned = self._pa.timestamp("us"), self._pa.timestamp("us", tz="UTC")
+        self._types = number | {ISO: stamp, ISO + ZONED: zoned, "true or false": self._pa.bool_()}
+        self._literals = literals
+        self._names: list[str] | None = None
+        self._called: list[str] = []  # the same, before the sample is parsed
+        self._sample: Any = None  # the first rows as text
+        self._forms: dict[str, str | None] = {}
         self._odd: list[Oddity] = []
         self._waiting: Bytes | None = None  # a pipe whose first bytes were looked at
 
     def columns(self) -> list[str]:
         """The names in the first line; a name may stand there twice."""
-        if self._layout is None:
+        if self._names is None:
             opened = self._open()
             try:
-                with self._told({}, headed=self._header is None):
-                    self._layout = self._looked(opened)
+                with self._told(headed=self._header is None):
+                    self._names = self._looked(opened)
             finally:
-                if self.repeatable or self._layout is None:
+                if self.repeatable or self._names is None:
                     opened.close()
             self._waiting = None if self.repeatable else opened
-        return [name for name, _ in self._layout]
+        return list(self._names)
 
     def kinds(self) -> dict[str, str]:
-        """Text and dates, as the first bytes show them."""
-        return letters(self._layout or [], self._pa)
+        """Those that the first bytes show."""
+        kind = self._literals.kind
+        return {name: LETTERS[kind(form)] for name, form in self._forms.items() if form}
 
     def oddities(self) -> list[Oddity]:
-        """The columns that are text for the sake of a few values; nothing is read for it."""
+        """The columns that must be warned of so far; nothing is read for it."""
         return list(self._odd)
 
     def truths(self) -> set[str]:
         """The columns of truth values, once they are known."""
-        return truths(self._layout or [], self._pa)
+        return {name for name, form in self._forms.items() if form == "true or false"}
 
     def located(self, row: int) -> str:
         """Where a row stands."""
@@ -132,24 +148,25 @@ class Delimited:
         del block  # pieces are bounded by their bytes
         every = self.columns()
         opened, self._waiting = self._waiting or self._open(), None
-        fixed = {name: self._fixed(kind, types.get(name)) for name, kind in self._layout or []}
+        forms = dict(self._forms)
+        self._odd = [one for one in self._odd if one.name not in types]
+        for name in types.keys() & forms.keys():
+            forms[name] = self._decided(name, self._sample[name], types[name])
         wanted = every if names is None else list(names)
-        late = Late([name for name, kind in fixed.items() if kind is None], self._pa, self.name)
-        undecided = Undecided([name for name in wanted if fixed[name] is None], start)
-        reading = self._reading(fixed, wanted)
+        undecided = Undecided([name for name in wanted if forms[name] is None], start)
         header, first = self._header, 0
         chunks = self._records.chunks(opened, _CHUNK)
         try:
             while True:
-                with self._told(types, first, headed=header is None):
+                with self._told(first, headed=header is None):
                     chunk = next(chunks, b"")
                 if not chunk:
                     break
                 if not chunk.endswith((b"\n", b"\r")) and is_left(self.name, first, self.leave):
                     break
-                table, bad = self._passed(chunk, fixed, late, undecided, first), dict[int, str]()
+                table, bad = self._passed(chunk, forms, types, undecided, first), dict[int, str]()
                 if table is None:
-                    table, bad = self._rows(chunk, header, reading, late, types, first)
+                    table, bad = self._rows(chunk, header, forms, types, wanted, first)
                 header, first = every, first + len(table)
                 undecided.learn(table)
                 yield Piece(table, fraction=opened.fraction, bad=bad)
@@ -157,13 +174,18 @@ class Delimited:
             opened.close()
 
     def _rows(
-        self, text: bytes, header: list[str] | None, reading: Any, late: Late,
-        types: Mapping[str, str], first: int,
-    ) -> tuple[Table, dict[int, str]]:  # fmt: skip
+        self,
+        text: bytes,
+        header: list[str] | None,
+        forms: dict[str, str | None],
+        types: Mapping[str, str],
+        names: list[str],
+        first: int,
+    ) -> tuple[Table, dict[int, str]]:
         """Whole rows as a table; with ``skip``, rows that cannot be parsed are without values."""
         try:
-            with self._told(types, first, headed=header is None):
-                return self._table(self._parsed(text, header, reading), late, first), {}
+            with self._told(first, headed=header is None):
+                return self._table(self._typed(text, header, forms, names), forms, types, first), {}
         except SourceError as error:
             if not self._skip:
                 raise
@@ -171,41 +193,41 @@ class Delimited:
         if header is None:
             while not (line := text[: self._records.first(text)]).strip():
                 text = text[len(line) :]
-            return self._rows(text[len(line) :], self.columns(), reading, late, types, first)
+            return self._rows(text[len(line) :], self.columns(), forms, types, names, first)
         cut = self._records.end(text[: len(text) // 2]) or self._records.first(text)
         if cut == len(text):
             return Table({}, 1), {0: wrong}
-        upper, bad = self._rows(text[:cut], header, reading, late, types, first)
+        upper, bad = self._rows(text[:cut], header, forms, types, names, first)
         first += len(upper)
-        lower, more = self._rows(text[cut:], header, reading, late, types, first)
+        lower, more = self._rows(text[cut:], header, forms, types, names, first)
         return stacked((upper, lower)), bad | {len(upper) + i: why for i, why in more.items()}
 
     def _passed(
-        self, chunk: bytes, fixed: dict[str, Any], late: Late, undecided: Undecided, first: int
+        self,
+        chunk: bytes,
+        forms: dict[str, str | None],
+        types: Mapping[str, str],
+        undecided: Undecided,
+        first: int,
     ) -> Table | None:
         """What must be known of rows that are passed over; None where they must be read in full."""
         if not undecided.passes(first):
             return None
-        names = undecided.names or list(fixed)[:1]
-        counted = {name: self._pa.binary() for name in fixed if name not in undecided.names}
+        every = list(forms)
+        names = undecided.names or every[:1]
+        kinds = {n: self._pa.string() if n in names else self._pa.binary() for n in every}
+        convert = self._convert(include_columns=names, column_types=kinds)
         try:
-            parsed = self._parsed(chunk, list(fixed), self._reading(fixed | counted, names))
+            parsed = self._parsed(chunk, every, convert)
             if not undecided.passes(first, parsed.num_rows):
                 return None
-            table = self._table(parsed.select(undecided.names), late, first)
+            table = self._table(parsed.select(undecided.names), forms, types, first)
         except (ValueError, OnepassError):  # it is raised, or skipped, when all is parsed
             return None
         return Table(table.columns, parsed.num_rows)
 
-    def _reading(self, fixed: Mapping[str, Any], names: list[str]) -> Any:
-        """How the text of some columns becomes values of their types."""
-        return self._convert(
-            include_columns=names,
-            column_types={name: kind or self._pa.string() for name, kind in fixed.items()},
-        )
-
     def _open(self) -> Bytes:
-        with self._told({}):
+        with self._told():
             opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source)
             try:
                 mark = _DECLARED.match(opened.look(10))
@@ -219,8 +241,8 @@ class Delimited:
                     self._records = Records(self._delimiter, self.name)
             return opened
 
-    def _looked(self, opened: Bytes) -> list[tuple[str, Any]]:
-        """Each column's name and the type of its first values."""
+    def _looked(self, opened: Bytes) -> list[str]:
+        """The names of the columns, whose forms the first bytes decide."""
         sample = opened.look(_SAMPLE)
         misread = Misread(self.name, headed=self._header is None)
         misread.check_beginning(sample, self._delimiter)
@@ -230,13 +252,38 @@ class Delimited:
                 raise self._records.too_long()
         elif self.leave is not None and (end := self._records.end(sample)):
             sample = sample[:end]
-        table = self._parsed(sample, self._header, self._convert(), ragged=self._skip)
+        first = sample[: self._records.first(sample)]
+        while not first.strip() and len(first) < len(sample):
+            first = sample[: len(first) + self._records.first(sample[len(first) :])]
+        names = self._parsed(first, self._header, self._convert()).column_names
         if self._header == []:
-            self._header = [f"x{j}" for j in range(table.num_columns)]
-            table = table.rename_columns(self._header)
-        compute = need("pyarrow.compute", extra="files", where="op.stream.read")
-        self._odd = found(table, self._pa, compute)
-        return list(zip(table.schema.names, table.schema.types, strict=True))
+            names = self._header = [f"x{j}" for j in range(len(names))]
+        self._called = list(names)
+        kinds = dict.fromkeys(names, self._pa.string())
+        convert = self._convert(column_types=kinds)
+        self._sample = self._parsed(sample, self._header, convert, ragged=self._skip)
+        for name, column in zip(names, self._sample.columns, strict=True):
+            self._forms[name] = self._decided(name, column)
+        return list(names)
+
+    def _decided(
+        self, name: str, column: Any, kind: str | None = None, first: int = 0
+    ) -> str | None:
+        """The form of a column of text; what must be said of it is noted."""
+        if not self._literals.told and column.null_count < len(column):
+            zeros = self._compute.any(self._compute.match_substring_regex(column, "^0[0-9]"))
+            for quick in ("number", ISO, ISO + ZONED):  # a shorter way to what `decide` returns
+                codes = quick == "number" and zeros.as_py()
+                if kind in {None, self._literals.kind(quick)} and not codes:
+                    with suppress(self._pa.ArrowInvalid):
+                        column[:99].cast(self._types[quick])  # a cast that fails is slow
+                        column.cast(self._types[quick])
+                        return quick
+        form, odd = self._literals.decide(
+            name, column.to_pylist(), kind, source=self.name, first=first
+        )
+        self._odd += [] if odd is None else [odd]
+        return form
 
     def _convert(self, **options: Any) -> Any:
         """How text becomes values."""
@@ -270,45 +317,55 @@ class Delimited:
             convert_options=convert,
         )
 
-    def _fixed(self, kind: Any, asked: str | None) -> Any:
-        """The type a column is read by; None for text that is decided late."""
-        pa = self._pa
-        zone = getattr(kind, "tz", None)
-        if asked is not None:
-            empty = pa.types.is_null(kind)  # a date's first value says whether it has a zone
-            return {
-                "number": pa.bool_() if pa.types.is_boolean(kind) else pa.float64(),
-                "truth": pa.bool_(),
-                "text": pa.string(),
-                "date": None if empty else pa.timestamp("us", tz=zone),
-            }[asked]
-        if pa.types.is_null(kind):
-            return None
-        if pa.types.is_boolean(kind):
-            return kind
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            return pa.float64()
-        if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-            return pa.timestamp("us", tz=zone)
-        return pa.string()
+    def _typed(
+        self, text: bytes, header: list[str] | None, forms: Mapping[str, str | None], names: Any
+    ) -> Any:
+        """Whole rows; as text where pyarrow converts a value not or otherwise than literals do."""
+        words = dict.fromkeys(forms, self._pa.string())
+        kinds = words | {n: self._types[f] for n, f in forms.items() if f in self._types}
+        try:
+            convert = self._convert(include_columns=names, column_types=kinds)
+            return self._parsed(text, header, convert)
+        except self._pa.ArrowInvalid as wrong:
+            if "conversion error" not in str(wrong):
+                raise
+        convert = self._convert(include_columns=names, column_types=words)
+        return self._parsed(text, header, convert)
 
-    def _table(self, read: Any, late: Late, first: int) -> Table:
+    def _table(
+        self, read: Any, forms: dict[str, str | None], types: Mapping[str, str], first: int
+    ) -> Table:
+        """Columns of text by their forms; those without one get it by their first values."""
         columns = {}
-        for name, column in zip(read.schema.names, read.columns, strict=True):
-            decided = late.decided(name, column.combine_chunks(), first)
-            columns[name] = to_array(decided, name, self._pa, self.name)
+        for name, column in zip(read.column_names, read.columns, strict=True):
+            if not self._pa.types.is_string(column.type) or forms[name] == "text":
+                columns[name] = to_array(column.combine_chunks(), name, self._pa, self.name)
+                continue
+            form = forms[name] or self._decided(name, column, types.get(name), first)
+            values, forms[name] = column.to_pylist(), form
+            array, i = self._literals.array(values, form or "number")
+            if array is None:
+                value, because = (
+                    values[i],
+                    "it is asked for" if name in types else "in the first rows",
+                )
+                raise SourceError(
+                    f"op.stream.read: {self.located(first + i)}, column {name!r} must be "
+                    f"{self._literals.word(form or '')}, as {because}, got {value!r}. Mend the "
+                    f"row, or {self._literals.hint(value)}give na=({value!r},) (--na {value!r}) if "
+                    "it means missing, bad_rows='skip' (--bad-rows skip) to leave such rows out "
+                    f"or, from the first row on, types={{{name!r}: 'text'}} (--type {name}=text)."
+                )
+            columns[name] = array
         return Table(columns, read.num_rows)
 
     @contextmanager
-    def _told(
-        self, types: Mapping[str, str], first: int = 0, *, headed: bool = True
-    ) -> Iterator[None]:
+    def _told(self, first: int = 0, *, headed: bool = True) -> Iterator[None]:
         """Say below's errors again in the user's words."""
         try:
             yield
         except OnepassError:
             raise
         except (OSError, ValueError, *DAMAGED) as wrong:
-            names = [name for name, _ in self._layout or []]
-            misread = Misread(self.name, names, types, first=first, headed=headed)
+            misread = Misread(self.name, self._called, first=first, headed=headed)
             raise misread.error(wrong) from wrong

@@ -1,6 +1,6 @@
 """Fitted: the pieces of a source, each column held to its kind; the first can be looked at."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -9,7 +9,8 @@ from onepass.stream.blocks import rows_a_block
 from onepass.stream.choice import Choice
 from onepass.stream.head import Head
 from onepass.stream.kinds import Kinds
-from onepass.stream.oddities import Oddity, told
+from onepass.stream.literals import Literals
+from onepass.stream.oddities import told
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.task import LOOKED_AT
 from onepass.types import Array
@@ -28,8 +29,8 @@ class Fitted:
         What its columns are for.
     types, kinds : dict of str to str
         Kinds of columns that are fixed beforehand, and of those that may be there.
-    oddities : callable, optional
-        Says, once the columns' names are known, which of them are not of one kind.
+    literals : Literals
+        How text is parsed.
     block : int, optional
         Rows a block; by default as many as suit the columns.
 
@@ -45,14 +46,15 @@ class Fitted:
         choice: Choice,
         types: Mapping[str, str],
         kinds: Mapping[str, str],
-        oddities: Callable[[], Sequence[Oddity]] | None,
+        literals: Literals,
         block: int | None,
     ) -> None:
         self._source = source
         self._choice = choice
         self._asked = dict(types)
         self._types = {**kinds, **types}
-        self._oddities = oddities
+        self._literals = literals
+        self._warned: set[str] = set()
         self._begun = False
         self._ahead: Iterator[Piece] | None = None  # pieces looked at, then the rest
         self._head: Head | None = None
@@ -95,7 +97,7 @@ class Fitted:
         self, names: list[str] | None, certain: dict[str, str], pieces: Iterator[Piece]
     ) -> Iterator[Piece]:
         known = certain if names is None else {name: certain.get(name) for name in names}
-        columns = Kinds(self._types, self._source.located, known)
+        columns = Kinds(self._types, self._source.located, known, self._literals)
         answers = Kinds({}, self._source.located)
         seen = 0
         for piece in pieces:
@@ -103,6 +105,7 @@ class Fitted:
             table = columns.fit(piece.table, seen, bad)
             apart = None if piece.answers is None else answers.fit(piece.answers, seen, bad)
             seen += len(table)
+            self._tell(names or table.names)
             yield replace(piece, table=table, answers=apart, bad=bad or {})
 
     def _names(self) -> list[str] | None:
@@ -110,11 +113,16 @@ class Fitted:
         if names is None:
             return None
         read = self._choice.of(names, self._asked)
-        if self._oddities is not None:
-            odd, targets = self._oddities(), self._choice.targets
-            told(odd, self._source.name, read=read, targets=targets, types=self._types)
-            self._oddities = None  # once a stream
+        self._tell(read)
         return read
+
+    def _tell(self, read: Sequence[str]) -> None:
+        """Warn of columns, once each, or refuse them."""
+        odd = [
+            one for one in getattr(self._source, "oddities", list)() if one.name not in self._warned
+        ]
+        told(odd, read=read, targets=self._choice.targets, types=self._types)
+        self._warned |= {one.name for one in odd}
 
     # -- the first rows ----------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ To add a format is to write its source and to add it here.
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from onepass.stream.bytestream import Bytes
 from onepass.stream.delimited import Delimited
 from onepass.stream.ipc import MARK, Ipc, spooled
 from onepass.stream.jsonlines import JsonLines
+from onepass.stream.literals import Literals
 from onepass.stream.parquet import Parquet
 from onepass.stream.pieces import Source
 from onepass.stream.remote import Remote
@@ -69,6 +70,8 @@ class Reading:
         Of CSV: further spellings of a missing value.
     dropped, only : tuple of str
         Of JSON: keys that are not looked at, and the only ones that are; None for all.
+    literals : Literals
+        How text is parsed.
     skip : bool
         Whether rows that cannot be read are skipped.
     leave : int or None
@@ -86,6 +89,7 @@ class Reading:
     na: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
+    literals: Literals = field(default_factory=Literals)
     skip: bool = False
     leave: int | None = None
 
@@ -111,7 +115,7 @@ class Reading:
         """What is not as usual and changes the rows, for fingerprints."""
         header = list(self.header) if isinstance(self.header, tuple) else self.header
         given = {"delimiter": self.delimiter, "header": header, "na": list(self.na)}
-        return {k: v for k, v in given.items() if v not in (None, [], True)}
+        return {k: v for k, v in given.items() if v not in (None, [], True)} | self.literals.told
 
     def check(self, kind: str | None, name: str) -> None:
         """Refuse what is for CSV alone where there is no CSV."""
@@ -123,6 +127,8 @@ class Reading:
             "header": "Leave it out",
         }
         for option, value in self.told.items():
+            if option in self.literals.told:
+                continue
             raise ParameterError(
                 f"{_WHERE}: `{option}` must be left out unless the source is CSV or TSV, got "
                 f"{value!r} for {name}. {remedies[option]}."
@@ -181,14 +187,16 @@ class Reading:
         if kind == "arrow":
             return Ipc(file, name)
         if kind == "jsonl":
-            return JsonLines(file, name, self.passes, skip=self.skip, leave=self.leave)
+            return JsonLines(
+                file, name, self.passes, self.literals, skip=self.skip, leave=self.leave
+            )
         header: Sequence[str] | None = None
         if self.header is not True:
             header = () if self.header is False else self.header
         delimiter = self.delimiter or ("\t" if kind == "tsv" else ",")
         return Delimited(
-            file, name, delimiter=delimiter, header=header, na=self.na, skip=self.skip,
-            leave=self.leave, declared=self.delimiter is None,
+            file, name, delimiter=delimiter, header=header, na=self.na, literals=self.literals,
+            skip=self.skip, leave=self.leave, declared=self.delimiter is None,
         )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import letters, to_array, truths
+from onepass.stream.arrow import leaves, letters, to_array, truths
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.pieces import Piece
 from onepass.stream.remote import Remote
@@ -57,17 +57,17 @@ class Ipc:
 
     def columns(self) -> list[str]:
         """The names of its columns."""
-        return [str(name) for name in self._looked().names]
+        return [name for name, _ in leaves(self._looked().empty_table())]
 
     def kinds(self) -> dict[str, str]:
         """What the schema says."""
-        schema = self._looked()
-        return letters(zip(schema.names, schema.types, strict=True), self._pa)
+        empty = leaves(self._looked().empty_table())
+        return letters(((name, column.type) for name, column in empty), self._pa)
 
     def truths(self) -> set[str]:
         """The columns of truth values, once they are known."""
-        schema = self._looked()
-        return truths(zip(schema.names, schema.types, strict=True), self._pa)
+        empty = leaves(self._looked().empty_table())
+        return truths(((name, column.type) for name, column in empty), self._pa)
 
     def located(self, row: int) -> str:
         """Where a row stands."""
@@ -160,10 +160,9 @@ class Ipc:
 
     def _table(self, batch: Any, names: Sequence[str], types: Mapping[str, str]) -> Table:
         columns = {
-            name: to_array(
-                batch.column(name), name, self._pa, self.name, text=types.get(name) == "text"
-            )
-            for name in names
+            name: to_array(column, name, self._pa, self.name, text=types.get(name) == "text")
+            for name, column in leaves(batch)
+            if name in names
         }
         return Table(columns, batch.num_rows)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ShapeError, TypeMismatchError
-from onepass.stream.kinds import as_text
+from onepass.stream.literals import as_text
 from onepass.stream.pieces import Piece
 from onepass.table import Table, to_column
 

@@ -1,8 +1,9 @@
 """JSON Lines as a source: an object a line; what lies within an object is called ``outer.inner``.
 
 A key that a line lacks is missing there, as null is, and a key may come for the first time at any
-line. A column is text, numbers, truth values or, if its first values are all dates in ISO 8601,
-dates; they are fixed by the first bytes of the file, where it has values there.
+line. A column is text, numbers or truth values; text whose first values are all dates, times of day
+or durations is such (:mod:`onepass.stream.literals`). Kinds are fixed by the first bytes of the
+file, where it has values there.
 
 pyarrow parses the lines, some hundred kibibytes at a time. What it refuses is parsed line by line
 (:mod:`onepass.stream.objects`): that is slower, takes what is right after all, and says of what is
@@ -16,13 +17,15 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError, TypeMismatchError
 from onepass.extras import need
-from onepass.stream.arrow import letters, to_array, truths
+from onepass.stream.arrow import leaves, to_array
 from onepass.stream.bytestream import DAMAGED, Bytes
-from onepass.stream.objects import Objects
+from onepass.stream.literals import LETTERS, Literals, Oddity
+from onepass.stream.objects import NATIVE, Objects
 from onepass.stream.pieces import Piece
 from onepass.stream.records import is_left
 from onepass.stream.remote import Remote
-from onepass.table import Table, is_missing
+from onepass.table import Table
+from onepass.types import Array
 
 __all__ = ["JsonLines"]
 
@@ -42,6 +45,8 @@ class JsonLines:
         What messages call it.
     passes : callable, optional
         Whether a key is passed over, with all that lies within, by its full name.
+    literals : Literals
+        How text is parsed.
     skip : bool
         Whether lines that cannot be parsed are skipped.
     leave : int or None
@@ -62,6 +67,7 @@ class JsonLines:
         source: Any,
         name: str,
         passes: Callable[[str], bool] = lambda name: not name,
+        literals: Literals = Literals(),  # noqa: B008  it does not change
         *,
         skip: bool = False,
         leave: int | None = None,
@@ -73,7 +79,9 @@ class JsonLines:
         self._skip, self.leave = skip, leave
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
         self._json = need("pyarrow.json", extra="files", where="op.stream.read")
-        self._layout: dict[str, Any] | None = None  # leaf -> Arrow type
+        self._literals = literals
+        self._layout: dict[str, str] | None = None  # leaf -> form
+        self._odd: list[Oddity] = []
         self._waiting: Bytes | None = None
 
     def columns(self) -> None:
@@ -90,11 +98,15 @@ class JsonLines:
                 if self.repeatable or self._layout is None:
                     opened.close()
             self._waiting = None if self.repeatable else opened
-        return letters(self._layout.items(), self._pa)
+        return {n: LETTERS[self._literals.kind(form)] for n, form in self._layout.items()}
+
+    def oddities(self) -> list[Oddity]:
+        """The columns that must be warned of so far; nothing is read for it."""
+        return list(self._odd)
 
     def truths(self) -> set[str]:
         """The columns of truth values, once they are known."""
-        return truths((self._layout or {}).items(), self._pa)
+        return {name for name, form in (self._layout or {}).items() if form == "true or false"}
 
     def located(self, row: int) -> str:
         """Where a row stands."""
@@ -107,8 +119,9 @@ class JsonLines:
         del names, block, start  # chosen and passed over above; bounded by their bytes
         self.kinds()
         opened, self._waiting = self._waiting or self._open(), None
+        self._odd = [one for one in self._odd if one.name not in types]
         layout, fields = dict(self._layout or {}), dict[str, Any]()
-        objects = Objects(self.name, self._passes)
+        objects = Objects(self.name, self._passes, self._literals, self._decided)
         first = line = 0
         chunks = self._chunks(opened)
         try:
@@ -119,12 +132,10 @@ class JsonLines:
                         break
                     if not chunk.endswith(b"\n") and is_left(self.name, first, self.leave):
                         break
-                    table = self._quick(chunk, fields, layout, types)
+                    table = self._quick(chunk, fields, layout, types, first)
                     if table is None:
-                        known = letters(layout.items(), self._pa)
                         wrong = bad if self._skip else None
-                        table = objects.table(chunk, known, types, first, line, wrong)
-                        layout = self._types(_shown(table)) | layout
+                        table = objects.table(chunk, layout, types, first, line, wrong)
                 first, line = first + len(table), line + chunk.count(b"\n")
                 yield Piece(table, fraction=opened.fraction, bad=bad)
         finally:
@@ -151,8 +162,8 @@ class JsonLines:
         if left.strip():
             yield left
 
-    def _looked(self, opened: Bytes) -> dict[str, Any]:
-        """Each leaf's type as the first bytes show it."""
+    def _looked(self, opened: Bytes) -> dict[str, str]:
+        """Each leaf's form as the first bytes show it."""
         sample = opened.look(_SAMPLE)
         if len(sample) == _SAMPLE or (self.leave is not None and b"\n" in sample):  # maybe cut
             sample = sample[: sample.rfind(b"\n") + 1]
@@ -166,25 +177,30 @@ class JsonLines:
                 f"op.stream.read: {self.name} must hold one JSON object a line, got an array. "
                 "Write its elements as lines, as with: jq -c '.[]'."
             )
-        layout: dict[str, Any] = {}
+        layout: dict[str, str] = {}
         if self._quick(sample, {}, layout, {}) is None:
             end = sample.find(b"\n", _CHUNK) + 1 or len(sample)
-            objects = Objects(self.name, self._passes)
-            layout = self._types(objects.letters(sample[:end], skip=self._skip))
+            objects = Objects(self.name, self._passes, self._literals, self._decided)
+            layout = objects.forms(sample[:end], skip=self._skip)
         return layout
 
-    def _types(self, told: Mapping[str, str]) -> dict[str, Any]:
-        """Arrow types by letters."""
-        pa = self._pa
-        kinds = {"f": pa.float64(), "O": pa.string(), "M": pa.timestamp("us")}
-        return {name: kinds[letter] for name, letter in told.items()}
+    def _decided(self, name: str, values: Sequence[str | None], first: int) -> str:
+        """The form of a column of text; what must be said of it is noted."""
+        form, odd = self._literals.decide(name, values, "quoted", source=self.name, first=first)
+        self._odd += [] if odd is None else [odd]
+        return form or "text"
 
     def _quick(
-        self, text: bytes, fields: dict[str, Any], layout: dict[str, Any], types: Mapping[str, str]
+        self,
+        text: bytes,
+        fields: dict[str, Any],
+        layout: dict[str, str],
+        types: Mapping[str, str],
+        first: int = 0,
     ) -> Table | None:
         """Lines as a table, by pyarrow; None where it refuses, or they do not fit.
 
-        ``fields`` are the types by which keys are parsed and ``layout`` those that leaves have;
+        ``fields`` are the types by which keys are parsed and ``layout`` the forms that leaves have;
         both learn of what comes for the first time.
         """
         pa = self._pa
@@ -196,18 +212,17 @@ class JsonLines:
                 }  # dates are told from text here, not there
                 read = self._parsed(text, fields)
             columns = {}
-            for leaf, column in _leaves(read, self._passes):
+            for leaf, column in leaves(read, self._passes):
                 if leaf in columns:  # "a.b" beside "b" in "a"
                     return None
-                kind = layout.get(leaf)
-                if kind is None and column.null_count < len(column):
-                    kind = layout[leaf] = _decided(column, pa)
-                asked = types.get(leaf)
-                if asked is None and kind is not None:
-                    column = _cast(column, kind, pa)  # noqa: PLW2901
-                elif asked == "date" and pa.types.is_string(column.type):
-                    column = column.cast(_decided(column, pa))  # noqa: PLW2901
-                columns[leaf] = to_array(column, leaf, pa, self.name, text=asked == "text")
+                if types.get(leaf) is None and column.null_count < len(column):
+                    array = self._converted(leaf, column, layout, first)
+                else:
+                    text_asked = types.get(leaf) == "text"
+                    array = to_array(column, leaf, pa, self.name, text=text_asked)
+                if array is None:
+                    return None
+                columns[leaf] = array
         except (pa.ArrowException, TypeMismatchError, UnicodeDecodeError, RecursionError):
             return None
         fields |= {
@@ -216,6 +231,22 @@ class JsonLines:
             if not pa.types.is_null(f.type)
         }
         return Table(columns, read.num_rows)
+
+    def _converted(
+        self, leaf: str, column: Any, layout: dict[str, str], first: int
+    ) -> Array | None:
+        """A column by the form of the leaf; None where a value does not have it."""
+        word = self._pa.types.is_string(column.type)
+        if leaf not in layout and not word:
+            truth = self._pa.types.is_boolean(column.type)
+            layout[leaf] = "true or false" if truth else "number"
+        elif leaf not in layout:
+            layout[leaf] = self._decided(leaf, column.to_pylist(), first)
+        if word == (layout[leaf] in NATIVE):
+            return None
+        if word and layout[leaf] != "text":
+            return self._literals.array(column.to_pylist(), layout[leaf])[0]
+        return to_array(column, leaf, self._pa, self.name)
 
     def _parsed(self, text: bytes, fields: Mapping[str, Any]) -> Any:
         schema = self._pa.schema(list(fields.items())) if fields else None
@@ -239,25 +270,6 @@ class JsonLines:
             ) from wrong
 
 
-def _shown(table: Table) -> dict[str, str]:
-    """The letters of columns that have a value."""
-    return {n: c.dtype.kind for n, c in table.columns.items() if not is_missing(c).all()}
-
-
-def _leaves(table: Any, passes: Callable[[str], bool]) -> Iterator[tuple[str, Any]]:
-    """Each column that holds no others, by its full name."""
-    left = [(f.name, table.column(f.name).combine_chunks()) for f in table.schema][::-1]
-    while left:
-        name, column = left.pop()
-        if passes(name):
-            continue
-        if not hasattr(column.type, "num_fields") or not str(column.type).startswith("struct<"):
-            yield name, column
-            continue
-        inner = zip(column.type, column.flatten(), strict=True)
-        left += [(f"{name}.{field.name}", part) for field, part in inner][::-1]
-
-
 def _has_stamp(kind: Any, pa: Any) -> bool:
     if pa.types.is_struct(kind):
         return any(_has_stamp(field.type, pa) for field in kind)
@@ -279,26 +291,3 @@ def _kept(kind: Any, pa: Any, name: str, types: Mapping[str, str]) -> Any:
         inner = [f for f in kind if not pa.types.is_null(f.type)]
         return pa.struct([(f.name, _kept(f.type, pa, f"{name}.{f.name}", types)) for f in inner])
     return pa.float64() if pa.types.is_integer(kind) and types.get(name) != "text" else kind
-
-
-def _decided(column: Any, pa: Any) -> Any:
-    """What a column is by its first values."""
-    if not pa.types.is_string(column.type):
-        return pa.float64() if pa.types.is_integer(column.type) else column.type
-    for kind in (pa.timestamp("us"), pa.timestamp("us", tz="UTC")):
-        try:
-            column.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-        return kind
-    return pa.string()
-
-
-def _cast(column: Any, kind: Any, pa: Any) -> Any:
-    """A column as what it is; refused where it is not."""
-    if column.null_count == len(column):
-        return pa.nulls(len(column))
-    word = pa.types.is_string(column.type)
-    if word != (pa.types.is_string(kind) or pa.types.is_timestamp(kind)):
-        raise pa.ArrowInvalid("it is of another kind")
-    return column.cast(kind) if word else column

@@ -6,23 +6,22 @@ source that has some, as a Parquet file has. A column without a kind stands as n
 another kind is refused, with its place.
 """
 
-import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from onepass.errors import ParameterError, SourceError
+from onepass.stream.literals import LETTERS, Literals, as_text
+from onepass.stream.oddities import told
 from onepass.table import Table, is_missing
 from onepass.types import Array
 
-__all__ = ["KINDS", "Kinds", "absent", "as_date", "as_text", "checked_types", "refuse"]
+__all__ = ["KINDS", "Kinds", "absent", "checked_types", "refuse"]
 
 KINDS = ("number", "truth", "text", "date")
 
 _WORDS = {"f": "a number", "O": "text", "M": "a date"}
-_TRUE = frozenset({"true", "t", "yes", "1", "1.0"})
-_FALSE = frozenset({"false", "f", "no", "0", "0.0"})
 
 
 def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
@@ -52,21 +51,6 @@ def absent(kind: str, n: int) -> Array:
     return np.full(n, np.nan)
 
 
-def as_text(value: Any) -> str:
-    """A value as a person would write it: a number is 7, not 7.0."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
-        return str(int(value))
-    return value.isoformat() if isinstance(value, dt.datetime) else str(value)
-
-
-def as_date(value: Any) -> np.datetime64:
-    """A text in ISO 8601 as a moment, in UTC; ValueError where it is none."""
-    stamp = dt.datetime.fromisoformat(value.strip() if isinstance(value, str) else "")
-    if stamp.tzinfo is not None:
-        stamp = stamp.astimezone(dt.UTC).replace(tzinfo=None)
-    return np.datetime64(stamp, "us")
-
-
 class Kinds:
     """Holds every column of a stream to one kind.
 
@@ -79,6 +63,8 @@ class Kinds:
     known : dict of str to str or None, optional
         The columns in their order, where it is known beforehand; each with the letter of its dtype
         (f, O or M) where the source is certain of it.
+    literals : Literals
+        How text is parsed.
 
     Examples
     --------
@@ -95,9 +81,12 @@ class Kinds:
         types: Mapping[str, str],
         located: Callable[[int], str],
         known: Mapping[str, str | None] | None = None,
+        literals: Literals = Literals(),  # noqa: B008  it does not change
     ) -> None:
         self._types = types
         self._located = located
+        self._literals = literals
+        self._forms: dict[str, str] = {}
         self._known: dict[str, str | None] = dict(known or {})
 
     def fit(self, table: Table, first: int, bad: dict[int, str] | None = None) -> Table:
@@ -144,29 +133,40 @@ class Kinds:
 
     def _converted(self, column: Array, name: str, first: int, bad: dict[int, str] | None) -> Array:
         """The column as the kind that the user asked for."""
-        kind = self._types[name]
-        n = len(column)
-        letter = {"text": "O", "date": "M"}.get(kind, "f")
-        if kind == "number" and column.dtype.kind == "f":
+        kind, missing = self._types[name], is_missing(column)
+        if missing.all():
+            return absent(LETTERS[kind], len(column))
+        if kind != "truth" and column.dtype.kind == LETTERS[kind]:
             return column
-        if kind != "truth" and column.dtype.kind == letter:
-            return column
-        converted = absent(letter, n)
-        convert = _CONVERT[kind]
-        for i in np.flatnonzero(~is_missing(column)).tolist():
-            value = column[i : i + 1].tolist()[0]
-            try:
-                converted[i] = convert(value)
-            except ValueError:
-                words = {"number": "a number", "truth": "true or false", "date": "a date"}[kind]
-                error = self._refused(name, first + i, words, value, "as it is asked for")
-                refuse(i, error, bad)
-        return converted
+        known = zip(column.tolist(), missing, strict=True)
+        words = [None if gone else as_text(value) for value, gone in known]
+        text = column.dtype.kind == "O" or kind in {"text", "truth"}
+        form = self._form(name, words, first) if text else kind
+        converted, _ = self._literals.array(words, form) if text else (None, 0)
+        if converted is not None:
+            return converted
+        for i in np.flatnonzero(~missing).tolist():
+            if not text or self._literals.array(words[i : i + 1], form)[0] is None:
+                word, value = self._literals.word(form), column[i : i + 1].tolist()[0]
+                refuse(i, self._refused(name, first + i, word, value, "as it is asked for"), bad)
+                words[i] = None
+        converted, _ = self._literals.array(words, form)
+        return absent(LETTERS[kind], len(column)) if converted is None else converted
+
+    def _form(self, name: str, words: list[str | None], first: int) -> str:
+        """The form of a column of text that is to be of another kind."""
+        if name not in self._forms:
+            kind, where = self._types[name], self._located(first).partition(":")[0]
+            form, odd = self._literals.decide(name, words, kind, source=where, first=first)
+            told([] if odd is None else [odd], read=[name], targets=[], types=self._types)
+            self._forms[name] = form or kind
+        return self._forms[name]
 
     def _refused(self, name: str, row: int, expected: str, value: Any, because: str) -> SourceError:
         remedy = (
-            "Mend the row, or give bad_rows='skip' (--bad-rows skip) to leave such rows out or, "
-            f"from the first row on, types={{{name!r}: 'text'}} (--type {name}=text)"
+            f"Mend the row, or {self._literals.hint(value)}give bad_rows='skip' (--bad-rows skip) "
+            f"to leave such rows out or, from the first row on, types={{{name!r}: 'text'}} "
+            f"(--type {name}=text)"
         )
         return SourceError(
             f"op.stream.read: {self._located(row)}, column {name!r} must be {expected}, {because}, "
@@ -185,26 +185,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, np.datetime64):
         return repr(str(value))
     return repr(value.item() if isinstance(value, np.generic) else value)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, dt.datetime):
-        raise ValueError  # noqa: TRY004  caught above, where the row is known
-    return float(value)
-
-
-def _truth(value: Any) -> float:
-    word = as_text(value).strip().lower()
-    if word in _TRUE:
-        return 1.0
-    if word in _FALSE:
-        return 0.0
-    raise ValueError
-
-
-_CONVERT: dict[str, Callable[[Any], Any]] = {
-    "number": _number,
-    "truth": _truth,
-    "text": as_text,
-    "date": as_date,
-}

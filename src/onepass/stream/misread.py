@@ -5,20 +5,16 @@ place that :class:`~onepass.stream.rows.Rows` counts by, and the message says wh
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from onepass.errors import SourceError
 from onepass.stream.bytestream import DAMAGED
 
-__all__ = ["Misread", "remedy"]
+__all__ = ["Misread"]
 
 _WHERE = "op.stream.read"
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _PACKED = re.compile(r"[Ii]nvalid data stream|ZSTD|zstd")
-_VALUE = re.compile(
-    r"column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([a-z0-9]+).*?: (.*)", re.DOTALL
-)
-_EXPECTED = {"double": "a number", "bool": "true or false", "timestamp": "a date"}
 _OTHER_CODES = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
@@ -27,21 +23,6 @@ _OTHER_CODES = {
 }
 _DELIMITERS = (b";", b"\t", b",", b"|")
 _SHELL = {"\t": "tab"}
-
-
-def remedy(name: str, value: str) -> str:
-    """What to do about a value, quoted, that is not of its column's kind.
-
-    Examples
-    --------
-    >>> len(remedy("load", "'?'")) < 240
-    True
-    """
-    return (
-        f"Mend the row, or give na=({value},) (--na {value}) if it means missing, "
-        "bad_rows='skip' (--bad-rows skip) to leave such rows out or, from the first row on, "
-        f"types={{{name!r}: 'text'}} (--type {name}=text)"
-    )
 
 
 class Misread:
@@ -53,8 +34,6 @@ class Misread:
         The file's name.
     names : sequence of str
         Its columns.
-    types : dict of str to str
-        The kinds that the user asked for.
     first : int
         Where the first row of the text at hand stands in the source.
     headed : bool
@@ -65,14 +44,12 @@ class Misread:
         self,
         source: str,
         names: Sequence[str] = (),
-        types: Mapping[str, str] | None = None,
         *,
         first: int = 0,
         headed: bool = True,
     ) -> None:
         self._source = source
         self._names = names
-        self._types = types or {}
         self._headed = headed
         # pyarrow counts from 1, the line of names included
         self._shift = first - (2 if headed else 1)
@@ -122,7 +99,7 @@ class Misread:
             return self._code(said)
         if "Empty CSV" in said:
             return self._error("must hold rows, got a header alone", "Check that it was written")
-        return self._ragged(said) or self._value(said) or self._other(wrong)
+        return self._ragged(said) or self._other(wrong)
 
     def _ragged(self, said: str) -> SourceError | None:
         found = _RAGGED.search(said)
@@ -134,21 +111,6 @@ class Misread:
             f"{'in the first line' if self._headed else 'there are names'}, got {came}",
             "Mend the line, where a field that holds the delimiter must stand in quotation marks, "
             "or give bad_rows='skip' (--bad-rows skip) to leave such rows out",
-        )
-
-    def _value(self, said: str) -> SourceError | None:
-        found = _VALUE.search(said)
-        if found is None:
-            return None
-        column, line, kind, came = found.groups()
-        name = self._names[int(column)]
-        row = f"row {int(line) + self._shift} (counting from 0), " if line else ""
-        asked = name in self._types
-        because = "as it is asked for" if asked else "as in the first rows"
-        value = came.removeprefix("invalid value ")
-        return self._error(
-            f"{row}column {name!r} must be {_EXPECTED.get(kind, kind)}, {because}, got {value}",
-            remedy(name, value),
         )
 
     def _code(self, said: str) -> SourceError:

@@ -8,13 +8,15 @@ import numpy as np
 
 from onepass.errors import SourceError
 from onepass.spelling import unencodable
-from onepass.stream.kinds import as_date, as_text, refuse
+from onepass.stream.kinds import refuse
+from onepass.stream.literals import Literals, as_text
 from onepass.table import Table, to_column
 from onepass.types import Array
 
-__all__ = ["Objects"]
+__all__ = ["NATIVE", "Objects"]
 
-_WORDS = {"f": "a number", "O": "text", "M": "a date"}
+NATIVE = frozenset({"number", "true or false"})  # forms of what JSON does not quote
+_Decide = Callable[[str, Sequence[str | None], int], str]
 
 
 class Objects:
@@ -26,6 +28,10 @@ class Objects:
         Its name, for messages.
     passes : callable
         Whether a key is passed over, with all that lies within, by its full name.
+    literals : Literals
+        How text is parsed.
+    decide : callable
+        Gives the form of a column of text by its name, its values and the row of the first.
 
     Examples
     --------
@@ -35,14 +41,22 @@ class Objects:
     ({'km': 3.0, 'by.sea': 1.0}, {'km': nan, 'by.sea': nan})
     """
 
-    def __init__(self, source: str, passes: Callable[[str], bool] = lambda name: not name) -> None:
+    def __init__(
+        self,
+        source: str,
+        passes: Callable[[str], bool] = lambda name: not name,
+        literals: Literals = Literals(),  # noqa: B008  it does not change
+        decide: _Decide = lambda *_: "text",
+    ) -> None:
         self._source = source
         self._passes = passes
+        self._literals = literals
+        self._decide = decide
 
     def table(
         self,
         text: bytes,
-        known: Mapping[str, str],
+        known: dict[str, str],
         types: Mapping[str, str],
         first: int,
         line: int,
@@ -55,7 +69,7 @@ class Objects:
         text : bytes
             The lines; empty ones are no rows.
         known : dict of str to str
-            The letters of columns that are known: f, O or M.
+            The forms of columns that are known; the others are added.
         types : dict of str to str
             The kinds that the user asked for; these are left to be converted.
         first, line : int
@@ -76,25 +90,45 @@ class Objects:
             if name in types:
                 columns[name] = _worded(values, name)
                 continue
-            letter = known.get(name) or _letter(values)
+            form = known.get(name) or self._form(name, values, first)
+            if any(value is not None for value in values):
+                known[name] = form
             for i, value in enumerate(values):
-                if not _fits(value, letter):
+                if not self._fits(value, form):
                     place = f"row {first + i} (counting from 0, line {lines[i]}), column {name!r}"
-                    refuse(i, self._refused(place, letter, value, name), bad)
+                    refuse(i, self._refused(place, form, value, name), bad)
                     values[i] = None
-            columns[name] = _column(values, letter, name)
+            columns[name] = self._column(values, form, name)
         return Table(columns, len(rows))
 
-    def letters(self, text: bytes, *, skip: bool = False) -> dict[str, str]:
-        """The letters of the columns that are of one kind in some whole lines."""
+    def forms(self, text: bytes, *, skip: bool = False) -> dict[str, str]:
+        """The forms of the columns that have one in some whole lines."""
         rows, _ = self._rows(text, 0, {} if skip else None)
         told = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             values = [row.get(name) for row in rows]
-            letter = _letter(values)
-            if any(v is not None for v in values) and all(_fits(v, letter) for v in values):
-                told[name] = letter
+            form = self._form(name, values, 0)
+            if any(v is not None for v in values) and all(self._fits(v, form) for v in values):
+                told[name] = form
         return told
+
+    def _form(self, name: str, values: Sequence[Any], first: int) -> str:
+        """The form of a column by its first value, or by all values where they are text."""
+        shown = next((v for v in values if v is not None), None)
+        if not isinstance(shown, str):
+            return "true or false" if isinstance(shown, bool) else "number"
+        return self._decide(name, [v if isinstance(v, str) else None for v in values], first)
+
+    def _fits(self, value: Any, form: str) -> bool:
+        """Whether a value has a form."""
+        if value is None or form in NATIVE:
+            return value is None or isinstance(value, (bool, int, float))
+        return isinstance(value, str) and self._literals.array([value], form)[0] is not None
+
+    def _column(self, values: Sequence[Any], form: str, name: str) -> Array:
+        """Values that have a form as a column."""
+        parsed = None if form in NATIVE else self._literals.array(values, form)[0]
+        return to_column(values, name) if parsed is None else parsed
 
     def _rows(
         self, text: bytes, line: int, bad: dict[int, str] | None
@@ -153,7 +187,7 @@ class Objects:
             else:
                 yield name, inner
 
-    def _refused(self, place: str, letter: str, value: Any, name: str) -> SourceError:
+    def _refused(self, place: str, form: str, value: Any, name: str) -> SourceError:
         if isinstance(value, list):
             return SourceError(
                 f"op.stream.read: {self._source}: {place} must be a number, text, true, false, "
@@ -161,9 +195,9 @@ class Objects:
                 ", or such rows with bad_rows='skip' (--bad-rows skip)."
             )
         return SourceError(
-            f"op.stream.read: {self._source}: {place} must be {_WORDS[letter]}, as its first "
-            f"values are, got {value!r}. Mend the row, or give bad_rows='skip' (--bad-rows skip) "
-            f"to leave such rows out or, from the first row on, types={{{name!r}: 'text'}} "
+            f"op.stream.read: {self._source}: {place} must be {self._literals.word(form)}, as its "
+            f"first values are, got {value!r}. Mend the row, or give bad_rows='skip' (--bad-rows "
+            f"skip) to leave such rows out or, from the first row on, types={{{name!r}: 'text'}} "
             f"(--type {name}=text)."
         )
 
@@ -177,40 +211,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _letter(values: Sequence[Any]) -> str:
-    """The letter of a column by its first value: of dates if all are."""
-    first = next((value for value in values if value is not None), None)
-    if not isinstance(first, str):
-        return "f"
-    return "M" if all(value is None or _is_date(value) for value in values) else "O"
-
-
-def _fits(value: Any, letter: str) -> bool:
-    if value is None:
-        return True
-    if letter == "f":
-        return isinstance(value, (bool, int, float))
-    return isinstance(value, str) and (letter == "O" or _is_date(value))
-
-
-def _is_date(value: Any) -> bool:
-    try:
-        as_date(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _column(values: Sequence[Any], letter: str, name: str) -> Array:
-    if letter == "M":
-        stamps = [np.datetime64("NaT") if v is None else as_date(v) for v in values]
-        return np.array(stamps, dtype="datetime64[us]")
-    return to_column(values, name)
-
-
 def _worded(values: Sequence[Any], name: str) -> Array:
     """Values of any kind; as text where they are not all numbers."""
-    if all(_fits(value, "f") for value in values) and not any(isinstance(v, int) for v in values):
+    if all(value is None or isinstance(value, float) for value in values):
         return to_column(values, name)
     words = [None if value is None else _word(value) for value in values]
     column = np.empty(len(words), dtype=object)

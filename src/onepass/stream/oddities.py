@@ -1,121 +1,72 @@
-"""Oddities: text columns of a file that are numbers but for a few cells.
+"""Oddities: columns of text that are numbers or dates but for their spelling or a few cells.
 
 One ``?`` among twenty thousand numbers makes a column text, and each of its numbers a category.
-What such a cell means, nobody but the user knows; so it is said.
+What such a cell means, only the user knows; so there is a warning or an error.
 """
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
 
 from onepass.errors import MixedColumnWarning, TypeMismatchError
+from onepass.stream.literals import Oddity
 
-__all__ = ["Oddity", "found", "told"]
+__all__ = ["told"]
 
-_MOST = 0.9  # of a column's values: more numbers than this, and the others are odd
-_NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
-
-
-@dataclass(frozen=True, slots=True)
-class Oddity:
-    """A text column most of whose values are numbers.
-
-    Parameters
-    ----------
-    name : str
-        The column.
-    values, numbers : int
-        How many values were looked at, and how many of them are numbers.
-    value : str
-        The first that is none.
-    row : int
-        Where it stands, counting from 0.
-    """
-
-    name: str
-    values: int
-    numbers: int
-    value: str
-    row: int
-
-
-def found(table: Any, pa: ModuleType, pc: ModuleType) -> list[Oddity]:
-    """The odd columns of a table.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The first rows of a source.
-    pa, pc : modules
-        pyarrow and its functions, which are optional and so handed in.
-
-    Examples
-    --------
-    >>> import pyarrow as pa, pyarrow.compute as pc
-    >>> table = pa.table({"load": [*"0123456789", "?"], "by": list("abcabcabcab")})
-    >>> [(odd.name, odd.value) for odd in found(table, pa, pc)]
-    [('load', '?')]
-    >>> found(table, pa, pc)[0].row
-    10
-    """
-    odd = []
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if not pa.types.is_string(column.type):
-            continue
-        numeric = pc.match_substring_regex(column, _NUMBER)
-        values, numbers = len(column) - column.null_count, pc.sum(numeric).as_py() or 0
-        if _MOST * values < numbers < values:
-            row = pc.index(numeric, value=False).as_py()
-            odd.append(Oddity(name, values, numbers, column[row].as_py(), row))
-    return odd
+_MOST = 0.9  # of a target's values: if more have one kind, the others are errors
 
 
 def told(
     odd: Iterable[Oddity],
-    source: str,
     *,
     read: Sequence[str],
     targets: Sequence[str],
     types: Mapping[str, str],
 ) -> None:
-    """Warn of odd features; refuse odd answers, each of which would be a class.
+    """Warn of columns that are taken as text; refuse those whose values would be misread.
 
     Parameters
     ----------
     odd : iterable of Oddity
         What was found.
-    source : str
-        The source's name.
     read, targets : sequence of str
-        The columns that are read, and those of them that are answers.
+        The columns that are read, and those of them that are targets.
     types : dict of str to str
-        The kinds that are fixed: of these columns nothing is said.
+        The kinds that are fixed: of these columns nothing is said but that dates are ambiguous.
 
     Raises
     ------
     TypeMismatchError
-        If a target is odd.
+        If numbers are in a spelling or dates in an order that the options do not name, or nearly
+        all values of a target are of one kind.
     """
     for one in odd:
-        if one.name not in read or one.name in types:
+        fixed = types.get(one.name)
+        if one.name not in read or fixed not in {None, "date" if one.what == "ambiguous" else None}:
             continue
-        said = (
-            f"{one.numbers:,} of the first {one.values:,} values are numbers, but {one.value!r} "
-            f"in row {one.row} (counting from 0) is none"
-        )
-        missing = f"na=({one.value!r},) (--na {one.value!r}) if it means missing"
+        where = f"{one.source}: column {one.name!r}"
+        at = f"{one.value!r} in row {one.row} (counting from 0)"
         text = f"types={{{one.name!r}: 'text'}} (--type {one.name}=text)"
-        if one.name in targets:
+        number = f"types={{{one.name!r}: 'number'}} (--type {one.name}=number)"
+        if one.what in {"local", "quoted", "ambiguous"}:
+            also = f" and {number}" if one.what == "quoted" else ""
             raise TypeMismatchError(
-                f"op.stream.read: {source}: the target {one.name!r} must hold numbers or labels, "
-                f"got both: {said}. Give {missing}, or {text} if all of them are labels: then the "
-                "task is classification."
+                f"op.stream.read: {where} must hold {one.noun}, got {at}. Give {one.remedy}{also}, "
+                f"or {text} if it is text."
             )
+        count = f"{one.fits:,} of the first {one.values:,} values are {one.noun}"
+        if one.what == "zeros":
+            said, ways = f"{count}, as {at}", f"{number} if they are numbers"
+        else:
+            said = f"{count}, but {at} is none"
+            ways = f"na=({one.value!r},) (--na {one.value!r}) if it means missing"
+            if one.name in targets and one.fits > _MOST * one.values:
+                raise TypeMismatchError(
+                    f"op.stream.read: {one.source}: the target {one.name!r} must hold numbers or "
+                    f"labels, got both: {said}. Give {ways}, or {text} if all of them are labels: "
+                    "then the task is classification."
+                )
         warnings.warn(
-            f"{source}: column {one.name!r} is taken as text: {said}. Give {missing}, or {text} "
-            "if it is text.",
+            f"{where} is taken as text: {said}. Give {ways}, or {text} if it is text.",
             MixedColumnWarning,
             stacklevel=2,
         )

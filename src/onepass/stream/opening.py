@@ -185,7 +185,7 @@ def _together(
         for (file, extra), each in zip(given, readings, strict=True)
     ]
     once = any(is_read_once(file, reading.format or format_of(file.name)) for file, _ in given)
-    return Parts(parts, name, skip=reading.skip, repeatable=not once)
+    return Parts(parts, name, reading.literals, skip=reading.skip, repeatable=not once)
 
 
 def _is_empty(file: _Place, reading: Reading) -> bool:

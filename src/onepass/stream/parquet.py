@@ -7,7 +7,7 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import letters, to_array, truths
+from onepass.stream.arrow import leaves, letters, to_array, truths
 from onepass.stream.pieces import Piece
 from onepass.stream.remote import Remote
 from onepass.stream.task import LOOKED_AT
@@ -47,8 +47,8 @@ class Parquet:
         self._parquet = need("pyarrow.parquet", extra="files", where="op.stream.read")
         with self._told(), self._open() as file:
             self.n_rows: int | None = file.metadata.num_rows
-            self._columns = [str(name) for name in file.schema_arrow.names]
-            fields = list(zip(self._columns, file.schema_arrow.types, strict=True))
+            fields = [(n, c.type) for n, c in leaves(file.schema_arrow.empty_table())]
+            self._columns = [name for name, _ in fields]
             self._letters, self._truths = letters(fields, self._pa), truths(fields, self._pa)
 
     def columns(self) -> list[str]:
@@ -90,7 +90,7 @@ class Parquet:
         if begins[group] > LOOKED_AT:
             ahead = range(next(i for i, begin in enumerate(begins) if begin >= LOOKED_AT))
             for batch in self._batches(file, wanted, ahead, size):
-                yield self._table(batch, types)
+                yield self._table(batch, wanted, types)
                 done += batch.num_rows
                 if done >= LOOKED_AT:
                     break
@@ -99,7 +99,7 @@ class Parquet:
         for batch in self._batches(file, wanted, groups, size):
             passed = done >= LOOKED_AT and done + batch.num_rows <= start
             done += batch.num_rows
-            yield Table({}, batch.num_rows) if passed else self._table(batch, types)
+            yield Table({}, batch.num_rows) if passed else self._table(batch, wanted, types)
 
     def _batches(self, file: Any, names: list[str], groups: range, size: int) -> Iterator[Any]:
         """Some columns of some row groups."""
@@ -119,10 +119,11 @@ class Parquet:
             if place and opened is not self._path:
                 opened.close()
 
-    def _table(self, batch: Any, types: Mapping[str, str]) -> Table:
+    def _table(self, batch: Any, names: Sequence[str], types: Mapping[str, str]) -> Table:
         columns = {
             name: to_array(column, name, self._pa, self.name, text=types.get(name) == "text")
-            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            for name, column in leaves(batch)
+            if name in names
         }
         return Table(columns, batch.num_rows)
 

@@ -15,6 +15,7 @@ import numpy as np
 from onepass.errors import ColumnError
 from onepass.spelling import listed
 from onepass.stream.kinds import Kinds, absent
+from onepass.stream.literals import Literals, Oddity
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.task import LOOKED_AT
 from onepass.table import Table, is_missing
@@ -94,6 +95,8 @@ class Parts:
         At least one, in order.
     name : str
         What messages call them together.
+    literals : Literals
+        How text is parsed.
     skip : bool
         Whether rows with a value that is not of its column's kind are skipped.
     repeatable : bool
@@ -108,7 +111,13 @@ class Parts:
     n_rows: int | None = None
 
     def __init__(
-        self, parts: Sequence[Part], name: str, *, skip: bool = False, repeatable: bool = True
+        self,
+        parts: Sequence[Part],
+        name: str,
+        literals: Literals = Literals(),  # noqa: B008  it does not change
+        *,
+        skip: bool = False,
+        repeatable: bool = True,
     ) -> None:
         self.name = name
         self.repeatable = self.ahead = repeatable
@@ -116,6 +125,9 @@ class Parts:
         self._parts = list(parts)
         self._begins: list[tuple[int, str]] = []
         self._first = self._parts[0].open()
+        self._literals = literals
+        self._odd: list[Oddity] = []
+        self._current = self._first
         values = {n: [part.told.get(n) for part in self._parts] for n in self._parts[0].told}
         self._numbers = {n for n, told in values.items() if all(map(_is_number, told))}
 
@@ -127,6 +139,10 @@ class Parts:
         """What the first file is certain of."""
         told = {n: "f" if n in self._numbers else "O" for n in self._parts[0].told}
         return {**self._first.kinds(), **told}
+
+    def oddities(self) -> list[Oddity]:
+        """The columns that must be warned of in the files read so far."""
+        return [*self._odd, *getattr(self._current, "oddities", list)()]
 
     def truths(self) -> set[str]:
         """The columns of truth values in the first file, where its format has such."""
@@ -150,7 +166,8 @@ class Parts:
         begins, seen, done = [], 0, 0
         whole = sum(part.size for part in self._parts) or 1
         for i, part in enumerate(self._parts):
-            source = part.open() if i else self._first
+            self._odd, source = self.oddities() if i else [], part.open() if i else self._first
+            self._current = source
             self._same(source, part, every)
             begins.append((seen, part.name))
             self._begins = begins
@@ -162,7 +179,7 @@ class Parts:
                 continue
             inner = None if names is None else [n for n in names if n not in part.told]
             asked = {**known, **types} if i else types
-            kinds = Kinds(asked if i else {}, self.located)
+            kinds = Kinds(asked if i else {}, self.located, literals=self._literals)
             for piece in source.pieces(inner, asked, block, max(0, start - seen)):
                 bad = dict(piece.bad) if self._skip else None
                 table = kinds.fit(piece.table, seen, bad) if piece.table.columns else piece.table

@@ -12,9 +12,9 @@ from onepass.spelling import unencodable
 from onepass.stream import catalogue
 from onepass.stream.arrays import Matrix, Pair
 from onepass.stream.choice import Choice
-from onepass.stream.delimited import Delimited
 from onepass.stream.formats import Reading
 from onepass.stream.kinds import checked_types
+from onepass.stream.literals import Literals
 from onepass.stream.opening import opened as _opened
 from onepass.stream.pieces import Source
 from onepass.stream.stream import Stream
@@ -35,6 +35,9 @@ def read(
     types: Mapping[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
     na: str | Sequence[str] = (),
+    decimal: str = ".",
+    thousands: str = "",
+    date_format: str | None = None,
     format: str | None = None,  # noqa: A002  as pandas and everyone has it
     delimiter: str | None = None,
     header: bool | Sequence[str] = True,
@@ -82,6 +85,15 @@ def read(
         columns that the source lacks are passed over. ``types`` go before them.
     na : str or sequence of str
         Of CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
+    decimal, thousands : str
+        How numbers in text are spelled: what separates the decimals, and groups of digits, which
+        nothing does by default. In JSON, text in which such a separator stands is a number too; in
+        other sources text is read as numbers where ``types`` asks for it.
+    date_format : str, optional
+        A form of dates in text, as ``strptime`` takes it, such as ``"%d/%m/%Y"``; a time of day may
+        follow it. Without it ISO 8601, ``YYYY/MM/DD``, ``DD.MM.YYYY``, ``Mon D YYYY``,
+        ``D Mon YYYY`` and ``YYYY-MM`` are known, and ``MM/DD/YYYY`` or ``DD/MM/YYYY`` where the
+        values tell which it is.
     format : {"csv", "tsv", "jsonl", "parquet", "arrow"}, optional
         What a file is, where its suffix or first bytes do not tell.
     delimiter : str, optional
@@ -119,8 +131,9 @@ def read(
         If an option is out of range or does not go with the source, or the target is a feature
         too.
     ShapeError, TypeMismatchError
-        If an array or iterable has no rows of features, or more than nine in ten answers of a CSV
-        file are numbers and some are not.
+        If an array or iterable has no rows of features; numbers are in a spelling or dates in an
+        order that the options do not name; or more than nine in ten values of a target in text are
+        numbers and some are not.
     MissingExtraError
         If a file is to be read and pyarrow is not installed: ``pip install 'onepass[files]'``; or
         it lies at an address and fsspec is not: ``pip install 'onepass[remote]'``.
@@ -131,9 +144,11 @@ def read(
     a Parquet file is a single row group; of Arrow by its largest record batch. Text must be in
     UTF-8. Empty fields, ``NA``, ``NaN`` and ``null`` are missing. Of a pipe, 4 MiB or all there is
     are awaited before the first block is given; rows that come slowly are better given as an
-    iterable. Missing features stay missing: to fill them is the model's part. A column of a CSV
-    file that is text although more than nine in ten of its first values are numbers is warned of,
-    once (:class:`~onepass.errors.MixedColumnWarning`).
+    iterable. Missing features stay missing: to fill them is the model's part. A column of
+    text of which at least a tenth of the first values are numbers, dates, times of day or truth
+    values, and others are not, stays text with one warning
+    (:class:`~onepass.errors.MixedColumnWarning`). Times of day and durations are numbers of
+    seconds, and what is in a struct is a column of its own.
 
     Examples
     --------
@@ -153,6 +168,7 @@ def read(
         header=_header(header),
         na=(na,) if isinstance(na, str) else tuple(map(str, na)),
         dropped=tuple(name for name in _texts(drop) if name not in _texts(time)),
+        literals=Literals(decimal, thousands, date_format),
         only=None if columns is None else (*_texts(columns), *_texts(target), *_texts(time)),
         skip=bad_rows == "skip",
         leave=leave_unterminated,
@@ -169,13 +185,12 @@ def read(
         reading.check(None, f"the data set {source}")
     else:
         opened = _opened(source, reading)
-    odd = opened.oddities if isinstance(opened, Delimited) else None
     choice = replace(_choice(opened, target, time, drop, columns, missing), bad_rows=bad_rows)
     told = reading.told | {"missing": missing, "bad_rows": bad_rows}
     usual = ("missing", "keep"), ("bad_rows", "error")
     return Stream(
         opened, choice, block=block, types=asked, n_rows=n_rows, task=task, kinds=expected,
-        oddities=odd, start=start,
+        literals=reading.literals, start=start,
         read={key: value for key, value in told.items() if (key, value) not in usual},
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Stream: rows from wherever they come, in blocks, in order, once or again and again."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -11,10 +11,10 @@ from onepass.stream.blocks import Cutter
 from onepass.stream.choice import Choice
 from onepass.stream.fitted import Fitted
 from onepass.stream.head import differences
-from onepass.stream.oddities import Oddity
+from onepass.stream.literals import Literals
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.rows import Rows
-from onepass.stream.task import suggested
+from onepass.stream.task import hold_labels, suggested
 from onepass.validate import whole
 
 __all__ = ["Stream"]
@@ -52,8 +52,8 @@ class Stream:
         What the answers ask for, where it is known without looking at them.
     kinds : dict of str to str, optional
         Kinds of columns that may be there; ``types`` go before them.
-    oddities : callable, optional
-        Says, once the columns' names are known, which of them are not of one kind.
+    literals : Literals
+        How text is parsed.
     start : int
         How many of the source's first rows are passed over, as :attr:`Rows.first` counts them.
     read : dict
@@ -101,7 +101,7 @@ class Stream:
         n_rows: int | None = None,
         task: str | None = None,
         kinds: Mapping[str, str] | None = None,
-        oddities: Callable[[], Sequence[Oddity]] | None = None,
+        literals: Literals = Literals(),  # noqa: B008  it does not change
         start: int = 0,
         read: Mapping[str, Any] | None = None,
     ) -> None:
@@ -116,7 +116,7 @@ class Stream:
         self._asked = dict(types)
         self._task = task
         self._read = dict(read or {})
-        self._pieces = Fitted(source, choice, types, kinds or {}, oddities, asked)
+        self._pieces = Fitted(source, choice, types, kinds or {}, literals, asked)
         self.block, self.block_asked = self._pieces.block, asked
         self._n_rows = source.n_rows if n_rows is None else n_rows
 
@@ -149,6 +149,10 @@ class Stream:
         """
         if self._task is None:
             answers = self._pieces.first_answers()
+            if isinstance(self.target, str) and self.target not in self._asked:
+                hold_labels(
+                    answers, f"op.stream: {self.name}: the target {self.target!r}", self.target
+                )
             self._task = suggested(answers) if answers else None
         return self._task
 

@@ -16,12 +16,35 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onepass.errors import TypeMismatchError
 from onepass.types import Array
 
-__all__ = ["LOOKED_AT", "suggested"]
+__all__ = ["LOOKED_AT", "hold_labels", "suggested"]
 
 LOOKED_AT = 1024
 """How many rows are looked at, whatever the width of a block."""
+
+_FEWEST = 10  # rows by which labels are judged
+
+
+def hold_labels(answers: Sequence[Array], where: str, target: str) -> None:
+    """Refuse text of which nearly each is another: it is no label, and each would be a class.
+
+    Raises
+    ------
+    TypeMismatchError
+        If more than nine in ten of the first texts are different.
+    """
+    labels = [label for y in answers if y.dtype.kind == "O" for label in y.tolist()][:LOOKED_AT]
+    different = len(set(labels))
+    if len(labels) >= _FEWEST and different > 0.9 * len(labels):
+        raise TypeMismatchError(
+            f"{where} must hold numbers, or labels that come again, got {different:,} different "
+            f"texts in {len(labels):,} rows, such as {labels[0]!r}. Give types={{{target!r}: "
+            f"'number'}} (--type {target}=number), with decimal= and thousands= (--decimal, "
+            f"--thousands) as they are spelled, if they are numbers; types={{{target!r}: 'text'}} "
+            f"(--type {target}=text) if they are labels."
+        )
 
 
 def suggested(answers: Sequence[Array]) -> str:
