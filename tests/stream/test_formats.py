@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import feather
 
-from onepass.errors import ParameterError, SourceError
+from onepass.errors import MixedColumnWarning, ParameterError, SourceError
 from onepass.stream import Rows, read
 
 N = 2500
@@ -171,7 +171,10 @@ def test_dates_are_what_is_all_dates_at_first() -> None:
     assert block.X["on"].dtype == "datetime64[us]"
     (block,) = read(lines(*rows), types={"on": "text"})
     assert block.X["on"][0] == "2024-01-01"
-    (block,) = read(lines(*rows, {"on": "never"}))
+    with pytest.warns(
+        MixedColumnWarning, match=r"'on'.*4 of the first 5 values are dates.*'never'"
+    ):
+        (block,) = read(lines(*rows, {"on": "never"}))
     assert block.X["on"].tolist()[-1] == "never"
 
 

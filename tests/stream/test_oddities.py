@@ -64,10 +64,14 @@ def test_what_was_missing_before_still_is() -> None:
     assert np.isnan(rows.X["a"]).sum() == 1
 
 
-def test_text_is_text() -> None:
-    mostly = "a,y\n" + "".join(f"{i if i % 5 else 'x'},{i}\n" for i in range(N))
-    (rows,) = read(io.StringIO(mostly), target="y")
+@pytest.mark.parametrize(("every", "told"), [(5, 1), (2, 1), (1, 0)])
+def test_text_is_text(every: int, told: int) -> None:
+    mixed = "a,y\n" + "".join(f"{i if i % every else 'x'},{i}\n" for i in range(N))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        (rows,) = read(io.StringIO(mixed), target="y")
     assert rows.X["a"].dtype.kind == "O"
+    assert len(caught) == told
 
 
 @pytest.mark.parametrize("source", [pd.DataFrame({"a": [1.0]}), np.ones((2, 2)), "flights"])
