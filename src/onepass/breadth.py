@@ -7,22 +7,18 @@ many, for each row has a number for each of them; and labels are short, for each
 room of the longest.
 """
 
-import os
 import warnings
-from contextlib import suppress
 from contextvars import ContextVar
-from pathlib import Path
 
 from onepass.errors import LabelError, LargeStateWarning, ShapeError
 
-__all__ = ["bounded", "hold_breadth", "hold_labels", "hold_square", "hold_values"]
+__all__ = ["bounded", "hold_breadth", "hold_labels", "hold_values", "warn_of_square"]
 
 _MOST: ContextVar[int | None] = ContextVar("most_features", default=None)
 _VALUES = 1 << 24  # numbers that rows may come to at once, of 8 bytes each
 _LABEL = 256  # characters
 _LARGE = 1 << 30  # bytes of a state that is warned of
-_WORKING = 3  # times the state that learning a block takes at its peak, rounded up from 2.2
-_CGROUP = Path("/sys/fs/cgroup/memory.max")
+_WORKING = 3  # peak memory of learning a block in sizes of the state, rounded up from 2.2
 _TOLD = {
     "features": ("`X`", ", as they come to the learner,", "Leave out columns, or categories"),
     "classes": ("`y`", "", "Look whether its labels are classes, and not numbers or names of rows"),
@@ -73,8 +69,8 @@ def hold_breadth(d: int, who: str, what: str = "features") -> None:
         )
 
 
-def hold_square(d: int, who: str, before: int = 0) -> None:
-    """Warn of a state of d × d numbers that is large; refuse one that memory cannot hold.
+def warn_of_square(d: int, who: str, before: int = 0) -> None:
+    """Warn of a state of d × d numbers that is large, before it is allocated.
 
     Parameters
     ----------
@@ -84,40 +80,17 @@ def hold_square(d: int, who: str, before: int = 0) -> None:
         The learner, for messages.
     before : int
         Features so far: a state that was large already is not warned of again.
-
-    Raises
-    ------
-    ShapeError
-        If learning would take more bytes than the machine, or the container, has.
     """
-    size, memory = 8 * d * d, _memory()
-    if size <= _LARGE:
-        return
-    takes = (
-        f"{d:,} features, whose {d:,} × {d:,} state takes {size / 1e9:,.1f} GB, and learning "
-        f"{_WORKING * size / 1e9:,.1f} GB"
-    )
-    remedy = (
-        "Choose fewer columns, hash categories (encode.categories=hash), or take a learner of "
-        "linear size: SGD, or ORFit with memory=op.memory.Principal(100)."
-    )
-    if memory is not None and _WORKING * size > memory:
-        raise ShapeError(
-            f"{who}: `X` must have features whose square fits into memory, {memory / 1e9:,.1f} GB, "
-            f"got {takes}. {remedy}"
+    size = 8 * d * d
+    if 8 * before * before <= _LARGE < size:
+        warnings.warn(
+            f"{who}: `X` has {d:,} features, whose {d:,} × {d:,} state takes {size / 1e9:,.1f} GB, "
+            f"and learning {_WORKING * size / 1e9:,.1f} GB. Choose fewer columns, hash categories "
+            "(encode.categories=hash), or use a learner of linear size: SGD, or ORFit with "
+            "memory=op.memory.Principal(100).",
+            LargeStateWarning,
+            stacklevel=2,
         )
-    if 8 * before * before <= _LARGE:
-        warnings.warn(f"{who}: `X` has {takes}. {remedy}", LargeStateWarning, stacklevel=2)
-
-
-def _memory() -> int | None:
-    """Bytes of memory that the machine or its container has; None where that is unknown."""
-    found = []
-    with suppress(AttributeError, ValueError, OSError):
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with suppress(OSError, ValueError):
-        found.append(int(_CGROUP.read_text(encoding="ascii")))
-    return min(found, default=None)
 
 
 def hold_labels(labels: list[str], where: str) -> None:

@@ -33,10 +33,10 @@ from onepass.types import Array
 
 __all__ = [
     "Table",
+    "check_encodable",
     "dates_from",
     "dates_of",
     "has_names",
-    "hold_text",
     "is_date",
     "is_frame",
     "is_missing",
@@ -198,7 +198,7 @@ def to_column(values: Any, name: str) -> Array:
     if array.dtype.kind == "m":
         return array / np.timedelta64(1, "s")
     if array.dtype.kind in "US":
-        return hold_text(array.astype(str).astype(object), "Table", name)
+        return check_encodable(array.astype(str).astype(object), "Table", name)
     if array.dtype.kind == "O":
         return _from_objects(array.tolist(), name)
     raise TypeMismatchError(
@@ -219,13 +219,13 @@ def _from_objects(values: list[Any], name: str) -> Array:
     if kinds <= _PLAIN_NUMBERS:
         return _numbers(values, name)
     if kinds <= _PLAIN_TEXT:
-        return hold_text(_array(values), "Table", name)
+        return check_encodable(_array(values), "Table", name)
     known = [v for v in values if not _missing(v)]
     if all(isinstance(v, _NUMBERS) for v in known):
         return _numbers([None if _missing(v) else v for v in values], name)
     if all(isinstance(v, str) for v in known):
         texts = [None if _missing(v) else str(v) for v in values]
-        return hold_text(_array(texts), "Table", name)
+        return check_encodable(_array(texts), "Table", name)
     if all(isinstance(v, (dt.date, np.datetime64)) for v in known):
         return dates_from([None if _missing(v) else v for v in values], f"Table: column {name!r}")
     if all(isinstance(v, (dt.time, dt.timedelta, np.timedelta64)) for v in known):
@@ -238,8 +238,8 @@ def _from_objects(values: list[Any], name: str) -> Array:
     )
 
 
-def hold_text(column: Array, where: str, name: str) -> Array:
-    """The column, refused if UTF-8 cannot encode a text in it: no file could hold it.
+def check_encodable(column: Array, where: str, name: str) -> Array:
+    """Return a column, or refuse text in it that UTF-8 cannot encode, which no file can hold.
 
     Raises
     ------
@@ -249,7 +249,7 @@ def hold_text(column: Array, where: str, name: str) -> Array:
     odd = unencodable(text for text in column.tolist() if isinstance(text, str))
     if odd is not None:
         raise TypeMismatchError(
-            f"{where}: column {name!r} must hold text that UTF-8 can encode, got {odd!a} in row "
+            f"{where}: {name!r} must hold text that UTF-8 can encode, got {odd!a} in row "
             f"{column.tolist().index(odd)}, which holds a lone surrogate. Write the whole "
             "character, or leave it out."
         )

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from onepass import validate
-from onepass.breadth import hold_breadth, hold_square
+from onepass.breadth import hold_breadth, warn_of_square
 from onepass.errors import ParameterError
 from onepass.types import Array
 
@@ -66,7 +66,7 @@ class Growing(ABC):
         if d > now:
             hold_breadth(d, type(self).__name__)
             if self._square:
-                hold_square(d, type(self).__name__, now if self._begun else 0)
+                warn_of_square(d, type(self).__name__, now if self._begun else 0)
             with self._whole():
                 if self._begun:
                     self._widen(d)

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from onepass import linalg, validate
-from onepass.breadth import hold_breadth, hold_square
+from onepass.breadth import hold_breadth, warn_of_square
 from onepass.errors import NotFittedError, ParameterError, ShapeError
 from onepass.estimator.growing import Growing
 from onepass.estimator.learned import learned, nbytes
@@ -247,7 +247,7 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
         if not hasattr(self, "n_features_in_"):
             hold_breadth(d, type(self).__name__)
             if self._square:
-                hold_square(d, type(self).__name__)
+                warn_of_square(d, type(self).__name__)
             self.n_features_in_ = d
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)

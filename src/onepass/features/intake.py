@@ -8,7 +8,7 @@ import numpy as np
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
 from onepass.features.columns import Column
 from onepass.features.gaps import matrix_with_gaps
-from onepass.table import Table, hold_text, is_frame, is_missing, to_column
+from onepass.table import Table, check_encodable, is_frame, is_missing, to_column
 from onepass.types import Array, Floats
 
 __all__ = ["are_dicts", "hold_kinds", "hold_whole", "incoming"]
@@ -83,7 +83,7 @@ def hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -
                     "Convert the column to the kind it had, or give it another name."
                 )
         elif kind == "O":
-            hold_text(values, where, name)
+            check_encodable(values, where, name)
         elif kind == "f" and np.isinf(values).any():
             i = int(np.isinf(values).argmax())
             raise NotFiniteError(

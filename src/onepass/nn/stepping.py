@@ -139,12 +139,8 @@ class Stepper(Copied, ABC):
         wanted = targets(y, n, c, self.loss, like, where)
         if n > width:
             tried(call, c)
-        interrupt, before, shape, first = (
-            Interrupt(),
-            self._refused,
-            shape_of(y),
-            not self.rows_seen_,
-        )
+        interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
+        first = not self.rows_seen_
         for i in range(0, n, width):
             with net.turn, interrupt.held(), plainly(net.device, net.p):
                 said = self._whole_step(call, wanted, i, width)

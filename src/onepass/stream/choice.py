@@ -191,7 +191,7 @@ class Choice:
         gaps = kept & _gaps(features)
         return Split(features, y, time, kept & ~gaps, int(gaps.sum()), dict(piece.bad))
 
-    def hold_finite(self, split: Split, first: int, located: Callable[[int], str]) -> None:
+    def check_finite(self, split: Split, first: int, located: Callable[[int], str]) -> None:
         """Refuse or skip rows that hold infinity, where rows are to be learned.
 
         Parameters

@@ -14,7 +14,7 @@ from onepass.stream.head import differences
 from onepass.stream.literals import Literals
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.rows import Rows
-from onepass.stream.task import hold_labels, suggested
+from onepass.stream.task import check_labels, suggested
 from onepass.validate import whole
 
 __all__ = ["Stream"]
@@ -150,7 +150,7 @@ class Stream:
         if self._task is None:
             answers = self._pieces.first_answers()
             if isinstance(self.target, str) and self.target not in self._asked:
-                hold_labels(
+                check_labels(
                     answers, f"op.stream: {self.name}: the target {self.target!r}", self.target
                 )
             self._task = suggested(answers) if answers else None
@@ -238,7 +238,7 @@ class Stream:
             over = self.start - first
             if over < len(piece.table):
                 split = self._choice.split(piece).after(max(over, 0))
-                self._choice.hold_finite(split, first + max(over, 0), self._source.located)
+                self._choice.check_finite(split, first + max(over, 0), self._source.located)
                 self._choice.hold_whole(split, first + max(over, 0), self._source.located)
                 self.bad_rows += len(split.bad)
                 self._bad += [split.bad[i] for i in sorted(split.bad)][: _SHOWN - len(self._bad)]

@@ -19,7 +19,7 @@ import numpy as np
 from onepass.errors import TypeMismatchError
 from onepass.types import Array
 
-__all__ = ["LOOKED_AT", "hold_labels", "suggested"]
+__all__ = ["LOOKED_AT", "check_labels", "suggested"]
 
 LOOKED_AT = 1024
 """How many rows are looked at, whatever the width of a block."""
@@ -27,7 +27,7 @@ LOOKED_AT = 1024
 _FEWEST = 10  # rows by which labels are judged
 
 
-def hold_labels(answers: Sequence[Array], where: str, target: str) -> None:
+def check_labels(answers: Sequence[Array], where: str, target: str) -> None:
     """Refuse text of which nearly each is another: it is no label, and each would be a class.
 
     Raises

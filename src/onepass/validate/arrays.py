@@ -102,8 +102,6 @@ def native(array: Array) -> Array:
         return array.astype(np.float64 if beyond else np.int64, order="C")
     if array.dtype.kind == "f" and array.itemsize > 8:
         return array.astype(np.float64, order="C")
-    if array.dtype.kind == "c" and array.itemsize > 16:
-        return array.astype(np.complex128, order="C")
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 

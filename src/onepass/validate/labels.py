@@ -8,7 +8,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from onepass.breadth import hold_labels
 from onepass.errors import LabelError, ParameterError, ShapeError, TypeMismatchError
-from onepass.spelling import unencodable
+from onepass.table import check_encodable
 from onepass.types import Array
 from onepass.validate.finite import refuse_nonfinite
 
@@ -80,7 +80,7 @@ def _of_one_kind(array: Array, where: str, what: str) -> Array:
     if array.dtype.kind == "O":
         return _object_labels(array, where, what)
     if array.dtype.kind == "U":
-        _hold_text(array.tolist(), where, what)
+        _check_text(array, where, what)
     if array.dtype.kind not in "biuU":
         raise LabelError(
             f"{where}: Unknown label type: `{what}` must hold whole numbers or text, got "
@@ -89,16 +89,11 @@ def _of_one_kind(array: Array, where: str, what: str) -> Array:
     return array
 
 
-def _hold_text(values: list[str], where: str, what: str) -> None:
+def _check_text(array: Array, where: str, what: str) -> None:
     """Refuse labels that are too long, or that UTF-8 cannot encode."""
     if what == "y":  # classes are named by whoever makes the learner
-        hold_labels(values, where)
-    if (odd := unencodable(values)) is not None:
-        raise LabelError(
-            f"{where}: `{what}` must hold labels that UTF-8 can encode, got {odd!a} in row "
-            f"{values.index(odd)}, which holds a lone surrogate. Write the whole character, or "
-            "leave it out."
-        )
+        hold_labels(array.tolist(), where)
+    check_encodable(array, where, what)
 
 
 def _object_labels(array: Array, where: str, what: str) -> Array:
@@ -107,7 +102,7 @@ def _object_labels(array: Array, where: str, what: str) -> Array:
     if not values:
         return array
     if all(isinstance(v, str) for v in values):
-        _hold_text(values, where, what)
+        _check_text(array, where, what)
         return array.astype(str)
     if all(isinstance(v, (bool, int, np.integer, np.bool_)) for v in values):
         whole = np.array(values)

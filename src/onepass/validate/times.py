@@ -3,8 +3,7 @@
 import datetime as dt
 import math
 import re
-from fractions import Fraction
-from numbers import Number
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ _UNITS = {
     "w": 604800.0,
 }
 _VAGUE = {"", "[Y]", "[M]"}  # lengths of no unit, or of one that is not always as long
-_EXACT = 2.0**53  # up to here float64 holds every whole number
 _MOST = 2.0**63
 _TEXT = re.compile(rf"\s*(\d+\.?\d*(?:e[+-]?\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
 
@@ -150,8 +148,7 @@ def elapsed(time: Array, last: Any) -> Floats:
     gaps, dates = np.zeros(len(time)), time.dtype.kind == "M"
     if last is not None:
         a, b = _exact(last), _exact(time[0])
-        gap = b - a if type(a) is type(b) else Fraction(b) - Fraction(a)
-        gaps[0] = gap / 10**9 if dates else gap
+        gaps[0] = (b - a) / 10**9 if dates else b - a
     if time.dtype.kind == "f":
         with np.errstate(over="ignore"):
             gaps[1:] = np.diff(time)
@@ -193,37 +190,25 @@ def as_numbers(time: Any, where: str) -> Array:
         If whole numbers need more than 64 bits.
     """
     array = np.asarray(time)
-    if array.dtype.kind == "f" and np.abs(array).max(initial=0.0) >= _EXACT:
-        array = np.array(time, dtype=object)  # they may be integers that NumPy rounded
-    if array.dtype.kind == "u" and array.max(initial=0) < _MOST:
-        array = array.astype(np.int64)
     if array.dtype.kind in "Ou":
-        array = _whole(array.astype(object), where)
+        given = array.astype(object)
+        with suppress(TypeError, ValueError, OverflowError):
+            whole = given.astype(np.int64)
+            if (whole == given).all():
+                return whole
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            return array
+        if (large := np.isfinite(array) & (np.abs(array) >= _MOST)).any():
+            raise ParameterError(
+                f"{where}: `time` must hold whole numbers of at most 64 bits, got "
+                f"{given[large][0]}. Subtract a constant, such as the first time, or use a larger "
+                "unit."
+            )
     if array.dtype.kind not in "if":
         return array
     return array.astype(np.int64 if array.dtype.kind == "i" else np.float64, copy=False)
-
-
-def _whole(array: Array, where: str) -> Array:
-    """Objects as int64 where all are whole numbers, else as float64."""
-    try:
-        floats = array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return array
-    pairs = zip(array.flat, floats.flat, strict=True)
-    whole = [
-        int(v) if isinstance(v, Number) and math.isfinite(f) and v == int(v) else None  # type: ignore[call-overload]
-        for v, f in pairs
-    ]
-    if all(v is not None and -_MOST <= v < _MOST for v in whole):
-        return np.array(whole, dtype=np.int64).reshape(array.shape)
-    lost = [v for v, f in zip(whole, floats.flat, strict=True) if v is not None and v != int(f)]
-    if lost:
-        raise ParameterError(
-            f"{where}: `time` must hold whole numbers of at most 64 bits, got {lost[0]}. Subtract "
-            "a constant, such as the first time, or use a larger unit."
-        )
-    return floats
 
 
 def _dates(time: Any, where: str) -> Array:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from onepass.errors import OnepassError, UnknownError
+from onepass.errors import UnknownError
 from onepass.service import page
 from onepass.service.served import Served
 from onepass.service.shelf import Shelf
@@ -44,16 +44,9 @@ class About:
     async def ready(self, asking: Asking) -> Answer:
         """``GET /v2/health/ready``: at least one learner can learn, or there is none."""
         del asking
-        unready: list[OnepassError] = []
-        for name in [*(served.name for served in self._shelf), *self._shelf.failed]:
-            try:
-                self._shelf[name].hold_ready()
-                break
-            except OnepassError as wrong:
-                unready.append(wrong)
-        else:
-            if unready:
-                raise unready[0]
+        names = [*(served.name for served in self._shelf), *self._shelf.failed]
+        if names and not any(served.ready for served in self._shelf):
+            self._shelf[names[0]].hold_ready()
         return Answer(b'{"ready":true}')
 
     async def version(self, asking: Asking) -> Answer:
