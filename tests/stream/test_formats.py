@@ -285,7 +285,7 @@ def test_what_breaks_off_is_refused(suffix: str, table: pa.Table, tmp_path: Path
     path.write_bytes(whole[: len(whole) * 2 // 3])
     if suffix in {".csv", ".tsv"}:  # text may end anywhere
         return
-    with pytest.raises(SourceError, match=rf"a{suffix}.* (Copy|Mend)"):
+    with pytest.raises(SourceError, match=rf"a{suffix}.* (Copy|Fix)"):
         list(read(path, target="load"))
 
 

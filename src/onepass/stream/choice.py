@@ -15,6 +15,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.spelling import listed, meant
+from onepass.stream.literals import SKIP
 from onepass.stream.pieces import Piece
 from onepass.table import Table, is_missing
 from onepass.types import Array
@@ -213,8 +214,7 @@ class Choice:
             for i in np.flatnonzero(infinite).tolist():
                 error = NotFiniteError(
                     f"op.stream.read: {located(first + i)}, column {name!r} must be finite, got "
-                    f"{column[i]}. Mend the row, or give bad_rows='skip' (--bad-rows skip) to "
-                    "leave such rows out."
+                    f"{column[i]}. Fix the row, or give {SKIP}."
                 )
                 if self.bad_rows == "error":
                     raise error

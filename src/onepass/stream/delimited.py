@@ -96,13 +96,10 @@ class Delimited:
         self._pa = need("pyarrow", extra="files", where="op.stream.read")
         self._csv = need("pyarrow.csv", extra="files", where="op.stream.read")
         self._compute = need("pyarrow.compute", extra="files", where="op.stream.read")
-        number = (
-            {}
-            if literals.told.keys() & {"decimal", "thousands"}
-            else {"number": self._pa.float64()}
-        )
         stamp, zoned = self._pa.timestamp("us"), self._pa.timestamp("us", tz="UTC")
-        self._types = number | {ISO: stamp, ISO + ZONED: zoned, "true or false": self._pa.bool_()}
+        self._types = {ISO: stamp, ISO + ZONED: zoned, "true or false": self._pa.bool_()}
+        if not literals.told.keys() & {"decimal", "thousands"}:
+            self._types["number"] = self._pa.float64()
         self._literals = literals
         self._names: list[str] | None = None
         self._called: list[str] = []  # the same, before the sample is parsed
@@ -349,12 +346,11 @@ class Delimited:
                     values[i],
                     "it is asked for" if name in types else "in the first rows",
                 )
+                na = f"na=({value!r},) (--na {value!r}) if it means missing, "
                 raise SourceError(
                     f"op.stream.read: {self.located(first + i)}, column {name!r} must be "
-                    f"{self._literals.word(form or '')}, as {because}, got {value!r}. Mend the "
-                    f"row, or {self._literals.hint(value)}give na=({value!r},) (--na {value!r}) if "
-                    "it means missing, bad_rows='skip' (--bad-rows skip) to leave such rows out "
-                    f"or, from the first row on, types={{{name!r}: 'text'}} (--type {name}=text)."
+                    f"{self._literals.word(form or '')}, as {because}, got {value!r}. "
+                    f"{self._literals.remedy(name, value, na)}"
                 )
             columns[name] = array
         return Table(columns, read.num_rows)

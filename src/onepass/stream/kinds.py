@@ -163,14 +163,9 @@ class Kinds:
         return self._forms[name]
 
     def _refused(self, name: str, row: int, expected: str, value: Any, because: str) -> SourceError:
-        remedy = (
-            f"Mend the row, or {self._literals.hint(value)}give bad_rows='skip' (--bad-rows skip) "
-            f"to leave such rows out or, from the first row on, types={{{name!r}: 'text'}} "
-            f"(--type {name}=text)"
-        )
         return SourceError(
             f"op.stream.read: {self._located(row)}, column {name!r} must be {expected}, {because}, "
-            f"got {_shown(value)}. {remedy}."
+            f"got {_shown(value)}. {self._literals.remedy(name, value)}"
         )
 
 

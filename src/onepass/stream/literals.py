@@ -22,10 +22,12 @@ import numpy as np
 from onepass.errors import ParameterError
 from onepass.types import Array
 
-__all__ = ["ISO", "LETTERS", "ZONED", "Literals", "Oddity", "as_text"]
+__all__ = ["ISO", "LETTERS", "SKIP", "ZONED", "Literals", "Oddity", "as_text"]
 
 LETTERS = {"number": "f", "truth": "f", "text": "O", "date": "M"}
 ISO, ZONED = "%Y-%m-%d", " with UTC offset"
+SKIP = "bad_rows='skip' (--bad-rows skip) to leave such rows out"
+"""A remedy of errors of rows."""
 _WORDS = {"number": "a number", "truth": "true or false", "text": "text", "date": "a date"}
 _NOUNS = {"number": "numbers", "true or false": "truth values", "duration": "times of day"}
 _DTYPES = {"number": "f8", "truth": "f8", "text": "O", "date": "M8[us]"}
@@ -273,10 +275,14 @@ class Literals:
                     return None, i
         return np.array([parsed[value] for value in values], dtype=dtype), 0
 
-    def hint(self, value: Any) -> str:
-        """The options that read a text as a number, if there are any, as part of a remedy."""
+    def remedy(self, name: str, value: Any, na: str = "") -> str:
+        """How to read a value of another kind than its column, the end of an error message."""
         spelt = [options for options, parse in self._local.items() if _fits(str(value), parse)]
-        return f"give {' or '.join(spelt[:2])} if it is a number, or " if spelt else ""
+        number = f"give {' or '.join(spelt[:2])} if it is a number, or " if spelt else ""
+        return (
+            f"Fix the row, or {number}give {na}{SKIP} or, from the first row on, "
+            f"types={{{name!r}: 'text'}} (--type {name}=text)."
+        )
 
 
 def _fits(value: str, parse: _Parse) -> bool:

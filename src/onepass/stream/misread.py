@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from onepass.errors import SourceError
 from onepass.stream.bytestream import DAMAGED
+from onepass.stream.literals import SKIP
 
 __all__ = ["Misread"]
 
@@ -109,8 +110,8 @@ class Misread:
         return self._error(
             f"row {line + self._shift} (counting from 0) must have {expected} fields, as "
             f"{'in the first line' if self._headed else 'there are names'}, got {came}",
-            "Mend the line, where a field that holds the delimiter must stand in quotation marks, "
-            "or give bad_rows='skip' (--bad-rows skip) to leave such rows out",
+            "Fix the line, where a field that holds the delimiter must stand in quotation marks, "
+            f"or give {SKIP}",
         )
 
     def _code(self, said: str) -> SourceError:
@@ -121,8 +122,7 @@ class Misread:
             place += f", column {self._names[int(column[1])]!r}"
         return self._error(
             f"{place} must be UTF-8, got other bytes",
-            "Write it in UTF-8, as with: iconv -f latin1 -t utf-8; or give bad_rows='skip' "
-            "(--bad-rows skip) to leave such rows out",
+            f"Write it in UTF-8, as with: iconv -f latin1 -t utf-8; or give {SKIP}",
         )
 
     def _other(self, wrong: Exception) -> SourceError:

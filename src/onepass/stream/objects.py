@@ -9,7 +9,7 @@ import numpy as np
 from onepass.errors import SourceError
 from onepass.spelling import unencodable
 from onepass.stream.kinds import refuse
-from onepass.stream.literals import Literals, as_text
+from onepass.stream.literals import SKIP, Literals, as_text
 from onepass.table import Table, to_column
 from onepass.types import Array
 
@@ -172,8 +172,7 @@ class Objects:
         shown = text.strip()[:60].decode("utf-8", "replace")
         return SourceError(
             f"op.stream.read: {self._source}: line {line} must be one JSON object in UTF-8, got "
-            f"{shown!r} ({why}). Mend the line, or give bad_rows='skip' (--bad-rows skip) to leave "
-            "such rows out."
+            f"{shown!r} ({why}). Fix the line, or give {SKIP}."
         )
 
     def _flat(self, value: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
@@ -191,14 +190,12 @@ class Objects:
         if isinstance(value, list):
             return SourceError(
                 f"op.stream.read: {self._source}: {place} must be a number, text, true, false, "
-                f"null or an object, got a list. Leave it out with drop=[{name!r}] (--drop {name})"
-                ", or such rows with bad_rows='skip' (--bad-rows skip)."
+                f"null or an object, got a list. Leave it out with drop=[{name!r}] (--drop {name}), "
+                f"or give {SKIP}."
             )
         return SourceError(
             f"op.stream.read: {self._source}: {place} must be {self._literals.word(form)}, as its "
-            f"first values are, got {value!r}. Mend the row, or give bad_rows='skip' (--bad-rows "
-            f"skip) to leave such rows out or, from the first row on, types={{{name!r}: 'text'}} "
-            f"(--type {name}=text)."
+            f"first values are, got {value!r}. {self._literals.remedy(name, value)}"
         )
 
 

@@ -205,7 +205,7 @@ class Parts:
             came += [f"{listed(more)} too"] if more else []
             raise ColumnError(
                 f"op.stream.read: {part.name} must have the columns of {self._parts[0].name}, got "
-                f"{' and '.join(came)}. Mend the file, or leave it out."
+                f"{' and '.join(came)}. Fix the file, or leave it out."
             )
 
     def _with(self, table: Table, part: Part, names: Sequence[str] | None) -> Table:

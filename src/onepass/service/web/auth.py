@@ -89,7 +89,7 @@ class Tokens:
             if len(words) != 2 or not _ALLOWS.keys() >= set(roles):
                 raise ParameterError(
                     f"{where}, line {number}: must be roles and a token, such as 'learn,predict "
-                    "TOKEN', with roles of predict, learn and admin, got another line. Mend it."
+                    "TOKEN', with roles of predict, learn and admin, got another line. Fix it."
                 )
             if len(words[1]) < _SHORTEST:
                 raise ParameterError(

@@ -234,7 +234,7 @@ def _unfit(said: str, place: str) -> RequestError:
         return refused(place, f"have `{field[1]}`", "none", "Give it")
     if said.endswith("out of range"):
         return refused(place, "be a number within float64", "one beyond", "Use larger units")
-    return refused(place, "be as the protocol has it", said, "Mend it")
+    return refused(place, "be as the protocol has it", said, "Fix it")
 
 
 def _in_words(types: str) -> str:
@@ -251,4 +251,4 @@ def _malformed(said: str, text: Any, place: str) -> RequestError:
         remedy = "Give null for what is missing, or send binary tensors"
         return refused(place, "be JSON", "NaN or Infinity, which JSON has not", remedy)
     said = said.removeprefix("JSON is malformed: ")
-    return refused(place, "be JSON", f"other text: {said}", "Mend it, or check what wrote it")
+    return refused(place, "be JSON", f"other text: {said}", "Fix it, or check what wrote it")
