@@ -13,8 +13,8 @@
 #include "reading.h"
 
 enum { WIDEST = 1 << 14 }; /* features, or outputs */
-enum { LONG = 1 << 20 };   /* numbers that are turned while other threads run */
-enum { WAITS = 1 << 17 };  /* of 0.1 ms: a forked process may wait for a thread that it lacks */
+enum { LONG = 1 << 20 };   /* multiplications from which on the GIL is released */
+enum { WAITS = 1 << 17 };  /* of 0.1 ms each: after a fork, the thread waited for may not exist */
 
 typedef struct {
     PyObject_HEAD
@@ -29,7 +29,7 @@ typedef struct {
     int busy;          /* another thread learns rows */
 } Object;
 
-/* Wait until no other thread learns rows; if one does so for too long, there is an error. */
+/* Wait until no other thread learns rows; after too long, set an error. */
 static int idle(const Object *self)
 {
     for (int i = 0; self->busy && i < WAITS; i++) {
@@ -47,7 +47,7 @@ static int idle(const Object *self)
     return !self->busy;
 }
 
-/* Let other threads run while n rows are learned, if that takes long; those that come here wait. */
+/* Release the GIL while n rows are learned, if that takes long; other calls wait in idle. */
 static PyThreadState *leave(Object *self, Py_ssize_t n)
 {
     self->busy = 1;

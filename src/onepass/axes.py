@@ -164,7 +164,7 @@ class Axes:
         return new.along(np.vstack(parts))
 
     def looked(self, k: int | None = None) -> View:
-        """The axes as they are now; of a share of the variance at most the first k, if given."""
+        """The axes of all rows so far, at most the first k if given."""
         if self.view.mass == self.mass:
             return self.view
         kept = self.kept.directions * self.kept.lengths[:, None]

@@ -17,7 +17,7 @@ __all__ = ["bounded", "hold_breadth", "hold_labels", "hold_values", "warn_of_squ
 _MOST: ContextVar[int | None] = ContextVar("most_features", default=None)
 _VALUES = 1 << 24  # numbers that rows may come to at once, of 8 bytes each
 _LABEL = 256  # characters
-_LARGE = 1 << 30  # bytes of a state that is warned of
+_LARGE = 1 << 30  # bytes; a larger state causes a warning
 _WORKING = 3  # peak memory of learning a block in sizes of the state, rounded up from 2.2
 _TOLD = {
     "features": ("`X`", ", as they come to the learner,", "Leave out columns, or categories"),
@@ -70,7 +70,7 @@ def hold_breadth(d: int, who: str, what: str = "features") -> None:
 
 
 def warn_of_square(d: int, who: str, before: int = 0) -> None:
-    """Warn of a state of d × d numbers that is large, before it is allocated.
+    """Warn before a large state of d × d numbers is allocated.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def warn_of_square(d: int, who: str, before: int = 0) -> None:
     who : str
         The learner, for messages.
     before : int
-        Features so far: a state that was large already is not warned of again.
+        Features so far; there is no second warning if their state was large too.
     """
     size = 8 * d * d
     if 8 * before * before <= _LARGE < size:

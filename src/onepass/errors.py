@@ -268,7 +268,7 @@ class CheckpointWarning(UserWarning):
 
 
 class LargeStateWarning(UserWarning):
-    """A learner whose state is quadratic in its features begins with so many that it is large."""
+    """The state of a learner, quadratic in its features, takes more than 1 GiB."""
 
 
 class MemoryFullWarning(UserWarning):
@@ -280,7 +280,7 @@ class MergeWarning(UserWarning):
 
 
 class MixedColumnWarning(UserWarning):
-    """A column is taken as text although some of its values are numbers or dates."""
+    """A column is read as text although some of its values are numbers or dates."""
 
 
 class ModuleModeWarning(UserWarning):

@@ -86,7 +86,7 @@ def packed(tree: Any, where: str, *, kind: str = "tree") -> bytes:
     at = place(data, where)
     digest = hashlib.sha256(data).hexdigest().encode("ascii")
     rest = memoryview(data)[at + len(_NO_DIGEST) :]
-    return b"".join((data[:at], digest, rest))  # one copy of what may be large
+    return b"".join((data[:at], digest, rest))  # one copy
 
 
 def unpacked(data: bytes, where: str) -> Contents:

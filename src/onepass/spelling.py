@@ -49,7 +49,7 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def unencodable(texts: Iterable[str | None]) -> str | None:
-    """The first text that UTF-8 cannot encode, as it holds a lone surrogate; None if there is none.
+    """The first text with a lone surrogate, which UTF-8 cannot encode; None if there is none.
 
     Parameters
     ----------

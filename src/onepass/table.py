@@ -316,7 +316,7 @@ def _moment(value: Any) -> np.datetime64:
 
 
 def dates_of(values: Any) -> Array:
-    """Dates in microseconds, or in nanoseconds where these hold more of their digits.
+    """Dates in microseconds, or in nanoseconds where these are needed.
 
     Parameters
     ----------

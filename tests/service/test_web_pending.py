@@ -70,7 +70,7 @@ def test_no_more_rows_wait_than_may(server: Server, steps: list[tuple[str, int]]
         status, told, headers = server.asked("POST", INFER, body)
         if len(waiting) + n > MOST:
             assert (status, headers["retry-after"]) == (429, "60")
-            assert f"at most {MOST} rows may wait for their answers" in told["error"]
+            assert f"at most {MOST} rows may wait for their labels" in told["error"]
         else:
             assert status == 200
             waiting += output(told, "id") if step == "ask" else []

@@ -46,7 +46,7 @@ def linear_layers(module: Any, where: str) -> list[Any]:
         type(part) is kind for part, kind in zip(module, wanted, strict=True)
     )
     linear = [part for part in module if isinstance(part, torch.nn.Linear)]
-    alone = len(list(module.parameters())) == 2 * len(linear)  # none is shared
+    alone = len(list(module.parameters())) == 2 * len(linear)  # no layer is shared
     if not right or not alone or any(part.bias is None for part in linear):
         raise ParameterError(
             f"{where}: `module` must be Linear layers with biases, none shared, and ReLU "

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from onepass.baselines.forward import asked
+from onepass.baselines.forward import forward
 from onepass.baselines.loss import LossName, loss_of_rows
 from onepass.nn.answers import chosen
 from onepass.nn.inputs import Batch
@@ -89,7 +89,7 @@ def squared_slopes(
 
     def of_row(given: dict[str, Any], answer: Any, *leaves: Any) -> Any:
         row = rows.holding((leaf[None] for leaf in leaves), 1)
-        said = chosen(asked(module, given, row), "op.baselines")
+        said = chosen(forward(module, given, row), "op.baselines")
         return loss_of_rows(loss, said, answer[None])[0]
 
     slope = torch.func.grad(of_row)

@@ -12,11 +12,11 @@ from onepass.nn.function import substituted
 from onepass.nn.inputs import Batch
 from onepass.nn.mode import NORMS, evaluating
 
-__all__ = ["all_or_nothing", "asked", "predicted", "said", "slopes"]
+__all__ = ["all_or_nothing", "forward", "predicted", "said", "slopes"]
 
 
-def asked(module: Any, tensors: Mapping[str, Any], x: Any) -> Any:
-    """What the module returns, parameters and buffers of these names being these tensors."""
+def forward(module: Any, tensors: Mapping[str, Any], x: Any) -> Any:
+    """The outputs of a module whose parameters and buffers of these names are these tensors."""
     rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x))
     if not tensors:
         return module(*rows.args, **rows.kwargs)
@@ -27,22 +27,22 @@ def asked(module: Any, tensors: Mapping[str, Any], x: Any) -> Any:
 
 
 def said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
-    """What the module answers, its buffers being these.
+    """The outputs (n, …) of a module with these buffers.
 
-    One row, of which batch normalisation cannot take statistics, is normalised by the running ones.
+    Batch normalisation uses its running statistics for a batch of one row.
     """
     rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x), where, len(x))
     with told(rows, where, lambda: None):
         try:
-            outputs = asked(module, buffers, x)
+            outputs = forward(module, buffers, x)
         except ValueError:
             norms = [each for each in module.modules() if isinstance(each, NORMS) and each.training]
             if len(x) > 1 or not norms or any(each.running_mean is None for each in norms):
                 raise
             fresh = {name: b.clone() for name, b in module.named_buffers() if name in buffers}
-            buffers.update(fresh)  # layers before have written into those
+            buffers.update(fresh)  # earlier layers have written into those
             with evaluating(norms):
-                outputs = asked(module, buffers, x)
+                outputs = forward(module, buffers, x)
         outputs = chosen(outputs, where)
     if outputs.ndim and len(outputs) == len(x):
         return outputs
@@ -53,7 +53,7 @@ def said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
 
 
 def predicted(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
-    """What the module answers in evaluation mode, without a derivative."""
+    """The outputs of a module in evaluation mode, without a derivative."""
     with evaluating(module.modules()), torch.no_grad():
         return said(module, buffers, x, where)
 

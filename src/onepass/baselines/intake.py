@@ -52,7 +52,7 @@ def learning(module: Any, where: str) -> dict[str, Any]:
 
 
 def rows(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
-    """Rows as the module takes them, as in op.nn; a list is one array of rows.
+    """Convert rows for the module, as in op.nn; a list is one array of rows.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def rows(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
 
 
 def plain(found: Batch) -> Any:
-    """Rows of one tensor as that tensor, others as they are."""
+    """The tensor of a batch that holds one tensor; another batch unchanged."""
     single = len(found.args) == 1 and not found.kwargs and isinstance(found.args[0], torch.Tensor)
     return found.args[0] if single else found
 
@@ -180,7 +180,7 @@ def among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
 
 
 def as_tensor(y: Any, like: Any, where: str) -> Any:
-    """The answers as a tensor beside the module, finite in its precision."""
+    """Targets as a tensor on the device of the module, finite in its precision."""
     tensor = numbers(y, "y", where, "Encode text first.").to(like.device)
     tensor = tensor.clone() if tensor.is_inference() else tensor
     good = torch.isfinite(tensor.to(like.dtype))
@@ -190,4 +190,4 @@ def as_tensor(y: Any, like: Any, where: str) -> Any:
             f"{where}: `y` must be finite, got nan or infinity in row {row}. Drop the row, "
             "or impute it before learning."
         )
-    return tensor  # not rounded: a class must stay what it is in half precision
+    return tensor  # not rounded: half precision would change large class numbers

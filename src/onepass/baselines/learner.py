@@ -89,7 +89,7 @@ class Learner:
         self.momentum = validate.in_range(momentum, "momentum", self._where, low=0.0, high=1.0)
         self._learning = intake.learning(module, self._where)
         self._columns: Any = None
-        self._whole: bool | None = None  # whether the module takes whole numbers as they are
+        self._whole: bool | None = None  # whether the module accepts integers
         self.velocity_: list[Any] = []
         self.rows_seen_ = 0
         self.visits_ = 0
@@ -134,7 +134,7 @@ class Learner:
         return self
 
     def _rows(self, x: Any, verb: str) -> Any:
-        """Rows, whole numbers as real ones if the module does not take them as they are."""
+        """Rows; integers are converted to floats if the module refuses integers."""
         where = f"{self._where}.{verb}"
         rows = intake.rows(x, self._like, where, self._columns)
         if not len(rows) or not holds_places(rows):
@@ -218,7 +218,7 @@ class Learner:
     # -- what a baseline may change --------------------------------------------------------------
 
     def _kept(self) -> list[Any]:
-        """All tensors, and batches of them, that are kept beside the weights."""
+        """All tensors, and batches of tensors, stored beside the weights."""
         return self.velocity_
 
     def _learn(self, x: Any, y: Any) -> None:

@@ -145,7 +145,7 @@ class Replay(Learner):
         kept = min(int(t[-1]), self.capacity)
         if not taken:
             return self.buffer_, kept
-        # a copy: whoever looks at the buffer of before still sees it as it was
+        # a copy: references to the former buffer stay valid
         order = np.arange(self.capacity) if self.buffer_ else np.zeros(self.capacity, np.int64)
         order[list(taken)] = np.array(list(taken.values())) + (self.capacity * bool(self.buffer_))
         past = [[part] for part in self.buffer_] or [[], []]

@@ -111,13 +111,13 @@ class Files:
     """Of CSV: what stands between two fields, such as ";" or tab; a comma by default."""
 
     decimal: str = "."
-    """What separates the decimals of a number in text, such as ","; a point by default."""
+    """Decimal separator of numbers in text, such as ","; a point by default."""
 
     thousands: str = ""
-    """What separates groups of digits in text, such as "," or " "; nothing by default."""
+    """Thousands separator of numbers in text, such as "," or " "; none by default."""
 
     date_format: str | None = None
-    """A form of dates in text, as strptime takes it: "%d/%m/%Y"; a time of day may follow."""
+    """Format of dates in text, for strptime, such as "%d/%m/%Y"; a time of day may follow."""
 
     header: Names = ()
     """Of CSV without a line of names: the names, or none for x0, x1 and so on."""

@@ -177,7 +177,7 @@ def run(
 
 
 def _left(source: str, stood: "Standing | None", *, onward: bool) -> int:
-    """The row from whose number on an unterminated last line is left for the next run."""
+    """The first row that is left for the next run if its line is unterminated."""
     another = stood is None or (onward and stood.source not in {source, Path(source).name})
     return 0 if stood is None or another else stood.position
 

@@ -54,7 +54,7 @@ def serve(
 
     Each learner has a file in the folder of --data, in which every row stands before it is
     acknowledged; started again, the service goes on with all of them. A file that cannot be opened
-    does not stop the others: its learner is reported, and not served. The page at / shows them
+    does not stop the others: its learner is reported as unavailable. The page at / shows them
     live, /openapi.json says what can be asked.
 
     Parameters
@@ -104,8 +104,8 @@ def serve(
         Rows that may wait to be learned, for each learner, by default 65,536; of more the asker is
         told to wait.
     most_pending
-        Rows that may wait for their answers, for each learner, by default 1,048,576; beyond it,
-        infer with "ask" gets 429. None waits longer than 30 days.
+        Max rows of each learner that wait for their labels, by default 1,048,576; beyond it,
+        infer with "ask" gets 429. Rows expire after 30 days at most.
     most_rows
         Rows of a request, by default 1,048,576.
     most_bytes

@@ -125,12 +125,12 @@ class ContinualScore:
 
     @property
     def complete(self) -> bool:
-        """Whether no run stopped, and some prediction was right; else it is never the best."""
+        """Whether no run stopped and some prediction was correct; if not, it is never the best."""
         return not any(run.stopped for run in self.runs) and self._ever_right
 
     @property
     def _ever_right(self) -> bool:
-        """Whether a share of right predictions was ever above 0; True of errors."""
+        """Whether the accuracy was ever above 0; True for error metrics."""
         return self.sign < 0 or bool(np.any(np.nan_to_num(self.matrices)))
 
     @property

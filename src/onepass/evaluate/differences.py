@@ -58,7 +58,7 @@ def _differences(then: Any, now: Any, path: tuple[str, ...]) -> Iterator[str]:
 
 
 def _names(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """The settings that are compared: how to handle missing values may change from an error."""
+    """The settings to compare; ``missing`` is left out if it was "error"."""
     names = [*then, *(name for name in now if name not in then)]
     return [name for name in names if name != "missing" or then.get(name) != "error"]
 

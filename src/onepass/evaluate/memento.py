@@ -79,7 +79,9 @@ def relearn(model: Any, found: dict[str, Any]) -> None:
     for name, value in found.items():
         setattr(model, name, value)
     for feature in found.get("features_", ())[:1]:
-        if hasattr(feature, "missing"):  # a run that ended at a missing value may handle it now
+        if hasattr(
+            feature, "missing"
+        ):  # a run that stopped at a missing value may continue with another policy
             feature.missing = model.missing
 
 

@@ -88,7 +88,7 @@ def dues(column: Array, name: str, at: Array, located: Callable[[int], str], whe
 
 
 def _checked(values: Array, what: str, located: Callable[[int], str], where: str) -> Array:
-    """Numbers or dates with all their digits, none of them missing."""
+    """Numbers or dates in full precision, none missing."""
     if values.dtype.kind in "iuf":
         values = as_numbers(values, where)
     elif values.dtype.kind == "M":

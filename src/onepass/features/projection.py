@@ -176,7 +176,10 @@ class Projection(Columnwise):
         cached: tuple[Axes | None, View] = vars(self).get("_looked", (None, axes.view))
         if cached[0] is not axes:
             k = None if isinstance(axes.n_components, int) else len(axes.view.lengths)
-            cached = self._looked = axes, axes.looked(k)  # a share gets new columns at looks only
+            cached = self._looked = (
+                axes,
+                axes.looked(k),
+            )  # with a share of the variance, columns are added at looks only
         return cached[1]
 
     def _known(self) -> Axes:

@@ -250,7 +250,7 @@ def _digest(module: Any) -> str:
 def _twin(module: Any, *, shared: bool) -> Any:
     """The module in evaluation mode, in flags and buffers of its own; its weights may be shared.
 
-    Embeddings with ``max_norm`` rescale their weights when they are asked: those are copied.
+    Weights are copied if an embedding has ``max_norm``, which rescales them in each forward pass.
     """
     shared = shared and all(getattr(each, "max_norm", None) is None for each in module.modules())
     memo = {id(each): each for each in module.parameters()} if shared else {}

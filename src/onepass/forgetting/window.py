@@ -170,7 +170,7 @@ def _outside(time: Array, span: float | str) -> Array:
         else:
             length = math.ceil(span)
         length = max(1, round(min(length, _LONGEST)))
-        least = np.iinfo(np.int64).min + (time.dtype.kind == "M")  # the least one stands for NaT
+        least = np.iinfo(np.int64).min + (time.dtype.kind == "M")  # the least integer encodes NaT
         moved: Array = np.maximum(time.view(np.int64), least + length) - length
         return moved.view(time.dtype)
     return np.asarray(np.minimum(time - span, np.nextafter(time, -np.inf)))

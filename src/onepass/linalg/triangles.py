@@ -68,7 +68,7 @@ def _panel(p: int) -> int:
 
 
 def cholesky(S: Floats) -> tuple[Floats, int]:
-    """The lower Cholesky factor of S (p, p), and LAPACK's info: not 0 if there is none."""
+    """The lower Cholesky factor of S (p, p), and LAPACK's info, nonzero if there is none."""
     p = len(S)
     if p**3 < unlocked.LONG:
         L, info = lapack.dpotrf(S, lower=1)

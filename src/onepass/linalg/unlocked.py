@@ -1,4 +1,4 @@
-"""BLAS and LAPACK while other threads of Python run: SciPy's own wrappers keep them all waiting."""
+"""BLAS and LAPACK calls that release the GIL, which the wrappers of SciPy hold."""
 
 import ctypes
 from functools import cache
@@ -7,7 +7,7 @@ from typing import Any
 __all__ = ["LONG", "call"]
 
 LONG = 1 << 22
-"""Multiplications from which on a call takes so long that other threads should run meanwhile."""
+"""Number of multiplications from which on a call should release the GIL."""
 
 
 @cache
@@ -27,7 +27,7 @@ def call(name: str, *arguments: Any) -> int:
     Parameters
     ----------
     name : str
-        As SciPy's ``cython_blas`` and ``cython_lapack`` have it.
+        Its name in ``scipy.linalg.cython_blas`` or ``cython_lapack``.
     *arguments : str, int, float or ndarray
         In the order of the Fortran routine. Arrays are float64 in Fortran order, and are changed
         in place.

@@ -42,7 +42,7 @@ class Basis:
     merging: ClassVar[str] = "exact"
 
     def per_output(self, c: int, p: int) -> "Basis":
-        """The memory of one output, whose directions are those of each of c outputs."""
+        """The memory of one output, whose directions all c outputs share."""
         del c, p
         return self
 

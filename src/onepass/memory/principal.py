@@ -71,9 +71,9 @@ class Principal:
             )
 
     def per_output(self, c: int, p: int) -> "Principal | None":
-        """The memory of one output, if m directions of p weights are those of each of c outputs.
+        """The memory of one output, whose directions all c outputs share, or None if not exact.
 
-        Each singular value comes c times then, so that m must not cut such a group.
+        Singular values of c outputs come in groups of c equal ones, which m must not cut.
         """
         exact = self.of == "raw" and (self.m % c == 0 or self.m >= p)
         return Principal(self.m // c) if exact else None

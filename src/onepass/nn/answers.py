@@ -90,7 +90,7 @@ def refuse_width(came: int, c: int, where: str) -> None:
 
 
 def chosen(given: Any, where: str) -> Any:
-    """The one tensor among what a module gave: itself, its ``logits``, or the only part.
+    """The tensor in the outputs of a module: the output, its ``logits``, or its only part.
 
     Raises
     ------

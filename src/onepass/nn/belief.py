@@ -50,7 +50,7 @@ class Covariance:
     prior: float = 1.0
 
     def per_output(self, c: int, p: int) -> "Covariance":
-        """The memory of one output, whose directions are those of each of c outputs."""
+        """The memory of one output, whose directions all c outputs share."""
         del c, p
         return self
 

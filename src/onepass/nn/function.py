@@ -81,7 +81,7 @@ class Function:
         """Whether the module, or a hook on it, keeps what it computes: not to be asked by vmap."""
 
     def read_module(self) -> None:
-        """Take note of the module's layers and parameters, each once.
+        """List the module's layers and parameters, each once.
 
         Raises
         ------
@@ -266,7 +266,7 @@ def _put_back(registered: dict[str, Any], key: str, buffer: Any, copy: Any) -> b
 
 
 def _overwritten(tensor: Any, copy: Any) -> bool:
-    """Restore a tensor from a copy, and return whether it differed; nan is like nan."""
+    """Restore a tensor from a copy, and return whether it differed; nan equals nan."""
     if torch.equal(tensor, copy) or torch.allclose(tensor, copy, 0.0, 0.0, equal_nan=True):
         return False
     tensor.copy_(copy)

@@ -42,7 +42,7 @@ class Gain(NamedTuple):
     root: Floats
     """C after them."""
     moved: Floats
-    """By what the weights move, (q, c)."""
+    """The change of the weights, (q, c)."""
     L: Floats
     nu: Floats
     """L⁻¹ e."""

@@ -55,7 +55,7 @@ class Batch:
         return self.n
 
     def __getitem__(self, at: Any) -> "Batch":
-        if isinstance(at, torch.Tensor):  # places of rows, or a mask
+        if isinstance(at, torch.Tensor):  # indices of rows, or a mask
             leaves = [each[at] for each in self.tensors]
             return self.holding(leaves, len(leaves[0]))
         if isinstance(at, slice):
@@ -80,23 +80,23 @@ class Batch:
         return self.holding([each[i:j] for each in self.tensors], j - i)
 
     def clone(self) -> "Batch":
-        """The same rows in memory of their own."""
+        """A copy of the rows."""
         return self.holding([each.clone() for each in self.tensors], self.n)
 
     def real(self, dtype: Any) -> "Batch":
-        """The same rows, whole numbers and truth values as real numbers of a dtype."""
+        """The rows with integers and booleans converted to a floating dtype."""
         whole = (not each.is_floating_point() and not each.is_complex() for each in self.tensors)
         pairs = zip(whole, self.tensors, strict=True)
         return self.holding([each.to(dtype) if one else each for one, each in pairs], self.n)
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The number of rows, and the tree with the shape of a row in the place of each tensor."""
+        """The number of rows, and the tree of the shapes of a row."""
         return self.n, mapped((self.args, self.kwargs), lambda each: tuple(each.shape[1:]))
 
     @property
     def dtype(self) -> Any:
-        """The tree with the dtype in the place of each tensor."""
+        """The tree of the dtypes."""
         return mapped((self.args, self.kwargs), lambda each: each.dtype)
 
     @property
@@ -118,7 +118,7 @@ class Batch:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """The rows of several batches of one shape, or of several tensors, as one."""
+    """Concatenate batches of one shape, or tensors."""
     if isinstance(parts[0], torch.Tensor):
         return torch.cat(list(parts))
     leaves = zip(*(part.tensors for part in parts), strict=True)
@@ -277,14 +277,14 @@ class _Reader:
         return native(array)
 
     def _by_name(self, x: Any, path: str) -> Any:
-        """The columns of a table or frame, those with names in the order that was learned."""
+        """The columns of a table or frame; named ones in the order that was learned."""
         values, names = matrix(x, self.where, names=self.known.get(path))
         if names is not None:
             self.columns[path] = names
         plain = values if isinstance(x, Table) else np.asarray(x)
         if plain.dtype.kind not in "biu":
             return values
-        came = Table.from_frame(x).names  # whole numbers stay whole: they may be looked up
+        came = Table.from_frame(x).names  # integers stay integers, for embeddings
         return plain if names is None else plain[:, [came.index(name) for name in names]]
 
     def _no_numbers(self, path: str, came: str) -> TypeMismatchError:

@@ -87,7 +87,7 @@ class Learner(Stepper):
         if self._wide is not None:
             self._wide.reshape(self.network.p)
         for names in (self.network.columns or {}).values():
-            "".join(names)  # raises unless they are text
+            "".join(names)  # raises TypeError unless they are text
 
     # -- verbs -----------------------------------------------------------------------------------
 

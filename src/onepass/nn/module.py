@@ -52,7 +52,7 @@ class Network:
     where : str, default "op.nn"
         What the user called, for messages.
     last : str, optional
-        The user's argument that chose the last layer. Default: ``"learns"``, if that is ``"last"``.
+        Name of the argument that selects the last layer. Default: ``"learns"`` if it is "last".
 
     Attributes
     ----------

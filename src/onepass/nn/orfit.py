@@ -278,7 +278,7 @@ class ORFit(Learner):
         self._memory, self._against = memory, self._against + found.contradictions
 
     def _derived(self, rows: Batch, c: int) -> tuple[Any, Any]:
-        """Outputs (n, c), and the features (n, p / c) that they share, or else J (n·c, p)."""
+        """Outputs (n, c), and the features (n, p / c) that they share, or J (n·c, p)."""
         first = self._memory is None
         if first:
             self._shared = c if self._per_output(c) else None
@@ -291,7 +291,7 @@ class ORFit(Learner):
             ):
                 return said, torch.where(found[1][:, None], found[0], math.nan)
             if not first:
-                self.network.jacobian(rows, c=c)  # it refuses another number of outputs
+                self.network.jacobian(rows, c=c)  # raises if the number of outputs is another
                 raise ModuleError(
                     f"{self._where}: the module must return the outputs of its last layer, as for "
                     "the first rows, got others. Name what learns: learns=[...] in place of 'last'."
@@ -307,7 +307,7 @@ class ORFit(Learner):
         return known(c, self.network.p) if can else None
 
     def _matrix(self, w: Any) -> Any:
-        """Weights (p, …) as (p / c, c, …) where outputs share directions, else as they are."""
+        """Weights (p, …) as (p / c, c, …) where outputs share directions, else unchanged."""
         c = self._shared
         if not c:
             return w

@@ -118,7 +118,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
             return None
         if use.z.shape != out.shape or list(self._weights) != use.names[: len(self._weights)]:
             return None
-        # the pull-back of different numbers is the same numbers where outputs are the layer's
+        # distinct gradients come back unchanged where the outputs are those of the layer
         v = 1.0 + torch.arange(out.shape[1]).to(out) / out.shape[1]
         asked = [use.z, *self._weights.values()]
         delta, *rest = torch.autograd.grad(out, asked, v.expand(out.shape), allow_unused=True)

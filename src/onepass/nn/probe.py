@@ -19,7 +19,7 @@ from onepass.nn.tables import holds_places
 __all__ = ["Probe", "refuse_underived", "straight"]
 
 _FEW = 8
-_Kind: TypeAlias = tuple[tuple[int, bool], ...]  # of each tensor: axes, and whether it is real
+_Kind: TypeAlias = tuple[tuple[int, bool], ...]  # of each tensor: number of axes, whether floating
 
 
 def straight(function: Function, rows: Batch) -> bool | None:
@@ -110,13 +110,13 @@ class Probe:
         Returns
         -------
         rows : Batch
-            With whole numbers as real ones, if the module does not take them as they are.
+            With integers converted to floats, if the module refuses integers.
 
         Raises
         ------
         ParameterError
-            If the module draws lots, keeps a state, mixes rows, writes into its parameters, or has
-            outputs of another layer than the last, which was chosen.
+            If the module is random, keeps a state, mixes rows, writes into its parameters, or has
+            outputs of another layer than the last, which was selected.
         ShapeError
             If rows ask for a place that a table of embeddings has not.
         """
@@ -174,7 +174,7 @@ class Probe:
         return bool((together != together[:1]).any())
 
     def _in_order(self, rows: Batch) -> tuple[Any, Any]:
-        """Outputs, asked twice; the layer that produces them must be the one that was chosen."""
+        """The outputs of two forward passes; the selected last layer must produce them."""
         function = self._function
         said, names = function.look(rows), function.selection.names
         last, sources = self._sources(rows)
@@ -228,7 +228,7 @@ class Probe:
 
 
 def _leaf(tensor: Any) -> Any:
-    """A tensor cut from its graph, where derivatives may end."""
+    """A leaf with the values of a tensor."""
     if not tensor.is_floating_point() or tensor.is_inference():
         return tensor
     return tensor.detach().requires_grad_()

@@ -32,7 +32,7 @@ __all__ = ["KIND", "load", "save"]
 KIND = "network"
 """The kind of such a file."""
 
-_LATER = {"shape", "linear", "network.columns", "shared"}  # what files did not hold at first
+_LATER = {"shape", "linear", "network.columns", "shared"}  # missing in files of former versions
 _PARTS = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
 
 

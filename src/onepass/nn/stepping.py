@@ -199,9 +199,9 @@ class Stepper(Copied, ABC):
         return said
 
     def _derived(self, rows: Batch, c: int) -> tuple[Any, Any]:
-        """Outputs (n, c), and J (n·c, p) in memory that is used again."""
+        """Outputs (n, c), and J (n·c, p) in reused memory."""
         space, net = self._space, self.network
-        if space is not None:  # a module may have been moved since
+        if space is not None:  # the module may have moved to another device
             alike = (space.dtype, space.device) == (net.dtype, net.device)
             space = space if alike and len(space) >= len(rows) * c else None
         said, J = net.jacobian(rows, out=space, c=c)

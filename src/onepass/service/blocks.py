@@ -29,7 +29,7 @@ __all__ = ["Block", "is_plain", "joined"]
 _LENGTH = struct.Struct("<I")
 _PARTS = ("y", "weights", "time")
 _KINDS = "biufUM"  # of dtypes that stand as they are
-_EXACT = 2**53  # whole numbers up to this are float64 too
+_EXACT = 2**53  # float64 represents all integers up to this
 
 _Field = tuple[str, str | None, str, tuple[int, ...], int]
 
@@ -87,7 +87,7 @@ class Block:
         return Block(self.X[rows], *(None if part is None else part[rows] for part in parts))
 
     def digest(self) -> bytes:
-        """The digest of the values: the same however they were spelled, encoded or ordered."""
+        """The digest of the values, independent of dtype, encoding and order of columns."""
         X = self.X
         if isinstance(X, Table):
             X = Table({name: _canonical(X.columns[name]) for name in sorted(X.names)}, len(X))
@@ -99,7 +99,7 @@ class Block:
         return Block(X, *parts).former_digest()
 
     def former_digest(self) -> bytes:
-        """The digest that former versions noted: of the bytes, so of the dtypes and order too."""
+        """The digest of former versions: of the bytes, so of dtypes and order of columns too."""
         return hashlib.sha256(self.to_bytes()).digest()
 
     def to_bytes(self) -> bytes:
@@ -201,7 +201,7 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 
 def _canonical(array: Array) -> Array:
-    """The same values in the same dtype and bits, whatever they came in: for digests alone.
+    """Values in one canonical dtype, for digests.
 
     Numbers are float64 where that holds them, text and mixed values objects, dates microseconds
     where these hold them.

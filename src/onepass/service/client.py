@@ -83,7 +83,7 @@ class Client:
         Parameters
         ----------
         name : str
-            The learner's.
+            Name of the learner.
         X : array-like of shape (n, d), frame, or sequence of dicts
 
         Raises
@@ -109,7 +109,7 @@ class Client:
         Parameters
         ----------
         name : str
-            The learner's.
+            Name of the learner.
         X, y, sample_weight, time
             As for ``op.durable``'s ``learn``.
         key : str, optional
@@ -141,7 +141,7 @@ class Client:
         Parameters
         ----------
         name : str
-            The learner's.
+            Name of the learner.
         rows : iterable of tuple
             Each what one request takes: X and y, and if they are wanted sample_weight and time, as
             for ``learn``. It may be a generator, and endless: each is sent when it comes.
@@ -213,26 +213,25 @@ class Client:
         task: str = "regression",
         settings: Mapping[str, Any] | None = None,
     ) -> int:
-        """Serve a new learner; its version.
+        """Serve a new learner, and return its version.
 
         Parameters
         ----------
         name : str
-            The learner's.
+            Name of the learner.
         model : str, learner or Pipeline
-            The name of a model; or an object, with what it has learned, which is sent as the bytes
-            of a model file.
+            Name of a model, or an object with its learned state, which is sent as a model file.
         task : {"regression", "classification"}, default "regression"
-            Of a model that is named.
+            Task of a named model.
         settings : mapping of str to value, optional
-            Parameters of a model that is named, such as ``{"rls.forgetting": 0.99}``.
+            Parameters of a named model, such as ``{"rls.forgetting": 0.99}``.
 
         Raises
         ------
         ParameterError
             If settings come with an object.
         TypeMismatchError, CheckpointError
-            If the object is no learner that a file can hold.
+            If the object cannot be saved as a learner.
         ServiceError
             If the service refuses, or does not answer in time.
         """

@@ -40,7 +40,7 @@ class Keeper(Tending):
     at_it = False
     """Whether something is begun and not yet done, as whoever has the turn says."""
     _pending = 1 << 62
-    """Rows that wait for their answers, or more: those that were answered may be counted still."""
+    """An upper bound of the rows that wait for their labels: labelled ones may still be counted."""
     _flight: _Flight | None = None
     _certain: tuple[Sequence[Request], Exception | None] = ((), None)
     """Of which requests the fate is certain, and not told yet; and why, if they are refused."""
@@ -225,14 +225,14 @@ class Keeper(Tending):
             self._learn(run, flight)
 
     def _too_many(self, rows: int, group: Group) -> BusyError | None:
-        """The error if more rows would wait for their answers than may; None if they may wait."""
+        """The error if too many rows would wait for their labels, else None."""
         most = self._policy.most_pending
-        if self._pending + rows > most:  # some were answered since they were counted
+        if self._pending + rows > most:  # count anew: some may have been labelled
             self._pending = self.journal.waiting(self.now()) + len(group.asked)
         if self._pending + rows > most:
             return BusyError(
-                f"{self.where}: at most {most:,} rows may wait for their answers, "
-                f"{self._pending:,} do, got {rows:,} more. Answer some, or ask for fewer seconds.",
+                f"{self.where}: at most {most:,} rows may wait for their labels, "
+                f"{self._pending:,} do, got {rows:,} more. Send labels, or give fewer seconds.",
                 60.0,
             )
         self._pending += rows

@@ -51,7 +51,7 @@ class Late(Kept):
         OnepassError
             Whatever the learner raises: then nothing was kept.
         BusyError
-            If more rows than ``most_pending`` would wait: then nothing was kept.
+            If more than ``most_pending`` rows would wait: then nothing is stored.
         StoreError
             If the disk is full or fails: then nothing was kept.
         """
@@ -185,6 +185,6 @@ def _named(ids: Any, where: str) -> list[str]:
 
 
 def _former_digests(answer: Block) -> set[bytes]:
-    """The digests that former versions noted of an answer, text as wide as itself or as others."""
+    """The digests of a label in former versions, which depended on the width of its text."""
     alone = replace(answer, y=np.array(answer.y.tolist()))  # type: ignore[union-attr]  # it has one
     return {answer.former_digest(), alone.former_digest()}

@@ -62,7 +62,7 @@ def durable(
         come to more than 16,777,216 numbers, and labels of more than 256 characters. Least squares
         take the square of their features in memory. By default as many as come.
     most_pending : int, default 1,048,576
-        Rows that may wait for their answers; ``ask`` refuses more. None waits longer than 30 days.
+        Max rows that wait for their labels; ``ask`` refuses more. Rows wait 30 days at most.
     replacements : mapping of str to Any, optional
         Functions and networks that no file holds, as ``op.load`` takes them.
     clock : callable, default ``time.time``

@@ -240,7 +240,7 @@ def looked(db: sqlite3.Connection, path: Path, where: str) -> int:
 
 
 def _said(db: sqlite3.Connection) -> set[str]:
-    """How the tables and indexes were made, and whatever else there is but SQLite's own tables."""
+    """The SQL of all tables, indexes and triggers, except the statistics of ANALYZE."""
     rows = db.execute(
         "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_stat[134]'"
     )

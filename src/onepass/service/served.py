@@ -61,9 +61,9 @@ class Served:
         self._waiting = Waiting(name, most_waiting)
         self._gate = shut()  # where the thread waits
         self.pace = 1.0
-        """Seconds of processor time that the slowest of the last predictions took for a row."""
+        """CPU seconds a row of the slowest recent prediction."""
         self.failed: str | None = None
-        """Why the learner cannot learn, as of the last attempt; None if it can."""
+        """The error of the last attempt to learn; None if it succeeded."""
         self._looks = Looks(durable)
         self._thread = Thread(target=self._work, name=f"learn {name}", daemon=True)
         self._thread.start()

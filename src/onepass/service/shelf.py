@@ -117,9 +117,9 @@ class Shelf:
             raise
 
     def load(self, name: str) -> Served:
-        """Open a learner that failed, or the file of one that is not served; one that works stays.
+        """Open a learner that failed, or a file that is not served; a learner that works is kept.
 
-        A learner that was served goes on predicting meanwhile, and also if this fails.
+        A learner that was served goes on predicting meanwhile, also if this fails.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class Shelf:
                 return self[name]  # raises
 
     def feed(self, name: str, source: Source, log: Any = None) -> None:
-        """Have a learner learn from a source, now or as soon as its file can be opened.
+        """Learn from a source, now or once the file of the learner can be opened.
 
         Parameters
         ----------
@@ -310,7 +310,7 @@ class Shelf:
         served = Served(name, held, gauges[0], diary, most_waiting=self._most)
         try:
             for fed, source, log in self._sources:
-                if fed == name and model is None:  # a new learner of this name is another
+                if fed == name and model is None:  # not of a new learner of this name
                     served.feed(source, log)
         except BaseException:
             served.close()

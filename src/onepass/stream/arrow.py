@@ -1,6 +1,6 @@
 """Arrow's columns as a table's: numbers float64, text object, dates datetime64[us] in UTC.
 
-Times of day and durations are numbers of seconds; what is in a struct is a column of its own.
+Times of day and durations are numbers of seconds; the fields of structs are columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ def leaves(
     table : pyarrow.Table or pyarrow.RecordBatch
         Some rows.
     passes : callable
-        Whether a column is passed over, with all that is in it, by its full name.
+        Whether to leave out a column and its fields, by its full name.
     """
     left = list(zip(table.schema.names, table.columns, strict=True))[::-1]
     while left:

@@ -22,7 +22,7 @@ from onepass.types import Array
 
 __all__ = ["BAD_ROWS", "MISSING", "Choice", "Split"]
 
-_EXACT = 2.0**53  # up to here float64 holds every whole number
+_EXACT = 2.0**53  # float64 represents all integers up to this
 MISSING = ("keep", "skip", "error")
 BAD_ROWS = ("error", "skip")
 
@@ -32,7 +32,7 @@ class Split:
     """A piece, taken apart: features, answers, times, and which rows are kept.
 
     ``gaps`` is how many rows have an answer and are not kept, for want of a feature. ``bad`` holds
-    the errors of rows that are skipped, by their place.
+    the errors of skipped rows, by index.
     """
 
     X: Table
@@ -206,7 +206,7 @@ class Choice:
             With the row and the column.
         """
         if split.y is None and self.bad_rows == "error":
-            return  # the model judges the features that it knows
+            return  # a model that predicts checks its own features
         answers = [] if split.y is None else split.y.T if split.y.ndim > 1 else [split.y]
         names = self.targets or [f"y{j}" for j in range(len(answers))]
         for name, column in (*split.X.columns.items(), *zip(names, answers, strict=False)):

@@ -58,7 +58,7 @@ class Delimited:
     skip : bool
         Whether rows that cannot be parsed are skipped.
     leave : int or None
-        The row from whose number on an unterminated last line is left unread; None for none.
+        The first row that is left unread if its line is unterminated; None for none.
     declared : bool
         Whether a first line such as ``sep=;``, as Excel writes it, declares the delimiter.
 
@@ -122,16 +122,16 @@ class Delimited:
         return list(self._names)
 
     def kinds(self) -> dict[str, str]:
-        """Those that the first bytes show."""
+        """The kinds that the first bytes decide."""
         kind = self._literals.kind
         return {name: LETTERS[kind(form)] for name, form in self._forms.items() if form}
 
     def oddities(self) -> list[Oddity]:
-        """The columns that must be warned of so far; nothing is read for it."""
+        """The columns to warn of in what was read so far."""
         return list(self._odd)
 
     def truths(self) -> set[str]:
-        """The columns of truth values, once they are known."""
+        """The columns of booleans."""
         return {name for name, form in self._forms.items() if form == "true or false"}
 
     def located(self, row: int) -> str:
@@ -179,7 +179,7 @@ class Delimited:
         names: list[str],
         first: int,
     ) -> tuple[Table, dict[int, str]]:
-        """Whole rows as a table; with ``skip``, rows that cannot be parsed are without values."""
+        """Parse rows as a table; with ``skip``, rows that cannot be parsed have no values."""
         try:
             with self._told(first, headed=header is None):
                 return self._table(self._typed(text, header, forms, names), forms, types, first), {}
@@ -219,7 +219,7 @@ class Delimited:
             if not undecided.passes(first, parsed.num_rows):
                 return None
             table = self._table(parsed.select(undecided.names), forms, types, first)
-        except (ValueError, OnepassError):  # it is raised, or skipped, when all is parsed
+        except (ValueError, OnepassError):  # raised or skipped when the rows are parsed in full
             return None
         return Table(table.columns, parsed.num_rows)
 
@@ -239,7 +239,7 @@ class Delimited:
             return opened
 
     def _looked(self, opened: Bytes) -> list[str]:
-        """The names of the columns, whose forms the first bytes decide."""
+        """Read the names of the columns, and decide their forms from the first bytes."""
         sample = opened.look(_SAMPLE)
         misread = Misread(self.name, headed=self._header is None)
         misread.check_beginning(sample, self._delimiter)
@@ -266,10 +266,10 @@ class Delimited:
     def _decided(
         self, name: str, column: Any, kind: str | None = None, first: int = 0
     ) -> str | None:
-        """The form of a column of text; what must be said of it is noted."""
+        """Decide the form of a column of text, and note any oddity."""
         if not self._literals.told and column.null_count < len(column):
             zeros = self._compute.any(self._compute.match_substring_regex(column, "^0[0-9]"))
-            for quick in ("number", ISO, ISO + ZONED):  # a shorter way to what `decide` returns
+            for quick in ("number", ISO, ISO + ZONED):  # a faster way to the result of `decide`
                 codes = quick == "number" and zeros.as_py()
                 if kind in {None, self._literals.kind(quick)} and not codes:
                     with suppress(self._pa.ArrowInvalid):
@@ -317,7 +317,7 @@ class Delimited:
     def _typed(
         self, text: bytes, header: list[str] | None, forms: Mapping[str, str | None], names: Any
     ) -> Any:
-        """Whole rows; as text where pyarrow converts a value not or otherwise than literals do."""
+        """Parse rows; as text where pyarrow cannot convert a value."""
         words = dict.fromkeys(forms, self._pa.string())
         kinds = words | {n: self._types[f] for n, f in forms.items() if f in self._types}
         try:
@@ -332,7 +332,7 @@ class Delimited:
     def _table(
         self, read: Any, forms: dict[str, str | None], types: Mapping[str, str], first: int
     ) -> Table:
-        """Columns of text by their forms; those without one get it by their first values."""
+        """Convert columns of text by their forms, decided by their first values if unknown."""
         columns = {}
         for name, column in zip(read.column_names, read.columns, strict=True):
             if not self._pa.types.is_string(column.type) or forms[name] == "text":

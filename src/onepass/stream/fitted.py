@@ -87,7 +87,7 @@ class Fitted:
             )
         self._begun = True
         names, certain = self._names(), self._source.kinds()
-        # labels are what a file writes: true or True, and not 1
+        # labels stay as written: true or True, not 1
         truths = getattr(self._source, "truths", set[str])()
         labels = {name: "text" for name in self._choice.targets if name in truths}
         self._types = {**labels, **self._types}

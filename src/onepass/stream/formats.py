@@ -75,7 +75,7 @@ class Reading:
     skip : bool
         Whether rows that cannot be read are skipped.
     leave : int or None
-        Of text: the row from whose number on an unterminated last line is left; None for none.
+        Of text: the first row that is left unread if its line is unterminated; None for none.
 
     Raises
     ------
@@ -201,7 +201,7 @@ class Reading:
 
 
 def is_read_once(file: Path | Remote, kind: str | None) -> bool:
-    """Whether a path is that of a pipe or device, or of /dev/stdin with no suffix of a format.
+    """Whether a path is a pipe or a device, such as /dev/stdin.
 
     Examples
     --------

@@ -142,11 +142,11 @@ def differences(
 
 
 def changed(then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool) -> list[str]:
-    """In which ways other columns were chosen, or are read otherwise, by two fingerprints.
+    """The differences between two fingerprints in the choice of columns and in how they are read.
 
-    What the error of a row names as its remedy may change, for the rows before it were read as they
-    are now: further spellings of a missing value, bad rows or rows with gaps that are no error any
-    more, columns dropped that had not come, and kinds that change no column.
+    Changes that do not affect the rows read before are allowed, so that the remedy of an error
+    works: further spellings of a missing value, ``bad_rows`` or ``missing`` that was "error",
+    columns to drop that were not there, and kinds that change no column.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def changed(then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool) -> 
     one, two = ({"na": [], **(each.get("read") or {})} for each in (then, now))
     remedied = [option for option in ("missing", "bad_rows") if one.get(option, "error") == "error"]
     if "missing" not in one:
-        remedied.remove("missing")  # rows with gaps were no error
+        remedied.remove("missing")  # keep, the default
     if set(one["na"]) <= set(two["na"]):
         remedied.append("na")
     dropped = set(now.get("drop") or ()) - set(then.get("drop") or ())

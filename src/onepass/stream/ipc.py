@@ -65,7 +65,7 @@ class Ipc:
         return letters(((name, column.type) for name, column in empty), self._pa)
 
     def truths(self) -> set[str]:
-        """The columns of truth values, once they are known."""
+        """The columns of booleans."""
         empty = leaves(self._looked().empty_table())
         return truths(((name, column.type) for name, column in empty), self._pa)
 

@@ -50,7 +50,7 @@ class JsonLines:
     skip : bool
         Whether lines that cannot be parsed are skipped.
     leave : int or None
-        The row from whose number on an unterminated last line is left unread; None for none.
+        The first row that is left unread if its line is unterminated; None for none.
 
     Raises
     ------
@@ -101,11 +101,11 @@ class JsonLines:
         return {n: LETTERS[self._literals.kind(form)] for n, form in self._layout.items()}
 
     def oddities(self) -> list[Oddity]:
-        """The columns that must be warned of so far; nothing is read for it."""
+        """The columns to warn of in what was read so far."""
         return list(self._odd)
 
     def truths(self) -> set[str]:
-        """The columns of truth values, once they are known."""
+        """The columns of booleans."""
         return {name for name, form in (self._layout or {}).items() if form == "true or false"}
 
     def located(self, row: int) -> str:
@@ -185,7 +185,7 @@ class JsonLines:
         return layout
 
     def _decided(self, name: str, values: Sequence[str | None], first: int) -> str:
-        """The form of a column of text; what must be said of it is noted."""
+        """Decide the form of a column of text, and note any oddity."""
         form, odd = self._literals.decide(name, values, "quoted", source=self.name, first=first)
         self._odd += [] if odd is None else [odd]
         return form or "text"

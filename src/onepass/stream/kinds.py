@@ -154,7 +154,7 @@ class Kinds:
         return absent(LETTERS[kind], len(column)) if converted is None else converted
 
     def _form(self, name: str, words: list[str | None], first: int) -> str:
-        """The form of a column of text that is to be of another kind."""
+        """Decide the form of a column of text that is to be of another kind."""
         if name not in self._forms:
             kind, where = self._types[name], self._located(first).partition(":")[0]
             form, odd = self._literals.decide(name, words, kind, source=where, first=first)

@@ -214,7 +214,7 @@ class Literals:
         form : str or None
             None where there is no value yet.
         oddity : Oddity or None
-            What must be said of the column.
+            The warning or error of the column.
         """
         counts = Counter(value for value in values if value is not None)
         asked = kind not in {None, "quoted"}

@@ -15,7 +15,7 @@ from onepass.types import Array
 
 __all__ = ["NATIVE", "Objects"]
 
-NATIVE = frozenset({"number", "true or false"})  # forms of what JSON does not quote
+NATIVE = frozenset({"number", "true or false"})  # forms of values that JSON does not quote
 _Decide = Callable[[str, Sequence[str | None], int], str]
 
 
@@ -147,7 +147,7 @@ class Objects:
         return rows, lines
 
     def _row(self, text: bytes, line: int) -> dict[str, Any]:
-        """The values of a line by their full names; it must be one object in which none clash."""
+        """The values of a line by their full names; it must be one object without clashes."""
         try:
             return self._named(json.loads(text, object_pairs_hook=_once))
         except (TypeError, ValueError) as wrong:  # bytes that are no UTF-8 among them
@@ -190,7 +190,7 @@ class Objects:
         if isinstance(value, list):
             return SourceError(
                 f"op.stream.read: {self._source}: {place} must be a number, text, true, false, "
-                f"null or an object, got a list. Leave it out with drop=[{name!r}] (--drop {name}), "
+                f"null or an object, got a list. Leave it out with drop=[{name!r}] (--drop {name}) "
                 f"or give {SKIP}."
             )
         return SourceError(

@@ -1,7 +1,7 @@
 """Oddities: columns of text that are numbers or dates but for their spelling or a few cells.
 
 One ``?`` among twenty thousand numbers makes a column text, and each of its numbers a category.
-What such a cell means, only the user knows; so there is a warning or an error.
+Only the user knows what such a cell means; so there is a warning or an error.
 """
 
 import warnings

@@ -60,7 +60,7 @@ class Parquet:
         return dict(self._letters)
 
     def truths(self) -> set[str]:
-        """The columns of truth values, once they are known."""
+        """The columns of booleans."""
         return self._truths
 
     def located(self, row: int) -> str:

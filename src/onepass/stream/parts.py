@@ -141,11 +141,11 @@ class Parts:
         return {**self._first.kinds(), **told}
 
     def oddities(self) -> list[Oddity]:
-        """The columns that must be warned of in the files read so far."""
+        """The columns to warn of in the files read so far."""
         return [*self._odd, *getattr(self._current, "oddities", list)()]
 
     def truths(self) -> set[str]:
-        """The columns of truth values in the first file, where its format has such."""
+        """The columns of booleans in the first file."""
         return getattr(self._first, "truths", set[str])()
 
     def located(self, row: int) -> str:

@@ -86,11 +86,11 @@ def read(
     na : str or sequence of str
         Of CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
     decimal, thousands : str
-        How numbers in text are spelled: what separates the decimals, and groups of digits, which
-        nothing does by default. In JSON, text in which such a separator stands is a number too; in
-        other sources text is read as numbers where ``types`` asks for it.
+        Decimal and thousands separator of numbers in text; no thousands separator by default. In
+        JSON, text with such a separator is read as a number too; text of frames, arrays and Arrow
+        is read as numbers only where ``types`` says so.
     date_format : str, optional
-        A form of dates in text, as ``strptime`` takes it, such as ``"%d/%m/%Y"``; a time of day may
+        Format of dates in text, for ``strptime``, such as ``"%d/%m/%Y"``; a time of day may
         follow it. Without it ISO 8601, ``YYYY/MM/DD``, ``DD.MM.YYYY``, ``Mon D YYYY``,
         ``D Mon YYYY`` and ``YYYY-MM`` are known, and ``MM/DD/YYYY`` or ``DD/MM/YYYY`` where the
         values tell which it is.

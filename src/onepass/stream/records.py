@@ -32,9 +32,9 @@ def is_left(source: str, row: int, leave: int | None) -> bool:
     source : str
         The source's name.
     row : int
-        Where its row stands.
+        Number of its row.
     leave : int or None
-        The row from whose number on it is left; None for none.
+        The first row that may be left; None for none.
     """
     if leave is None or row < leave:
         return False

@@ -158,12 +158,12 @@ def elapsed(time: Array, last: Any) -> Floats:
 
 
 def per_second(time: Array) -> int:
-    """The units of an array of dates that ``times`` gave in a second."""
+    """Units a second of an array of dates from ``times``."""
     return 10**6 if np.datetime_data(time.dtype)[0] == "us" else 10**9
 
 
 def aware(time: Any) -> bool | None:
-    """Whether datetimes have time zones; None of other kinds of times, which state no zone."""
+    """Whether datetimes have time zones; None for other kinds of times."""
     array = np.asarray(time)
     return next(iter(zoned(array.flat if array.dtype.kind == "O" else ())), None)
 

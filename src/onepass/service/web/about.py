@@ -42,7 +42,7 @@ class About:
         return Answer(b'{"live":true}')
 
     async def ready(self, asking: Asking) -> Answer:
-        """``GET /v2/health/ready``: at least one learner can learn, or there is none."""
+        """``GET /v2/health/ready``: whether a learner can learn, or none exists."""
         del asking
         names = [*(served.name for served in self._shelf), *self._shelf.failed]
         if names and not any(served.ready for served in self._shelf):

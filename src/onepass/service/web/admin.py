@@ -63,7 +63,7 @@ class Admin:
         return _json({"name": name, "version": await self._threads.change(made)}, status=201)
 
     async def load(self, asking: Asking, name: str) -> Answer:
-        """``POST /v2/repository/models/NAME/load``: open a learner that failed once more."""
+        """``POST /v2/repository/models/NAME/load``: reopen a learner that failed."""
         del asking
         served = await self._threads.change(lambda: self._shelf.load(name))
         return _json({"name": name, "version": served.durable.version})

@@ -179,7 +179,7 @@ def endpoints(
     statuses : mapping of int to int
         How many requests were answered with each, for ``/metrics``.
     tokens : Tokens
-        For ``infer``, which needs another role with the parameter ``ask``.
+        For ``infer``, which needs the role learn with the parameter ``ask``.
     """
     threads = Threads(patience)
     verbs = Verbs(shelf, limits, first, threads, tokens)

@@ -32,8 +32,8 @@ _FAILURES = {
     "408": "The request did not come in time.",
     "409": "The key came with another request, or the name is taken.",
     "413": "The body is too long.",
-    "429": "Too many rows wait to be learned, or for their answers, or the bodies of all requests "
-    "are too long together: Retry-After says when to ask again.",
+    "429": "Too many rows wait to be learned or for their labels, or the bodies of all requests "
+    "are too long together. Retry after the seconds of Retry-After.",
     "431": "The headers are too long.",
     "500": "The server has failed; its log tells why.",
     "501": "What was asked for needs a package that the server has not.",
@@ -44,7 +44,7 @@ _FAILURES = {
 _MODEL, _VERSIONED = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
 _NAMED = {"{name}": NAME, "{version}": VERSION, "{file}": {"type": "string"}}
 _Kinds = Mapping[str, str]
-_INFER = ("Answers for rows; with the parameter 'ask': true also ids, which needs the role learn.",
+_INFER = ("Predictions; with the parameter 'ask': true also ids, which needs the role learn.",
           "predict", _TENSORS, _TOLD)  # fmt: skip
 
 DESCRIBED: Mapping[tuple[str, str], tuple[str, str | None, _Kinds | None, _Kinds]] = {
@@ -60,7 +60,7 @@ DESCRIBED: Mapping[tuple[str, str], tuple[str, str | None, _Kinds | None, _Kinds
     ("GET", "/v2"): ("What the server is.", "predict", None, {_JSON: "Server"}),
     ("GET", "/v2/health/live"): ("Whether it answers.", None, None, {_JSON: "Live"}),
     ("GET", "/v2/health/ready"): (
-        "Whether at least one learner can learn, or there is none yet.", None, None, _READY),
+        "Whether at least one learner can learn, or none exists.", None, None, _READY),
     ("GET", "/ping"): ("The same.", None, None, _READY),
     ("GET", "/health"): ("The same.", None, None, _READY),
     ("GET", "/version"): ("The version of onepass.", None, None, {_TEXT: "Text"}),
@@ -80,7 +80,7 @@ DESCRIBED: Mapping[tuple[str, str], tuple[str, str | None, _Kinds | None, _Kinds
     ("DELETE", _MODEL): (
         "Serve it no longer; its file is kept.", "admin", None, {_JSON: "Kept"}),
     ("POST", "/v2/repository/models/{name}/load"): (
-        "Open a learner that failed once more; one that works stays as it is.", "admin", None, _AT),
+        "Reopen a learner that failed; a learner that works is unchanged.", "admin", None, _AT),
     ("POST", f"{_MODEL}/snapshot"): ("Take a snapshot now.", "admin", None, _AT),
     ("POST", f"{_MODEL}/rollback"): (
         "Be again as after a version.", "admin", {_JSON: "Going"}, _AT),

@@ -74,7 +74,7 @@ _ASKED = {
     "additionalProperties": _VALUE,
     "properties": {
         "ask": {"type": "boolean", "description": "Whether the rows wait for their answers."},
-        "seconds": {**_VALUE, "description": "With ask: how long, 0 to 2,592,000."},
+        "seconds": {**_VALUE, "description": "With ask: how long rows wait, 0 to 2,592,000."},
         "binary_data_output": _TRUTH,
     },
 }
@@ -84,7 +84,7 @@ _ERROR = _object(
     curve=_list(_list(_NUMBER_OR_NOTHING)),
 )  # fmt: skip
 _STATE_OF_ONE = _object(
-    "name ready trouble",  # nothing else is there if the learner's file cannot be opened
+    "name ready trouble",  # alone if the file cannot be opened
     parameters=_TEXT, ready=_TRUTH, trouble={"type": ["string", "null"]}, version=_WHOLE,
     rows_seen=_WHOLE,
     rows_refused=_WHOLE, nbytes=_WHOLE, waiting=_WHOLE, error=_ERROR,

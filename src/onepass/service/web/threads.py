@@ -3,7 +3,7 @@
 Whoever waits for the disk, whoever computes, whoever looks and whoever changes what there is have
 threads of their own: however many rows wait to be learned, and however long the disk takes, large
 questions are answered meanwhile, and the page tells how it goes. One learner never has all threads
-of a kind: however long it computes, there is one for the others.
+of a kind: one is left for the others.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _FEW = 4
 
 
 class _Shared:
-    """A pool of threads for all learners, of which one learner uses all but one at most.
+    """A pool of threads for all learners; one learner never uses all of them.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class _Shared:
         self._limits: dict[str, asyncio.Semaphore] = {}
 
     async def run(self, work: Callable[[], _T], name: str) -> _T:
-        """The result of work for a learner, once it has a thread."""
+        """Work for a learner once a thread is free, and return the result."""
         async with self._limits.setdefault(name, asyncio.Semaphore(self._most)):
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
@@ -59,7 +59,7 @@ class Threads:
         self._changing = ThreadPoolExecutor(_FEW, "onepass change")
 
     async def compute(self, work: Callable[[], _T], name: str) -> _T:
-        """What comes of work that computes, for the learner of this name."""
+        """Compute for the learner of this name, and return the result."""
         return await self._computing.run(work, name)
 
     async def look(self, work: Callable[[], _T]) -> _T:

@@ -28,7 +28,7 @@ __all__ = ["Verbs"]
 
 _LARGE = 1 << 16  # bytes; more are left to another thread, so that others need not wait
 _QUICK = 2e-3  # seconds that a prediction may take in the event loop
-_ROWS = 8  # that take as long as what each request takes besides, about
+_ROWS = 8  # whose prediction takes about as long as the overhead of a request
 _DAY = 86400.0
 
 
@@ -103,7 +103,7 @@ class Verbs:
     def _predicted(
         self, asking: Asking, served: Served, form: Format, version: str | None = None
     ) -> Any:
-        """Predict now, or return an awaitable: if ids are asked for, or it would take long."""
+        """Predict now, or return an awaitable if ids are requested or it takes long."""
         began = time.perf_counter()
 
         def read(body: bytes) -> Any:

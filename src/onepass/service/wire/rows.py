@@ -88,8 +88,8 @@ def asked(named: dict[str, Array], place: _Place, *, learning: bool) -> Asked:
     place : callable
         Where a column stands in the request, by its name.
     learning : bool
-        Whether those called y, sample_weight and time belong to rows to be learned. If not, they
-        are left out beside a matrix, and else are columns like others.
+        Whether y, sample_weight and time belong to rows to be learned. If not, they are ignored
+        beside a matrix, and are columns otherwise.
 
     Raises
     ------
