@@ -87,8 +87,7 @@ def read(
         Of CSV: further spellings of a missing value, such as ``("?", "-")``, in every column.
     decimal, thousands : str
         Decimal and thousands separator of numbers in text; no thousands separator by default. In
-        JSON, text with such a separator is read as a number too; text of frames, arrays and Arrow
-        is read as numbers only where ``types`` says so.
+        sources other than CSV, text is read as numbers only where ``types`` says so.
     date_format : str, optional
         Format of dates in text, for ``strptime``, such as ``"%d/%m/%Y"``; a time of day may
         follow it. Without it ISO 8601, ``YYYY/MM/DD``, ``DD.MM.YYYY``, ``Mon D YYYY``,
