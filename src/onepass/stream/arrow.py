@@ -3,21 +3,21 @@
 Times of day and durations are numbers of seconds; the fields of structs are columns.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from onepass.errors import TypeMismatchError
-from onepass.table import dates_of
+from onepass.table import Table, dates_of
 from onepass.types import Array
 
-__all__ = ["leaves", "letters", "to_array", "truths"]
+__all__ = ["leaves", "letters", "to_array", "to_table", "truths"]
 
 
 def leaves(
-    table: Any, passes: Callable[[str], bool] = lambda name: not name
+    table: Any, passes: Callable[[str], bool] = lambda _: False
 ) -> Iterator[tuple[str, Any]]:
     """The columns of a table or a batch that are not structs, by their full names.
 
@@ -136,6 +136,30 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
         f"{where}: column {name!r} must hold numbers, truth values, text or dates, got Arrow's "
         f"{kind}. Leave it out with drop=[{name!r}], or write it as columns of plain values."
     )
+
+
+def to_table(
+    batch: Any, names: Sequence[str], types: Mapping[str, str], pa: ModuleType, where: str
+) -> Table:
+    """The columns of these names in a batch, numbers as text where ``types`` says so.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+    names : sequence of str
+        Full names of columns.
+    types : dict of str to str
+        Kinds of columns.
+    pa, where
+        As in ``to_array``.
+    """
+    wanted = set(names)
+    columns = {
+        name: to_array(column, name, pa, where, text=types.get(name) == "text")
+        for name, column in leaves(batch)
+        if name in wanted
+    }
+    return Table(columns, batch.num_rows)
 
 
 def _is_text(types: Any, kind: Any) -> bool:

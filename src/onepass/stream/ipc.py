@@ -13,12 +13,11 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import leaves, letters, to_array, truths
+from onepass.stream.arrow import leaves, letters, to_table, truths
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.pieces import Piece
 from onepass.stream.remote import Remote
 from onepass.stream.task import LOOKED_AT
-from onepass.table import Table
 
 __all__ = ["MARK", "Ipc", "spooled"]
 
@@ -57,17 +56,15 @@ class Ipc:
 
     def columns(self) -> list[str]:
         """The names of its columns."""
-        return [name for name, _ in leaves(self._looked().empty_table())]
+        return [name for name, _ in self._fields()]
 
     def kinds(self) -> dict[str, str]:
         """What the schema says."""
-        empty = leaves(self._looked().empty_table())
-        return letters(((name, column.type) for name, column in empty), self._pa)
+        return letters(self._fields(), self._pa)
 
     def truths(self) -> set[str]:
         """The columns of booleans."""
-        empty = leaves(self._looked().empty_table())
-        return truths(((name, column.type) for name, column in empty), self._pa)
+        return truths(self._fields(), self._pa)
 
     def located(self, row: int) -> str:
         """Where a row stands."""
@@ -87,10 +84,15 @@ class Ipc:
                     rows = batch.slice(i, size)
                     passed = done >= LOOKED_AT and done + rows.num_rows <= start
                     done += rows.num_rows
-                    table = self._table(rows, [] if passed else wanted, types)
+                    given = [] if passed else wanted
+                    table = to_table(rows, given, types, self._pa, self.name)
                     yield Piece(table, fraction=opened.fraction)
         finally:
             opened.close()
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        """The columns and their Arrow types."""
+        return [(name, c.type) for name, c in leaves(self._looked().empty_table())]
 
     def _looked(self) -> Any:
         if self._schema is None:
@@ -157,14 +159,6 @@ class Ipc:
             if opened.batch > opened.reader.num_record_batches:
                 return None
             return opened.reader.get_batch(opened.batch - 1)
-
-    def _table(self, batch: Any, names: Sequence[str], types: Mapping[str, str]) -> Table:
-        columns = {
-            name: to_array(column, name, self._pa, self.name, text=types.get(name) == "text")
-            for name, column in leaves(batch)
-            if name in names
-        }
-        return Table(columns, batch.num_rows)
 
     def _error(self, wanted: str, came: str, remedy: str) -> SourceError:
         return SourceError(f"op.stream.read: {self.name} must hold {wanted}, got {came}. {remedy}.")

@@ -7,7 +7,7 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import leaves, letters, to_array, truths
+from onepass.stream.arrow import leaves, letters, to_table, truths
 from onepass.stream.pieces import Piece
 from onepass.stream.remote import Remote
 from onepass.stream.task import LOOKED_AT
@@ -90,7 +90,7 @@ class Parquet:
         if begins[group] > LOOKED_AT:
             ahead = range(next(i for i, begin in enumerate(begins) if begin >= LOOKED_AT))
             for batch in self._batches(file, wanted, ahead, size):
-                yield self._table(batch, wanted, types)
+                yield to_table(batch, wanted, types, self._pa, self.name)
                 done += batch.num_rows
                 if done >= LOOKED_AT:
                     break
@@ -99,7 +99,8 @@ class Parquet:
         for batch in self._batches(file, wanted, groups, size):
             passed = done >= LOOKED_AT and done + batch.num_rows <= start
             done += batch.num_rows
-            yield Table({}, batch.num_rows) if passed else self._table(batch, wanted, types)
+            given = [] if passed else wanted
+            yield to_table(batch, given, types, self._pa, self.name)
 
     def _batches(self, file: Any, names: list[str], groups: range, size: int) -> Iterator[Any]:
         """Some columns of some row groups."""
@@ -118,14 +119,6 @@ class Parquet:
         finally:
             if place and opened is not self._path:
                 opened.close()
-
-    def _table(self, batch: Any, names: Sequence[str], types: Mapping[str, str]) -> Table:
-        columns = {
-            name: to_array(column, name, self._pa, self.name, text=types.get(name) == "text")
-            for name, column in leaves(batch)
-            if name in names
-        }
-        return Table(columns, batch.num_rows)
 
     @contextmanager
     def _told(self) -> Iterator[None]:
