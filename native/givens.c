@@ -1,6 +1,6 @@
 #include "givens.h"
 
-static const double SHARP = 0.25;    /* rows that leave less of D say much more than the past */
+static const double MUCH = 0.25;    /* rows that leave less of D say much more than the past */
 
 /* (2) of k rows and a row of the triangle, of m numbers. Left of its diagonal, which is 1, the
    triangle is 0, and the rows are 0 there after their columns were taken in: so they stay. */
@@ -54,7 +54,7 @@ WITHIN double turn_of(Turn *turn, const double *rows, ptrdiff_t wide, double *q,
         turn->gain[i] *= over;
         q[i] *= turn->kept[i];
     }
-    turn->sharp = D[0] <= SHARP * D[k]; /* of all k rows, and so of none of them if not */
+    turn->sharp = D[0] <= MUCH * D[k]; /* of all k rows, and so of none of them if not */
     return D[k];
 }
 

@@ -119,7 +119,21 @@ WITHIN ptrdiff_t at_once(const Rows *rows)
     return most >= AT_ONCE ? AT_ONCE : most >= 1.0 ? (ptrdiff_t)most : 1;
 }
 
-/* Up to AT_ONCE rows, as if one after the other, in groups of k, into a copy of the triangle. */
+/* Whether so much is known of each weight that it is not lost in the rounding of one of n rows. */
+WITHIN int calm(const Rows *rows, ptrdiff_t n, const double *q)
+{
+    const double sharp = rows->factor < 1.0 ? SHARP_FADING : SHARP, *D = rows->diagonal[rows->now];
+    int good = 1;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const double *row = rows->block + i * rows->wide, size = sharp * sharp * q[i];
+        for (ptrdiff_t j = 0; j < rows->d; j++)
+            good &= size * (row[j] * row[j]) <= rows->due * D[j];
+    }
+    return good;
+}
+
+/* Up to AT_ONCE rows, as if one after the other, in groups of k, into a copy of the triangle. 0 if a
+   direction lost its digits; -1, with only what is prepared changed, if rows are not calm. */
 WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const double *Y,
                  const double *weights, double *errors, const int k)
 {
@@ -136,6 +150,8 @@ WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const doubl
         q[i] = 0.0;
     }
     rows->due *= rows->factor;
+    if (!calm(rows, n, q))
+        return -1;
     pass(wide, 0, d, rows->block, q, groups, rows->due, rows->triangle[rows->now],
          rows->diagonal[rows->now], rows->triangle[copy], rows->diagonal[copy], NULL, k);
     const int good = go_on(rows, copy);
@@ -214,25 +230,39 @@ WITHIN int fair(const double *weights, ptrdiff_t n)
     return good;
 }
 
+/* The parts that are written over. */
+WITHIN size_t written(const Rows *rows)
+{
+    return (rows->last + rows->d - rows->squares) * sizeof(double);
+}
+
 /* Rows one after the other, as many together as may be: into a copy of the triangle, and from there
-   on where it stands. */
-EVERY_MACHINE static int learn_all(Rows *rows, int copy, ptrdiff_t n, const double *X,
+   on where it stands. Returns how many were learned before one that is not calm, or not tame; -1 if
+   the state is of no more use. */
+EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, const double *X,
                                    const double *Y, const double *weights, double *errors)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     const double step = -log2(rows->factor);
-    const ptrdiff_t most = at_once(rows);
+    const ptrdiff_t most = at_once(rows), all = n;
     int good = 1;
     for (ptrdiff_t k; n > 0 && good; n -= k) {
+        const Rows was = *rows;
         const ptrdiff_t room = rows->level > 0.0 ? rows->period - rows->count % rows->period : n;
         k = n < most ? n : most;
         k = room < k ? room : k;
         if (!tame(X, k * d) || !tame(Y, k * c) || (weights && !fair(weights, k)))
-            return 0;
+            return all - n;
+        memcpy(rows->aside, rows->squares, written(rows));
         if (k == 1)
             good = learn(rows, copy, 1, X, Y, weights, errors, 1);
         else
             good = learn(rows, copy, k, X, Y, weights, errors, K);
+        if (good < 0) {
+            *rows = was;
+            memcpy(rows->squares, rows->aside, written(rows));
+            return all - n;
+        }
         if (rows->level > 0.0) {
             rows->age += step * k;
             if (rows->count % rows->period == 0)
@@ -243,10 +273,10 @@ EVERY_MACHINE static int learn_all(Rows *rows, int copy, ptrdiff_t n, const doub
         errors += k * c;
         weights += weights ? k : 0;
     }
-    return good;
+    return good ? all : -1;
 }
 
-int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
+ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
                double *errors)
 {
     pending_flush(rows);
@@ -263,12 +293,6 @@ WITHIN void visit(Rows *rows)
             hold(rows);
         }
     }
-}
-
-/* The parts that are written over. */
-WITHIN size_t written(const Rows *rows)
-{
-    return (rows->last + rows->d - rows->squares) * sizeof(double);
 }
 
 /* As it was, where the triangle before is still there. */
@@ -304,7 +328,7 @@ EVERY_MACHINE int rows_learn_one(Rows *rows, const double *x, const double *y, d
         was = *rows;
     }
     const int learned = learn(rows, 1 - rows->now, 1, x, y, &weight, errors, 1);
-    if (!solved(rows) || !learned) {
+    if (learned <= 0 || !solved(rows)) {
         go_back(rows, &was);
         rows->fresh = 0;
         return 0;
@@ -321,8 +345,7 @@ EVERY_MACHINE int rows_learn_few(Rows *rows, ptrdiff_t n, const double *X, const
     pending_flush(rows);
     const Rows was = *rows;
     memcpy(rows->before, rows->squares, written(rows));
-    const int learned = learn_all(rows, 1 - rows->now, n, X, Y, NULL, errors);
-    const int good = solved(rows) && learned;
+    const int good = learn_all(rows, 1 - rows->now, n, X, Y, NULL, errors) == n && solved(rows);
     if (!good) {
         go_back(rows, &was);
         rows->fresh = 0;
@@ -341,12 +364,12 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c)
     rows->factor = rows->due = rows->faded = 1.0;
     const size_t m = d + c, size = rows_at(rows, d) - rows_at(rows, 0) + rows->wide;
     const size_t sizes[] = {size, size, d, d, d * c, d * c, c, m, m, d, d, d, d,
-                            c + 2 * m + 3 * d + 12 * WIDE,
+                            c + 2 * m + 3 * d + 12 * WIDE, c + 2 * m + 3 * d + 12 * WIDE,
                             AT_ONCE * rows->wide};
     double **parts[] = {&rows->triangle[0], &rows->triangle[1], &rows->diagonal[0],
                         &rows->diagonal[1], &rows->w, &rows->start, &rows->squares, &rows->means,
                         &rows->rest, &rows->energy, &rows->active, &rows->last, &rows->least,
-                        &rows->before, &rows->block};
+                        &rows->before, &rows->aside, &rows->block};
     const int count = sizeof sizes / sizeof *sizes;
     rows->memory = room_for(parts, sizes, count);
     if (!rows->memory)

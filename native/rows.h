@@ -5,6 +5,8 @@
 #include <stddef.h>
 
 static const double LARGEST = 1e60; /* of larger numbers others see that none overflows */
+static const double SHARP = 1e-8; /* a row exceeds what is known by its inverse, if nothing fades */
+static const double SHARP_FADING = 1e-6;
 enum { FEW = 1 << 16 }; /* rows that may be learned at once or not at all */
 
 typedef struct Pending Pending; /* pending.h */
@@ -36,6 +38,7 @@ typedef struct {
     double *least;                  /* the ridge of each weight (d) */
     /* work */
     double *before;       /* squares to last, before a row */
+    double *aside;        /* the same, before some of the rows of a block */
     double *block;        /* rows that are taken in at once (wide each) */
     void *memory;
     Pending *pending;     /* rows that came one by one and are not in the triangle; or NULL */
@@ -46,9 +49,10 @@ int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c);
 void rows_close(Rows *rows);
 
 /* Learn n rows one after the other; errors (n, c) are those just before each.
-   weights may be NULL. 0 if a direction lost its digits, or a number is so large, or a weight so
-   small, that their squares need care: then the state is of no more use. */
-int rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
+   weights may be NULL. Returns how many were learned, the others not: those from one on that is so
+   large beside all that is known, or whose numbers are so large, or weight so small, that it needs
+   care. -1 if a direction lost its digits: then the state is of no more use. */
+ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
                double *errors);
 
 /* Learn one row, or leave all as it is and return 0. */

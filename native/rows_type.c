@@ -186,8 +186,7 @@ static PyObject *learn(Object *self, PyObject *args)
 {
     Rows *rows = &self->rows;
     Arrays a;
-    Py_ssize_t n;
-    int learned = 0;
+    Py_ssize_t n, learned = 0;
     if (!PyArg_ParseTuple(args, "nOOOO:learn", &n, &a.given[0], &a.given[1], &a.given[2],
                           &a.given[3]))
         return NULL;
@@ -205,7 +204,7 @@ static PyObject *learn(Object *self, PyObject *args)
         self->fresh = 0;
     }
     let_go(&a);
-    return good ? PyBool_FromLong(learned) : NULL;
+    return good ? PyLong_FromSsize_t(learned) : NULL;
 }
 
 static PyObject *numbers(Object *self, PyObject *args)
@@ -260,19 +259,21 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     return PyBool_FromLong(good);
 }
 
-/* The weights as they are now, and the offset. */
+/* The weights as they are now, and the prediction at the means without what rounding left of them. */
 static void refresh(Object *self)
 {
     Rows *rows = &self->rows;
     const ptrdiff_t d = rows->d, c = rows->c;
     double *offset = self->weights + d * c;
     rows_solve(rows);
-    memcpy(offset, rows->means + d, c * sizeof *offset);
+    memcpy(offset, rows->rest + d, c * sizeof *offset);
     for (ptrdiff_t j = 0, i = 0; j < d; j++)
         for (ptrdiff_t k = 0; k < c; k++, i++) {
             self->weights[i] = rows->start[i] + rows->w[i];
-            offset[k] -= rows->means[j] * self->weights[i];
+            offset[k] -= rows->rest[j] * self->weights[i];
         }
+    for (ptrdiff_t k = 0; k < c; k++)
+        offset[k] += rows->means[d + k];
     self->fresh = 1;
 }
 
@@ -287,7 +288,7 @@ static void score(Object *self, const double *x, double *scores)
     memcpy(scores, self->weights + d * c, c * sizeof *scores);
     for (ptrdiff_t j = 0, i = 0; j < d; j++)
         for (ptrdiff_t k = 0; k < c; k++, i++)
-            scores[k] += x[j] * self->weights[i];
+            scores[k] += (x[j] - self->rows.means[j]) * self->weights[i];
 }
 
 /* Numbers of an array that has so many, none of them huge; NULL without an error if not. */
@@ -443,7 +444,7 @@ static PyMethodDef methods[] = {
     {"get", (PyCFunction)get, METH_O, "get(name): a copy of a part, as bytes."},
     {"triangle", (PyCFunction)triangle, METH_VARARGS, "triangle(R.T, z, out): copy in, or out."},
     {"numbers", (PyCFunction)numbers, METH_VARARGS, "numbers([mass, age, count]): set or tell."},
-    {"learn", (PyCFunction)learn, METH_VARARGS, "learn(n, X, Y, weights, said): whether all is well."},
+    {"learn", (PyCFunction)learn, METH_VARARGS, "learn(n, X, Y, weights, errors): how many were learned, or -1."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
      "learn_one(x, y, weight): whether it was learned."},
     {"learn_few", (PyCFunction)learn_few, METH_VARARGS,

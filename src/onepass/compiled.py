@@ -12,7 +12,7 @@ from types import ModuleType
 
 __all__ = ["loops"]
 
-_VERSION = 2  # of the calls below, as native/module.c has it too: an older file is as good as none
+_VERSION = 3  # of the calls below, as native/module.c has it too: an older file is as good as none
 
 
 def _found() -> ModuleType | None:
@@ -34,8 +34,9 @@ comes, and every ``period`` rows a floor of ``level`` rows' worth is put under i
 0. Single rows are read from objects of the type ``array`` or from dicts by ``names``, and answered
 by ``number`` or by one of ``labels``, whose outputs are ``places``. ``put(part, doubles)`` and
 ``get(part)`` copy parts of the state; ``triangle(R.T, z, out)`` copies R (d, d) and z (d, c) in or
-out, and ``numbers(mass, age, count)`` the rest. ``learn(n, X, Y, weights, errors)`` learns rows,
-and leaves the state of no use where it returns False; ``learn_one(x, y, weight)``, and
+out, and ``numbers(mass, age, count)`` the rest. ``learn(n, X, Y, weights, errors)`` learns rows and
+returns how many, fewer where the next one needs care; -1 where the state is of no more use.
+``learn_one(x, y, weight)``, and
 ``learn_few(n, X, y, errors)`` of up to 65,536 rows, leave it as it was, as they do once
 ``release()`` was called.
 

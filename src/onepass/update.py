@@ -41,9 +41,9 @@ __all__ = [
 
 _CALM = 2.0  # rows below it, in standard deviations of their answer, need no QR to be taken in
 _FEW = 32  # weights; a QR of fewer is as quick
-_SHARP = 1e6  # rows above it blur the errors of rows after them in one factorisation
+_SHARP = 1e2  # rows above it blur the errors of rows after them in one factorisation
 _BLIND = 1e13  # a row above it, by itself, leaves of all before it little but rounding
-_FLOOR = 1e-120  # its square, and the square of its inverse, are still normal numbers
+_FLOOR = 1e-200  # what has faded below it is held there: far from the least normal number
 
 
 class Step(NamedTuple):
@@ -139,7 +139,7 @@ def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:
     """The triangle [R z] of rows that all weigh ``factor`` as much as before; w stays.
 
     A direction that is never excited fades towards zero; before it underflows, its row of
-    [R z] is held at 1e-120, which leaves R w = z true.
+    [R z] is held at 1e-200, which leaves R w = z true.
     """
     if factor == 1.0:
         return R, z

@@ -18,23 +18,25 @@ before the row at its end is learned. Cost: O(d²) time a row, O(d²) memory.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from onepass import validate
-from onepass.centering import Reduced
+from onepass.centering import Centering, Reduced
 from onepass.forgetting.pace import Pace
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.memory.floor import PATIENCE, Floor, rows_between
 from onepass.memory.prior import Prior
+from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
-from onepass.types import Floats
+from onepass.types import Array, Floats
 
 __all__ = ["Bounded", "Exponential", "Fading"]
 
 _WIDTH = 1024  # rows between two renormalisations, at most
+_SPANNED = 512  # rows taken into a span before a triangle is tried
 _DEEPEST = 10.0  # half-lives between two renormalisations, at most
 _FAINTEST = 1e-60
 
@@ -64,7 +66,7 @@ class Fading(Pace):
     def learn(self, state: Floor, past: Past, rows: Coming) -> Learned:
         """Learn rows one after the other."""
         fading = self._by_rows if self.factor is not None else self._by_time
-        return fading(state, past, rows)
+        return fading(state, past._replace(memory=past.memory.current()), rows)
 
     def between(self, earlier: Any, later: Any) -> float:
         """By how much all fades from one time to another."""
@@ -74,18 +76,20 @@ class Fading(Pace):
     def _by_rows(self, floor: Floor, past: Past, rows: Coming) -> Learned:
         factor = float(self.factor or 1.0)
         holds = factor < 1.0 and self.level > 0.0
-        period = rows_between(factor)
+        period, level = rows_between(factor), self.level if holds else 0.0
         errors, i = np.empty(rows.Y.shape), 0
         while i < len(rows.X):
-            width = floor.room(period) if holds else _WIDTH if factor == 1.0 else period
+            width = floor.room(period) if holds else rows_between(factor, _WIDTH)
             part = slice(i, i + width)
-            errors[part], past, moved = _taken(past, rows, part, factor)
+            count = len(rows.X[part])
+            errors[part], after = _taken(past, rows, part, np.full(count, factor), level)
             if holds:
-                floor = _noted(floor, rows, part, moved, past.centering.free)
-                floor = floor.aged(np.full(len(moved.X), -math.log2(factor)))
-                if floor.rows % period == 0:
-                    floor, memory = floor.under(past.memory, self.level, period)
-                    past = past._replace(memory=memory)
+                floor = _noted(floor, rows, part, past.centering, np.full(count, factor))
+                floor = floor.aged(np.full(count, -math.log2(factor)))
+            past = after
+            if holds and floor.rows % period == 0:
+                floor, memory = floor.under(past.memory, self.level, period)
+                past = past._replace(memory=memory)
             i += width
         return Learned(errors, past, floor)
 
@@ -102,13 +106,14 @@ class Fading(Pace):
                 passed[i] = 0.0
             width = _calm(passed[i : i + _WIDTH], floor, period, holds=holds)
             part = slice(i, i + width)
-            errors[part], past, moved = _taken(past, rows, part, factors[:width])
+            errors[part], after = _taken(past, rows, part, factors[:width], self.level)
             if holds:
-                floor = _noted(floor, rows, part, moved, past.centering.free)
+                floor = _noted(floor, rows, part, past.centering, factors[:width])
                 floor = floor.aged(passed[part])
-                if floor.rows % period == 0:
-                    floor, memory = floor.under(past.memory, self.level, None)
-                    past = past._replace(memory=memory)
+            past = after
+            if holds and floor.rows % period == 0:
+                floor, memory = floor.under(past.memory, self.level, None)
+                past = past._replace(memory=memory)
             i += width
         return Learned(errors, past, floor)
 
@@ -204,53 +209,107 @@ def _faded(past: Past, factor: float) -> Past:
     return Past(memory.faded(factor), centering.faded(factor), prior.faded(factor))
 
 
-def _noted(floor: Floor, rows: Coming, part: slice, moved: Reduced, free: bool) -> Floor:  # noqa: FBT001
+def _noted(floor: Floor, rows: Coming, part: slice, before: Centering, factors: Floats) -> Floor:
+    """The floor after some rows, from the means before them."""
     weights = None if rows.weights is None else rows.weights[part]
+    moved = before.reduce(rows.X[part], rows.Y[part], weights, factors)
     X = moved.X if moved.scale[0] > 0.0 else moved.X * (moved.scale > 0.0)[:, None]
-    return floor.seen(X, rows.X[part], weights, free=free)
+    return floor.seen(X, rows.X[part], weights, free=before.free)
 
 
 def _taken(
-    past: Past, rows: Coming, part: slice, factor: float | Floats
-) -> tuple[Floats, Past, Reduced]:
-    """Some rows learned; their errors just before, the past after them, and they themselves."""
+    past: Past, rows: Coming, part: slice, factors: Floats, level: float
+) -> tuple[Floats, Past]:
+    """Some rows learned; their errors just before, and the past after them."""
+    errors, i = [], 0
+    while i < len(factors):
+        rest = slice(part.start + i, part.stop)
+        some, past = _some(past, rows, rest, factors[i:], level)
+        errors.append(some)
+        i += len(some)
+    return np.concatenate(errors), past
+
+
+def _some(
+    past: Past, rows: Coming, part: slice, factors: Floats, level: float
+) -> tuple[Floats, Past]:
+    """The first of these rows learned, at least one; their errors just before, the past after.
+
+    A row that is large beside the past, or that comes after a gap, is taken into a span.
+    """
+    memory, centering, prior = past
     weights = None if rows.weights is None else rows.weights[part]
-    reduced = past.centering.reduce(rows.X[part], rows.Y[part], weights, factor)
-    memory, prior = past.memory.faded(reduced.before), past.prior.faded(reduced.before)
-    factors = factor if isinstance(factor, float) else None
-    errors, memory, prior = _absorbed(memory, prior, reduced, rows, part, factors)
+    reduced = centering.reduce(rows.X[part], rows.Y[part], weights, factors)
+    before, fading, n = reduced.before, bool((factors < 1.0).any()), len(factors)
+    gap = before < GAP and not level and centering.mass > 0.0
+    width = n
+    if memory.span is None:
+        scale = reduced.scale / math.sqrt(before)
+        width = 0 if gap else memory.calm_rows(reduced.X, scale, fading=fading)
+        if not width:
+            memory = memory.rebased(centering)
+    elif gap:
+        memory = replace(memory, span=memory.span.rebased())
+    if memory.span is not None:  # few rows at first: a triangle may soon do
+        early, left = centering.mass <= 2.0 * len(memory.z), len(memory.z) - len(memory.span.T)
+        width = min(n, max(1, left // 16) if early else _SPANNED)
+    if width < n:
+        part = slice(part.start, part.start + width)
+        return _some(past._replace(memory=memory), rows, part, factors[:width], level)
+    memory, prior = memory.faded(before), prior.faded(before)
+    now = past._replace(memory=memory, prior=prior)
+    errors, memory, prior = _absorbed(now, reduced, rows, part, factors, level)
     memory, prior = memory.faded(reduced.fade), prior.faded(reduced.fade)
-    return errors, Past(memory, reduced.center, prior), reduced
+    mass = reduced.center.mass if centering.free else 0.0
+    return errors, Past(memory.settled(mass, fading=fading), reduced.center, prior)
 
 
 def _absorbed(
-    memory: Triangle,
-    prior: Prior,
-    reduced: Reduced,
-    rows: Coming,
-    part: slice,
-    factor: float | None,
+    past: Past, reduced: Reduced, rows: Coming, part: slice, factors: Floats, level: float
 ) -> tuple[Floats, Triangle, Prior]:
-    """Take centred rows in; the first row of all has scale 0 and only sets the means."""
-    X, scale, raw = reduced.X, reduced.scale, rows.X[part]
-    b = rows.answers(X, reduced.Y)
-    errors = np.empty(b.shape)
-    i = 0 if scale[0] > 0.0 else 1
-    errors[:i] = b[:i] - X[:i] @ memory.w
-    if i:
-        prior = prior.begun(X[0])
-    pseudo = prior.among(X[i:])
-    if pseudo is None:
-        memory, errors[i:] = memory.absorb(X[i:], b[i:], scale[i:], raw[i:])
-        return errors, memory, prior
-    at, more = pseudo.before, pseudo.rows
-    # by rows, it ages by the row that it comes before; by time, both are of one moment
-    aged = np.sqrt((factor or 1.0) / reduced.ages[at + i])
-    memory, mixed = memory.absorb(
-        np.insert(X[i:], at, more, axis=0),
-        np.insert(b[i:], at, 0.0, axis=0),
-        np.insert(scale[i:], at, aged),
-        np.insert(raw[i:], at, more, axis=0),
-    )
-    errors[i:] = np.delete(mixed, at + np.arange(len(at)), axis=0)
-    return errors, memory, pseudo.prior.holding(more * aged[:, None])
+    """Take rows in, centred, or relative to the reference row of a span.
+
+    The very first row has scale 0 where there is an intercept: it sets the means alone.
+    """
+    memory, center, prior = past
+    X, Y, span = rows.X[part], rows.Y[part], memory.span
+    first = 0 if reduced.scale[0] > 0.0 else 1
+    if first:
+        prior = prior.begun(reduced.X[0])
+    pseudo = prior.among(reduced.X[first:])
+    b, raw = rows.answers(reduced.X, reduced.Y), np.abs(X) + np.abs(center.features)
+    centred = reduced.X[first:], b[first:], reduced.scale[first:]
+    taken = reduced.X[first:], b[first:], reduced.scale[first:], raw[first:]
+    if span is not None and span.free:
+        span = span.about(X[0], Y[0]) if first else span
+        A, y = X - span.center[0] - span.center[1], Y - span.answers[0] - span.answers[1]
+        weights = 1.0 if rows.weights is None else rows.weights[part]
+        raw, ones = np.abs(X) + np.abs(span.center[0]), np.ones((len(X), 1))
+        taken = (
+            np.hstack((ones, A)), rows.answers(A, y), np.sqrt(weights / reduced.ages),
+            np.hstack((ones, raw)),
+        )  # fmt: skip
+    if pseudo is not None:
+        before, more = pseudo.before, pseudo.rows
+        # by rows, it ages by the row that it comes before; by time, both are of one moment
+        own = 1.0 if rows.time is not None else factors[before + first]
+        aged = np.sqrt(own / reduced.ages[before + first])
+        prior = pseudo.prior.holding(more * aged[:, None])
+        wide = np.hstack((np.zeros((len(more), taken[0].shape[1] - more.shape[1])), more))
+        at = before + first - (len(X) - len(taken[0]))
+        centred = _among(centred, before, (more, 0.0, aged))
+        taken = _among(taken, at, (wide, 0.0, aged, np.abs(wide)))
+    if span is None:
+        memory, errors = memory.absorb(*centred)
+    else:
+        memory, errors = replace(memory, span=span).spanned(*taken, centred, level)
+    if pseudo is not None:
+        errors = np.delete(errors, at + np.arange(len(at)), axis=0)
+    if first:
+        errors = np.vstack((b[:1], errors[len(errors) - len(X) + 1 :]))
+    return errors, memory, prior
+
+
+def _among(rows: Any, at: Array, more: Any) -> Any:
+    """Rows, their targets and whatever else there is of them, with more among them."""
+    return tuple(np.insert(each, at, other, axis=0) for each, other in zip(rows, more, strict=True))

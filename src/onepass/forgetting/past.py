@@ -22,6 +22,27 @@ class Past(NamedTuple):
     prior: Prior
     """Which features have been met."""
 
+    def fitted(self, start: Floats) -> tuple[Floats, Floats, Floats]:
+        """Weights W (d, c), middle m (d,), offset b (c,): a row's prediction is Wᵀ(x − m) + b."""
+        memory, center, _ = self
+        weights = start + memory.w
+        middle, rest = center.features, center.features_rest
+        offset, more = center.answers, center.answers_rest
+        if memory.span is not None and memory.span.free:
+            (middle, rest), (offset, more) = memory.span.center, memory.span.answers
+            more = more + memory.span.solution()[0]
+        return weights, middle, offset + (more - rest @ weights)
+
+    def leverage(self, X: Floats) -> Floats:
+        """The variance of each row's prediction, relative to that of a target, (n,)."""
+        memory, center, _ = self
+        if memory.span is None:
+            return memory.leverage(center.around(X)) + (1.0 / center.mass if center.free else 0.0)
+        if memory.span.free:
+            A = X - memory.span.center[0] - memory.span.center[1]
+            return memory.leverage(np.hstack((np.ones((len(A), 1)), A)))
+        return np.full(len(X), np.inf)
+
 
 class Coming(NamedTuple):
     """Rows to be learned one after the other."""

@@ -26,6 +26,7 @@ from onepass.types import Array, Floats
 
 __all__ = ["LeastSquares"]
 
+_NEAR = 1 << 15  # numbers of rows that are centred at once, and are in the nearer caches then
 _LARGEST = 1e150  # sums of squares of larger rows might have no room for another row
 
 
@@ -44,6 +45,7 @@ class LeastSquares(OneByOne, Linear, Mergeable):
     prior_: Prior
     forgetting_: Any
     start_: Floats
+    middle_: Any = 0.0  # of files that were written before there was one
     time_: Any
     time_aware_: bool
     rows_seen_: int
@@ -57,7 +59,7 @@ class LeastSquares(OneByOne, Linear, Mergeable):
         where, chosen = type(self).__name__, self._rule()
         self.start_ = initial_weights(getattr(self, "initial_coef", None), d, c, where)
         try:
-            self.memory_ = SquareRoot(self.ridge).start(d, c)
+            self.memory_ = SquareRoot(self.ridge).start(d, c, free=bool(self.fit_intercept))
         except ParameterError as wrong:  # in the words of who set it
             raise ParameterError(str(wrong).replace("SquareRoot", where, 1)) from wrong
         self.centering_ = Centering.start(d, c, free=bool(self.fit_intercept))
@@ -66,7 +68,7 @@ class LeastSquares(OneByOne, Linear, Mergeable):
         past = Past(self.memory_, self.centering_, self.prior_)
         self.forgetting_ = chosen.start(past, least)
         self.weights_ = self.start_
-        self.offset_ = np.zeros(c)
+        self.middle_, self.offset_ = np.zeros(d), np.zeros(c)
 
     def _learn_at(
         self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Any
@@ -86,28 +88,27 @@ class LeastSquares(OneByOne, Linear, Mergeable):
                 found = learned(self._rule(), self.forgetting_, past, rows)
             except np.linalg.LinAlgError as wrong:  # of infinity
                 raise self._too_large(X, Y, s) from wrong
-            memory, centering, prior = found.past
+            memory = found.past.memory
             said: Floats = Y - found.errors
-            weights = self.start_ + memory.w
-            offset = centering.answers - centering.features @ weights
+            weights, middle, offset = found.past.fitted(self.start_)
             good = found.state.finite and linalg.finite(
                 weights, np.diagonal(memory.R), memory.squares, offset, said
             )
         if not good:
             raise self._too_large(X, Y, s)
-        self.memory_, self.centering_, self.prior_ = memory, centering, prior
+        self.memory_, self.centering_, self.prior_ = found.past
         self.forgetting_ = found.state
-        self.weights_, self.offset_ = weights, offset
+        self.weights_, self.middle_, self.offset_ = weights, middle, offset
         if time is not None:
             self.time_ = time[-1] if time.dtype.kind == "M" else time[-1].item()
         return said
 
     def _too_large(self, X: Floats, Y: Floats, s: Floats | None) -> NumericalError:
         return NumericalError(
-            f"{type(self).__name__}: rows, and the weights that fit them, must be small enough "
-            "to square and sum in float64 with those before them, got values up to "
-            f"{_largest(X, Y, s):.3g}. Give features and answers in units that "
-            "bring them nearer to 1. If they are, a row before was not: go back to before it."
+            f"{type(self).__name__}: rows, the weights that fit them, and their squares must stay "
+            f"within float64, got values up to {_largest(X, Y, s):.3g}. Give features and "
+            "targets in units that bring them nearer to 1. If they are, an earlier row was not: go "
+            "back to before it."
         )
 
     def _when(self, time: Any, n: int, where: str) -> Any:
@@ -149,11 +150,29 @@ class LeastSquares(OneByOne, Linear, Mergeable):
         clock = None if time is None else "date" if isinstance(time, np.datetime64) else "number"
         return bool(self.rows_seen_ and clock != chosen.clock)
 
+    def _scores(self, X: Floats) -> Floats:
+        """Predictions from features relative to a middle: digits of large levels are kept."""
+        if not np.any(self.middle_):
+            return super()._scores(X)
+        scores = np.empty((len(X), self.weights_.shape[1]))
+        width = max(1, _NEAR // max(1, X.shape[1]))
+        for i in range(0, len(X), width):
+            rows = slice(i, i + width)
+            scores[rows] = (X[rows] - self.middle_) @ self.weights_
+        return scores + self.offset_
+
+    def _intercepts(self) -> Floats:
+        if not np.any(self.middle_):
+            return self.offset_
+        intercepts: Floats = self.offset_ - self.middle_ @ self.weights_
+        return intercepts
+
     def _widen(self, d: int) -> None:
         extra = d - len(self.start_)
         super()._widen(d)
+        self.middle_ = np.append(np.broadcast_to(self.middle_, len(self.start_)), np.zeros(extra))
         self.start_ = np.vstack((self.start_, np.zeros((extra, self.start_.shape[1]))))
-        self.memory_ = self.memory_.grown(d)
+        self.memory_ = self.memory_.grown(d, self.centering_)
         self.centering_ = self.centering_.grown(d)
         self.forgetting_ = self.forgetting_.grown(d, float(_diagonal(self.ridge)))
         self.prior_ = self.prior_.grown(d)

@@ -50,6 +50,10 @@ class Linear:
         scores: Floats = X @ self.weights_ + self.offset_  # (1)
         return scores
 
+    def _intercepts(self) -> Floats:
+        """The intercepts (c,)."""
+        return self.offset_
+
     def _widen(self, d: int) -> None:
         """Weights of new features begin at zero."""
         new = np.zeros((d - self.weights_.shape[0], self.weights_.shape[1]))
@@ -82,7 +86,7 @@ class Linear:
                 f"{who}.{name}: this {who} is not fitted yet: it has learned no row. "
                 "Call fit, partial_fit or learn_one first."
             )
-        rows = self.weights_.T if name == "coef_" else self.offset_
+        rows = self.weights_.T if name == "coef_" else self._intercepts()
         if hasattr(self, "classes_"):
             return rows[1:] - rows[:1] if len(rows) == 2 else rows.copy()  # (2)
         return rows[0].copy() if getattr(self, "answer_ndim_", 1) == 1 else rows.copy()

@@ -17,6 +17,7 @@ from onepass.centering import Centering
 from onepass.errors import MergeError, NumericalError
 from onepass.estimator import Layout
 from onepass.forgetting.kept import Kept
+from onepass.forgetting.past import Past
 from onepass.forgetting.written import rule
 from onepass.learners.pooling import Known, pooled
 from onepass.memory.prior import Prior
@@ -38,6 +39,7 @@ class Mergeable:
     forgetting_: Any
     start_: Floats
     weights_: Floats
+    middle_: Any
     offset_: Floats
     time_: Any
     n_features_in_: int
@@ -119,15 +121,16 @@ class Mergeable:
                 layout = layout._replace(concurrent=True)
                 one, two = self._at_one_time(one, two, other, who)
             both = pooled(one, two, layout)
-            weights = both.start + both.memory.w
-            offset = both.centering.answers - both.centering.features @ weights
+            past = Past(both.memory, both.centering, both.prior)
+            weights, middle, offset = past.fitted(both.start)
         if not linalg.finite(weights, np.diagonal(both.memory.R), both.memory.squares, offset):
             raise NumericalError(
                 f"{who}: what was learned must be small enough to square and sum, got numbers "
                 "beyond float64. Give features and answers in units that bring them nearer to 1."
             )
         self.memory_, self.centering_, self.prior_ = both.memory, both.centering, both.prior
-        self.start_, self.weights_, self.offset_ = both.start, weights, offset
+        self.start_ = both.start
+        self.weights_, self.middle_, self.offset_ = weights, middle, offset
         ridge = np.asarray(self.ridge, dtype=np.float64)
         if ridge.ndim == 0:
             self.forgetting_ = self.forgetting_.grown(layout.d, float(ridge))

@@ -45,7 +45,8 @@ class OneByOne:
     """
 
     held: ClassVar[tuple[str, ...]] = (
-        "memory_", "centering_", "prior_", "forgetting_", "weights_", "offset_", "rows_seen_",
+        "memory_", "centering_", "prior_", "forgetting_", "weights_", "middle_", "offset_",
+        "rows_seen_",
     )  # fmt: skip
     """What the loop holds while it is open."""
 
@@ -93,7 +94,7 @@ class OneByOne:
 
     def _told(self, loop: Any) -> Any:
         """What a loop, which goes on to learn, holds that answers rows."""
-        return loop.numbers()[-1], loop.get("w"), loop.get("means")
+        return loop.numbers()[-1], loop.get("w"), loop.get("means"), loop.get("rest")
 
     def _needed(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
         """What a copy for answers keeps of what a loop was given: no memory that it left behind."""
@@ -101,16 +102,17 @@ class OneByOne:
 
     def _looked_at(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
         """What a loop was given, and what of it is otherwise by what it held."""
-        rows, w, means = held
+        rows, w, means, rest = held
         if not rows:
             return before
         start, d = self.start_, len(self.start_)
         weights = start + np.frombuffer(w, dtype=np.float64).reshape(start.shape)
-        middle = np.frombuffer(means, dtype=np.float64)
+        means, rest = (np.frombuffer(each, dtype=np.float64) for each in (means, rest))
         return {
             **before,
             "weights_": weights,
-            "offset_": middle[d:] - middle[:d] @ weights,
+            "middle_": means[:d],
+            "offset_": means[d:] + (rest[d:] - rest[:d] @ weights),
             "rows_seen_": before["rows_seen_"] + rows,
         }
 
@@ -177,7 +179,7 @@ class OneByOne:
     def _hand_over(self, loop: Any, single: int) -> None:
         """What was learned is the loop's from here on: all at once, whatever interrupts."""
         rest = dict(_own(self))
-        before = {name: rest.pop(name) for name in self.held}
+        before = {name: rest.pop(name, 0.0) for name in self.held}
         apart = {name: _Elsewhere(nbytes(before[name])) for name in _APART if name in before}
         self.__dict__ = {**rest, "_from": before, "_apart": apart, "_loop": loop, "_single": single}
 
@@ -254,9 +256,7 @@ def _taken_out(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, An
         return before
     memory, centering, prior, floor, *_ = before.values()
     past, floor = told(loop, Past(memory, centering, prior), floor)
-    weights = start + past.memory.w
-    offset = past.centering.answers - past.centering.features @ weights
-    found = (*past, floor, weights, offset, before["rows_seen_"] + rows)
+    found = (*past, floor, *past.fitted(start), before["rows_seen_"] + rows)
     return dict(zip(before, found, strict=True))
 
 

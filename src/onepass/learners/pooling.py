@@ -25,6 +25,7 @@ from onepass.centering import Centering
 from onepass.estimator import Layout
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.prior import Prior
+from onepass.memory.rebased import GAP
 from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.types import Floats
 
@@ -47,12 +48,20 @@ class Known(NamedTuple):
     @classmethod
     def of(cls, learner: Any) -> "Known":
         """What a learner of least squares knows."""
-        parts = (learner.memory_, learner.centering_, learner.prior_, learner.start_)
+        parts = (learner.memory_.current(), learner.centering_, learner.prior_, learner.start_)
         return cls(*parts, learner.ridge)
 
     def faded(self, factor: float) -> "Known":
         """The same with all of the past, the prior too, weighing ``factor`` as much."""
-        memory = self.memory.faded(max(factor, _FAINTEST))
+        memory, factor = self.memory, max(factor, _FAINTEST)
+        if factor < GAP and self.centering.mass > 0.0:
+            span = memory.span
+            memory = (
+                memory.rebased(self.centering)
+                if span is None
+                else replace(memory, span=span.rebased())
+            )
+        memory = memory.faded(factor)
         centering, prior = self.centering.faded(factor), self.prior.faded(factor)
         return self._replace(memory=memory, centering=centering, prior=prior)
 
@@ -106,25 +115,38 @@ def pooled(a: Known, b: Known, layout: Layout) -> Known:
     said = _said(b, layout, doubled)
     said = said.placed(layout.features, layout.d, layout.outputs, c)
     between = own.centering.joined(there.centering)
-    rows = np.vstack((said.rows, fresh, between.scale * between.x))
-    shift = there.start - own.start
-    answers = np.vstack(
-        (
-            said.answers + said.rows @ shift,
-            np.zeros((len(fresh), c)),
-            between.scale * (between.y - between.x @ own.start),
-        )
-    )
-    raw = np.abs(rows) + np.vstack(
-        (
-            np.broadcast_to(_size(there.centering), said.rows.shape),
-            np.zeros(fresh.shape),
-            between.scale * np.abs(own.centering.features),
-        )
-    )
-    memory, _ = own.memory.absorb(rows, answers, np.ones(len(rows)), raw)
-    memory = replace(memory, squares=memory.squares + said.rest)
+    answers = said.answers + said.rows @ (there.start - own.start)
+    raw = np.broadcast_to(_size(there.centering), said.rows.shape)
+    rows, none = np.vstack((said.rows, fresh)), np.zeros(fresh.shape)
+    answers = np.vstack((answers, np.zeros((len(fresh), c))))
+    memory = _taken_in(own, there.centering, rows, answers, np.vstack((raw, none)))
+    memory = memory.unexplained(said.rest)
     return own._replace(memory=memory, centering=between.center, prior=prior)
+
+
+def _taken_in(own: Known, center: Centering, rows: Floats, b: Floats, raw: Floats) -> Triangle:
+    """A memory with rows about the means of others, and with these means."""
+    memory, ones = own.memory, np.ones(len(rows) + 1)
+    between = own.centering.joined(center)
+    A = np.vstack((rows, between.scale * between.x))
+    y = np.vstack((b, between.scale * (between.y - between.x @ own.start)))
+    if memory.span is None and own.centering.mass > 0.0 and memory.calm_rows(A, ones) < len(A):
+        memory = memory.rebased(own.centering)
+    span, centred = memory.span, (A, y, ones)
+    if span is None or not span.free:
+        sizes = np.vstack((raw, between.scale * np.abs(own.centering.features)))
+        return memory.absorb(*centred, np.abs(A) + sizes)[0]
+    if own.centering.mass == 0.0:
+        span = span.about(center.features, center.answers)
+    root = np.sqrt(center.mass)
+    x = (center.features - span.center[0]) + (center.features_rest - span.center[1])
+    shift = (center.answers - span.answers[0]) + (center.answers_rest - span.answers[1])
+    A = np.vstack((root * np.append(1.0, x), np.hstack((np.zeros((len(rows), 1)), rows))))
+    b = np.vstack((root * (shift - x @ own.start), b))
+    units = np.where(span.units > 0.0, span.units, 1.0)
+    sizes = np.abs(A / units).max(axis=1, initial=0.0)[:, None] * units  # they were rotated
+    sizes[:, 1:] += np.vstack((root * np.abs(span.center[0]), raw))
+    return replace(memory, span=span).spanned(A, b, ones, sizes, centred=centred)[0].settled()
 
 
 def _padded(start: Floats, d: int) -> Floats:
@@ -142,10 +164,7 @@ def _grown(own: Known, d: int, share: Floats, fade: float) -> Known:
     own = own.faded(fade)
     memory, known = own.memory, len(own.memory.z)
     if d > known:
-        memory = memory.grown(d)
-        R = memory.R.copy(order="F")
-        R[np.arange(known, d), np.arange(known, d)] *= np.sqrt(share)
-        memory = replace(memory, R=R)
+        memory = memory.grown(d, own.centering, share)
     prior = own.prior.grown(d)
     prior = replace(prior, share=np.append(prior.share[:known], share))
     center = own.centering if d == known else own.centering.grown(d)
@@ -163,14 +182,15 @@ def _aged(own: Known, other: Prior) -> Known:
     at = Layout(np.arange(d), d, np.arange(c), concurrent=True)
     said = _said(own, at, np.zeros(d))
     ridge = own.memory.ridge
+    memory = SquareRoot(own.ridge).start(d, c, free=own.centering.free)
     if ridge is None:
-        memory = SquareRoot(own.ridge).start(d, c).faded(float(share.min()))
+        memory = memory.faded(float(share.min()))
     else:
-        memory = SquareRoot(ridge).start(d, c)
         memory = replace(memory, R=np.asfortranarray(memory.R * np.sqrt(share)))
-    raw = np.abs(said.rows) + _size(own.centering)
-    memory, _ = memory.absorb(said.rows, said.answers, np.ones(len(said.rows)), raw)
-    memory = replace(memory, squares=memory.squares + said.rest)
+    before = own._replace(memory=memory, centering=own.centering.faded(0.0))
+    raw = np.broadcast_to(_size(own.centering), said.rows.shape)
+    memory = _taken_in(before, own.centering, said.rows, said.answers, raw)
+    memory = memory.unexplained(said.rest)
     return own._replace(memory=memory, prior=replace(prior, share=share, remains=remains))
 
 
@@ -203,7 +223,12 @@ def _said(known: Known, layout: Layout, doubled: Floats) -> Evidence:
     else:
         L = np.diag(np.hypot(np.sqrt(memory.ridge * prior.share[:d]), held))
     if memory.span is None:
-        return without_prior(memory.R, memory.z, memory.squares, L)
-    span = memory.span
-    said = without_prior(span.T, span.z, memory.squares, L @ span.Q)
-    return said._replace(rows=said.rows @ span.Q.T)
+        return without_prior(memory.R, memory.z, memory.least, L)
+    R, z = memory.span.triangle()
+    k = int(memory.span.free)
+    R, z = R[k:, k:], z[k:]
+    Q, low = np.linalg.qr(R.T)
+    turn, T = np.linalg.qr(low.T)
+    said = without_prior(np.asfortranarray(T), turn.T @ z, memory.least, L @ Q)
+    there = R.any(axis=0)  # to the last digit: whether a feature was 0 in all rows
+    return said._replace(rows=np.where(there, said.rows @ Q.T, 0.0))

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from onepass.estimator import Classifier, Regressor
+from onepass.forgetting.past import Past
 from onepass.learners.least_squares import LeastSquares
 from onepass.learners.linear import initial_weights
 from onepass.types import Array, Floats
@@ -41,8 +42,10 @@ class RLSRegressor(LeastSquares, Regressor):
     ----------
     ridge : float or array-like of shape (d, d), default=1e-6
         Π: the penalty ``ridge`` · ‖w − w₀‖² on the coefficients, >= 0, in units of a squared
-        feature; or a symmetric positive semidefinite matrix. 0 is plain least squares, of least
-        norm while the rows do not determine it. The intercept is not penalised.
+        feature; or a symmetric positive semidefinite matrix. 0 is plain least squares; while the
+        rows do not determine it, the solution has least norm in units of each feature's first
+        value. The intercept is not penalised. Features much smaller than 1 need a smaller ridge,
+        or 0 with a ``prior``.
     forgetting : float, rule of forgetting or str, default=1.0
         A number is λ in (0, 1]: a row k rows ago weighs λᵏ, and 1 forgets nothing. It stands for
         ``op.forgetting.Bounded(λ)``, which keeps one row's worth of what falls silent. Other rules
@@ -108,7 +111,7 @@ class RLSRegressor(LeastSquares, Regressor):
         y : ndarray of shape (n,) or (n, c)
         std : ndarray of the same shape
             Only with ``return_std``. Infinite until there are more rows, by weight, than
-            coefficients, and until they determine all of them.
+            coefficients, and until they determine all of them. Residuals below 1e-154 count as 0.
 
         Raises
         ------
@@ -121,13 +124,13 @@ class RLSRegressor(LeastSquares, Regressor):
         said = self._answers(self._scores(array), None)
         d, center = array.shape[1], self.centering_
         spare = center.mass - d - center.free
-        if spare <= 0.0 or self.memory_.span is not None:  # not determined yet
+        if spare <= 0.0:  # not determined yet
             return said, np.full(said.shape, np.inf)
-        variance = self.memory_.squares / spare
-        spread = 1.0 + self.memory_.leverage(center.around(array))
-        if center.free:
-            spread = spread + 1.0 / center.mass
-        return said, self._answers(np.sqrt(spread[:, None] * variance), None)
+        variance = self.memory_.least / spare
+        spread = 1.0 + Past(self.memory_, center, self.prior_).leverage(array)
+        with np.errstate(invalid="ignore"):  # infinity times 0, if the rows fit exactly
+            std = np.sqrt(spread[:, None] * variance)
+        return said, self._answers(np.where(np.isinf(spread)[:, None], np.inf, std), None)
 
     def _unlearned(self, row: Floats) -> Any:
         c = 1 if np.ndim(self.initial_coef) < 2 else len(self.initial_coef)

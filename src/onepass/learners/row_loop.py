@@ -15,6 +15,7 @@ from onepass.forgetting.fading import Bounded, Exponential
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.learners.linear import plain_parts
 from onepass.memory.floor import Floor, rows_between
+from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
 from onepass.types import Floats
 
@@ -24,6 +25,7 @@ _WIDEST = 1 << 13  # features; of more, the copies of the triangle would be too 
 _ALONE = 1024  # features of rows that the loop's one thread learns sooner than many of BLAS
 _SHARE = 256  # features that a visit of the floor looks at
 _HEAD = 64  # rows that are learned by blocks before it is asked again whether enough is known
+_LONGEST = 4096  # the same, if it was not known for long
 _NO_ROWS = (None,) * 5  # no single rows will come
 _LARGEST, _SMALLEST = 1e60, 1e-50  # their squares, and sums of them, are far from the ends
 
@@ -111,13 +113,19 @@ def learned(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
     few = 8 * n < d  # to copy the triangle would take longer
     if few or not serves(rule, d) or _shared(d):
         return _by_blocks(rule, state, past, rows)
+    head = max(d, _HEAD)
     while i < n:
-        rest = rows.part(i, n)
         loop = opened(rule, past, state, rows.start, _NO_ROWS)
-        if loop is not None and _all_learned(loop, rest, errors[i:]):
-            past, state = told(loop, past, state)
+        if loop is not None:
+            count = _count_learned(loop, rows.part(i, n), errors[i:])
+            if count > 0:
+                past, state = told(loop, past, state)
+                i += count
+        if i == n:
             break
-        width = n if loop is not None else 1 if past.centering.mass == 0.0 else max(d, _HEAD)
+        first = past.centering.mass == 0.0
+        width = n if loop is not None and count < 0 else 1 if first else head
+        head = max(d, _HEAD) if loop is not None else min(2 * head, _LONGEST)
         errors[i : i + width], past, state = _by_blocks(rule, state, past, rows.part(i, i + width))
         i += width
     return Learned(errors, past, state)
@@ -136,7 +144,8 @@ def serves(rule: Any, d: int) -> bool:
     rule : rule of forgetting
     d : int
     """
-    if compiled.loops is None or type(rule) not in {Bounded, Exponential} or rule.factor is None:
+    fading = type(rule) in {Bounded, Exponential} and rule.factor is not None
+    if compiled.loops is None or not fading or rule.factor < GAP:
         return False
     return d <= (_SHARE if rule.factor < 1.0 and rule.level else _WIDEST)
 
@@ -146,15 +155,16 @@ def _shared(d: int) -> bool:
     return d > _ALONE and linalg.blas_threads() > 2
 
 
-def _all_learned(loop: Any, rows: Coming, errors: Floats) -> bool:
-    """Whether the loop has learned all rows; if not, its state is of no use."""
+def _count_learned(loop: Any, rows: Coming, errors: Floats) -> int:
+    """How many rows the loop has learned before one that needs care; -1: its state is of no use."""
     Y, s = rows.Y, rows.weights
     for part, X in plain_parts(rows.X):
         answers = np.ascontiguousarray(Y[part], dtype=np.float64)
         weights = None if s is None else np.ascontiguousarray(s[part], dtype=np.float64)
-        if not loop.learn(len(X), X, answers, weights, errors[part]):
-            return False
-    return True
+        count: int = loop.learn(len(X), X, answers, weights, errors[part])
+        if count < len(X):
+            return count if count < 0 else int(part.start) + count
+    return len(rows.X)
 
 
 def _part(loop: Any, name: str) -> Floats:

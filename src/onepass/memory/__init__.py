@@ -14,6 +14,7 @@ from onepass.memory.nothing import Empty, Nothing
 from onepass.memory.principal import Components, Principal
 from onepass.memory.prior import Prior
 from onepass.memory.random import Drawn, Random
+from onepass.memory.rebased import Rebased
 from onepass.memory.sketch import Sketch
 from onepass.memory.span import Span
 from onepass.memory.square_root import SquareRoot, Triangle
@@ -31,6 +32,7 @@ STATES: tuple[type, ...] = (
     Floor,
     NoisySpan,
     Prior,
+    Rebased,
     Recent,
     Span,
     Subspace,

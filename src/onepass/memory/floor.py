@@ -11,6 +11,8 @@ or above diag(δ) and w does not move by them. While the rows do not determine a
 in their span of e_j is taken in. δ_j is ``level`` rows' worth of weight j: ``level`` times the mean
 square of its gradient over the rows in which its feature was not silent, and never less than the
 ridge. A feature is silent in a row if it is as in the row before; without an intercept, if it is 0.
+While some directions were never excited (ridge 0), a row that excites one counts in full in it,
+even if all that was known of the others has faded.
 Pseudo-rows come at fixed rows of the stream, so that it does not matter how it is cut into blocks.
 Cost: O(p²) time a row, O(p) memory.
 """
@@ -159,11 +161,13 @@ class Floor:
 
 def _held(memory: Triangle, rows: Floats) -> Triangle:
     """The memory with pseudo-rows, answered by its own weights."""
-    if memory.span is not None:  # nothing is known, or to be held, outside the span
-        rows = rows @ memory.span.Q @ memory.span.Q.T
-        return memory.absorb(rows, rows @ memory.w, np.ones(len(rows)))[0]
+    span = memory.span
+    if span is not None:
+        free = int(span.free)
+        span, rows = span.held(np.hstack((np.zeros((len(rows), free)), rows)))
+        rows = rows[:, free:]
     R, z, _ = linalg.take_in(memory.R, memory.z, rows, rows @ memory.w)
-    return replace(memory, R=R, z=z)
+    return replace(memory, R=R, z=z, span=span)
 
 
 def _shares(p: int) -> int:
@@ -171,8 +175,8 @@ def _shares(p: int) -> int:
     return -(-p // _AT_ONCE)
 
 
-def rows_between(forgetting: float) -> int:
-    """Rows between two visits, and at most between two renormalisations."""
+def rows_between(forgetting: float, most: int = _PERIOD) -> int:
+    """Rows between two visits, or with another maximum between two renormalisations."""
     if forgetting == 1.0:
-        return _PERIOD
-    return max(1, min(_PERIOD, int(math.log(_LEAST_FADE) / math.log(forgetting))))
+        return most
+    return max(1, min(most, int(math.log(_LEAST_FADE) / math.log(forgetting))))

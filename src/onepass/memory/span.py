@@ -24,7 +24,7 @@ Cost: O(p q) a row, O(p q) memory. Exact ridge with far fewer rows than features
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -75,6 +75,8 @@ class Span:
         How far rounding may have turned each direction, as an angle: δ of (6).
     """
 
+    free: ClassVar[bool] = False
+
     Q: Floats
     T: Floats
     z: Floats
@@ -85,11 +87,6 @@ class Span:
     def start(cls, p: int, c: int, ridge: float) -> "Span":
         """No direction seen."""
         return cls(np.zeros((p, 0)), np.zeros((0, 0)), np.zeros((0, c)), ridge, np.zeros(0))
-
-    @classmethod
-    def of_all(cls, R: Floats, z: Floats) -> "Span":
-        """All directions seen, in the coordinates of the weights themselves."""
-        return cls(np.eye(len(R)), R, z, 0.0, np.zeros(len(R)))
 
     @property
     def rank(self) -> int:

@@ -10,8 +10,9 @@ recursion ([1] (3), [2]) loses digits and its symmetry, but the triangle [R z] w
     Rᵀ R = P⁻¹,   R (w − w₀) = z                                                            (2)
     [R z] ← √λⁿ · triangle of ([R z] and the block's rows √(s_k λ⁻ᵏ) [a_k b_k]), by QR       (3)
 
-so that forgetting never divides and w is solved for, never accumulated. Π = 0 is an exact case:
-until the rows have full rank, w is the solution of least norm (:class:`~onepass.memory.span.Span`).
+so that forgetting never divides and w is solved for, never accumulated. Where the past is tiny
+beside a row, and until full rank where Π = 0, a span takes its place
+(:class:`~onepass.memory.rebased.Rebased`).
 Cost: O(p²) time a row, O(p²) memory.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
@@ -27,13 +28,18 @@ import numpy as np
 
 from onepass import linalg, validate
 from onepass.errors import ParameterError
+from onepass.memory.rebased import Rebased
 from onepass.memory.span import Span
 from onepass.types import Array, Floats
 from onepass.update import Step, absorb, fade, row_by_row
 
 __all__ = ["SquareRoot", "Triangle"]
 
-_LEAST = 1e-150  # a direction that has faded below it has lost digits: the span still has them
+_SHARP = 1e-8  # a row may exceed the ridge's share in a weight by its inverse, if nothing fades
+_SHARP_FADING = 1e-6  # and all that is known of it, if the past fades
+_DULL = 1e-13  # beyond it all that is known is rounding
+_CALM = 4.0  # times any of them, a triangle is used again
+_LEAST = 1e-200  # a direction below it has lost digits
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,18 @@ class SquareRoot:
     ridge: Any = 1e-6
 
     def start(
-        self, p: int, c: int, noise: float = 1.0, dtype: type[np.floating] = np.float64
+        self,
+        p: int,
+        c: int,
+        noise: float = 1.0,
+        dtype: type[np.floating] = np.float64,
+        *,
+        free: bool = False,
     ) -> "Triangle":
-        """The memory of no rows, for p weights an output and c outputs; always in float64."""
+        """The memory of no rows, for p weights an output and c outputs; always in float64.
+
+        With ``free`` a span has one column more, which comes first: an intercept.
+        """
         del dtype
         if not noise:
             raise ParameterError(
@@ -69,13 +84,17 @@ class SquareRoot:
         if given.ndim == 0:
             ridge = validate.in_range(self.ridge, "ridge", "SquareRoot", low=0.0)
             R[np.arange(p), np.arange(p)] = np.sqrt(ridge)
-            span = None if ridge > 0 else Span.start(p, c, 0.0)
+            span = None if ridge > 0 else Rebased.start(p, c, free=free)
             return Triangle(R, zero, zero, squares, ridge, span)
         rows, definite = _root(given, p)
         if definite:
             return Triangle(np.asfortranarray(rows), zero, zero, squares, None, None)
-        empty = Triangle(R, zero, zero, squares, None, Span.start(p, c, 0.0))
-        return empty.absorb(rows, np.zeros((len(rows), c)), np.ones(len(rows)))[0]
+        span = Rebased.start(p, c, free=free)
+        span = replace(span, units=np.ones(len(span.units)))
+        A = np.hstack((np.zeros((len(rows), int(free))), rows))
+        none, ones = np.zeros((len(rows), c)), np.ones(len(rows))
+        empty = Triangle(R, zero, zero, squares, None, span)
+        return empty.spanned(A, none, ones, np.abs(A), centred=(rows, none, ones))[0]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -89,11 +108,12 @@ class Triangle:
     z, w : ndarrays of shape (p, c)
         R w = z; w is the deviation from w₀.
     squares : ndarray of shape (c,)
-        The least value of (1), the penalty included.
+        The least value of (1), the penalty included; while there is a span, it has that.
     ridge : float or None
         The prior of weights that :meth:`grown` adds; None where it was a matrix.
-    span : Span or None
-        None once the triangle is nonsingular.
+    span : Rebased or None
+        While there is one w is its solution; R and z take in the same rows, until they are good
+        enough to go on without it. A Span in former files, and of rules that do not fade.
     """
 
     exact_in_blocks: ClassVar[bool] = True
@@ -104,12 +124,12 @@ class Triangle:
     w: Floats
     squares: Floats
     ridge: float | None
-    span: Span | None
+    span: Any
 
     @property
     def rank(self) -> int:
         """The directions that are determined, by rows or by the prior."""
-        return self.R.shape[0] if self.span is None else self.span.rank
+        return len(self.R) if self.span is None else int(self.span.rank - self.span.free)
 
     def learn(self, w: Floats, G: Floats, e: Floats, noise: Floats, *, group: int = 1) -> Step:
         """The one equation, with R = ``noise`` > 0: a block of gradients and errors.
@@ -135,6 +155,17 @@ class Triangle:
             new.reshape(w.shape), memory, errors.reshape(e.shape), memory.rank - self.rank, 0
         )
 
+    @property
+    def least(self) -> Floats:
+        """The least sum of squares, (c,)."""
+        return self.squares if self.span is None else self.span.squares
+
+    def unexplained(self, more: Floats) -> "Triangle":
+        """The same with so much more of it that no weights explain."""
+        span = self.span
+        span = None if span is None else replace(span, squares=span.squares + more)
+        return replace(self, squares=self.squares + more, span=span)
+
     def forgets(self, new: Any, old: Any) -> float:
         """Nothing is known of it."""
         del new, old
@@ -155,31 +186,135 @@ class Triangle:
         raw : ndarray of shape (n, p), optional
             The rows as they came, where A are centred ones: their rounding is relative to these.
         """
-        memory, width = self, _width(A.shape[1])
-        weight = scale[:, None]
-        A, b, errors = np.multiply(A, weight, order="F"), b * weight, np.empty(b.shape)
-        seen = None if raw is None or self.span is None else np.abs(raw)
-        # a mean has the rounding of the largest row in it
-        raw = A if seen is None else np.maximum.accumulate(seen) * weight
-        for i in range(0, len(A), width):
-            rows = slice(i, i + width)
-            memory, errors[rows] = memory._block(A[rows], b[rows], raw[rows])
-        return memory, errors / weight
+        weight, memory = scale[:, None], self
+        raw = np.abs(A) if raw is None else raw
+        errors, i, n = np.empty(b.shape), 0, len(A)
+        while i < n:
+            if memory.span is None:
+                calm = memory.calm_rows(A[i:], scale[i:])
+                if not calm:
+                    memory = memory.rebased()
+                    continue
+                rows = slice(i, i + min(calm, _width(A.shape[1])))
+                B = np.multiply(A[rows], weight[rows], order="F")
+                R, z, w, e, left = absorb(memory.R, memory.z, memory.w, B, b[rows] * weight[rows])
+                memory = Triangle(R, z, w, memory.squares + left, memory.ridge, None)
+                errors[rows] = e / weight[rows]
+            else:
+                rows = slice(i, i + max(_width(A.shape[1]), 64))
+                memory, errors[rows] = memory.spanned(A[rows], b[rows], scale[rows], raw[rows])
+                memory = memory.settled()
+            i = rows.stop
+        return memory, errors
+
+    def spanned(
+        self,
+        A: Floats,
+        b: Floats,
+        scale: Floats,
+        raw: Floats,
+        centred: Any = None,
+        level: float = 0.0,
+    ) -> tuple["Triangle", Floats]:
+        """Take rows into the span, as :meth:`onepass.memory.rebased.Rebased.absorb` does.
+
+        ``centred`` are the same rows, their targets and scales for a triangle without intercept.
+        """
+        span, errors, held = self.span.absorb(A, b, scale, raw, level)
+        X, y, roots = (A, b, scale) if centred is None else centred
+        R, z, left = linalg.take_in(self.R, self.z, X * roots[:, None], y * roots[:, None])
+        for row, target in held:
+            R, z, _ = linalg.take_in(R, z, row[None, int(span.free) :], target[None])
+        w = span.solution()[int(span.free) :]
+        return replace(self, R=R, z=z, w=w, squares=self.squares + left, span=span), errors
+
+    def calm_rows(self, A: Floats, scale: Floats, *, fading: bool = False) -> int:
+        """How many rows, one after the other, leave in the triangle what is known before them.
+
+        A row that says of some weight so much more than all before it that these would be lost in
+        its rounding belongs into a span.
+        """
+        reach = np.abs(np.diagonal(self.R)) / self._sharpness(fading=fading)
+        sizes = np.abs(A) * scale[:, None]
+        if (sizes.max(axis=0, initial=0.0) <= reach).all():
+            return len(A)
+        return int(np.argmax((sizes > reach).any(axis=1)))
+
+    def _sharpness(self, *, fading: bool) -> Floats:
+        """By how much a row may exceed each diagonal entry: its inverse, (p,)."""
+        depth = np.abs(np.diagonal(self.R))
+        if fading:
+            return np.full(len(depth), _SHARP_FADING)
+        prior = 4.0 * np.sqrt((self.ridge or 0.0) * len(depth))
+        return np.where(depth > prior, _DULL, _SHARP)
+
+    def rebased(self, center: Any = None) -> "Triangle":
+        """The same with what is known as the base of a span.
+
+        With the means of the rows that the triangle was centred at, their intercept is in it.
+        """
+        if center is None or not center.free:
+            span = Rebased.of_triangle(self.R, self.w)
+            return replace(self, span=replace(span, squares=self.squares))
+        d, c = self.z.shape
+        R, w = np.zeros((d + 1, d + 1), order="F"), np.zeros((d + 1, c))
+        R[0, 0], R[1:, 1:], w[1:] = np.sqrt(center.mass), self.R, self.w
+        span = Rebased.of_triangle(R, w, center.mass, free=True)
+        span = replace(
+            span,
+            squares=self.squares,
+            center=np.vstack((center.features, center.features_rest)),
+            answers=np.vstack((center.answers, center.answers_rest)),
+        )
+        return replace(self, span=span)
+
+    def settled(self, mass: float = 0.0, *, fading: bool = False) -> "Triangle":
+        """The same without a span, where the triangle alone is as good.
+
+        ``mass`` is the weight of the rows where they are centred: they may be much larger than what
+        a gap has left of the triangle.
+        """
+        span = self.span
+        if span is None or not (span.full or span.phi > 0.0):
+            return self
+        rows = np.sqrt(mass) * span.units[int(span.free) :]
+        size, depth = np.maximum(linalg.norms(self.R), rows), np.abs(np.diagonal(self.R))
+        sharpness = (
+            self._sharpness(fading=fading) if span.full else _SHARP_FADING if fading else _SHARP
+        )
+        least = np.maximum(_CALM * sharpness * size, _LEAST)
+        if not (depth > least).all():
+            return self
+        return replace(self, w=linalg.solve_upper(self.R, self.z), span=None)
 
     def faded(self, factor: float) -> "Triangle":
         """The same with all of the past, and the prior, weighing ``factor`` as much."""
         if factor == 1.0:
             return self
-        R, z = (
-            fade(self.R, self.z, factor)
-            if self.span is None
-            else (self.R * np.sqrt(factor), self.z * np.sqrt(factor))
-        )
-        span = None if self.span is None else self.span.faded(factor)
-        return replace(self, R=R, z=z, squares=self.squares * factor, span=span)
+        squares = self.squares * factor
+        if self.span is None:
+            R, z = fade(self.R, self.z, factor)
+            return replace(self, R=R, z=z, squares=squares)
+        root, span = np.sqrt(factor), self.span.faded(factor)
+        return replace(self, R=self.R * root, z=self.z * root, squares=squares, span=span)
 
-    def grown(self, p: int) -> "Triangle":
-        """The same with new weights at the end, under the prior ``ridge``, zero in all rows."""
+    def current(self) -> "Triangle":
+        """The same with the span of a former file as one is held now."""
+        if not isinstance(self.span, Span):
+            return self
+        return replace(self, span=replace(Rebased.of_span(self.span), squares=self.squares))
+
+    def grown(self, p: int, center: Any = None, share: Any = 1.0) -> "Triangle":
+        """The same with new weights at the end, under the prior ``ridge``, zero in all rows.
+
+        Parameters
+        ----------
+        p : int
+        center : Centering, optional
+            The means that the rows were centred at, if they were.
+        share : float or ndarray
+            What is left of the prior of each new weight.
+        """
         if self.ridge is None:
             raise ParameterError(
                 f"SquareRoot: `ridge` must be a number where features arrive late, got a matrix "
@@ -188,13 +323,14 @@ class Triangle:
         old, c = self.z.shape
         R = np.zeros((p, p), order="F")
         R[:old, :old] = self.R
-        R[np.arange(old, p), np.arange(old, p)] = np.sqrt(self.ridge)
+        R[np.arange(old, p), np.arange(old, p)] = np.sqrt(self.ridge * share)
         extra = np.zeros((p - old, c))
-        span = self.span
-        if self.ridge == 0.0:
-            span = (span or Span.of_all(self.R, self.z)).grown(p)
         z, w = np.vstack((self.z, extra)), np.vstack((self.w, extra))
-        return replace(self, R=R, z=z, w=w, span=span)
+        grown = replace(self, R=R, z=z, w=w)
+        if self.ridge > 0.0 and self.span is None:
+            return grown
+        before = self.current() if self.span is not None else self.rebased(center)
+        return replace(grown, span=before.span.grown(p, self.ridge * share))
 
     def with_outputs(self, at: Array, c: int) -> "Triangle":
         """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
@@ -209,23 +345,9 @@ class Triangle:
     def leverage(self, A: Floats) -> Floats:
         """aᵀ P a for each row of A, (n,); infinite until full rank."""
         if self.span is not None:
-            return np.full(A.shape[0], np.inf)
+            return np.asarray(self.span.leverage(A))
         V = linalg.whitened(A, self.R)
         return np.asarray(np.einsum("ij,ij->i", V, V))
-
-    def _block(self, A: Floats, b: Floats, raw: Floats) -> tuple["Triangle", Floats]:
-        """One block of rows of noise 1."""
-        if self.span is None:
-            R, z, w, errors, left = absorb(self.R, self.z, self.w, A, b)
-            return Triangle(R, z, w, self.squares + left, self.ridge, None), errors
-        taken_span = self.span.absorb(A, b, raw)
-        span = taken_span.span
-        R, z, _ = linalg.take_in(self.R, self.z, A, b)
-        squares = self.squares + taken_span.left
-        done = span.full and bool(np.abs(np.diagonal(R)).min() > _LEAST)
-        w = linalg.solve_upper(R, z) if done else span.solution()
-        memory = replace(self, R=R, z=z, w=w, squares=squares, span=None if done else span)
-        return memory, taken_span.errors
 
 
 def _width(p: int) -> int:

@@ -1,0 +1,467 @@
+"""Rebased span: least squares whose rows differ in weight by more than float64 can hold.
+
+After a gap of many half-lives, or a long loss of excitation, all that was learned is tiny beside
+the next row, and the triangle [R z] of both would hold mostly the rounding of that row. The exact
+solution is lexicographic: new rows are fitted first; in each direction that they leave open, w
+stays what the old rows made it, in the metric of the old information. So the old information
+becomes the metric W of a base, W Wᵀ = P_base, about the old solution w_base, and the rows since
+then are held as an orthonormal span in that metric::
+
+    w = w_base + W Q T⁻¹ z,     P⁻¹ = W⁻ᵀ (Q Tᵀ T Qᵀ + φ (I − Q Qᵀ)) W⁻¹                   (1)
+    x̃ = Wᵀ x,   c = Qᵀ x̃,   h u = x̃ − Q c        a row, and what of it is new              (2)
+    Q ← [Q u],   T ← diag(T, √φ)   where h > 0    a new direction, with what is left of the base (3)
+    [T z] ← QR of [T z] and the row [c h b]                                                (4)
+    rebase:   w_base ← w,   W ← W [Q T⁻¹, (I − Q Qᵀ) φ^(−½)],   Q, T, z empty,   φ ← 1        (5)
+
+With ridge 0 no rows are known at first: φ = 0 and W = diag(1/s_j), where s_j is a power of two near
+the first value of feature j that is not 0. Then w is the solution of least norm in these units, at
+every row and every rank, so that the scales of the features do not matter.
+
+Whether a row is new is decided for each component of x̃ and of x̃ − Q c, which counts as 0 where it
+is within its own rounding error; E and F carry the errors of Q and W. With an intercept the first
+column of x is 1, and the others are relative to a reference row.
+
+Cost: O(p q) a row and O(p q) memory for q directions, while the base is diagonal; O(p²) after a
+rebase, which is O(p³).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onepass import linalg
+from onepass.memory.span import Span
+from onepass.types import Array, Floats
+from onepass.update import absorb
+
+__all__ = ["GAP", "Rebased", "Taken"]
+
+GAP = 2.0**-24
+"""A fade below it makes the past the base of a new span before the next row comes."""
+
+_EPS = float(np.finfo(np.float64).eps)
+_SURE = 16.0  # times its first-order error bound, a number is more than rounding
+_SHARP = 1e-9  # a row of T that is smaller than this part of a new row's number needs a new base
+_NEVER = 1e60  # how much less is known of a direction never excited than of a forgotten one
+_FAINTEST = 1e-60  # the past weighs no less: smaller weights change no prediction
+_AHEAD = 64  # rows looked at together
+_SMALL = 256  # coordinates, of which a matrix of all pairs is made for each block of rows
+_LIFTED = 2.0**-12  # a row that says less of a direction that it opens counts in full in it
+_TRUSTED = 1024.0  # a metric is taken to be exact to so many of its last digits, whatever its past
+_LARGEST = 1e90  # the metric in units of the features stays below it
+
+
+class Taken(NamedTuple):
+    """What taking in rows gives."""
+
+    span: "Rebased"
+    errors: Floats
+    """The error of each row just before it, (n, c)."""
+    held: list[tuple[Any, Any]]
+    """Pseudo-rows with their targets that were taken in too."""
+
+
+class _Apart(NamedTuple):
+    """Rows in the coordinates of a span."""
+
+    C: Floats
+    """(n, q)."""
+    rest: Floats
+    """What lies outside, (n, p)."""
+    bound: Floats
+    """Its rounding errors at most, (n, p)."""
+    new: Array
+    """Whether it is more than rounding, (n,)."""
+
+    @property
+    def height(self) -> float:
+        """Its length, of a single row."""
+        return float(linalg.norms(self.rest[:, None])[0])
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rebased:
+    """The state (1).
+
+    Parameters
+    ----------
+    W : ndarray of shape (p, p), or (p,) where it is diagonal
+        The metric of the base; p = d + 1 with an intercept, else d.
+    F : ndarray of shape (p, p), or (p,)
+        Rounding errors of W beyond its own last digits.
+    units : ndarray of shape (p,)
+        s_j, or the size of a feature in the base; 0 while it has been 0 in all rows.
+    origin : ndarray of shape (p, c)
+        w_base.
+    Q, E : ndarrays of shape (p, q)
+        Orthonormal directions, and their rounding errors.
+    T : ndarray of shape (q, q)
+        Upper triangle, nonsingular.
+    z : ndarray of shape (q, c)
+    phi : float
+        What is left of the base, in [0, 1].
+    squares : ndarray of shape (c,)
+        The least sum of squares.
+    never : int
+        The directions that had never been excited when the base was made.
+    center, answers : ndarrays of shape (2, d) and (2, c)
+        The reference row and its targets, each as the sum of two; zeros without an intercept.
+    free : bool
+        Whether the first column is an intercept.
+    """
+
+    W: Floats
+    F: Floats
+    units: Floats
+    origin: Floats
+    Q: Floats
+    E: Floats
+    T: Floats
+    z: Floats
+    phi: float
+    squares: Floats
+    never: int
+    center: Floats
+    answers: Floats
+    free: bool
+
+    @classmethod
+    def start(cls, d: int, c: int, *, free: bool = False) -> "Rebased":
+        """No direction known: ridge 0."""
+        p = d + free
+        units = np.zeros(p)
+        units[:free] = 1.0
+        return cls._based(np.ones(p), np.zeros(p), units, np.zeros((p, c)), 0.0, free=free)
+
+    @classmethod
+    def _based(
+        cls, W: Floats, F: Floats, units: Floats, origin: Floats, phi: float, *, free: bool
+    ) -> "Rebased":
+        p, c = origin.shape
+        none = np.zeros((p, 0))
+        never, zeros = 0 if phi else p, (np.zeros((2, p - free)), np.zeros((2, c)))
+        return cls(
+            W, F, units, origin, none, none, np.zeros((0, 0)), np.zeros((0, c)), phi,
+            np.zeros(c), never, *zeros, bool(free),
+        )  # fmt: skip
+
+    @classmethod
+    def of_triangle(
+        cls, R: Floats, w: Floats, mass: float = 1.0, *, free: bool = False
+    ) -> "Rebased":
+        """The base that a nonsingular triangle R of so much weight with the solution w is."""
+        W = linalg.solve_upper(R, np.eye(len(R)))
+        units = linalg.norms(R) / np.sqrt(mass)
+        return cls._based(W, np.zeros_like(W), units, w, 1.0, free=free)
+
+    @classmethod
+    def of_span(cls, span: Span) -> "Rebased":
+        """The same state from the form of former files."""
+        p, c = span.Q.shape[0], span.z.shape[1]
+        new = cls._based(np.ones(p), np.zeros(p), np.ones(p), np.zeros((p, c)), 0.0, free=False)
+        return replace(new, Q=span.Q, E=np.abs(span.Q) * span.doubt, T=span.T, z=span.z)
+
+    @property
+    def rank(self) -> int:
+        """The directions that rows have excited, so far as the base and the span tell."""
+        return int(max(self.Q.shape[1], len(self.Q) - self.never))
+
+    @property
+    def full(self) -> bool:
+        """Whether all directions have been excited since the base was made."""
+        return bool(self.Q.shape[1] == len(self.Q))
+
+    def solution(self) -> Floats:
+        """The weights w, shape (p, c), by (1)."""
+        if not len(self.T):
+            return self.origin
+        return self.origin + self._spread(self.Q @ linalg.solve_upper(self.T, self.z))
+
+    def about(self, x: Floats, y: Floats) -> "Rebased":
+        """The same of no rows yet, relative to a row x with targets y."""
+        if not self.free:
+            return self
+        center = np.vstack((x, np.zeros_like(x))).astype(np.float64)
+        return replace(self, center=center, answers=np.vstack((y, np.zeros_like(y))))
+
+    def absorb(self, A: Floats, b: Floats, scale: Floats, raw: Floats, level: float = 0.0) -> Taken:
+        """Take in rows scale_k [a_k b_k] one after the other; at once where no row is new.
+
+        Parameters
+        ----------
+        A : ndarray of shape (n, p)
+        b : ndarray of shape (n, c)
+        scale : ndarray of shape (n,)
+        raw : ndarray of shape (n, p)
+            The sizes of the numbers that A are differences of: their rounding is relative to these.
+        level : float
+            Rows' worth of information that a direction is to have at least, up to 1 of a row that
+            opens it.
+        """
+        errors = np.empty(b.shape)
+        span, i, n, ahead, held = self, 0, len(A), _AHEAD, []
+        while i < n:
+            span, stop = span._noting(A[i : i + ahead])
+            apart = span.apart(A[i : i + stop], raw[i : i + stop])
+            C = apart.C * scale[i : i + stop, None]
+            new = apart.new & (not span.full)
+            depth = np.abs(np.diagonal(span.T))
+            new |= (np.abs(C) * _SHARP > depth).any(axis=1) | bool(depth.min(initial=1.0) < 1e-60)
+            known = int(np.argmax(new)) if new.any() else stop
+            if known:
+                rows = slice(i, i + known)
+                weight, theta = scale[rows, None], linalg.solve_upper(span.T, span.z)
+                y = (b[rows] - A[rows] @ span.solution()) * weight + C[:known] @ theta
+                taken = absorb(span.T, span.z, theta, C[:known], y)
+                errors[rows], squares = taken.errors / weight, span.squares + taken.left
+                span = replace(span, T=taken.R, z=taken.z, squares=squares)
+                i, ahead = i + known, min(2 * ahead, _AHEAD)  # look further while nothing is new
+                continue
+            sharp = bool((np.abs(C[0]) * _SHARP > depth).any()) or depth.min(initial=1.0) < 1e-60
+            if sharp:
+                span = span.rebased()
+                continue
+            errors[i] = b[i] - A[i] @ span.solution()
+            one = _Apart(*(part[0] for part in apart))
+            span = span.extended(one, errors[i], scale[i])
+            if level and span.phi == 0.0:
+                span, row = span.lifted(min(level, 1.0) ** 0.5 * scale[i] * one.height)
+                held += [] if row is None else [(row, row @ span.solution())]
+            i, ahead = i + 1, 1
+        return Taken(span, errors, held)
+
+    def held(self, A: Floats) -> tuple["Rebased", Floats]:
+        """The same with rows A (k, p) taken in that the weights already fit exactly, and these.
+
+        While directions were never excited, it is only what of them lies in the span.
+        """
+        if self.phi > 0.0:
+            w = self.solution()
+            return self.absorb(A, A @ w, np.ones(len(A)), np.abs(A)).span, A
+        C = self._coordinates(A) @ self.Q
+        theta = linalg.solve_upper(self.T, self.z)
+        T, z, _ = linalg.take_in(self.T, self.z, C, C @ theta)
+        return replace(self, T=T, z=z), C @ self.Q.T / self.W
+
+    def faded(self, factor: float) -> "Rebased":
+        """The same with all that was learned, and the base, weighing ``factor`` as much."""
+        root = np.sqrt(factor)
+        phi = max(self.phi * factor, _FAINTEST) if self.phi > 0.0 else 0.0
+        return replace(
+            self, T=self.T * root, z=self.z * root, phi=phi, squares=self.squares * factor
+        )
+
+    def rebased(self) -> "Rebased":
+        """The same with all that was learned as the base: (5)."""
+        q, w = len(self.T), self.solution()
+        if not q:
+            if self.phi == 0.0:
+                return self
+            root = self.phi**-0.5
+            return replace(self, W=self.W * root, F=self.F * root, phi=1.0)
+        W, F = self._dense()
+        rest, inverse = _complement(self.Q), linalg.solve_upper(self.T, np.eye(q))
+        there = W @ (self.Q @ inverse)
+        aW, aQ, aR = np.abs(W), np.abs(self.Q), np.abs(rest)
+        G = _EPS * aW + F
+        errors = (G @ aQ + aW @ self.E) @ np.abs(inverse)
+        open_, more = W @ rest, G @ aR + (aW @ aQ) @ (self.E.T @ aR)
+        errors, more = (
+            np.minimum(each, _TRUSTED * _EPS * np.abs(columns).max(axis=0, initial=0.0))
+            for each, columns in ((errors, there), (more, open_))
+        )
+        sizes = np.where(self.units > 0.0, self.units, 1.0)[:, None]
+        root = self.phi**-0.5 if self.phi > 0.0 else _NEVER * np.abs(there * sizes).max()
+        reach = np.abs(open_ * sizes).max(initial=0.0)
+        root = min(root, max(1.0, _LARGEST / reach)) if reach > 0.0 else root
+        return replace(
+            self._based(
+                np.column_stack((there, open_ * root)),
+                np.column_stack((errors, more * root)),
+                self.units, w, 1.0, free=self.free,
+            ),
+            squares=self.squares,
+            never=min(self.never, len(w) - q),
+            center=self.center,
+            answers=self.answers,
+        )  # fmt: skip
+
+    def triangle(self) -> tuple[Floats, Floats]:
+        """[R z] with RᵀR = P⁻¹ and R w = z; of fewer rows while directions were never excited."""
+        W, _ = self._dense()
+        size = np.abs(W).max(axis=0)
+        rows = self.T @ self.Q.T
+        if self.phi > 0.0 and not self.full:
+            rows = np.vstack((rows, np.sqrt(self.phi) * _complement(self.Q).T))
+        M = np.linalg.solve((W / size).T, (rows / size).T).T
+        R = np.linalg.qr(M, mode="r")
+        return np.asfortranarray(R), R @ self.solution()
+
+    def leverage(self, A: Floats) -> Floats:
+        """aᵀ P a for each row of A, (n,); infinite where a has a direction never excited."""
+        X = self._coordinates(A)
+        C = X @ self.Q
+        V = linalg.whitened(C, self.T)
+        known = np.einsum("ij,ij->i", V, V)
+        if self.full:
+            return np.asarray(known)
+        if self.phi == 0.0 or self.never:
+            return np.full(len(A), np.inf)
+        rest = X - C @ self.Q.T
+        return np.asarray(known + np.einsum("ij,ij->i", rest, rest) / self.phi)
+
+    def grown(self, d: int, ridge: Any) -> "Rebased":
+        """The same with new features at the end, zero in every row so far, under this ridge."""
+        old, p = len(self.units), d + self.free
+        if p == old:
+            return self
+        none, more = np.zeros(p - old), np.zeros((p - old, len(self.T)))
+        scale: Any = 1.0 if self.phi == 0.0 else _NEVER * float(np.abs(self.W).max())
+        if np.all(ridge > 0.0) and self.phi > 0.0:
+            scale = np.sqrt(self.phi / ridge)
+        W, F = (np.append(self.W, none + scale), np.append(self.F, none))
+        if self.W.ndim == 2:
+            W, F = np.zeros((2, p, p))
+            W[:old, :old], F[:old, :old] = self.W, self.F
+            W[np.arange(old, p), np.arange(old, p)] = scale
+        return replace(
+            self,
+            W=W,
+            F=F,
+            units=np.append(self.units, none + np.all(ridge > 0.0)),
+            origin=np.vstack((self.origin, np.zeros((p - old, self.origin.shape[1])))),
+            Q=np.vstack((self.Q, more)),
+            E=np.vstack((self.E, more)),
+            never=self.never + (0 if np.all(ridge > 0.0) else p - old),
+            center=np.hstack((self.center, np.zeros((2, p - old)))),
+        )
+
+    def with_outputs(self, at: Array, c: int) -> "Rebased":
+        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        old = np.setdiff1d(np.arange(c), at)
+        wide: dict[str, Any] = {}
+        for name in ("origin", "z", "answers", "squares"):
+            narrow = getattr(self, name)
+            wide[name] = np.zeros((*narrow.shape[:-1], c))
+            wide[name][..., old] = narrow
+        return replace(self, **wide)
+
+    def _dense(self) -> tuple[Floats, Floats]:
+        """W and F as matrices."""
+        if self.W.ndim == 2:
+            return self.W, self.F
+        return np.diag(self.W), np.diag(self.F)
+
+    def _coordinates(self, A: Floats) -> Floats:
+        """Wᵀ x for rows A."""
+        coordinates: Floats = A * self.W if self.W.ndim == 1 else A @ self.W
+        return coordinates
+
+    def _spread(self, theta: Floats) -> Floats:
+        """W theta."""
+        spread: Floats = self.W[:, None] * theta if self.W.ndim == 1 else self.W @ theta
+        return spread
+
+    def _noting(self, A: Floats) -> tuple["Rebased", int]:
+        """The same with the units that the first of rows A shows; rows that show no more."""
+        unseen = np.flatnonzero(self.units == 0.0)
+        there = A[:, unseen] != 0.0
+        if not there.any():
+            return self, len(A)
+        shown = there.any(axis=1)
+        if not shown[0]:
+            return self, int(np.argmax(shown))
+        at = unseen[there[0]]
+        units = self.units.copy()
+        units[at] = np.exp2(np.clip(np.round(np.log2(np.abs(A[0, at]))), -1000.0, 1000.0))
+        shape = np.ones(len(units))
+        shape[at] = 1.0 / units[at]
+        W, F = ((each.T * shape).T for each in (self.W, self.F))
+        return replace(self, units=units, W=W, F=F), 1
+
+    def apart(self, A: Floats, raw: Floats) -> _Apart:
+        """What of rows lies in the span, and what does not: (2).
+
+        The rounding error of what does not is bounded after its projection off the span.
+        """
+        G = _EPS * np.abs(self.W) + self.F
+        X = self._coordinates(A)
+        error = _SURE * (raw * G if G.ndim == 1 else raw @ G)
+        X = np.where(np.abs(X) <= error, 0.0, X)
+        C = X @ self.Q
+        rest = X - C @ self.Q.T
+        again = rest @ self.Q
+        aQ, aC = np.abs(self.Q), np.abs(C)
+        floor = _SURE * _EPS * (np.abs(rest) + np.abs(again) @ aQ.T)
+        C, rest = C + again, rest - again @ self.Q.T
+        bound = error + _SURE * (_EPS * (np.abs(X) + aC @ aQ.T) + aC @ self.E.T)
+        if len(aQ) <= _SMALL:
+            bound = bound @ np.abs(np.eye(len(aQ)) - self.Q @ self.Q.T)
+        else:
+            bound = bound + bound @ aQ @ aQ.T
+        bound += floor
+        rest = np.where(np.abs(rest) <= bound, 0.0, rest)
+        again = rest @ self.Q
+        C, rest = C + again, rest - again @ self.Q.T
+        C = np.where(np.abs(C) <= (_SURE * _EPS * np.abs(X) + error) @ aQ, 0.0, C)
+        return _Apart(C, rest, bound, (np.abs(rest) > bound).any(axis=1))
+
+    def extended(self, one: _Apart, error: Floats, scale: float) -> "Rebased":
+        """One row that brings a new direction: (3), (4)."""
+        q, c, height = len(self.T), len(error), one.height
+        b = error + one.C @ linalg.solve_upper(self.T, self.z)
+        u = one.rest / height
+        errors = np.where(np.abs(one.rest) > one.bound, one.bound / _SURE, _EPS * np.abs(one.rest))
+        T: Floats = np.zeros((q + 1, q + 1), order="F")
+        T[:q, :q], T[q, q] = self.T, np.sqrt(self.phi)
+        z, row = np.vstack((self.z, np.zeros((1, c)))), np.append(one.C, height)
+        T, z, left = linalg.take_in(T, z, row[None] * scale, b[None] * scale)
+        return replace(
+            self,
+            Q=np.column_stack((self.Q, u)),
+            E=np.column_stack((self.E, errors / height)),
+            T=T,
+            z=z,
+            squares=self.squares + left,
+        )
+
+    def lifted(self, least: float) -> tuple["Rebased", Floats | None]:
+        """The newest direction with at least this root of information, and the row that adds it.
+
+        After a gap a row is needed to find the intercept and other faded directions anew, and says
+        next to nothing of a direction that it opens.
+        """
+        depth = abs(self.T[-1, -1])
+        if not 0.0 < depth < _LIFTED * least:
+            return self, None
+        T, z = self.T.copy(order="F"), self.z.copy()
+        z[-1] *= least / T[-1, -1]
+        T[-1, -1] = least
+        u = least * self.Q[:, -1]
+        row = u / self.W if self.W.ndim == 1 else np.linalg.solve(self.W.T, u)
+        return replace(self, T=T, z=z), row
+
+
+def _complement(Q: Floats) -> Floats:
+    """Orthonormal columns (p, p − q) orthogonal to Q (p, q), by reflections.
+
+    The pivot of each reflection is the largest entry: graded columns keep their small entries.
+    """
+    p, q = Q.shape
+    used: list[int] = []
+    A, reflections = Q.copy(), []
+    for j in range(q):
+        v = A[:, j].copy()
+        v[used] = 0.0
+        k = int(np.abs(v).argmax())
+        v /= linalg.norms(v[:, None])[0]
+        beta = 1.0 / (1.0 + abs(v[k]))
+        v[k] += 1.0 if v[k] >= 0.0 else -1.0
+        A[:, j + 1 :] -= np.outer(v, beta * (v @ A[:, j + 1 :]))
+        reflections.append((v, beta))
+        used.append(k)
+    rest: Floats = np.delete(np.eye(p), used, axis=1)
+    for v, beta in reversed(reflections):
+        rest -= np.outer(v, beta * (v @ rest))
+    return rest
