@@ -3,7 +3,7 @@
 After each block of n rows of the stream, at the same places however the stream is cut, with R₀ᵀR₀
 the information before the block and A (n × p) its rows, √s_k [1, x_k − x̄]:
 
-    A = Σ_i u_i σ_i v_iᵀ,   keep i where σ_i > √(ε n)                                       (1)
+    A = Σ_i u_i σ_i v_iᵀ,   keep i where σ_i > √(ε Σ_k s_k)                                 (1)
     F = [v_i],   Q = orth(R₀ F)                                                             (2)
     RᵀR = R₀ᵀ (I − (1 − λⁿ) Q Qᵀ) R₀ + Σ_i v_i σ_i² v_iᵀ                                    (3)
 
@@ -202,11 +202,13 @@ class Sifted:
 
     def ended(self, threshold: float, *, scaled: bool) -> "Sifted":
         """The same after the block: (1), (2), (3)."""
-        start, n = self.before, len(self.A)
+        start, weight = self.before, self.now.mass - self.before.mass
         unit = np.sqrt(self.seen.sizes) if scaled else np.ones(len(start.features))
         unit = np.concatenate((np.ones(int(start.free)), np.where(unit > 0.0, unit, 1.0)))
         U, sigma, Vt = linalg.svd_both(self.A / unit)
-        excited = sigma > max(np.sqrt(threshold * n), _DEPENDENT * sigma.max(initial=0.0))  # (1)
+        excited = sigma > max(
+            np.sqrt(threshold * weight), _DEPENDENT * sigma.max(initial=0.0)
+        )  # (1)
         F = Vt[excited].T / unit[:, None]
         fade = max(self.fade, _FAINTEST)
         w = start.solution()

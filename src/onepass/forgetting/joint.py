@@ -9,8 +9,8 @@ column stands first and has no ridge. So below it the triangle
 
 holds in R₁ and z₁ that of the rows centred at their means x̄ and ȳ, and in ρ² the sum of their
 weights: what answers are made of. Where R₁ is singular, because there is no ridge, the solution of
-least norm is taken; which directions are empty is decided in units of each column's own size,
-and a column counts as empty where it is no larger than the rounding of the features it came from.
+least norm is taken, in units of each column's own size; which directions are empty is decided in
+these too, and a column is empty where it is no larger than the rounding of its feature.
 Cost: O(p²) a row, O(p³) while R₁ is singular, O(p²) memory.
 """
 
@@ -30,6 +30,7 @@ __all__ = ["Joint", "taken_in"]
 
 _WIDTH = 128  # rows absorbed at a time
 _SAFE = 1e-7  # a triangle is solved as it is where the reciprocal of its condition is above
+_CLEAN = 1e-6  # or, under a penalty, what of each column is left beside those before it
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -81,6 +82,7 @@ class Joint:
         """Rows as the triangle takes them in: A (n, p) and answers (n, c), weighted."""
         A = X - self.features
         if self.free:
+            A = np.where(np.abs(A) <= 4.0 * _EPS * np.abs(X), 0.0, A)  # a constant is its own mean
             A = np.column_stack((np.ones(len(X)), A))
         return A * roots[:, None], (b - self.answers) * roots[:, None]
 
@@ -113,11 +115,18 @@ class Joint:
             return False
         size = linalg.norms(self.R)
         if not self.loose:
-            return bool(size.min(initial=1.0) > 0.0)
+            return bool((np.abs(np.diagonal(self.R)) > _CLEAN * size).all())
         inner = size[self.free :]
         if (inner <= self._rounding()).any():
             return False
         return bool(lapack.dtrcon(self.R / np.where(size > 0.0, size, 1.0))[0] > _SAFE)
+
+    def calm_rows(self, A: Floats) -> int:
+        """How many rows A can be taken in until the triangle may not be calm, or is not now."""
+        if not self.calm:
+            return 0
+        large = np.abs(A) * _CLEAN > np.abs(np.diagonal(self.R))
+        return int(np.argmax(large.any(axis=1))) if large.any() else len(A)
 
     def solution(self) -> Floats:
         """The intercept, relative to r and r_y, and the coefficients: (p, c)."""
@@ -134,12 +143,13 @@ class Joint:
         """Take rows in, one after the other; return the error of each just before, (n, c)."""
         errors, joint, i = np.empty(b.shape), self, 0
         while i < len(A):
-            if joint.calm:
-                rows = slice(i, i + _WIDTH)
+            calm = joint.calm_rows(A[i : i + _WIDTH])
+            if calm:
+                rows = slice(i, i + calm)
                 w = linalg.solve_upper(joint.R, joint.z)
                 R, z, _, errors[rows], left = absorb(joint.R, joint.z, w, A[rows], b[rows])
                 joint = replace(joint, R=R, z=z, squares=joint.squares + left)
-                i += _WIDTH
+                i += calm
             else:
                 errors[i] = b[i] - A[i] @ joint.solution()
                 joint = taken_in(joint, A[i : i + 1], b[i : i + 1])
@@ -201,25 +211,39 @@ class Joint:
 
     def _rounding(self) -> Floats:
         """The least size of a column that is more than rounding of its feature, (d,)."""
-        return np.asarray(16.0 * _EPS * np.sqrt(max(self.mass, 1.0)) * self.largest)
+        return np.asarray(16.0 * _EPS * np.sqrt(self.mass) * self.largest)
 
     def _inner(self) -> tuple[Floats, Span | None]:
-        """Coefficients of least norm, and the span of what is known."""
-        k = int(self.free)
-        R, z = self.R[k:, k:], self.z[k:]
+        """Coefficients of least norm, and the span, in units of the columns, of what is known."""
+        unit, U, sigma, Vt, least = self._directions()
+        z, known = self.z[int(self.free) :], sigma > least
+        if known.all():
+            return linalg.solve_upper(self.R[int(self.free) :, int(self.free) :], z), None
+        Q, y = Vt[known].T, U[:, known].T @ z
+        span = Span(Q, np.asfortranarray(np.diag(sigma[known])), y, 0.0, np.zeros(Q.shape[1]))
+        return span.solution() / unit[:, None], span
+
+    def _directions(self) -> tuple[Floats, Floats, Floats, Floats, float]:
+        """Units of the features, the inner triangle's SVD in these, and the least that is known."""
+        R = self.R[int(self.free) :, int(self.free) :]
         size, rounding = linalg.norms(R), self._rounding()
         there = size > rounding
         unit = np.where(there, size, 1.0)
-        scaled = np.where(there, R / unit, 0.0)
-        _, sigma, Vt = linalg.svd_both(scaled, whole=True)
+        U, sigma, Vt = linalg.svd_both(np.where(there, R / unit, 0.0), whole=True)
         least = 64.0 * _EPS * len(R) + 4.0 * float((rounding / unit)[there].max(initial=0.0))
-        empty = Vt[sigma <= least].T / unit[:, None]
-        if not empty.shape[1]:
-            return linalg.solve_upper(R, z), None
-        Q = np.ascontiguousarray(np.linalg.qr(empty, mode="complete")[0][:, empty.shape[1] :])
-        Z, T = np.linalg.qr(R @ Q)
-        span = Span(Q, np.asfortranarray(T), Z.T @ z, 0.0, np.zeros(Q.shape[1]))
-        return span.solution(), span
+        return unit, U, sigma, Vt, least
+
+    def penalised(self, empty: "Joint") -> "Joint":
+        """The same, which has no penalty, with that of ``empty``, and without what is rounding."""
+        k, (unit, U, sigma, Vt, least) = int(self.free), self._directions()
+        known = sigma > least
+        y, R, z = U.T @ self.z[k:], self.R.copy(order="F"), self.z.copy()
+        rows = sigma[known, None] * Vt[known] * unit
+        R[k:, k:], z[k:], left = linalg.take_in(
+            np.asfortranarray(empty.R[k:, k:]), empty.z[k:], rows, y[known]
+        )
+        squares = self.squares + left + (y[~known] ** 2).sum(axis=0)
+        return replace(self, R=R, z=z, squares=squares, loose=False)
 
 
 def taken_in(joint: Joint, A: Floats, b: Floats) -> Joint:

@@ -160,6 +160,22 @@ class Queue:
             joint = replace(joint, squares=joint.squares + squares[end])
         return taken_in(joint, A, b)
 
+    def fresh(self) -> Joint:
+        """The triangle of all rows from these alone, about the newest, to be solved in any case.
+
+        Rounding of rows that have left is not in it, and a feature that is constant is 0.
+        """
+        kept, empty = self.kept, self.empty
+        if not len(kept):
+            return empty
+        joint = empty.around(kept.X[-1], kept.b[-1]).noting(kept.X)
+        joint = replace(joint, mass=float(kept.roots @ kept.roots))
+        rows = joint.rows(kept.X, kept.b, kept.roots)
+        if joint.loose:
+            return taken_in(joint, *rows)
+        bare = replace(joint, R=np.zeros_like(joint.R), z=np.zeros_like(joint.z))
+        return taken_in(bare, *rows).penalised(empty)
+
     def pushed(self, more: Kept) -> "Queue":
         """The same with more rows."""
         back = self.back if len(self) else self.empty.around(more.X[0], more.b[0])

@@ -12,8 +12,10 @@ the other as these come. With the triangle R of those that stay, and the rows V 
 
 where e are errors before the block by what stays, and J the rows of the window when a_j comes, one
 stretch of those that leave and those that have come. Where R tells too little for (2) to be
-sharp, rows go one by one, through the triangle of the whole window at each.
-Cost: O(p^{7/3}) time a row in blocks, O(p³) one by one; O(n p) memory for n rows.
+sharp, rows go one by one, through the triangle of the whole window at each; and where rounding
+would show in that, through the rows of the window themselves.
+Cost: O(p^{7/3}) time a row in blocks, O(p³) one by one, O(n p²) where columns depend on each other
+and the ridge is below their rounding; O(n p) memory for n rows.
 """
 
 import math
@@ -24,7 +26,7 @@ import numpy as np
 
 from onepass import linalg, validate
 from onepass.errors import ParameterError
-from onepass.forgetting.joint import Joint
+from onepass.forgetting.joint import Joint, taken_in
 from onepass.forgetting.kept import Kept, Queue
 from onepass.forgetting.pace import clock
 from onepass.forgetting.past import Coming, Learned, Past
@@ -33,7 +35,7 @@ from onepass.types import Array, Floats
 __all__ = ["Window"]
 
 _LONG = 128  # rows looked ahead
-_SHARP = 1e4  # the largest leverage at which (2) keeps its digits
+_SHARP = 1e2  # the largest leverage at which (2) keeps its digits
 _LONGEST = 2.0**62  # units that can be subtracted from a time
 _FEW = 4  # so many rows that nothing leaves between them are taken in as they are
 
@@ -125,15 +127,19 @@ class Window:
                 said, whole = _slid(queue, kept.part(part), due[:width]), None
             if said is None:
                 last = 1 if queue.ahead or not free else 0  # the row after which some leave
+                whole = queue.triangle() if whole is None else whole
                 part = slice(i, min(part.stop, i + free + last))
                 whole, said = _grown(queue, whole, kept.part(part))
+                part = slice(i, i + len(said))
             errors[part] = said / kept.roots[part, None]
             if not len(queue):
                 errors[0] = b[0]  # said by w₀ alone
             queue, left = _moved(queue, kept.part(part), limits, part.stop - 1)
             whole = None if left else whole
             i = part.stop
-        memory, centering = (whole or queue.triangle()).past(rows.start, past.memory.ridge)
+        whole = queue.triangle() if whole is None else whole
+        whole = whole if whole.calm else queue.fresh()
+        memory, centering = whole.past(rows.start, past.memory.ridge)
         return Learned(errors, Past(memory, centering, prior), queue)
 
 
@@ -197,13 +203,24 @@ def _block(p: int, due: Array, ahead: int) -> int:
     return (int(np.argmax(emptied)) + 1) if emptied.any() else width
 
 
-def _grown(queue: Queue, whole: Joint | None, more: Kept) -> tuple[Joint, Floats]:
-    """The triangle of the whole window with rows that nothing leaves between, and their errors."""
-    whole = queue.triangle() if whole is None else whole
+def _grown(queue: Queue, whole: Joint, more: Kept) -> tuple[Joint, Floats]:
+    """The triangle of the whole window with the first of some rows, and their errors.
+
+    Nothing leaves between these rows. Where it is not calm, or a row is so large beside it that it
+    may not be calm after it, the error of one row is found from the rows of the window themselves.
+    """
     if not len(queue):
         whole = whole.around(more.X[0], more.b[0])
-    added = whole.noting(more.X).absorb(*whole.rows(more.X, more.b, more.roots))
-    return replace(added[0], mass=whole.mass + float(more.roots @ more.roots)), added[1]
+    A, b = whole.rows(more.X, more.b, more.roots)
+    calm = whole.calm_rows(A)
+    more = more.part(slice(0, max(1, calm)))
+    A, b, mass = A[: len(more)], b[: len(more)], float(more.roots @ more.roots)
+    grown = replace(whole.noting(more.X), mass=whole.mass + mass)
+    if calm:
+        return grown.absorb(A, b)
+    fresh = queue.fresh()
+    x, y = fresh.rows(more.X, more.b, more.roots)
+    return taken_in(grown, A, b), y - x @ fresh.solution()
 
 
 def _slid(queue: Queue, more: Kept, due: Array) -> Floats | None:
