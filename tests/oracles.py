@@ -44,11 +44,15 @@ def ridge_qr(
     weights: Any = None,
     forgetting: float = 1.0,
     initial: Any = None,
+    scaled: bool | str = False,
 ) -> tuple[Floats, Any]:
     """Solve (1) in one batch: QR of all rows, each times the root of its weight.
 
     Below the data stand the rows of the root of λⁿ Π. With ridge 0 the solution is the one
     nearest to ``initial`` (of minimum norm, where that is zero): lstsq on centred features.
+    With ``scaled`` the norm is that in units of the first value of each feature: the power of two
+    nearest to it, relative to the first row where there is an intercept; with ``"size"``, in units
+    of the norm of each weighted column, centred if there is an intercept.
 
     Parameters
     ----------
@@ -64,6 +68,8 @@ def ridge_qr(
         λ in (0, 1].
     initial : array-like of shape (d,) or (d, c), optional
         w₀, zeros by default.
+    scaled : bool or "size"
+        Whether the norm is in units of the first values, or of the sizes.
 
     Returns
     -------
@@ -76,7 +82,15 @@ def ridge_qr(
     root = np.sqrt(s * forgetting ** np.arange(n - 1, -1, -1.0))
     error = Y - X @ W0
     if np.ndim(ridge) == 0 and ridge == 0:
-        change, b = _minimum_norm(X, error, root, intercept=intercept)
+        units = np.ones(d)
+        if scaled == "size":
+            mean = root**2 @ X / (root @ root) if intercept and n else np.zeros(d)
+            norms = np.sqrt(root**2 @ (X - mean) ** 2)
+            units = np.where(norms > 1e-12 * np.abs(X).max(initial=0.0), norms, 1.0)
+        elif scaled:
+            units = _first_units(X - X[0] if intercept and n else X)
+        change, b = _minimum_norm(X / units, error, root, intercept=intercept)
+        change = change / units[:, None]
     else:
         prior = np.sqrt(forgetting**n) * _square_root(ridge, d)
         above = np.column_stack([root, root[:, None] * X]) if intercept else root[:, None] * X
@@ -89,6 +103,15 @@ def ridge_qr(
         change = solved[1:] if intercept else solved
     coef = W0 + change
     return (coef[:, 0], float(b[0])) if np.ndim(y) == 1 else (coef, b)
+
+
+def _first_units(X: Floats) -> Floats:
+    """The power of two nearest to the first value of each column that is not 0; else 1."""
+    units = np.ones(X.shape[1])
+    for j, column in enumerate(X.T):
+        for value in column[column != 0.0][:1]:
+            units[j] = 2.0 ** round(np.log2(abs(value)))
+    return units
 
 
 class RowByRow(NamedTuple):

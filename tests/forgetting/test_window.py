@@ -30,7 +30,9 @@ def said_by_batch(X: Floats, y: Floats, kept: list[slice], **settings: Any) -> F
     s = settings.pop("weights", None)
     for i, rows in enumerate(kept):
         if rows.stop > rows.start:
-            coef, b = ridge_qr(X[rows], y[rows], weights=None if s is None else s[rows], **settings)
+            coef, b = ridge_qr(
+                X[rows], y[rows], weights=None if s is None else s[rows], scaled="size", **settings
+            )
             said[i] = X[i] @ coef + b
     return said
 
@@ -96,7 +98,7 @@ def test_columns_that_fall_silent_or_depend_on_others_have_least_norm() -> None:
     for i in range(120):
         model.learn_one(X[i], y[i])
         if i >= 20:
-            coef, b = ridge_qr(X[i - 14 : i + 1], y[i - 14 : i + 1])
+            coef, b = ridge_qr(X[i - 14 : i + 1], y[i - 14 : i + 1], scaled="size")
             np.testing.assert_allclose(model.coef_, coef, atol=1e-9)
             np.testing.assert_allclose(model.intercept_, b, atol=1e-9)
 

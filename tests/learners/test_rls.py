@@ -39,6 +39,7 @@ class Task(NamedTuple):
             weights=s,
             forgetting=self.settings["forgetting"],
             initial=_columns(self.settings["initial_coef"]),
+            scaled=True,
         )
 
 
@@ -171,7 +172,7 @@ def test_zero_constant_doubled_and_scaled_columns_give_lstsq_at_every_row() -> N
         learner = RLSRegressor(ridge=0.0, fit_intercept=intercept)
         for i in range(30):
             learner.learn_one(X[i], y[i])
-            coef, b = ridge_qr(X[: i + 1], y[: i + 1], 0.0, intercept=intercept)
+            coef, b = ridge_qr(X[: i + 1], y[: i + 1], 0.0, intercept=intercept, scaled=True)
             close(learner.predict(X), X @ coef + b, 1e-9)
             close(learner.coef_, coef, 1e-9)
 
@@ -294,6 +295,6 @@ def test_the_same_feature_in_two_units_has_least_norm_whatever_its_mean(
     for i in range(0, 200, block):
         learner.partial_fit(X[i : i + block], y[i : i + block])
     exact = np.column_stack((near, 3.28084 * near, other))
-    coef, _ = ridge_qr(exact, y, forgetting=forgetting)
+    coef, _ = ridge_qr(exact, y, forgetting=forgetting, scaled=True)
     assert learner.memory_.rank == 2
     np.testing.assert_allclose(learner.coef_, coef, rtol=1e-6 if mean < 1e8 else 1e-2)

@@ -209,7 +209,7 @@ def test_any_number_of_rows_and_features(n: int, d: int, ridge: float) -> None:
     rng = np.random.default_rng(17)
     X, y = rng.normal(size=(n, d)), rng.normal(size=n)
     learner = RLSRegressor(ridge).fit(X, y)
-    coef, b = ridge_qr(X, y, ridge)
+    coef, b = ridge_qr(X, y, ridge, scaled=True)
     close(learner.coef_, coef, 1e-9, scale=1e-3)
     close(learner.intercept_, b, 1e-9, scale=1.0)
 

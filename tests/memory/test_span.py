@@ -67,7 +67,7 @@ def test_a_triangle_without_ridge_is_lstsq_at_every_row(forgetting: float) -> No
     A[3], A[5] = A[1] + A[2], 0.0
     memory = SquareRoot(0.0).start(6, 2)
     for i in range(15):
-        coef, _ = ridge_qr(A[:i], b[:i], intercept=False, forgetting=forgetting)
+        coef, _ = ridge_qr(A[:i], b[:i], intercept=False, forgetting=forgetting, scaled=True)
         memory, errors = memory.absorb(A[i : i + 1], b[i : i + 1], np.full(1, forgetting**-0.5))
         memory = memory.faded(forgetting)
         np.testing.assert_allclose(errors[0], b[i] - A[i] @ coef, atol=1e-9)

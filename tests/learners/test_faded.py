@@ -1,0 +1,132 @@
+"""What has faded decides only what newer rows leave open: right values of small cases."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+from onepass.forgetting import Bounded, Directional, Exponential, Window
+
+Floats = Any
+
+
+def one_by_one(model: Any, X: Floats, y: Floats, time: Any = None) -> Floats:
+    found = []
+    for i, (x, target) in enumerate(zip(X, y, strict=True)):
+        found.append(float(model.predict_one(x)))
+        model.learn_one(x, target, **({} if time is None else {"time": time[i]}))
+    return np.array(found)
+
+
+def test_predictions_after_a_gap_are_those_of_exact_least_squares() -> None:
+    X = np.array([[1.0, 2.0], [-2.0, 1.0], [-2.0, 1.0], [1.0, -2.0]])
+    y, t = np.array([2.0, -3.0, 3.0, 0.0]), np.array([1.0, 51.0, 52.0, 102.0])
+    make = lambda: op.RLSRegressor(forgetting=Exponential(half_life=0.5), fit_intercept=False)  # noqa: E731
+    exact = -2.639999760000048  # in rational arithmetic
+    assert make().test_then_train(X, y, time=t)[3] == pytest.approx(exact, abs=1e-9)
+    assert one_by_one(make(), X, y, t)[3] == pytest.approx(exact, abs=1e-9)
+
+
+@pytest.mark.parametrize("half_life", [0.5, 0.25])
+@pytest.mark.parametrize("rule", [Exponential, Bounded])
+def test_a_night_without_rows_moves_no_prediction_beyond_the_targets(
+    rule: Any, half_life: float
+) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(72, 4))
+    X[60:64] = X[60]
+    t = np.concatenate((np.arange(60) / 10, 70.0 + np.arange(12) / 10))
+    y = X @ [1.0, -2.0, 3.0, 0.5] + 5.0 + 0.1 * rng.normal(size=72)
+    model = op.RLSRegressor(forgetting=rule(half_life=half_life))
+    assert np.abs(model.test_then_train(X, y, time=t)[60:]).max() < 2.0 * np.abs(y).max()
+
+
+@pytest.mark.parametrize("rule", [Exponential(0.98), Bounded(0.98)])
+def test_rows_on_one_line_for_long_do_not_wind_up_in_rounding(rule: Any) -> None:
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(5010, 3))
+        X[5:5005] = np.outer(rng.normal(size=5000), X[5])
+        y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=5010)
+        model = op.RLSRegressor(forgetting=rule, fit_intercept=False)
+        assert np.abs(model.test_then_train(X, y)[5005:]).max() < 10.0 * np.abs(y).max()
+
+
+def test_a_floor_holds_below_full_rank_too() -> None:
+    X = np.array([[-2.0, 1.0], [0.0, -1.0], [-1.0, -1.0], [-1.0, -1.0], [-2.0, 2.0]])
+    y, t = np.array([2.0, -1.0, -2.0, 0.0, -3.0]), np.array([0.0, 50.0, 50.0, 50.0, 51.0])
+    block = op.RLSRegressor(0, Bounded(half_life=0.7)).test_then_train(X, y, time=t)
+    np.testing.assert_allclose(block, [0.0, 2.0, -0.25, -2.0, 3.5], atol=1e-9)
+    one = one_by_one(op.RLSRegressor(0, Bounded(half_life=0.7)), X, y, t)
+    np.testing.assert_allclose(one, block, atol=1e-9)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-12, 1e-6, 1e-3])
+def test_a_feature_that_is_constant_in_a_window_has_no_coefficient(ridge: float) -> None:
+    X, y = np.array([[8e6], [2e6], [1e6], [1e6]]), np.array([2.0, 4.0, 2.0, 0.0])
+    model = op.RLSRegressor(ridge, Window(2)).fit(X, y)
+    assert model.predict([[2e6]])[0] == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("level", [1e6, 1.7e18])
+def test_directional_forgetting_ignores_a_constant_feature(level: float) -> None:
+    rng = np.random.default_rng(2)
+    X = np.column_stack((np.full(2000, level), rng.normal(size=2000)))
+    y = 2.0 * X[:, 1] + 0.1 * rng.normal(size=2000)
+    model = op.RLSRegressor(forgetting=Directional(0.95, scaled=False))
+    errors = model.test_then_train(X, y) - y
+    assert np.abs(errors[100:]).max() < 1.0
+
+
+@pytest.mark.parametrize("rule", [1.0, Exponential(0.99), Directional(0.99), Window(50)])
+@pytest.mark.parametrize("weight", [1e-32, 1e-20, 1e-7, 1e3])
+def test_the_unit_of_weights_changes_nothing_without_a_ridge(rule: Any, weight: float) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(300, 3))
+    y = X @ [1.0, 2.0, 3.0] + 4.0 + 0.1 * rng.normal(size=300)
+    plain = op.RLSRegressor(0, rule).fit(X, y)
+    model = op.RLSRegressor(0, rule).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(model.coef_, plain.coef_, rtol=1e-9)
+    np.testing.assert_allclose(model.intercept_, plain.intercept_, rtol=1e-9)
+
+
+def test_a_huge_column_hides_no_other() -> None:
+    rng = np.random.default_rng(0)
+    days = np.arange(400.0)
+    x = 0.01 * rng.normal(size=400)
+    X = np.column_stack((1.7e18 + days * 8.64e13, x))
+    y = 200.0 * x + 0.04 * days + 0.1 * rng.normal(size=400)
+    A = np.column_stack((days, x, np.ones(400)))
+    fitted = np.linalg.lstsq(A, y, rcond=None)[0]
+    for ridge in (0.0, 1e-30):
+        model = op.RLSRegressor(ridge).fit(X, y)
+        assert model.coef_[1] == pytest.approx(fitted[1], rel=1e-9)
+        np.testing.assert_allclose(model.predict(X), A @ fitted, atol=1e-9)
+    model = op.RLSRegressor(0.0).learn_one({"out": 1.0, "other": 1e19}, 1.0)
+    for k in range(40):
+        model.learn_one({"out": float(k % 3), "other": 0.0}, float(k % 3))
+    assert model.predict_one({"out": 2.0, "other": 0.0}) == pytest.approx(2.0, abs=1e-9)
+
+
+def test_levels_far_above_the_spread_lose_no_digits_in_predictions() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.integers(-8, 9, size=(200, 2)) / 8.0
+    y = X @ [1.0, -2.0] + rng.normal(size=200)
+    near = op.RLSRegressor(0.0).fit(X, y).predict(X)
+    far = op.RLSRegressor(0.0).fit(X + 2.0**40, y).predict(X + 2.0**40)
+    np.testing.assert_allclose(far, near, atol=1e-9)
+
+
+def test_columns_near_the_least_normal_number_are_learned() -> None:
+    X = np.random.default_rng(0).normal(size=(10, 2)) * [1e-310, 1.0]
+    assert op.RLSRegressor(0.0).fit(X, X[:, 1]).coef_[1] == pytest.approx(1.0)
+
+
+def test_repeated_rows_without_a_ridge_are_learned_in_blocks() -> None:
+    rng = np.random.default_rng(5)
+    X = np.tile(rng.normal(size=(3, 5)), (400, 1))
+    y = rng.normal(size=1200)
+    model = op.RLSRegressor(0.0).fit(X, y)
+    fitted = y.reshape(400, 3).mean(axis=0)
+    np.testing.assert_allclose(model.predict(X[:3]), fitted, atol=1e-12)
