@@ -51,8 +51,8 @@ def ridge_qr(
     Below the data stand the rows of the root of λⁿ Π. With ridge 0 the solution is the one
     nearest to ``initial`` (of minimum norm, where that is zero): lstsq on centred features.
     With ``scaled`` the norm is that in units of the first value of each feature: the power of two
-    nearest to it, relative to the first row where there is an intercept; with ``"size"``, in units
-    of the norm of each weighted column, centred if there is an intercept.
+    nearest to it; with ``"size"``, in units of the norm of each weighted column, centred if there
+    is an intercept.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def ridge_qr(
             norms = np.sqrt(root**2 @ (X - mean) ** 2)
             units = np.where(norms > 1e-12 * np.abs(X).max(initial=0.0), norms, 1.0)
         elif scaled:
-            units = _first_units(X - X[0] if intercept and n else X)
+            units = _first_units(X)
         change, b = _minimum_norm(X / units, error, root, intercept=intercept)
         change = change / units[:, None]
     else:

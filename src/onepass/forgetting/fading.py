@@ -277,14 +277,14 @@ def _absorbed(
     if first:
         prior = prior.begun(reduced.X[0])
     pseudo = prior.among(reduced.X[first:])
-    b, raw = rows.answers(reduced.X, reduced.Y), np.abs(X) + np.abs(center.features)
+    b, raw = rows.answers(reduced.X, reduced.Y), np.maximum(np.abs(X), np.abs(center.features))
     centred = reduced.X[first:], b[first:], reduced.scale[first:]
     taken = reduced.X[first:], b[first:], reduced.scale[first:], raw[first:]
     if span is not None and span.free:
         span = span.about(X[0], Y[0]) if first else span
         A, y = X - span.center[0] - span.center[1], Y - span.answers[0] - span.answers[1]
         weights = 1.0 if rows.weights is None else rows.weights[part]
-        raw, ones = np.abs(X) + np.abs(span.center[0]), np.ones((len(X), 1))
+        raw, ones = np.maximum(np.abs(X), np.abs(span.center[0])), np.ones((len(X), 1))
         taken = (
             np.hstack((ones, A)), rows.answers(A, y), np.sqrt(weights / reduced.ages),
             np.hstack((ones, raw)),

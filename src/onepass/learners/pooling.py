@@ -146,6 +146,7 @@ def _taken_in(own: Known, center: Centering, rows: Floats, b: Floats, raw: Float
     units = np.where(span.units > 0.0, span.units, 1.0)
     sizes = np.abs(A / units).max(axis=1, initial=0.0)[:, None] * units  # they were rotated
     sizes[:, 1:] += np.vstack((root * np.abs(span.center[0]), raw))
+    sizes = np.where(A.any(axis=0), sizes, 0.0)  # a feature not seen yet has no unit
     return replace(memory, span=span).spanned(A, b, ones, sizes, centred=centred)[0].settled()
 
 

@@ -202,7 +202,7 @@ class Rebased:
         errors = np.empty(b.shape)
         span, i, n, ahead, held = self, 0, len(A), _AHEAD, []
         while i < n:
-            span, stop = span._noting(A[i : i + ahead])
+            span, stop = span._noting(raw[i : i + ahead])
             apart = span.apart(A[i : i + stop], raw[i : i + stop])
             C = apart.C * scale[i : i + stop, None]
             new = apart.new & (not span.full)
@@ -363,18 +363,18 @@ class Rebased:
         spread: Floats = self.W[:, None] * theta if self.W.ndim == 1 else self.W @ theta
         return spread
 
-    def _noting(self, A: Floats) -> tuple["Rebased", int]:
-        """The same with the units that the first of rows A shows; rows that show no more."""
+    def _noting(self, raw: Floats) -> tuple["Rebased", int]:
+        """The same with the units that the first of some rows shows; rows that show no more."""
         unseen = np.flatnonzero(self.units == 0.0)
-        there = A[:, unseen] != 0.0
+        there = raw[:, unseen] != 0.0
         if not there.any():
-            return self, len(A)
+            return self, len(raw)
         shown = there.any(axis=1)
         if not shown[0]:
             return self, int(np.argmax(shown))
         at = unseen[there[0]]
         units = self.units.copy()
-        units[at] = np.exp2(np.clip(np.round(np.log2(np.abs(A[0, at]))), -1000.0, 1000.0))
+        units[at] = np.exp2(np.clip(np.round(np.log2(raw[0, at])), -1000.0, 1000.0))
         shape = np.ones(len(units))
         shape[at] = 1.0 / units[at]
         W, F = ((each.T * shape).T for each in (self.W, self.F))
