@@ -286,9 +286,9 @@ EVERY_MACHINE int pending_learn(Rows *rows, const double *x, const double *row, 
     const double f = lanes(&sum);
     const double q = weight * pending->grown / rows->factor;
     int good = pending->least > FAINT && q > 0.0 && q * f >= 0.0 && q * f < SURE;
-    const double sharp = rows->factor < 1.0 ? SHARP_FADING : SHARP, size = sharp * sharp * q;
     for (ptrdiff_t j = 0; j < d; j++)
-        good &= size * (row[j] * row[j]) * pending->inverse[j] <= 1.0;
+        good &= sharpness(rows, j, 1.0 / pending->inverse[j]) * q * (row[j] * row[j]) *
+                    pending->inverse[j] <= 1.0;
     for (ptrdiff_t k = 0; k < c; k++) {
         errors[k] = row[d + k] + pending->rest[k];
     }

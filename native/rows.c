@@ -122,12 +122,13 @@ WITHIN ptrdiff_t at_once(const Rows *rows)
 /* Whether so much is known of each weight that it is not lost in the rounding of one of n rows. */
 WITHIN int calm(const Rows *rows, ptrdiff_t n, const double *q)
 {
-    const double sharp = rows->factor < 1.0 ? SHARP_FADING : SHARP, *D = rows->diagonal[rows->now];
     int good = 1;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const double *row = rows->block + i * rows->wide, size = sharp * sharp * q[i];
-        for (ptrdiff_t j = 0; j < rows->d; j++)
-            good &= size * (row[j] * row[j]) <= rows->due * D[j];
+    for (ptrdiff_t j = 0; j < rows->d; j++) {
+        const double D = rows->due * rows->diagonal[rows->now][j], sharp = sharpness(rows, j, D);
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const double x = rows->block[i * rows->wide + j];
+            good &= sharp * q[i] * (x * x) <= D;
+        }
     }
     return good;
 }

@@ -5,8 +5,9 @@
 #include <stddef.h>
 
 static const double LARGEST = 1e60; /* of larger numbers others see that none overflows */
-static const double SHARP = 1e-8; /* a row exceeds what is known by its inverse, if nothing fades */
-static const double SHARP_FADING = 1e-6;
+static const double SHARP = 1e-4; /* a row may exceed what the ridge says of a weight by its inverse */
+static const double SHARP_FADING = 1e-6; /* and all else that is known of it, if the past fades */
+static const double DULL = 1e-13;        /* or if it does not */
 enum { FEW = 1 << 16 }; /* rows that may be learned at once or not at all */
 
 typedef struct Pending Pending; /* pending.h */
@@ -66,6 +67,15 @@ int rows_say(Rows *rows, const double *x, double *scores);
 
 /* Solve for w, if it is not fresh. */
 void rows_solve(Rows *rows);
+
+/* By how much, squared, a row may exceed D of a weight j: the inverse. */
+static inline double sharpness(const Rows *rows, ptrdiff_t j, double D)
+{
+    const double sharp = D <= 16.0 * rows->d * rows->least[j] ? SHARP
+                         : rows->factor < 1.0                 ? SHARP_FADING
+                                                              : DULL;
+    return sharp * sharp;
+}
 
 /* Row j of [U theta] now, as if it began with column 0. */
 double *rows_at(const Rows *rows, ptrdiff_t j);

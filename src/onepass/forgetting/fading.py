@@ -251,8 +251,9 @@ def _some(
     elif gap:
         memory = replace(memory, span=memory.span.rebased())
     if memory.span is not None:  # few rows at first: a triangle may soon do
-        early, left = centering.mass <= 2.0 * len(memory.z), len(memory.z) - len(memory.span.T)
-        width = min(n, max(1, left // 16) if early else _SPANNED)
+        d, span = len(memory.z), memory.span
+        early = span.rows <= 2 * d
+        width = min(n, max(1, (d - len(span.T)) // 16) if early else _SPANNED)
     if width < n:
         part = slice(part.start, part.start + width)
         return _some(past._replace(memory=memory), rows, part, factors[:width], level)

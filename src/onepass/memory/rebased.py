@@ -103,6 +103,8 @@ class Rebased:
         What is left of the base, in [0, 1].
     squares : ndarray of shape (c,)
         The least sum of squares.
+    rows : int
+        Rows since the base was made.
     never : int
         The directions that had never been excited when the base was made.
     center, answers : ndarrays of shape (2, d) and (2, c)
@@ -121,6 +123,7 @@ class Rebased:
     z: Floats
     phi: float
     squares: Floats
+    rows: int
     never: int
     center: Floats
     answers: Floats
@@ -143,7 +146,7 @@ class Rebased:
         never, zeros = 0 if phi else p, (np.zeros((2, p - free)), np.zeros((2, c)))
         return cls(
             W, F, units, origin, none, none, np.zeros((0, 0)), np.zeros((0, c)), phi,
-            np.zeros(c), never, *zeros, bool(free),
+            np.zeros(c), 0, never, *zeros, bool(free),
         )  # fmt: skip
 
     @classmethod
@@ -229,7 +232,7 @@ class Rebased:
                 span, row = span.lifted(min(level, 1.0) ** 0.5 * scale[i] * one.height)
                 held += [] if row is None else [(row, row @ span.solution())]
             i, ahead = i + 1, 1
-        return Taken(span, errors, held)
+        return Taken(replace(span, rows=span.rows + n), errors, held)
 
     def held(self, A: Floats) -> tuple["Rebased", Floats]:
         """The same with rows A (k, p) taken in that the weights already fit exactly, and these.

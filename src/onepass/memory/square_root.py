@@ -35,9 +35,9 @@ from onepass.update import Step, absorb, fade, row_by_row
 
 __all__ = ["SquareRoot", "Triangle"]
 
-_SHARP = 1e-8  # a row may exceed the ridge's share in a weight by its inverse, if nothing fades
-_SHARP_FADING = 1e-6  # and all that is known of it, if the past fades
-_DULL = 1e-13  # beyond it all that is known is rounding
+_SHARP = 1e-4  # a row may exceed the ridge's share in a weight by its inverse
+_SHARP_FADING = 1e-6  # and all else that is known of it, if the past fades
+_DULL = 1e-13  # or if it does not
 _CALM = 4.0  # times any of them, a triangle is used again
 _LEAST = 1e-200  # a direction below it has lost digits
 
@@ -243,10 +243,8 @@ class Triangle:
     def _sharpness(self, *, fading: bool) -> Floats:
         """By how much a row may exceed each diagonal entry: its inverse, (p,)."""
         depth = np.abs(np.diagonal(self.R))
-        if fading:
-            return np.full(len(depth), _SHARP_FADING)
         prior = 4.0 * np.sqrt((self.ridge or 0.0) * len(depth))
-        return np.where(depth > prior, _DULL, _SHARP)
+        return np.where(depth > prior, _SHARP_FADING if fading else _DULL, _SHARP)
 
     def rebased(self, center: Any = None) -> "Triangle":
         """The same with what is known as the base of a span.
@@ -279,9 +277,8 @@ class Triangle:
             return self
         rows = np.sqrt(mass) * span.units[int(span.free) :]
         size, depth = np.maximum(linalg.norms(self.R), rows), np.abs(np.diagonal(self.R))
-        sharpness = (
-            self._sharpness(fading=fading) if span.full else _SHARP_FADING if fading else _SHARP
-        )
+        known = span.full or fading
+        sharpness = self._sharpness(fading=fading) if known else np.full(len(depth), _SHARP)
         least = np.maximum(_CALM * sharpness * size, _LEAST)
         if not (depth > least).all():
             return self
