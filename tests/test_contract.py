@@ -75,6 +75,11 @@ DEFENDED: list[tuple[Callable[[Any], bool], str, str]] = [
         "Forgetting counts rows: a row that is seen twice also ages what came before it twice.",
     ),
     (
+        lambda made: getattr(made, "ridge", None) == 0.0,
+        EQUIVALENCE,
+        "Below full rank the norm is in units of first values, and that check shuffles the rows.",
+    ),
+    (
         _keeps_few,
         EQUIVALENCE,
         "What a limited memory keeps depends on the order of rows, which that check shuffles.",

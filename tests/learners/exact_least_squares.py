@@ -154,7 +154,8 @@ def _run(problem: Problem) -> Reference:
         np.zeros((n, c)), np.ones(n), np.ones(n), np.ones(n, bool), np.zeros((n, c)),
         np.zeros((n, c)), np.ones(n), np.ones(n, bool),
     )  # fmt: skip
-    units = _Units(problem.X.shape[1])
+    first = problem.rule.kind not in {"directional", "window"}
+    units = _Units(problem.X.shape[1], first=first)
     last = None
     for i in range(n):
         x, y = _exact(problem.X[i]), _exact(problem.Y[i])
@@ -179,7 +180,8 @@ def _run(problem: Problem) -> Reference:
 
 def _predicted(found: Reference, i: int, state: Any, x: list[Any], units: "_Units") -> Any:
     """The prediction of row i relative to w₀, exact and in float64."""
-    solution = state.sums.solution(state.free, units.squares)
+    squares = units.squares if units.first else state.sums.sizes(state.free)
+    solution = state.sums.solution(state.free, squares)
     a = state.row(x)
     predictions = [_dot(a, column) + shift for column, shift in zip(
         zip(*solution.theta, strict=True), state.shift, strict=True)]  # fmt: skip
@@ -200,9 +202,10 @@ def _predicted(found: Reference, i: int, state: Any, x: list[Any], units: "_Unit
 
 
 class _Units:
-    """s_j of each feature."""
+    """s_j of each feature, where these are its first values and not its present sizes."""
 
-    def __init__(self, d: int) -> None:
+    def __init__(self, d: int, *, first: bool) -> None:
+        self.first = first
         self.squares, self.exponents = [mp.one] * d, [0] * d
         self.seen = [False] * d
 
@@ -249,6 +252,14 @@ class _Sums:
                 row[j] += qa * other
             for k, target in enumerate(b):
                 right[k] += qa * target
+
+    def sizes(self, free: int) -> list[Any]:
+        """The squared norm of each column, about its mean where there is an intercept."""
+        A = self.A
+        mean = [A[0][j] ** 2 / A[0][0] if free and A[0][0] > 0 else 0 for j in range(len(A))]
+        found = [A[j][j] - mean[j] for j in range(free, len(A))]
+        least = [mpmath.ldexp(A[j][j], 300 - mp.prec) for j in range(free, len(A))]
+        return [q if q > e else mp.one for q, e in zip(found, least, strict=True)]
 
     def solution(self, free: int, squares: list[Any]) -> _Solution:
         """Solve by Gaussian elimination; least norm below full rank."""
