@@ -261,8 +261,8 @@ def _some(
     now = past._replace(memory=memory, prior=prior)
     errors, memory, prior = _absorbed(now, reduced, rows, part, factors, level)
     memory, prior = memory.faded(reduced.fade), prior.faded(reduced.fade)
-    mass = reduced.center.mass if centering.free else 0.0
-    return errors, Past(memory.settled(mass, fading=fading), reduced.center, prior)
+    memory = memory.settled(reduced.center.mass, fading=fading)
+    return errors, Past(memory, reduced.center, prior)
 
 
 def _absorbed(

@@ -41,7 +41,7 @@ class Past(NamedTuple):
         if memory.span.free:
             A = X - memory.span.center[0] - memory.span.center[1]
             return memory.leverage(np.hstack((np.ones((len(A), 1)), A)))
-        return np.full(len(X), np.inf)
+        return np.full(len(X), np.inf)  # of a window, or of a former file
 
 
 class Coming(NamedTuple):

@@ -38,6 +38,7 @@ __all__ = ["SquareRoot", "Triangle"]
 _SHARP = 1e-4  # a row may exceed the ridge's share in a weight by its inverse
 _SHARP_FADING = 1e-6  # and all else that is known of it, if the past fades
 _DULL = 1e-13  # or if it does not
+_DOUBTED = 1e-8  # or if it does not, while a span has not seen all directions
 _CALM = 4.0  # times any of them, a triangle is used again
 _LEAST = 1e-200  # a direction below it has lost digits
 
@@ -158,7 +159,7 @@ class Triangle:
     @property
     def least(self) -> Floats:
         """The least sum of squares, (c,)."""
-        return self.squares if self.span is None else self.span.squares
+        return self.span.squares if isinstance(self.span, Rebased) else self.squares
 
     def unexplained(self, more: Floats) -> "Triangle":
         """The same with so much more of it that no weights explain."""
@@ -252,7 +253,8 @@ class Triangle:
         With the means of the rows that the triangle was centred at, their intercept is in it.
         """
         if center is None or not center.free:
-            span = Rebased.of_triangle(self.R, self.w)
+            mass = center.mass if center is not None and center.mass > 0.0 else 1.0
+            span = Rebased.of_triangle(self.R, self.w, mass)
             return replace(self, span=replace(span, squares=self.squares))
         d, c = self.z.shape
         R, w = np.zeros((d + 1, d + 1), order="F"), np.zeros((d + 1, c))
@@ -269,16 +271,17 @@ class Triangle:
     def settled(self, mass: float = 0.0, *, fading: bool = False) -> "Triangle":
         """The same without a span, where the triangle alone is as good.
 
-        ``mass`` is the weight of the rows where they are centred: they may be much larger than what
-        a gap has left of the triangle.
+        ``mass`` is the weight of the rows: they may be much larger than what a gap has left of the
+        triangle, or of some columns of it.
         """
         span = self.span
         if span is None or not (span.full or span.phi > 0.0):
             return self
         rows = np.sqrt(mass) * span.units[int(span.free) :]
         size, depth = np.maximum(linalg.norms(self.R), rows), np.abs(np.diagonal(self.R))
-        known = span.full or fading
-        sharpness = self._sharpness(fading=fading) if known else np.full(len(depth), _SHARP)
+        sharpness = self._sharpness(fading=fading)
+        if not span.full and not fading:  # what is no prior may be rounding
+            sharpness = np.maximum(sharpness, _DOUBTED)
         least = np.maximum(_CALM * sharpness * size, _LEAST)
         if not (depth > least).all():
             return self
