@@ -130,3 +130,21 @@ def test_repeated_rows_without_a_ridge_are_learned_in_blocks() -> None:
     model = op.RLSRegressor(0.0).fit(X, y)
     fitted = y.reshape(400, 3).mean(axis=0)
     np.testing.assert_allclose(model.predict(X[:3]), fitted, atol=1e-12)
+
+
+@pytest.mark.parametrize("gap", [60.0, 80.0, 100.0, 120.0])
+def test_a_column_that_new_rows_leave_alone_is_fitted_by_the_earlier_ones(gap: float) -> None:
+    X, y = np.array([[2.0, 1.0], [-1.0, -1.5], [1.0, 0.0]]), np.array([0.0, 2.5, 0.6])
+    model = op.RLSRegressor(0.0, Exponential(half_life=1.0), fit_intercept=False)
+    model.fit(X, y, time=[0.0, 0.5, gap])
+    q = 2.0**-0.5  # the weight of the first row relative to the second
+    w = (q * (0.0 - 2.0 * 0.6) - 1.5 * (2.5 + 0.6)) / (q + 1.5**2)
+    np.testing.assert_allclose(model.coef_, [0.6, w], atol=1e-9)
+
+
+@pytest.mark.parametrize("rule", [1.0, Exponential(0.9), Window(20), Directional(0.9)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_standard_deviations_are_infinite_below_full_rank(rule: Any, *, intercept: bool) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 1)) * np.ones(3)
+    model = op.RLSRegressor(0.0, rule, fit_intercept=intercept).fit(X, X[:, 0])
+    assert np.isinf(model.predict(X[:2], return_std=True)[1]).all()

@@ -156,7 +156,7 @@ class Rebased:
         """The base that a nonsingular triangle R of so much weight with the solution w is."""
         W = linalg.solve_upper(R, np.eye(len(R)))
         units = linalg.norms(R) / np.sqrt(mass)
-        return cls._based(W, np.zeros_like(W), units, w, 1.0, free=free)
+        return cls._based(W, 64.0 * _EPS * np.abs(W), units, w, 1.0, free=free)
 
     @classmethod
     def of_span(cls, span: Span) -> "Rebased":
