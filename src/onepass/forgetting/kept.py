@@ -161,9 +161,9 @@ class Queue:
         return taken_in(joint, A, b)
 
     def fresh(self) -> Joint:
-        """The triangle of all rows from these alone, about the newest, to be solved in any case.
+        """The triangle computed from the rows of the window alone, relative to the newest row.
 
-        Rounding of rows that have left is not in it, and a feature that is constant is 0.
+        It has no rounding errors of rows that have left, and constant features are exactly 0.
         """
         kept, empty = self.kept, self.empty
         if not len(kept):

@@ -11,8 +11,8 @@ or above diag(δ) and w does not move by them. While the rows do not determine a
 in their span of e_j is taken in. δ_j is ``level`` rows' worth of weight j: ``level`` times the mean
 square of its gradient over the rows in which its feature was not silent, and never less than the
 ridge. A feature is silent in a row if it is as in the row before; without an intercept, if it is 0.
-While some directions were never excited (ridge 0), a row that excites one counts in full in it,
-even if all that was known of the others has faded.
+With ridge 0, a row that excites a direction for the first time has its full weight there, even if
+the information about all other directions has faded.
 Pseudo-rows come at fixed rows of the stream, so that it does not matter how it is cut into blocks.
 Cost: O(p²) time a row, O(p) memory.
 """

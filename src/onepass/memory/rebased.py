@@ -41,15 +41,15 @@ GAP = 2.0**-24
 """A fade below it makes the past the base of a new span before the next row comes."""
 
 _EPS = float(np.finfo(np.float64).eps)
-_SURE = 16.0  # times its first-order error bound, a number is more than rounding
-_SHARP = 1e-9  # a row of T that is smaller than this part of a new row's number needs a new base
-_NEVER = 1e60  # how much less is known of a direction never excited than of a forgotten one
-_FAINTEST = 1e-60  # the past weighs no less: smaller weights change no prediction
-_AHEAD = 64  # rows looked at together
-_SMALL = 256  # coordinates, of which a matrix of all pairs is made for each block of rows
-_LIFTED = 2.0**-12  # a row that says less of a direction that it opens counts in full in it
-_TRUSTED = 1024.0  # a metric is taken to be exact to so many of its last digits, whatever its past
-_LARGEST = 1e90  # the metric in units of the features stays below it
+_SURE = 16.0  # times the first-order error bound: larger numbers are not rounding errors
+_SHARP = 1e-9  # smallest safe ratio of a diagonal entry of T to a coordinate of a new row
+_NEVER = 1e60  # scale of never excited directions relative to forgotten ones
+_FAINTEST = 1e-60  # lower bound of phi: smaller weights change no prediction
+_AHEAD = 64  # rows processed together
+_SMALL = 256  # up to so many coordinates the projection is formed as a matrix
+_LIFTED = 2.0**-12  # below this ratio the information of a newly opened direction is raised
+_TRUSTED = 1024.0  # upper bound of the relative error of the metric, in units of epsilon
+_LARGEST = 1e90  # upper bound of the metric in units of the features
 
 
 class Taken(NamedTuple):
@@ -219,7 +219,7 @@ class Rebased:
                 taken = absorb(span.T, span.z, theta, C[:known], y)
                 errors[rows], squares = taken.errors / weight, span.squares + taken.left
                 span = replace(span, T=taken.R, z=taken.z, squares=squares)
-                i, ahead = i + known, min(2 * ahead, _AHEAD)  # look further while nothing is new
+                i, ahead = i + known, min(2 * ahead, _AHEAD)  # larger chunks while no row is new
                 continue
             sharp = bool((np.abs(C[0]) * _SHARP > depth).any()) or depth.min(initial=1.0) < 1e-60
             if sharp:
@@ -235,9 +235,9 @@ class Rebased:
         return Taken(replace(span, rows=span.rows + n), errors, held)
 
     def held(self, A: Floats) -> tuple["Rebased", Floats]:
-        """The same with rows A (k, p) taken in that the weights already fit exactly, and these.
+        """Absorb rows A (k, p) that the weights fit exactly; return the rows as absorbed.
 
-        While directions were never excited, it is only what of them lies in the span.
+        While some directions were never excited, rows are projected on the span.
         """
         if self.phi > 0.0:
             w = self.solution()
@@ -367,7 +367,7 @@ class Rebased:
         return spread
 
     def _noting(self, raw: Floats) -> tuple["Rebased", int]:
-        """The same with the units that the first of some rows shows; rows that show no more."""
+        """The span with the units of the first row, and how many rows need no others."""
         unseen = np.flatnonzero(self.units == 0.0)
         there = raw[:, unseen] != 0.0
         if not there.any():
@@ -430,10 +430,10 @@ class Rebased:
         )
 
     def lifted(self, least: float) -> tuple["Rebased", Floats | None]:
-        """The newest direction with at least this root of information, and the row that adds it.
+        """Raise the information root of the newest direction to ``least``; return the row added.
 
-        After a gap a row is needed to find the intercept and other faded directions anew, and says
-        next to nothing of a direction that it opens.
+        After a gap, a row mostly determines the intercept and other faded directions anew, so it
+        holds almost no information about a direction that it opens.
         """
         depth = abs(self.T[-1, -1])
         if not 0.0 < depth < _LIFTED * least:

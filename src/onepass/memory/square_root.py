@@ -35,12 +35,13 @@ from onepass.update import Step, absorb, fade, row_by_row
 
 __all__ = ["SquareRoot", "Triangle"]
 
-_SHARP = 1e-4  # a row may exceed the ridge's share in a weight by its inverse
-_SHARP_FADING = 1e-6  # and all else that is known of it, if the past fades
-_DULL = 1e-13  # or if it does not
-_DOUBTED = 1e-8  # or if it does not, while a span has not seen all directions
-_CALM = 4.0  # times any of them, a triangle is used again
-_LEAST = 1e-200  # a direction below it has lost digits
+# Smallest safe ratio of a diagonal entry of R to the size of a row in that weight:
+_SHARP = 1e-4  # where the entry holds little more than the ridge
+_SHARP_FADING = 1e-6  # where it holds rows that fade
+_DULL = 1e-13  # where it holds rows that do not fade
+_DOUBTED = 1e-8  # the same, while the span has not seen all directions
+_CALM = 4.0  # times the ratio: the triangle replaces the span again
+_LEAST = 1e-200  # smaller diagonal entries have lost digits
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Triangle:
         return self.span.squares if isinstance(self.span, Rebased) else self.squares
 
     def unexplained(self, more: Floats) -> "Triangle":
-        """The same with so much more of it that no weights explain."""
+        """The same with the least sum of squares increased by ``more``, (c,)."""
         span = self.span
         span = None if span is None else replace(span, squares=span.squares + more)
         return replace(self, squares=self.squares + more, span=span)
@@ -230,10 +231,10 @@ class Triangle:
         return replace(self, R=R, z=z, w=w, squares=self.squares + left, span=span), errors
 
     def calm_rows(self, A: Floats, scale: Floats, *, fading: bool = False) -> int:
-        """How many rows, one after the other, leave in the triangle what is known before them.
+        """Number of leading rows that the triangle can absorb without losing earlier information.
 
-        A row that says of some weight so much more than all before it that these would be lost in
-        its rounding belongs into a span.
+        A row is too large if its rounding errors would outweigh the earlier rows in some weight; it
+        is absorbed by a span instead.
         """
         reach = np.abs(np.diagonal(self.R)) / self._sharpness(fading=fading)
         sizes = np.abs(A) * scale[:, None]
@@ -242,15 +243,15 @@ class Triangle:
         return int(np.argmax((sizes > reach).any(axis=1)))
 
     def _sharpness(self, *, fading: bool) -> Floats:
-        """By how much a row may exceed each diagonal entry: its inverse, (p,)."""
+        """Smallest safe ratio of each diagonal entry to the size of a row, (p,)."""
         depth = np.abs(np.diagonal(self.R))
         prior = 4.0 * np.sqrt((self.ridge or 0.0) * len(depth))
         return np.where(depth > prior, _SHARP_FADING if fading else _DULL, _SHARP)
 
     def rebased(self, center: Any = None) -> "Triangle":
-        """The same with what is known as the base of a span.
+        """The same, with the present information as the base of a span.
 
-        With the means of the rows that the triangle was centred at, their intercept is in it.
+        If ``center`` holds means with an intercept, the span has a column for the intercept.
         """
         if center is None or not center.free:
             mass = center.mass if center is not None and center.mass > 0.0 else 1.0
@@ -269,10 +270,10 @@ class Triangle:
         return replace(self, span=span)
 
     def settled(self, mass: float = 0.0, *, fading: bool = False) -> "Triangle":
-        """The same without a span, where the triangle alone is as good.
+        """The same without a span, if the triangle alone is accurate enough.
 
-        ``mass`` is the weight of the rows: they may be much larger than what a gap has left of the
-        triangle, or of some columns of it.
+        ``mass`` is the weight of the rows. After a gap, rows can be much larger than the triangle
+        or some of its columns.
         """
         span = self.span
         if span is None or not (span.full or span.phi > 0.0):
@@ -280,7 +281,7 @@ class Triangle:
         rows = np.sqrt(mass) * span.units[int(span.free) :]
         size, depth = np.maximum(linalg.norms(self.R), rows), np.abs(np.diagonal(self.R))
         sharpness = self._sharpness(fading=fading)
-        if not span.full and not fading:  # what is no prior may be rounding
+        if not span.full and not fading:  # entries above the ridge may be rounding errors
             sharpness = np.maximum(sharpness, _DOUBTED)
         least = np.maximum(_CALM * sharpness * size, _LEAST)
         if not (depth > least).all():
@@ -299,7 +300,7 @@ class Triangle:
         return replace(self, R=self.R * root, z=self.z * root, squares=squares, span=span)
 
     def current(self) -> "Triangle":
-        """The same with the span of a former file as one is held now."""
+        """The same, with the span of a former file format converted to the present one."""
         if not isinstance(self.span, Span):
             return self
         return replace(self, span=replace(Rebased.of_span(self.span), squares=self.squares))
