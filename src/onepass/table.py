@@ -33,6 +33,7 @@ from onepass.types import Array
 
 __all__ = [
     "Table",
+    "as_python",
     "check_encodable",
     "dates_from",
     "dates_of",
@@ -147,13 +148,13 @@ class Table:
 
     def row(self, i: int) -> dict[str, Any]:
         """One row as a dict of Python values."""
-        return {name: column[i : i + 1].tolist()[0] for name, column in self.columns.items()}
+        return {name: as_python(column[i : i + 1])[0] for name, column in self.columns.items()}
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """The rows, one dict each."""
-        listed = {name: column.tolist() for name, column in self.columns.items()}
+        values = {name: as_python(column) for name, column in self.columns.items()}
         for i in range(self.n):
-            yield {name: values[i] for name, values in listed.items()}
+            yield {name: column[i] for name, column in values.items()}
 
 
 def is_frame(X: Any) -> bool:
@@ -176,6 +177,11 @@ def named_row(x: Any) -> Any:
     if nw.dependencies.is_pandas_series(x) and all(isinstance(name, str) for name in x.index):
         return x.to_dict()
     return x
+
+
+def as_python(column: Array) -> list[Any]:
+    """The values of a column as Python objects; dates in nanoseconds stay ``numpy.datetime64``."""
+    return list(column) if column.dtype == np.dtype("datetime64[ns]") else column.tolist()
 
 
 def is_missing(column: Array) -> Array:

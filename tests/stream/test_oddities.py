@@ -9,7 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from onepass.errors import MixedColumnWarning, ParameterError, SourceError, TypeMismatchError
+from onepass.errors import (
+    MixedColumnWarning,
+    ParameterError,
+    RowsRefusedWarning,
+    SourceError,
+    TypeMismatchError,
+)
 from onepass.stream import delimited, read
 
 N = 40
@@ -72,6 +78,47 @@ def test_text_is_text(every: int, told: int) -> None:
         (rows,) = read(io.StringIO(mixed), target="y")
     assert rows.X["a"].dtype.kind == "O"
     assert len(caught) == told
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "options", "kind"),
+    [
+        ("{i}", "junk", {}, "number"),
+        ("{i},5", "junk", {"decimal": ","}, "number"),
+        ("2024-01-{d:02d}", "junk", {}, "date"),
+        ("{d:02d}:30", "junk", {}, "number"),
+        ("true", "2", {}, "truth"),
+    ],
+)
+def test_the_warning_of_a_mixed_column_names_the_kind_by_which_bad_rows_are_skipped(
+    good: str, bad: str, options: dict[str, Any], kind: str
+) -> None:
+    cells = [bad if i % 4 == 0 else good.format(i=i, d=i % 12 + 1) for i in range(N)]
+    rows = "a;y\n" + "".join(f"{cell};{i}\n" for i, cell in enumerate(cells))
+
+    def opened(**more: Any) -> Any:
+        return read(io.StringIO(rows), target="y", delimiter=";", **options, **more)
+
+    with pytest.warns(MixedColumnWarning) as caught:
+        assert opened().task == "regression"
+    assert f"--type a={kind}" not in str(caught[0].message)
+    said = rf"'a' is taken as text: 30 of.*types={{'a': '{kind}'}} \(--type a={kind}\) to skip"
+    with pytest.warns(MixedColumnWarning, match=said):
+        assert opened(bad_rows="skip").task == "regression"
+    stream = opened(bad_rows="skip", types={"a": kind})
+    with pytest.warns(RowsRefusedWarning, match="10 bad rows were skipped"):
+        (block,) = stream
+    assert len(block) == 30
+    assert block.X["a"].dtype.kind == {"date": "M"}.get(kind, "f")
+
+
+def test_the_error_of_a_mixed_target_names_the_kind_by_which_bad_rows_are_skipped() -> None:
+    said = r"target 'y' must hold.*39 of the first 40.*\(--type y=number\) to skip the rows"
+    with pytest.raises(TypeMismatchError, match=said):
+        list(read(io.StringIO(text("-", 1)), target="y", bad_rows="skip"))
+    stream = read(io.StringIO(text("-", 1)), target="y", bad_rows="skip", types={"y": "number"})
+    with pytest.warns(RowsRefusedWarning, match="1 bad row was"):
+        assert sum(map(len, stream)) == N - 1
 
 
 @pytest.mark.parametrize("source", [pd.DataFrame({"a": [1.0]}), np.ones((2, 2)), "flights"])

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyarrow import feather
 
 from onepass.cli import main
-from onepass.errors import MixedColumnWarning, SourceError, TypeMismatchError
+from onepass.errors import MixedColumnWarning, RowsRefusedWarning, SourceError, TypeMismatchError
 from onepass.stream import read
 
 
@@ -115,6 +115,63 @@ def test_digits_are_grouped_by_threes() -> None:
         SourceError, match=r"row 0 .*must be a number, as it is asked for, got '1,23'"
     ):
         column(["1,23"], thousands=",", types={"c": "number"})
+
+
+@pytest.mark.parametrize(
+    ("cells", "given", "never"),
+    [
+        (["1,5", "2,25"], {"thousands": ","}, "decimal=','"),
+        (["1.234,5", "2.345,5"], {"thousands": ","}, "decimal=','"),
+        (["1,234.5", "2,345.5"], {"decimal": ","}, "thousands=','"),
+        (["1'234.5", "2'345.5"], {"decimal": "'"}, 'thousands="\'"'),
+        (["1.5", "2.25"], {"decimal": ",", "thousands": "."}, "decimal='.'"),
+    ],
+)
+def test_no_separator_is_proposed_that_contradicts_the_given_one(
+    cells: list[str], given: dict[str, str], never: str
+) -> None:
+    with pytest.raises(TypeMismatchError, match=r"must hold numbers.*--decimal") as inferred:
+        column(cells, **given)
+    with pytest.raises(SourceError, match=r"row 0 .*must be a number") as converted:
+        column(cells, types={"c": "number"}, **given)
+    assert never not in f"{inferred.value} {converted.value}"
+
+
+def test_proposed_separators_that_do_not_contradict_work() -> None:
+    with pytest.raises(TypeMismatchError, match=r"Give thousands=' ' \(--thousands ' '\),"):
+        column(["1 234.5"], thousands=",")
+    assert column(["1 234.5"], thousands=" ").tolist() == [1234.5]
+    with pytest.raises(TypeMismatchError, match=r"Give decimal=',', thousands='\.'"):
+        column(["1.234,5"])
+
+
+def test_numbers_of_json_are_numbers_in_every_spelling() -> None:
+    options: dict[str, Any] = {"decimal": ",", "thousands": ".", "types": {"c": "number"}}
+    for before in ("", '{"c": 1\n'):  # a chunk with a bad line is parsed line by line
+        lines = io.StringIO(f'{before}{{"c": 1.234}}\n{{"c": 2}}\n')
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RowsRefusedWarning)
+            (rows,) = read(lines, format="jsonl", bad_rows="skip", **options)
+        assert rows.X["c"].tolist() == [1.234, 2.0]
+
+
+@pytest.mark.parametrize("skip", ["error", "skip"])
+def test_whole_numbers_are_dates_where_that_is_given(skip: str) -> None:
+    for source in (pd.DataFrame({"c": [20240105]}), io.StringIO('{"c": 20240105}\n')):
+        form = None if isinstance(source, pd.DataFrame) else "jsonl"
+        (rows,) = read(source, format=form, types={"c": "date"}, bad_rows=skip)
+        assert rows.X["c"].tolist() == [dt.datetime(2024, 1, 5)]  # noqa: DTZ001
+    with pytest.raises(SourceError, match=r"row 0 .*'c' must be a date, .*got 5\.0"):
+        list(read(pd.DataFrame({"c": [5]}), types={"c": "date"}))
+
+
+def test_nanoseconds_survive_as_text_and_in_rows() -> None:
+    stamp = "2024-01-05T00:00:00.123456789"
+    frame = pd.DataFrame({"c": pd.to_datetime([stamp])})
+    (rows,) = read(frame, types={"c": "text"})
+    assert rows.X["c"].tolist() == [stamp]
+    (rows,) = read(frame)
+    assert rows.X.row(0) == next(rows.X.rows()) == {"c": np.datetime64(stamp)}
 
 
 # -- dates -------------------------------------------------------------------------------------
@@ -293,6 +350,19 @@ def test_spellings_on_the_command_line(
     assert "regression of y" in run(capsys, *words, "--date-format", "%d/%m/%Y")
     assert "`date_format`" not in run(capsys, *words, "--date-format", "%H:%M", code=2)
     assert "--thousands" in run(capsys, *words, "--decimal", ",", "--thousands", ",", code=2)
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_a_mixed_column_and_skipped_rows_on_the_command_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.csv").write_text(
+        "a,y\n" + "".join(f"{'?x'[i % 2] if i % 3 else i},{i * 2}\n" for i in range(60))
+    )
+    words = ("run", "m.csv", "--target", "y", "-q", "--bad-rows", "skip")
+    assert "--type a=number" in run(capsys, *words)
+    assert "40 bad rows were skipped" in run(capsys, *words, "--type", "a=number")
 
 
 def test_spellings_are_part_of_what_is_resumed(

@@ -1,15 +1,15 @@
-"""Delimited text (CSV, TSV) as a source: read as it flows, its types fixed by its first bytes.
+"""Delimited text (CSV, TSV) as a source.
 
-pyarrow fixes a column's type by the first block it parses: a column of whole numbers refuses 3.5 a
-million rows later, a column that is empty at first refuses every value, and it infers types whose
-values it does not convert. So :mod:`onepass.stream.literals` decides by the first bytes what form
-each column has, and by its first values where it is empty there. Plain numbers, truth values and
-ISO dates are then parsed by pyarrow, which accepts a part of what literals accept; a text with any
-other value is parsed again as text and converted there.
+pyarrow would fix the type of a column by the first block: a column of whole numbers would refuse
+3.5 a million rows later, and a column that is empty at first every value. It also infers types
+whose values it does not convert. So :mod:`onepass.stream.literals` decides the form of each column
+by the first bytes, or by its first values where it is empty there. pyarrow parses plain numbers,
+truth values and ISO dates, of which it accepts fewer spellings than literals do. A chunk with any
+other value in such a column is parsed again as text and converted by literals.
 
-The text is cut into whole rows here, and pyarrow parses them out of memory. Were it given the file,
-it would read ahead in a thread of its own, which calls back into Python: at exit that ends in an
-abort, and until then it holds many blocks more than are needed.
+The text is cut into whole rows here, and pyarrow parses them from memory. If it read the file
+itself, it would read many blocks ahead in a thread that calls back into Python, which aborts at
+exit.
 """
 
 import re
@@ -60,7 +60,7 @@ class Delimited:
     leave : int or None
         The first row that is left unread if its line is unterminated; None for none.
     declared : bool
-        Whether a first line such as ``sep=;``, as Excel writes it, declares the delimiter.
+        Whether a first line such as ``sep=;``, which Excel writes, sets the delimiter.
 
     Raises
     ------
@@ -98,18 +98,18 @@ class Delimited:
         self._compute = need("pyarrow.compute", extra="files", where="op.stream.read")
         stamp, zoned = self._pa.timestamp("us"), self._pa.timestamp("us", tz="UTC")
         self._types = {ISO: stamp, ISO + ZONED: zoned, "true or false": self._pa.bool_()}
-        if not literals.told.keys() & {"decimal", "thousands"}:
+        if not literals.given.keys() & {"decimal", "thousands"}:
             self._types["number"] = self._pa.float64()
         self._literals = literals
         self._names: list[str] | None = None
-        self._called: list[str] = []  # the same, before the sample is parsed
+        self._called: list[str] = []  # the same, set before the sample is parsed, for its errors
         self._sample: Any = None  # the first rows as text
         self._forms: dict[str, str | None] = {}
         self._odd: list[Oddity] = []
         self._waiting: Bytes | None = None  # a pipe whose first bytes were looked at
 
     def columns(self) -> list[str]:
-        """The names in the first line; a name may stand there twice."""
+        """The names in the first line, which may hold duplicates."""
         if self._names is None:
             opened = self._open()
             try:
@@ -122,12 +122,12 @@ class Delimited:
         return list(self._names)
 
     def kinds(self) -> dict[str, str]:
-        """The kinds that the first bytes decide."""
+        """The letters of the columns that have values in the first bytes."""
         kind = self._literals.kind
         return {name: LETTERS[kind(form)] for name, form in self._forms.items() if form}
 
     def oddities(self) -> list[Oddity]:
-        """The columns to warn of in what was read so far."""
+        """The columns to report of the rows read so far."""
         return list(self._odd)
 
     def truths(self) -> set[str]:
@@ -179,7 +179,10 @@ class Delimited:
         names: list[str],
         first: int,
     ) -> tuple[Table, dict[int, str]]:
-        """Parse rows as a table; with ``skip``, rows that cannot be parsed have no values."""
+        """Parse rows as a table; with ``skip``, rows that cannot be parsed have no values.
+
+        They are found by parsing the halves of a text that cannot be parsed.
+        """
         try:
             with self._told(first, headed=header is None):
                 return self._table(self._typed(text, header, forms, names), forms, types, first), {}
@@ -207,7 +210,7 @@ class Delimited:
         undecided: Undecided,
         first: int,
     ) -> Table | None:
-        """What must be known of rows that are passed over; None where they must be read in full."""
+        """The undecided columns of rows before ``start``; None where rows must be read in full."""
         if not undecided.passes(first):
             return None
         every = list(forms)
@@ -267,7 +270,7 @@ class Delimited:
         self, name: str, column: Any, kind: str | None = None, first: int = 0
     ) -> str | None:
         """Decide the form of a column of text, and note any oddity."""
-        if not self._literals.told and column.null_count < len(column):
+        if not self._literals.given and column.null_count < len(column):
             zeros = self._compute.any(self._compute.match_substring_regex(column, "^0[0-9]"))
             for quick in ("number", ISO, ISO + ZONED):  # a faster way to the result of `decide`
                 codes = quick == "number" and zeros.as_py()
@@ -317,7 +320,7 @@ class Delimited:
     def _typed(
         self, text: bytes, header: list[str] | None, forms: Mapping[str, str | None], names: Any
     ) -> Any:
-        """Parse rows; as text where pyarrow cannot convert a value."""
+        """Parse rows; all columns as text if pyarrow cannot convert a value."""
         words = dict.fromkeys(forms, self._pa.string())
         kinds = words | {n: self._types[f] for n, f in forms.items() if f in self._types}
         try:
@@ -332,7 +335,7 @@ class Delimited:
     def _table(
         self, read: Any, forms: dict[str, str | None], types: Mapping[str, str], first: int
     ) -> Table:
-        """Convert columns of text by their forms, decided by their first values if unknown."""
+        """Convert columns of text by their forms; decide forms that are not decided yet."""
         columns = {}
         for name, column in zip(read.column_names, read.columns, strict=True):
             if not self._pa.types.is_string(column.type) or forms[name] == "text":
@@ -340,24 +343,21 @@ class Delimited:
                 continue
             form = forms[name] or self._decided(name, column, types.get(name), first)
             values, forms[name] = column.to_pylist(), form
-            array, i = self._literals.array(values, form or "number")
-            if array is None:
-                value, because = (
-                    values[i],
-                    "it is asked for" if name in types else "in the first rows",
-                )
+            columns[name], unfit = self._literals.array(values, form or "number")
+            if unfit:
+                place, value = self.located(first + unfit[0]), values[unfit[0]]
+                because = "it is asked for" if name in types else "in the first rows"
                 na = f"na=({value!r},) (--na {value!r}) if it means missing, "
                 raise SourceError(
-                    f"op.stream.read: {self.located(first + i)}, column {name!r} must be "
+                    f"op.stream.read: {place}, column {name!r} must be "
                     f"{self._literals.word(form or '')}, as {because}, got {value!r}. "
                     f"{self._literals.remedy(name, value, na)}"
                 )
-            columns[name] = array
         return Table(columns, read.num_rows)
 
     @contextmanager
     def _told(self, first: int = 0, *, headed: bool = True) -> Iterator[None]:
-        """Say below's errors again in the user's words."""
+        """Raise errors from below as SourceErrors that name the row and the column."""
         try:
             yield
         except OnepassError:

@@ -10,7 +10,7 @@ from onepass.stream.choice import Choice
 from onepass.stream.head import Head
 from onepass.stream.kinds import Kinds
 from onepass.stream.literals import Literals
-from onepass.stream.oddities import told
+from onepass.stream.oddities import report
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.task import LOOKED_AT
 from onepass.types import Array
@@ -87,7 +87,7 @@ class Fitted:
             )
         self._begun = True
         names, certain = self._names(), self._source.kinds()
-        # labels stay as written: true or True, not 1
+        # labels stay as they are written in the source: true or True, not 1
         truths = getattr(self._source, "truths", set[str])()
         labels = {name: "text" for name in self._choice.targets if name in truths}
         self._types = {**labels, **self._types}
@@ -105,7 +105,7 @@ class Fitted:
             table = columns.fit(piece.table, seen, bad)
             apart = None if piece.answers is None else answers.fit(piece.answers, seen, bad)
             seen += len(table)
-            self._tell(names or table.names)
+            self._report(names or table.names)
             yield replace(piece, table=table, answers=apart, bad=bad or {})
 
     def _names(self) -> list[str] | None:
@@ -113,15 +113,16 @@ class Fitted:
         if names is None:
             return None
         read = self._choice.of(names, self._asked)
-        self._tell(read)
+        self._report(read)
         return read
 
-    def _tell(self, read: Sequence[str]) -> None:
+    def _report(self, read: Sequence[str]) -> None:
         """Warn of columns, once each, or refuse them."""
         odd = [
             one for one in getattr(self._source, "oddities", list)() if one.name not in self._warned
         ]
-        told(odd, read=read, targets=self._choice.targets, types=self._types)
+        targets, skip = self._choice.targets, self._choice.bad_rows == "skip"
+        report(odd, read=read, targets=targets, types=self._types, skip=skip)
         self._warned |= {one.name for one in odd}
 
     # -- the first rows ----------------------------------------------------------------------------

@@ -112,10 +112,10 @@ class Reading:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What is not as usual and changes the rows, for fingerprints."""
+        """The options that change the rows and differ from their defaults, for fingerprints."""
         header = list(self.header) if isinstance(self.header, tuple) else self.header
         given = {"delimiter": self.delimiter, "header": header, "na": list(self.na)}
-        return {k: v for k, v in given.items() if v not in (None, [], True)} | self.literals.told
+        return {k: v for k, v in given.items() if v not in (None, [], True)} | self.literals.given
 
     def check(self, kind: str | None, name: str) -> None:
         """Refuse what is for CSV alone where there is no CSV."""
@@ -127,7 +127,7 @@ class Reading:
             "header": "Leave it out",
         }
         for option, value in self.told.items():
-            if option in self.literals.told:
+            if option in self.literals.given:
                 continue
             raise ParameterError(
                 f"{_WHERE}: `{option}` must be left out unless the source is CSV or TSV, got "

@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from onepass.stream.blocks import stacked
+from onepass.stream.literals import KINDS
 from onepass.stream.task import LOOKED_AT
 from onepass.table import Table, is_missing
 from onepass.types import Array
 
 __all__ = ["Head", "changed", "differences"]
-
-_KINDS = {"f": "number", "O": "text", "M": "date"}
 
 
 class Head:
@@ -61,7 +60,7 @@ class Head:
     def columns(self, rows: int) -> dict[str, str | None]:
         """The kind of each column as its first rows show it; None where they are all missing."""
         return {
-            name: None if is_missing(column).all() else _KINDS[column.dtype.kind]
+            name: None if is_missing(column).all() else KINDS[column.dtype.kind]
             for name, column in self._first(rows).items()
         }
 

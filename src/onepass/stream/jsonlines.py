@@ -1,13 +1,12 @@
-"""JSON Lines as a source: an object a line; what lies within an object is called ``outer.inner``.
+"""JSON Lines as a source: one object a line; keys within an object are named ``outer.inner``.
 
-A key that a line lacks is missing there, as null is, and a key may come for the first time at any
-line. A column is text, numbers or truth values; text whose first values are all dates, times of day
-or durations is such (:mod:`onepass.stream.literals`). Kinds are fixed by the first bytes of the
-file, where it has values there.
+A key that a line lacks is missing there, as null is, and any line may have new keys. A column is
+text, numbers or truth values; text is dates, times of day or durations where all its first values
+are (:mod:`onepass.stream.literals`). The first bytes of the file fix the kinds of the columns that
+have values there.
 
-pyarrow parses the lines, some hundred kibibytes at a time. What it refuses is parsed line by line
-(:mod:`onepass.stream.objects`): that is slower, takes what is right after all, and says of what is
-wrong where it stands.
+pyarrow parses the lines, some hundred kibibytes at a time. A chunk that it refuses is parsed line
+by line (:mod:`onepass.stream.objects`), which is slower and gives the place of an error.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +43,7 @@ class JsonLines:
     name : str
         What messages call it.
     passes : callable, optional
-        Whether a key is passed over, with all that lies within, by its full name.
+        Whether to leave out a key and all keys within its value, by its full name.
     literals : Literals
         How text is parsed.
     skip : bool
@@ -85,10 +84,10 @@ class JsonLines:
         self._waiting: Bytes | None = None
 
     def columns(self) -> None:
-        """Unknown: only the rows can tell."""
+        """None: any row may have new columns."""
 
     def kinds(self) -> dict[str, str]:
-        """Those of columns that have values in the first bytes."""
+        """The letters of the columns that have values in the first bytes."""
         if self._layout is None:
             opened = self._open()
             try:
@@ -101,7 +100,7 @@ class JsonLines:
         return {n: LETTERS[self._literals.kind(form)] for n, form in self._layout.items()}
 
     def oddities(self) -> list[Oddity]:
-        """The columns to warn of in what was read so far."""
+        """The columns to report of the rows read so far."""
         return list(self._odd)
 
     def truths(self) -> set[str]:
@@ -163,7 +162,7 @@ class JsonLines:
             yield left
 
     def _looked(self, opened: Bytes) -> dict[str, str]:
-        """Each leaf's form as the first bytes show it."""
+        """The form of each leaf that has values in the first bytes."""
         sample = opened.look(_SAMPLE)
         if len(sample) == _SAMPLE or (self.leave is not None and b"\n" in sample):  # maybe cut
             sample = sample[: sample.rfind(b"\n") + 1]
@@ -198,18 +197,17 @@ class JsonLines:
         types: Mapping[str, str],
         first: int = 0,
     ) -> Table | None:
-        """Lines as a table, by pyarrow; None where it refuses, or they do not fit.
+        """Lines as a table, parsed by pyarrow; None where they must be parsed one by one.
 
-        ``fields`` are the types by which keys are parsed and ``layout`` the forms that leaves have;
-        both learn of what comes for the first time.
+        ``fields`` are the Arrow types by which keys are parsed, and ``layout`` the forms of leaves.
+        New keys and leaves are added to both.
         """
         pa = self._pa
         try:
             read = self._parsed(text, fields)
             while stamps := [f.name for f in read.schema if _has_stamp(f.type, pa)]:
-                fields |= {
-                    name: _as_text(read.schema.field(name).type, pa) for name in stamps
-                }  # dates are told from text here, not there
+                # literals decide which texts are dates, not pyarrow
+                fields |= {name: _as_text(read.schema.field(name).type, pa) for name in stamps}
                 read = self._parsed(text, fields)
             columns = {}
             for leaf, column in leaves(read, self._passes):
@@ -245,7 +243,8 @@ class JsonLines:
         if word == (layout[leaf] in NATIVE):
             return None
         if word and layout[leaf] != "text":
-            return self._literals.array(column.to_pylist(), layout[leaf])[0]
+            array, unfit = self._literals.array(column.to_pylist(), layout[leaf])
+            return None if unfit else array
         return to_array(column, leaf, self._pa, self.name)
 
     def _parsed(self, text: bytes, fields: Mapping[str, Any]) -> Any:
@@ -258,7 +257,7 @@ class JsonLines:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Say errors from below again in the user's words."""
+        """Raise errors from below as SourceErrors."""
         try:
             yield
         except OnepassError:
@@ -277,7 +276,7 @@ def _has_stamp(kind: Any, pa: Any) -> bool:
 
 
 def _as_text(kind: Any, pa: Any) -> Any:
-    """The type with text for its dates, and nothing that has shown no value."""
+    """The type with dates as text, without fields that have no value yet."""
     if pa.types.is_struct(kind):
         return pa.struct(
             [(f.name, _as_text(f.type, pa)) for f in kind if not pa.types.is_null(f.type)]

@@ -12,16 +12,12 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import ParameterError, SourceError
-from onepass.stream.literals import LETTERS, Literals, as_text
-from onepass.stream.oddities import told
-from onepass.table import Table, is_missing
+from onepass.stream.literals import KINDS, LETTERS, Literals, as_text
+from onepass.stream.oddities import report
+from onepass.table import Table, as_python, is_missing
 from onepass.types import Array
 
-__all__ = ["KINDS", "Kinds", "absent", "checked_types", "refuse"]
-
-KINDS = ("number", "truth", "text", "date")
-
-_WORDS = {"f": "a number", "O": "text", "M": "a date"}
+__all__ = ["Kinds", "absent", "checked_types", "refuse"]
 
 
 def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
@@ -34,9 +30,9 @@ def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]
     """
     asked = dict(types or {})
     for name, kind in asked.items():
-        if kind not in KINDS:
+        if kind not in LETTERS:
             raise ParameterError(
-                f"{where}: `types` must give each column one of {', '.join(map(repr, KINDS))}, "
+                f"{where}: `types` must give each column one of {', '.join(map(repr, LETTERS))}, "
                 f"got {kind!r} for column {name!r}. Name one of these kinds."
             )
     return asked
@@ -127,7 +123,8 @@ class Kinds:
             self._known[name] = column.dtype.kind
             return column
         for i in np.flatnonzero(~missing).tolist():
-            error = self._refused(name, first + i, _WORDS[known], column[i], "as in the first rows")
+            expected = self._literals.word(KINDS[known])
+            error = self._refused(name, first + i, expected, column[i], "as in the first rows")
             refuse(i, error, bad)
         return absent(known, len(table))
 
@@ -138,27 +135,21 @@ class Kinds:
             return absent(LETTERS[kind], len(column))
         if kind != "truth" and column.dtype.kind == LETTERS[kind]:
             return column
-        known = zip(column.tolist(), missing, strict=True)
-        words = [None if gone else as_text(value) for value, gone in known]
-        text = column.dtype.kind == "O" or kind in {"text", "truth"}
-        form = self._form(name, words, first) if text else kind
-        converted, _ = self._literals.array(words, form) if text else (None, 0)
-        if converted is not None:
-            return converted
-        for i in np.flatnonzero(~missing).tolist():
-            if not text or self._literals.array(words[i : i + 1], form)[0] is None:
-                word, value = self._literals.word(form), column[i : i + 1].tolist()[0]
-                refuse(i, self._refused(name, first + i, word, value, "as it is asked for"), bad)
-                words[i] = None
-        converted, _ = self._literals.array(words, form)
-        return absent(LETTERS[kind], len(column)) if converted is None else converted
+        values = as_python(column)
+        words = [None if gone else as_text(v) for v, gone in zip(values, missing, strict=True)]
+        form = self._form(name, words, first)
+        converted, unfit = self._literals.array(words, form)
+        word, because = self._literals.word(form), "as it is asked for"
+        for i in unfit:
+            refuse(i, self._refused(name, first + i, word, values[i], because), bad)
+        return converted
 
     def _form(self, name: str, words: list[str | None], first: int) -> str:
         """Decide the form of a column of text that is to be of another kind."""
         if name not in self._forms:
             kind, where = self._types[name], self._located(first).partition(":")[0]
             form, odd = self._literals.decide(name, words, kind, source=where, first=first)
-            told([] if odd is None else [odd], read=[name], targets=[], types=self._types)
+            report([] if odd is None else [odd], read=[name], targets=[], types=self._types)
             self._forms[name] = form or kind
         return self._forms[name]
 

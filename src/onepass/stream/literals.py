@@ -1,10 +1,10 @@
-"""Literals: text as numbers, truth values, dates, times of day and durations.
+"""Parsing of text as numbers, truth values, dates, times of day and durations.
 
-A column of text has one form, which its first values decide: the form that all of them have. The
-parser that decides is the parser that converts, so no value that was looked at is refused later. A
-form of dates is a format of ``strptime``; a time of day may follow it, and a UTC offset either all
-values have or none. Times of day and durations are numbers of seconds. Digits of a second beyond
-the sixth are cut off.
+The first values of a column of text decide its form. A form is a spelling of numbers, truth values,
+times of day with durations, or a format of dates for ``strptime``, which a time of day may follow.
+The same parser decides and converts, so no value that was looked at is refused later. Dates either
+all have a UTC offset or none has. Times of day and durations become numbers of seconds. Digits
+below a microsecond are cut off.
 """
 
 import datetime as dt
@@ -22,18 +22,21 @@ import numpy as np
 from onepass.errors import ParameterError
 from onepass.types import Array
 
-__all__ = ["ISO", "LETTERS", "SKIP", "ZONED", "Literals", "Oddity", "as_text"]
+__all__ = ["ISO", "KINDS", "LETTERS", "SKIP", "ZONED", "Literals", "Oddity", "as_text", "typed"]
 
 LETTERS = {"number": "f", "truth": "f", "text": "O", "date": "M"}
+"""The letter of the dtype of each kind of column."""
+KINDS = {"f": "number", "O": "text", "M": "date"}
+"""The kind of a column by the letter of its dtype; truth values are numbers."""
 ISO, ZONED = "%Y-%m-%d", " with UTC offset"
 SKIP = "bad_rows='skip' (--bad-rows skip) to leave such rows out"
-"""A remedy of errors of rows."""
+"""A remedy for rows that cannot be read, for error messages."""
 _WORDS = {"number": "a number", "truth": "true or false", "text": "text", "date": "a date"}
 _NOUNS = {"number": "numbers", "true or false": "truth values", "duration": "times of day"}
 _DTYPES = {"number": "f8", "truth": "f8", "text": "O", "date": "M8[us]"}
 _TRUE = {"true", "t", "yes", "1", "1.0"}
 _FALSE = {"false", "f", "no", "0", "0.0"}
-_BASIC = "%Y%m%d"  # a number, unless a date is asked for
+_BASIC = "%Y%m%d"  # a date only where the kind is given
 _DAYS = (
     ISO, "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%b %d %Y",
     "%B %d %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%Y", "%Y-%m", _BASIC,
@@ -61,14 +64,15 @@ _SPELLINGS = [
     (",", ""),
     *((d, t) for t in ",. \u00a0\u202f'\u2019" for d in ".," if d != t),
 ]
-_HEAD = 256  # values by which the likeliest forms are chosen
-_SOME, _MOST = 0.1, 0.9  # of the values: where fewer have a form, text is meant; others are odd
+_HEAD = 256  # values from which the likeliest forms are chosen
+_SOME = 0.1  # a form that fewer of the values have is ignored: the column is text
+_MOST = 0.9  # if more of the values are numbers with other separators, that is an error
 _Parse = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Oddity:
-    """Why a column of text is not read as most of its values look.
+    """Why a column of text is not read as the kind that most of its values have.
 
     Parameters
     ----------
@@ -78,18 +82,19 @@ class Oddity:
         How many values were looked at.
     row : int
         The row of the example, counting from 0.
-    what : {"mixed", "local", "quoted", "ambiguous", "zeros"}
-        Some values are of another kind; they are numbers in another spelling, or such in what is
-        text in the source; they are dates in which day and month may be either; they are digits
-        with leading zeros.
+    what : {"mixed", "spelling", "ambiguous", "zeros"}
+        Some values are of another kind; the values are numbers with other separators, dates in
+        which either number may be the month, or digits with leading zeros.
     noun : str
         What most values are, or what all must be.
+    kind : str
+        The kind of most values.
     fits : int
         How many values are ``noun``.
     value : str
-        An example: a value of another kind, in another spelling, with a leading zero.
+        The example.
     remedy : str
-        The options that read the values.
+        Options that read the values.
     """
 
     source: str
@@ -98,42 +103,59 @@ class Oddity:
     row: int
     what: str
     noun: str
+    kind: str
     fits: int
     value: str
     remedy: str = ""
 
 
+def typed(name: str, kind: str) -> str:
+    """The option that gives the kind of a column, for messages.
+
+    Examples
+    --------
+    >>> typed("km", "number")
+    "types={'km': 'number'} (--type km=number)"
+    """
+    return f"types={{{name!r}: {kind!r}}} (--type {shlex.quote(f'{name}={kind}')})"
+
+
 def as_text(value: Any) -> str:
-    """A value as a person would write it: a number is 7, not 7.0."""
+    """A value as text; whole numbers have no decimal point."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
         return str(int(value))
     return value.isoformat() if isinstance(value, dt.datetime) else str(value)
 
 
 class Literals:
-    """Parses text by the spelling that the user gives.
+    """Decides the form of columns of text, and converts them.
 
     Parameters
     ----------
     decimal : str
         The decimal separator.
     thousands : str
-        The separator of groups of digits; none if empty.
+        The separator of groups of three digits; empty for none.
     date_format : str, optional
-        A further form of dates, as ``strptime`` takes it.
+        An additional format of dates, for ``strptime``.
+
+    Attributes
+    ----------
+    given : dict of str to str
+        The parameters that differ from their defaults.
 
     Raises
     ------
     ParameterError
-        If one is no separator, or no format of dates.
+        If a separator or the format of dates is invalid.
 
     Examples
     --------
     >>> literals = Literals(decimal=",", thousands=".")
     >>> literals.decide("load", ["1.234,5", "7"])
     ('number', None)
-    >>> literals.array(["1.234,5", None], "number")[0]
-    array([1234.5,    nan])
+    >>> literals.array(["1.234,5", None, "?"], "number")
+    (array([1234.5,    nan,    nan]), [2])
     >>> len(literals.array(["Jan 5, 2024 3:04 PM"], "%b %d %Y")[0])
     1
     """
@@ -142,32 +164,40 @@ class Literals:
         self, decimal: str = ".", thousands: str = "", date_format: str | None = None
     ) -> None:
         _check(decimal, thousands, date_format)
-        given = [("decimal", decimal.strip(".")), ("thousands", thousands)]
-        self.told = {k: v for k, v in [*given, ("date_format", date_format)] if v}
-        self._decimal = decimal
+        options = {
+            "decimal": decimal.strip("."), "thousands": thousands, "date_format": date_format,
+        }  # fmt: skip
+        self.given = {name: value for name, value in options.items() if value}
+        marks = f" and the thousands separator {thousands!r}" if thousands else ""
+        self._marks = f"the decimal separator {decimal!r}{marks}"
         days = dict.fromkeys((*([date_format] if date_format else []), *_DAYS))
         self._dates: dict[str, _Parse] = {
             day + zone: partial(_date, day, bool(zone), day == date_format)
             for day in days
             for zone in ("", ZONED)
         }
-        self._local: dict[str, _Parse] = {
-            _options(*pair, decimal): _number(*pair)
-            for pair in _SPELLINGS
-            if pair != (decimal, thousands)
+        others = [(d, t) for d, t in _SPELLINGS if d != decimal or t not in {"", thousands}]
+        self._local: dict[str, _Parse] = {_options(d, t, decimal): _number(d, t) for d, t in others}
+        self._proposed = {
+            _options(d, t, decimal)
+            for d, t in others
+            if d != thousands and (t != decimal or decimal == ".")
         }
         numbers: dict[str, _Parse] = {
             "number": _number(decimal, thousands), "duration": _span,
             "true or false": partial(_truth, {"true", "1"}, {"false", "0"}),
         }  # fmt: skip
+        # "1.5" beside decimal=",", unless "1.234" would then have two meanings
+        plain: dict[str, _Parse] = {} if thousands == "." else {"plain": _number(".", "")}
         quoted: dict[str, _Parse] = {
-            form: partial(_spelt, parse, numbers["number"]) for form, parse in self._local.items()
+            form: partial(_respelled, parse, numbers["number"])
+            for form, parse in self._local.items()
         }
         dates = {form: parse for form, parse in self._dates.items() if not form.startswith(_BASIC)}
         self._forms: dict[str | None, dict[str, _Parse]] = {
             None: numbers | dates | self._local,
             "quoted": {"duration": _span} | dates | quoted,
-            "number": numbers | {"plain": _number(".", "")},
+            "number": numbers | plain,
             "truth": {"truth": partial(_truth, _TRUE, _FALSE)},
             "text": {"text": str},
             "date": self._dates,
@@ -193,7 +223,7 @@ class Literals:
         source: str = "",
         first: int = 0,
     ) -> tuple[str | None, Oddity | None]:
-        """The form of a column by its values.
+        """The form of a column by its first values.
 
         Parameters
         ----------
@@ -202,8 +232,8 @@ class Literals:
         values : sequence of str or None
             Its first values.
         kind : str, optional
-            The kind that was asked for; "quoted" for what is text in the source, as in JSON, and
-            may be dates, times of day and durations.
+            The kind that the user gave; or "quoted" for text that JSON quotes, which is never read
+            as plain numbers or truth values.
         source : str
             The source, for messages.
         first : int
@@ -212,99 +242,117 @@ class Literals:
         Returns
         -------
         form : str or None
-            None where there is no value yet.
+            None while there is no value, unless the kind is given.
         oddity : Oddity or None
-            The warning or error of the column.
+            The warning or error about the column.
         """
         counts = Counter(value for value in values if value is not None)
-        asked = kind not in {None, "quoted"}
+        free = kind in {None, "quoted"}
         if not counts or kind == "text":
-            return ("text" if counts or asked else None), None
-        least = 0 if asked else max(1, _SOME * counts.total())
-        if not asked and "date_format" not in self.told:
+            return (None if free and not counts else "text"), None
+        least = max(1, _SOME * counts.total()) if free else 0
+        if free and "date_format" not in self.given:
             likely = sum(n for value, n in counts.items() if _LIKELY.match(value))
             if likely < least:
                 return "text", None
         best, fits = _best(counts, self._forms[kind])
         if fits < least:
             return "text", None
-        form = best[0]
-        found = self._odd(best, fits, counts, kind)
+        found = self._odd(best, fits, counts, kind, name)
         if found is None:
-            return form, None
-        odd = Oddity(source, name, counts.total(), first + values.index(found[3]), *found)
-        return (form if odd.what == "ambiguous" else "text"), odd
+            return best[0], None
+        what, noun, fits, value, remedy = found
+        odd = Oddity(
+            source, name, counts.total(), first + values.index(value), what, noun,
+            self.kind(best[0]), fits, value, remedy,
+        )  # fmt: skip
+        return (best[0] if what == "ambiguous" else "text"), odd
 
     def _odd(
-        self, best: list[str], fits: int, counts: Counter[str], kind: str | None
+        self, best: list[str], fits: int, counts: Counter[str], kind: str | None, name: str
     ) -> tuple[str, str, int, str, str] | None:
         """What, noun, fits, value and remedy of an oddity."""
-        form, number, noun = best[0], self._parsers["number"], _NOUNS.get(best[0], "dates")
-        days = [day.removesuffix(ZONED) for day in best]
-        if len(best) > 1 and form[:2] == "%m" and days[0] != self.told.get("date_format"):
+        form, days = best[0], [day.removesuffix(ZONED) for day in best]
+        if len(best) > 1 and form[:2] == "%m" and days[0] != self.given.get("date_format"):
             noun = "dates that show which number is the month"
             remedy = " or ".join(f"date_format={day!r} (--date-format {day})" for day in days)
             return "ambiguous", noun, fits, next(iter(counts)), remedy
         if kind not in {None, "quoted"}:
             return None
+        noun, remedy = _NOUNS.get(form, "dates"), ""
         if form in self._local:
+            noun = f"numbers with {self._proposal(best[:1]) or 'other separators'}"
+            remedy = self._proposal(best) or "other separators (--decimal, --thousands)"
             if fits > _MOST * counts.total():
-                fitting = (value for value in counts if _fits(value, self._local[form]))
-                spelt = next(value for value in fitting if not _fits(value, number))
-                noun = f"numbers with the decimal separator {self._decimal!r}"
-                return "quoted" if kind else "local", noun, fits, spelt, " or ".join(best[:2])
-            noun = f"numbers by {form}"
+                number, local = self._parsers["number"], self._local[form]
+                value = next(v for v in counts if _fits(v, local) and not _fits(v, number))
+                remedy += f" and {typed(name, 'number')}" if kind == "quoted" else ""
+                return "spelling", f"numbers with {self._marks}", fits, value, remedy
         if fits < counts.total():
-            unfit = next(value for value in counts if not _fits(value, self._parsers[form]))
-            return "mixed", noun, fits, unfit, ""
+            parse = self._forms[kind][form]
+            value = next(value for value in counts if not _fits(value, parse))
+            return "mixed", noun, fits, value, remedy
         zeros = [v for v in counts if len(v) > 1 and v[0] == "0" and v.isdigit()]
         if form == "number" and zeros and all(map(str.isdigit, counts)):
-            n = sum(counts[value] for value in zeros)
-            return "zeros", "numbers with leading zeros", n, zeros[0], ""
+            fits = sum(counts[value] for value in zeros)
+            return "zeros", "numbers with leading zeros", fits, zeros[0], ""
         return None
 
-    def array(self, values: Sequence[str | None], form: str) -> tuple[Array | None, int]:
-        """Text as values of one form; or None and the place of a value that does not have it."""
+    def array(self, values: Sequence[str | None], form: str) -> tuple[Array, list[int]]:
+        """Text as values of one form, and the places of texts that do not have it.
+
+        These values are missing in the array.
+        """
         parse, dtype = self._parsers[form], _DTYPES[self.kind(form)]
-        parsed: dict[str | None, Any] = {None: np.nan if dtype == "f8" else None}
-        for i, value in enumerate(values):
-            if value is not None and value not in parsed:
-                try:
-                    parsed[value] = parse(value)
-                except (ValueError, OverflowError):
-                    return None, i
-        return np.array([parsed[value] for value in values], dtype=dtype), 0
+        parsed = {v: None if v is None else _parsed(v, parse) for v in set(values)}
+        unfit = [i for i, v in enumerate(values) if v is not None and parsed[v] is None]
+        missing = np.nan if dtype == "f8" else None
+        found = [missing if parsed[v] is None else parsed[v] for v in values]
+        return np.array(found, dtype=dtype), unfit
 
     def remedy(self, name: str, value: Any, na: str = "") -> str:
-        """How to read a value of another kind than its column, the end of an error message."""
-        spelt = [options for options, parse in self._local.items() if _fits(str(value), parse)]
-        number = f"give {' or '.join(spelt[:2])} if it is a number, or " if spelt else ""
+        """The end of an error message about a value of another kind than its column."""
+        text = str(value)
+        local = [form for form, parse in self._local.items() if _fits(text, parse)]
+        spelling = "" if _fits(text, self._parsers["number"]) else self._proposal(local)
+        number = f"give {spelling} if it is a number, or " if spelling else ""
         return (
             f"Fix the row, or {number}give {na}{SKIP} or, from the first row on, "
-            f"types={{{name!r}: 'text'}} (--type {name}=text)."
+            f"{typed(name, 'text')}."
         )
 
+    def _proposal(self, forms: Sequence[str]) -> str:
+        """Options for other spellings of numbers, without those that contradict the present ones.
 
-def _fits(value: str, parse: _Parse) -> bool:
-    """Whether a value has a form."""
+        No decimal separator is proposed that is the present thousands separator, nor the reverse.
+        """
+        return " or ".join([form for form in forms if form in self._proposed][:2])
+
+
+def _parsed(text: str, parse: _Parse) -> Any:
+    """The value of a text; None if the text does not have the form."""
     try:
-        parse(value)
+        return parse(text)
     except (ValueError, OverflowError):
-        return False
-    return True
+        return None
+
+
+def _fits(text: str, parse: _Parse) -> bool:
+    """Whether a text has a form."""
+    return _parsed(text, parse) is not None
 
 
 def _best(counts: Counter[str], forms: Mapping[str, _Parse]) -> tuple[list[str], int]:
-    """The forms that the most values have, and how many that are."""
-    best = list(forms)
-    if not all(_fits(value, forms[best[0]]) for value in counts):
-        head = list(counts)[:: len(counts) // _HEAD + 1]
-        fits = {f: sum(counts[v] for v in head if _fits(v, parse)) for f, parse in forms.items()}
-        best = [form for form in best if 0 < fits[form] == max(fits.values())] or best[:1]
-        fits = {f: sum(n for v, n in counts.items() if _fits(v, forms[f])) for f in best}
-        most = max(fits.values())
-        return [form for form in best if fits[form] == most], most
-    return best[:1], counts.total()
+    """The forms that the most values have, and how many values have them."""
+    first = next(iter(forms))
+    if all(_fits(value, forms[first]) for value in counts):
+        return [first], counts.total()
+    head = list(counts)[:: len(counts) // _HEAD + 1]
+    fits = {f: sum(counts[v] for v in head if _fits(v, parse)) for f, parse in forms.items()}
+    likely = [form for form in forms if 0 < fits[form] == max(fits.values())] or [first]
+    fits = {f: sum(n for v, n in counts.items() if _fits(v, forms[f])) for f in likely}
+    most = max(fits.values())
+    return [form for form in likely if fits[form] == most], most
 
 
 def _number(decimal: str, thousands: str) -> _Parse:
@@ -322,15 +370,15 @@ def _number(decimal: str, thousands: str) -> _Parse:
     return parse
 
 
-def _spelt(parse: _Parse, number: _Parse, text: str) -> Any:
-    """A number in another spelling than the present one; quoted text of plain numbers is text."""
+def _respelled(parse: _Parse, number: _Parse, text: str) -> Any:
+    """A number that only another spelling reads."""
     if _fits(text, number):
         raise ValueError(text)
     return parse(text)
 
 
 def _options(decimal: str, thousands: str, present: str) -> str:
-    """The options that give a spelling of numbers, where a decimal separator is present."""
+    """The options for a spelling of numbers; without the decimal separator that is present."""
     given = {"decimal": decimal.replace(present, ""), "thousands": thousands}
     given = {name: mark for name, mark in given.items() if mark}
     shell = " ".join(f"--{name} {shlex.quote(mark)}" for name, mark in given.items())
@@ -338,7 +386,7 @@ def _options(decimal: str, thousands: str, present: str) -> str:
 
 
 def _truth(true: set[str], false: set[str], text: str) -> float:
-    """A truth value by the words for it."""
+    """A truth value as 1 or 0."""
     word = text.strip().lower()
     if word not in true | false:
         raise ValueError(text)
@@ -346,7 +394,7 @@ def _truth(true: set[str], false: set[str], text: str) -> float:
 
 
 def _hour(found: re.Match[str]) -> int:
-    """The hour; that of a clock of twelve hours counts from midnight."""
+    """The hour from 0 to 23, also of a 12-hour clock."""
     hour = int(found["H"] or 0)
     if not found["p"]:
         return hour
@@ -373,7 +421,7 @@ _day = lru_cache(maxsize=4096)(dt.datetime.strptime)
 
 
 def _date(date_format: str, zoned: bool, own: bool, text: str) -> dt.datetime:  # noqa: FBT001
-    """A date of one form, in UTC if it has an offset; the user's own may have a time of day."""
+    """A date of one form, in UTC if it has an offset; ``own`` is the user's format."""
     stamp = None
     if own and not zoned:
         with suppress(ValueError):
@@ -390,12 +438,12 @@ def _date(date_format: str, zoned: bool, own: bool, text: str) -> dt.datetime:  
 
 
 def _check(decimal: str, thousands: str, date_format: str | None) -> None:
-    """Refuse separators that numbers hold, and formats of no dates."""
+    """Refuse separators that occur in numbers, and formats without a year and a month."""
     marks = [decimal, *([thousands] if thousands else [])]
     if len({*marks}) < len(marks) or not all(re.fullmatch(r"[^\w+-]", str(m)) for m in marks):
         raise ParameterError(
-            "op.stream.read: `decimal` and `thousands` must be two characters that are no letter, "
-            f"digit or sign, got {decimal!r} and {thousands!r}. Give two such as ',' and '.'."
+            "op.stream.read: `decimal` and `thousands` must be two different marks, no letters, "
+            f"digits or signs, got {decimal!r} and {thousands!r}. Give two such as ',' and '.'."
         )
     tried = dt.datetime(2001, 2, 3, tzinfo=dt.UTC)
     with suppress(ValueError, TypeError, re.error):

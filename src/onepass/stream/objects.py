@@ -1,4 +1,4 @@
-"""Objects: lines of JSON, one by one and exactly; what is wrong is said with its place."""
+"""Objects: lines of JSON parsed one by one, with the place of each error."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,8 @@ from onepass.types import Array
 
 __all__ = ["NATIVE", "Objects"]
 
-NATIVE = frozenset({"number", "true or false"})  # forms of values that JSON does not quote
+NATIVE = frozenset({"number", "true or false"})
+"""Forms of values that JSON does not quote."""
 _Decide = Callable[[str, Sequence[str | None], int], str]
 
 
@@ -27,7 +28,7 @@ class Objects:
     source : str
         Its name, for messages.
     passes : callable
-        Whether a key is passed over, with all that lies within, by its full name.
+        Whether to leave out a key and all keys within its value, by its full name.
     literals : Literals
         How text is parsed.
     decide : callable
@@ -69,13 +70,13 @@ class Objects:
         text : bytes
             The lines; empty ones are no rows.
         known : dict of str to str
-            The forms of columns that are known; the others are added.
+            The forms of columns; those of new columns are added.
         types : dict of str to str
-            The kinds that the user asked for; these are left to be converted.
+            The kinds that the user gave; the caller converts these columns.
         first, line : int
-            How many rows and lines there are before.
+            The numbers of rows and lines before.
         bad : dict of int to str, optional
-            Where to put the errors of rows that are to be skipped, by their place among the rows.
+            Gets the errors of rows to be skipped, by index.
 
         Raises
         ------
@@ -88,29 +89,27 @@ class Objects:
         for name in dict.fromkeys(name for row in rows for name in row):
             values = [row.get(name) for row in rows]
             if name in types:
-                columns[name] = _worded(values, name)
+                columns[name] = _worded(values, name, types[name])
                 continue
             form = known.get(name) or self._form(name, values, first)
             if any(value is not None for value in values):
                 known[name] = form
-            for i, value in enumerate(values):
-                if not self._fits(value, form):
-                    place = f"row {first + i} (counting from 0, line {lines[i]}), column {name!r}"
-                    refuse(i, self._refused(place, form, value, name), bad)
-                    values[i] = None
-            columns[name] = self._column(values, form, name)
+            columns[name], unfit = self._column(values, form, name)
+            for i in unfit:
+                place = f"row {first + i} (counting from 0, line {lines[i]}), column {name!r}"
+                refuse(i, self._refused(place, form, values[i], name), bad)
         return Table(columns, len(rows))
 
     def forms(self, text: bytes, *, skip: bool = False) -> dict[str, str]:
-        """The forms of the columns that have one in some whole lines."""
+        """The forms of the columns of which all values in some whole lines have one form."""
         rows, _ = self._rows(text, 0, {} if skip else None)
-        told = {}
+        forms = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             values = [row.get(name) for row in rows]
             form = self._form(name, values, 0)
-            if any(v is not None for v in values) and all(self._fits(v, form) for v in values):
-                told[name] = form
-        return told
+            if any(v is not None for v in values) and not self._column(values, form, name)[1]:
+                forms[name] = form
+        return forms
 
     def _form(self, name: str, values: Sequence[Any], first: int) -> str:
         """The form of a column by its first value, or by all values where they are text."""
@@ -119,16 +118,15 @@ class Objects:
             return "true or false" if isinstance(shown, bool) else "number"
         return self._decide(name, [v if isinstance(v, str) else None for v in values], first)
 
-    def _fits(self, value: Any, form: str) -> bool:
-        """Whether a value has a form."""
-        if value is None or form in NATIVE:
-            return value is None or isinstance(value, (bool, int, float))
-        return isinstance(value, str) and self._literals.array([value], form)[0] is not None
-
-    def _column(self, values: Sequence[Any], form: str, name: str) -> Array:
-        """Values that have a form as a column."""
-        parsed = None if form in NATIVE else self._literals.array(values, form)[0]
-        return to_column(values, name) if parsed is None else parsed
+    def _column(self, values: Sequence[Any], form: str, name: str) -> tuple[Array, list[int]]:
+        """Values as a column of one form, and the places of those that do not have it."""
+        kinds = (int, float) if form in NATIVE else str  # a bool is an int
+        given: list[Any] = [value if isinstance(value, kinds) else None for value in values]
+        other = [i for i, v in enumerate(values) if v is not None and given[i] is None]
+        if form in NATIVE:
+            return to_column(given, name), other
+        column, unfit = self._literals.array(given, form)
+        return column, sorted(other + unfit)
 
     def _rows(
         self, text: bytes, line: int, bad: dict[int, str] | None
@@ -147,7 +145,7 @@ class Objects:
         return rows, lines
 
     def _row(self, text: bytes, line: int) -> dict[str, Any]:
-        """The values of a line by their full names; it must be one object without clashes."""
+        """The values of a line, which must be one object, by their full names."""
         try:
             return self._named(json.loads(text, object_pairs_hook=_once))
         except (TypeError, ValueError) as wrong:  # bytes that are no UTF-8 among them
@@ -156,7 +154,7 @@ class Objects:
             raise self._no_object(text, line, "it is nested too deeply") from None
 
     def _named(self, value: Any) -> dict[str, Any]:
-        """The values within an object by their full names, no two of which are the same."""
+        """The values within an object by their full names, which must be unique."""
         if not isinstance(value, dict):
             raise TypeError(f"it is a {type(value).__name__}")
         row: dict[str, Any] = {}
@@ -176,7 +174,7 @@ class Objects:
         )
 
     def _flat(self, value: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
-        """Keys and values; those within an object by their full name."""
+        """The full names of the keys of an object and of objects within it, and the values."""
         for key, inner in value.items():
             name = before + key
             if self._passes(name):
@@ -208,15 +206,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _worded(values: Sequence[Any], name: str) -> Array:
-    """Values of any kind; as text where they are not all numbers."""
-    if all(value is None or isinstance(value, float) for value in values):
+def _worded(values: Sequence[Any], name: str, kind: str) -> Array:
+    """Values of any kind as a column: numbers, or text that keeps the digits of whole numbers."""
+    numbers = float if kind == "text" else (int, float)
+    if all(v is None or (isinstance(v, numbers) and not isinstance(v, bool)) for v in values):
         return to_column(values, name)
-    words = [None if value is None else _word(value) for value in values]
-    column = np.empty(len(words), dtype=object)
-    column[:] = words
+    column = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        word = json.dumps(value) if isinstance(value, (bool, list)) else as_text(value)
+        column[i] = None if value is None else word
     return column
-
-
-def _word(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, (bool, list)) else as_text(value)

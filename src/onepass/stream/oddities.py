@@ -1,72 +1,77 @@
-"""Oddities: columns of text that are numbers or dates but for their spelling or a few cells.
+"""Warnings and errors for columns of text that look like numbers, dates or truth values.
 
 One ``?`` among twenty thousand numbers makes a column text, and each of its numbers a category.
-Only the user knows what such a cell means; so there is a warning or an error.
+Only the user knows what such a cell means.
 """
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
 from onepass.errors import MixedColumnWarning, TypeMismatchError
-from onepass.stream.literals import Oddity
+from onepass.stream.literals import Oddity, typed
 
-__all__ = ["told"]
+__all__ = ["report"]
 
-_MOST = 0.9  # of a target's values: if more have one kind, the others are errors
+_MOST = 0.9  # if more of the values of a target are of one kind, the others are errors
 
 
-def told(
+def report(
     odd: Iterable[Oddity],
     *,
     read: Sequence[str],
     targets: Sequence[str],
     types: Mapping[str, str],
+    skip: bool = False,
 ) -> None:
     """Warn of columns that are taken as text; refuse those whose values would be misread.
 
     Parameters
     ----------
     odd : iterable of Oddity
-        What was found.
+        The columns to check.
     read, targets : sequence of str
         The columns that are read, and those of them that are targets.
     types : dict of str to str
-        The kinds that are fixed: of these columns nothing is said but that dates are ambiguous.
+        The kinds that are given; only ambiguous dates are reported of these columns.
+    skip : bool
+        Whether bad rows are skipped, so that a given kind is a remedy.
 
     Raises
     ------
     TypeMismatchError
-        If numbers are in a spelling or dates in an order that the options do not name, or nearly
-        all values of a target are of one kind.
+        If numbers have separators or dates an order that the options do not name, or nearly all
+        values of a target are of one kind.
     """
     for one in odd:
-        fixed = types.get(one.name)
-        if one.name not in read or fixed not in {None, "date" if one.what == "ambiguous" else None}:
+        given = types.get(one.name)
+        ambiguous = one.what == "ambiguous" and given == "date"
+        if one.name not in read or not (given is None or ambiguous):
             continue
         where = f"{one.source}: column {one.name!r}"
         at = f"{one.value!r} in row {one.row} (counting from 0)"
-        text = f"types={{{one.name!r}: 'text'}} (--type {one.name}=text)"
-        number = f"types={{{one.name!r}: 'number'}} (--type {one.name}=number)"
-        if one.what in {"local", "quoted", "ambiguous"}:
-            also = f" and {number}" if one.what == "quoted" else ""
+        text, kind = typed(one.name, "text"), typed(one.name, one.kind)
+        if one.what in {"spelling", "ambiguous"}:
             raise TypeMismatchError(
-                f"op.stream.read: {where} must hold {one.noun}, got {at}. Give {one.remedy}{also}, "
-                f"or {text} if it is text."
+                f"op.stream.read: {where} must hold {one.noun}, got {at}. Give {one.remedy}, or "
+                f"{text} if it is text."
             )
         count = f"{one.fits:,} of the first {one.values:,} values are {one.noun}"
         if one.what == "zeros":
-            said, ways = f"{count}, as {at}", f"{number} if they are numbers"
+            found, ways = f"{count}, as {at}", f"{kind} if they are numbers"
         else:
-            said = f"{count}, but {at} is none"
+            found = f"{count}, but {at} is not"
             ways = f"na=({one.value!r},) (--na {one.value!r}) if it means missing"
+            if skip:
+                options = f"{one.remedy} and {kind}" if one.remedy else kind
+                ways += f", {options} to skip the rows with other values"
             if one.name in targets and one.fits > _MOST * one.values:
                 raise TypeMismatchError(
                     f"op.stream.read: {one.source}: the target {one.name!r} must hold numbers or "
-                    f"labels, got both: {said}. Give {ways}, or {text} if all of them are labels: "
+                    f"labels, got both: {found}. Give {ways}, or {text} if all of them are labels: "
                     "then the task is classification."
                 )
         warnings.warn(
-            f"{where} is taken as text: {said}. Give {ways}, or {text} if it is text.",
+            f"{where} is taken as text: {found}. Give {ways}, or {text} if it is text.",
             MixedColumnWarning,
             stacklevel=2,
         )

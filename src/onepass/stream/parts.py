@@ -15,14 +15,13 @@ import numpy as np
 from onepass.errors import ColumnError
 from onepass.spelling import listed
 from onepass.stream.kinds import Kinds, absent
-from onepass.stream.literals import Literals, Oddity
+from onepass.stream.literals import KINDS, Literals, Oddity
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.task import LOOKED_AT
 from onepass.table import Table, is_missing
 
 __all__ = ["Part", "Parts", "hive", "natural"]
 
-_WORDS = {"f": "number", "O": "text", "M": "date"}
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -162,7 +161,7 @@ class Parts:
         every = self.columns()
         if every is not None and set(every) - set(self.kinds()):
             start = 0  # a column that is empty in the first file may hang on any of the others
-        known = {n: _WORDS[letter] for n, letter in self.kinds().items()}
+        known = {n: KINDS[letter] for n, letter in self.kinds().items()}
         begins, seen, done = [], 0, 0
         whole = sum(part.size for part in self._parts) or 1
         for i, part in enumerate(self._parts):
@@ -223,11 +222,8 @@ class Parts:
 
 def _shown(table: Table) -> dict[str, str]:
     """The kinds of columns that have a value."""
-    return {
-        n: _WORDS[c.dtype.kind]
-        for n, c in table.columns.items()
-        if len(c) and not is_missing(c).all()
-    }
+    shown = [(n, c) for n, c in table.columns.items() if not is_missing(c).all()]
+    return {name: KINDS[column.dtype.kind] for name, column in shown}
 
 
 def _is_number(text: str | None) -> bool:
