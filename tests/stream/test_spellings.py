@@ -115,6 +115,8 @@ def test_digits_are_grouped_by_threes() -> None:
         SourceError, match=r"row 0 .*must be a number, as it is asked for, got '1,23'"
     ):
         column(["1,23"], thousands=",", types={"c": "number"})
+    with pytest.raises(SourceError, match=r"row 0 .*must be a number.*got '1.500'"):
+        column(["1.500"], decimal=",", types={"c": "number"})  # 1500, or 1.5
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from onepass.errors import TypeMismatchError
 from onepass.table import Table, dates_of
 from onepass.types import Array
 
-__all__ = ["leaves", "letters", "to_array", "to_table", "truths"]
+__all__ = ["leaves", "letters", "to_array", "to_table"]
 
 
 def leaves(
@@ -42,7 +42,7 @@ def leaves(
 
 
 def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]:
-    """The letters (f, O or M) of the dtypes that columns will have, by their Arrow types.
+    """The letters (f, b, O or M) of columns by their Arrow types, as ``Source.kinds`` gives them.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]
     Examples
     --------
     >>> import pyarrow as pa
-    >>> letters([("km", pa.int8()), ("by", pa.string()), ("at", pa.date32())], pa)
-    {'km': 'f', 'by': 'O', 'at': 'M'}
+    >>> letters([("km", pa.int8()), ("by", pa.string()), ("late", pa.bool_())], pa)
+    {'km': 'f', 'by': 'O', 'late': 'b'}
     >>> len(letters([("never", pa.null())], pa))
     0
     """
@@ -67,26 +67,11 @@ def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]
             told[name] = "O"
         elif types.is_timestamp(value) or types.is_date(value):
             told[name] = "M"
+        elif types.is_boolean(value):
+            told[name] = "b"
         elif _is_number(types, value):
             told[name] = "f"
     return told
-
-
-def truths(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> set[str]:
-    """The columns of truth values, by their Arrow types.
-
-    Parameters
-    ----------
-    fields, pa
-        As in ``letters``.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> truths([("km", pa.int8()), ("late", pa.bool_())], pa)
-    {'late'}
-    """
-    return {name for name, kind in fields if pa.types.is_boolean(kind)}
 
 
 def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool = False) -> Array:

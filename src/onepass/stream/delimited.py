@@ -130,10 +130,6 @@ class Delimited:
         """The columns to report of the rows read so far."""
         return list(self._odd)
 
-    def truths(self) -> set[str]:
-        """The columns of booleans."""
-        return {name for name, form in self._forms.items() if form == "true or false"}
-
     def located(self, row: int) -> str:
         """Where a row stands."""
         return f"{self.name}: row {row} (counting from 0)"

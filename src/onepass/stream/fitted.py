@@ -88,14 +88,14 @@ class Fitted:
         self._begun = True
         names, certain = self._names(), self._source.kinds()
         # labels stay as they are written in the source: true or True, not 1
-        truths = getattr(self._source, "truths", set[str])()
-        labels = {name: "text" for name in self._choice.targets if name in truths}
+        labels = {name: "text" for name in self._choice.targets if certain.get(name) == "b"}
         self._types = {**labels, **self._types}
         return self._fit(names, certain, self._source.pieces(names, self._types, self.block, start))
 
     def _fit(
         self, names: list[str] | None, certain: dict[str, str], pieces: Iterator[Piece]
     ) -> Iterator[Piece]:
+        certain = {name: letter.replace("b", "f") for name, letter in certain.items()}
         known = certain if names is None else {name: certain.get(name) for name in names}
         columns = Kinds(self._types, self._source.located, known, self._literals)
         answers = Kinds({}, self._source.located)

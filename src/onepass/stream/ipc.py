@@ -13,7 +13,7 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import leaves, letters, to_table, truths
+from onepass.stream.arrow import leaves, letters, to_table
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.pieces import Piece
 from onepass.stream.remote import Remote
@@ -61,10 +61,6 @@ class Ipc:
     def kinds(self) -> dict[str, str]:
         """What the schema says."""
         return letters(self._fields(), self._pa)
-
-    def truths(self) -> set[str]:
-        """The columns of booleans."""
-        return truths(self._fields(), self._pa)
 
     def located(self, row: int) -> str:
         """Where a row stands."""

@@ -103,10 +103,6 @@ class JsonLines:
         """The columns to report of the rows read so far."""
         return list(self._odd)
 
-    def truths(self) -> set[str]:
-        """The columns of booleans."""
-        return {name for name, form in (self._layout or {}).items() if form == "true or false"}
-
     def located(self, row: int) -> str:
         """Where a row stands."""
         return f"{self.name}: row {row} (counting from 0)"
@@ -205,10 +201,9 @@ class JsonLines:
         pa = self._pa
         try:
             read = self._parsed(text, fields)
-            while stamps := [f.name for f in read.schema if _has_stamp(f.type, pa)]:
-                # literals decide which texts are dates, not pyarrow
-                fields |= {name: _as_text(read.schema.field(name).type, pa) for name in stamps}
-                read = self._parsed(text, fields)
+            texts = {f.name: kind for f in read.schema if (kind := _as_text(f.type, pa)) != f.type}
+            if texts:  # literals decide which texts are dates, not pyarrow
+                read = self._parsed(text, fields | texts)
             columns = {}
             for leaf, column in leaves(read, self._passes):
                 if leaf in columns:  # "a.b" beside "b" in "a"
@@ -269,18 +264,10 @@ class JsonLines:
             ) from wrong
 
 
-def _has_stamp(kind: Any, pa: Any) -> bool:
-    if pa.types.is_struct(kind):
-        return any(_has_stamp(field.type, pa) for field in kind)
-    return bool(pa.types.is_timestamp(kind))
-
-
 def _as_text(kind: Any, pa: Any) -> Any:
-    """The type with dates as text, without fields that have no value yet."""
+    """The type with dates as text."""
     if pa.types.is_struct(kind):
-        return pa.struct(
-            [(f.name, _as_text(f.type, pa)) for f in kind if not pa.types.is_null(f.type)]
-        )
+        return pa.struct([(f.name, _as_text(f.type, pa)) for f in kind])
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 

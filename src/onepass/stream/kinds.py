@@ -39,7 +39,7 @@ def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]
 
 
 def absent(kind: str, n: int) -> Array:
-    """A column of n missing values; ``kind`` is the dtype's letter: f, O or M."""
+    """A column of n missing values; ``kind`` is its letter: f, b, O or M."""
     if kind == "O":
         return np.full(n, None, dtype=object)
     if kind == "M":
@@ -133,7 +133,7 @@ class Kinds:
         kind, missing = self._types[name], is_missing(column)
         if missing.all():
             return absent(LETTERS[kind], len(column))
-        if kind != "truth" and column.dtype.kind == LETTERS[kind]:
+        if column.dtype.kind == LETTERS[kind]:
             return column
         values = as_python(column)
         words = [None if gone else as_text(v) for v, gone in zip(values, missing, strict=True)]

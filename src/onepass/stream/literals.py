@@ -24,18 +24,18 @@ from onepass.types import Array
 
 __all__ = ["ISO", "KINDS", "LETTERS", "SKIP", "ZONED", "Literals", "Oddity", "as_text", "typed"]
 
-LETTERS = {"number": "f", "truth": "f", "text": "O", "date": "M"}
-"""The letter of the dtype of each kind of column."""
-KINDS = {"f": "number", "O": "text", "M": "date"}
-"""The kind of a column by the letter of its dtype; truth values are numbers."""
+LETTERS = {"number": "f", "truth": "b", "text": "O", "date": "M"}
+"""The letter of each kind of column in a source: that of its dtype, but b for truth values."""
+KINDS = {"f": "number", "b": "number", "O": "text", "M": "date"}
+"""The kind of a column by its letter; truth values are numbers in tables."""
 ISO, ZONED = "%Y-%m-%d", " with UTC offset"
 SKIP = "bad_rows='skip' (--bad-rows skip) to leave such rows out"
 """A remedy for rows that cannot be read, for error messages."""
 _WORDS = {"number": "a number", "truth": "true or false", "text": "text", "date": "a date"}
 _NOUNS = {"number": "numbers", "true or false": "truth values", "duration": "times of day"}
 _DTYPES = {"number": "f8", "truth": "f8", "text": "O", "date": "M8[us]"}
-_TRUE = {"true", "t", "yes", "1", "1.0"}
-_FALSE = {"false", "f", "no", "0", "0.0"}
+_TRUTHS = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
+_MORE_TRUTHS = {"t": 1.0, "yes": 1.0, "1.0": 1.0, "f": 0.0, "no": 0.0, "0.0": 0.0}
 _BASIC = "%Y%m%d"  # a date only where the kind is given
 _DAYS = (
     ISO, "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%b %d %Y",
@@ -185,10 +185,8 @@ class Literals:
         }
         numbers: dict[str, _Parse] = {
             "number": _number(decimal, thousands), "duration": _span,
-            "true or false": partial(_truth, {"true", "1"}, {"false", "0"}),
+            "true or false": partial(_truth, _TRUTHS),
         }  # fmt: skip
-        # "1.5" beside decimal=",", unless "1.234" would then have two meanings
-        plain: dict[str, _Parse] = {} if thousands == "." else {"plain": _number(".", "")}
         quoted: dict[str, _Parse] = {
             form: partial(_respelled, parse, numbers["number"])
             for form, parse in self._local.items()
@@ -197,8 +195,8 @@ class Literals:
         self._forms: dict[str | None, dict[str, _Parse]] = {
             None: numbers | dates | self._local,
             "quoted": {"duration": _span} | dates | quoted,
-            "number": numbers | plain,
-            "truth": {"truth": partial(_truth, _TRUE, _FALSE)},
+            "number": numbers,
+            "truth": {"truth": partial(_truth, _TRUTHS | _MORE_TRUTHS)},
             "text": {"text": str},
             "date": self._dates,
         }
@@ -206,7 +204,7 @@ class Literals:
 
     def kind(self, form: str) -> str:
         """The kind of a form's values: number, truth, text or date."""
-        kinds = {"duration": "number", "plain": "number", "true or false": "truth"}
+        kinds = {"duration": "number", "true or false": "truth"}
         return "date" if form in self._dates else kinds.get(form, form)
 
     def word(self, form: str) -> str:
@@ -330,7 +328,7 @@ class Literals:
 
 
 def _parsed(text: str, parse: _Parse) -> Any:
-    """The value of a text; None if the text does not have the form."""
+    """The value of a text; None if the parser gives None or fails: the text has another form."""
     try:
         return parse(text)
     except (ValueError, OverflowError):
@@ -362,19 +360,16 @@ def _number(decimal: str, thousands: str) -> _Parse:
     number = rf"(?:{whole}(?:{d}\d*)?|{d}\d+)(?:[eE][+-]?\d+)?"
     pattern = re.compile(rf"\s*[+-]?(?:{number}|(?i:inf|infinity|nan))\s*", re.ASCII)
 
-    def parse(text: str) -> float:
-        if pattern.fullmatch(text) is None:
-            raise ValueError(text)
-        return float(text.replace(thousands, "").replace(decimal, "."))
+    def parse(text: str) -> float | None:
+        plain = text.replace(thousands, "").replace(decimal, ".")
+        return float(plain) if pattern.fullmatch(text) else None
 
     return parse
 
 
 def _respelled(parse: _Parse, number: _Parse, text: str) -> Any:
     """A number that only another spelling reads."""
-    if _fits(text, number):
-        raise ValueError(text)
-    return parse(text)
+    return None if _fits(text, number) else parse(text)
 
 
 def _options(decimal: str, thousands: str, present: str) -> str:
@@ -385,12 +380,9 @@ def _options(decimal: str, thousands: str, present: str) -> str:
     return f"{', '.join(f'{name}={mark!r}' for name, mark in given.items())} ({shell})"
 
 
-def _truth(true: set[str], false: set[str], text: str) -> float:
+def _truth(words: Mapping[str, float], text: str) -> float | None:
     """A truth value as 1 or 0."""
-    word = text.strip().lower()
-    if word not in true | false:
-        raise ValueError(text)
-    return float(word in true)
+    return words.get(text.strip().lower())
 
 
 def _hour(found: re.Match[str]) -> int:

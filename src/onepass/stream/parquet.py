@@ -7,7 +7,7 @@ from typing import Any
 
 from onepass.errors import OnepassError, SourceError
 from onepass.extras import need
-from onepass.stream.arrow import leaves, letters, to_table, truths
+from onepass.stream.arrow import leaves, letters, to_table
 from onepass.stream.pieces import Piece
 from onepass.stream.remote import Remote
 from onepass.stream.task import LOOKED_AT
@@ -49,19 +49,15 @@ class Parquet:
             self.n_rows: int | None = file.metadata.num_rows
             fields = [(n, c.type) for n, c in leaves(file.schema_arrow.empty_table())]
             self._columns = [name for name, _ in fields]
-            self._letters, self._truths = letters(fields, self._pa), truths(fields, self._pa)
+            self._letters = letters(fields, self._pa)
 
     def columns(self) -> list[str]:
         """The names of its columns."""
         return list(self._columns)
 
     def kinds(self) -> dict[str, str]:
-        """Text and dates, as the file says."""
+        """The kinds in the schema."""
         return dict(self._letters)
-
-    def truths(self) -> set[str]:
-        """The columns of booleans."""
-        return self._truths
 
     def located(self, row: int) -> str:
         """Where a row stands."""

@@ -143,10 +143,6 @@ class Parts:
         """The columns to warn of in the files read so far."""
         return [*self._odd, *getattr(self._current, "oddities", list)()]
 
-    def truths(self) -> set[str]:
-        """The columns of booleans in the first file."""
-        return getattr(self._first, "truths", set[str])()
-
     def located(self, row: int) -> str:
         """The file, and the row in it."""
         for begin, name in reversed(self._begins):

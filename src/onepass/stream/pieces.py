@@ -58,8 +58,9 @@ class Source(Protocol):
         """The names of its columns; None where only the rows themselves can tell."""
 
     def kinds(self) -> dict[str, str]:
-        """The letters (f, O or M, as of a dtype) of columns of one kind even while they are empty.
+        """The letters of columns whose kind is known even while they are empty.
 
+        They are those of dtypes: f, O and M, but b for truth values, which are floats in tables.
         They stand in their order where ``columns`` does not know it.
         """
 

@@ -129,7 +129,7 @@ def _hold_schema(schema: Any, pa: ModuleType, limits: Limits) -> None:
         matrix = pa.types.is_fixed_size_list(kind) and kind.list_size > 0
         inner = kind.value_type if matrix else kind
         known = letters([(name, inner)], pa).get(name)
-        if (matrix and known != "f") or (known is None and not pa.types.is_null(inner)):
+        if (matrix and known not in {"f", "b"}) or (known is None and not pa.types.is_null(inner)):
             must = "be numbers, truth values, text, dates, or fixed-size lists of numbers"
             remedy = "Leave it out, or send columns of plain values"
             raise refused(_place(name), must, f"Arrow's {str(kind)[:80]}", remedy)
