@@ -79,9 +79,7 @@ def relearn(model: Any, found: dict[str, Any]) -> None:
     for name, value in found.items():
         setattr(model, name, value)
     for feature in found.get("features_", ())[:1]:
-        if hasattr(
-            feature, "missing"
-        ):  # a run that stopped at a missing value may continue with another policy
+        if hasattr(feature, "missing"):  # the policy may change where a run stopped at a gap
             feature.missing = model.missing
 
 

@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _ENDING = ".db"
 _RETIRED = ".retired"
 _GAUGES = ".gauges"
-_OF_ONE = ("", "-wal", _GAUGES, _ENDING)  # what may be there of a name
+_OF_ONE = ("", "-wal", _GAUGES, _ENDING)  # the files that a name may have
 
 
 class Shelf:
@@ -60,8 +60,8 @@ class Shelf:
     Attributes
     ----------
     failed : dict of str to str
-        The learners whose files could not be opened, and the reasons. A file stays where it is;
-        the learner is not served until ``load`` opens it.
+        The learners whose files could not be opened, and the reasons. They are not served until
+        ``load`` opens them.
     """
 
     def __init__(
@@ -117,9 +117,10 @@ class Shelf:
             raise
 
     def load(self, name: str) -> Served:
-        """Open a learner that failed, or a file that is not served; a learner that works is kept.
+        """Open a learner that failed, or a file that is not served yet.
 
-        A learner that was served goes on predicting meanwhile, also if this fails.
+        A learner that can learn is returned unchanged. One that cannot goes on predicting, also if
+        its file cannot be opened again.
 
         Raises
         ------
@@ -130,14 +131,15 @@ class Shelf:
         """
         with self._retiring, self._turn:
             before = self._served.get(name)
-            if before is None and not (_NAME.fullmatch(name) and os.path.lexists(self._path(name))):
+            if before is not None:
+                with suppress(StoreError):
+                    before.hold_ready()
+                    return before
+            elif not (_NAME.fullmatch(name) and os.path.lexists(self._path(name))):
                 self.failed.pop(name, None)
                 return self[name]  # raises
             try:
                 if before is not None:
-                    with suppress(StoreError):
-                        before.hold_ready()
-                        return before
                     before.close()
                 return self._open(name, None)
             except Exception as wrong:
@@ -148,7 +150,7 @@ class Shelf:
                 return self[name]  # raises
 
     def feed(self, name: str, source: Source, log: Any = None) -> None:
-        """Learn from a source, now or once the file of the learner can be opened.
+        """Learn from a source, now or when the file of the learner is opened.
 
         Parameters
         ----------
@@ -253,8 +255,9 @@ class Shelf:
         found = self._served.get(name)
         if found is None and name in self.failed:
             raise StoreError(
-                f"{name}: its file must be one that can be opened, got: {self.failed[name]} Then "
-                "load the model again, or DELETE it, which renames the file: see /openapi.json."
+                f"{name}: its file must be one that can be opened, got: {self.failed[name]} Once "
+                "that is fixed, load the model again; or DELETE it, which renames the file: see "
+                "/openapi.json."
             )
         if found is None:
             raise UnknownError(

@@ -192,26 +192,28 @@ class Choice:
         gaps = kept & _gaps(features)
         return Split(features, y, time, kept & ~gaps, int(gaps.sum()), dict(piece.bad))
 
-    def check_finite(self, split: Split, first: int, located: Callable[[int], str]) -> None:
-        """Refuse or skip rows that hold infinity, where rows are to be learned.
+    def check(self, split: Split, first: int, located: Callable[[int], str]) -> None:
+        """Refuse or skip rows that hold infinity; refuse rows that lack a feature.
 
         Parameters
         ----------
-        split, first, located
-            As in ``hold_whole``; rows to be skipped are added to its ``bad`` and not kept.
+        split : Split
+            Some rows; those to be skipped are added to its ``bad``, and not kept.
+        first : int
+            The number of the first row.
+        located : callable
+            Gives the place of a row, for messages, by its number.
 
         Raises
         ------
         NotFiniteError
-            With the row and the column.
+            If a row to be learned holds infinity, unless bad rows are skipped.
+        SourceError
+            If ``missing`` is "error" and a row lacks a feature.
         """
-        if split.y is None and self.bad_rows == "error":
-            return  # a model that predicts checks its own features
-        answers = [] if split.y is None else split.y.T if split.y.ndim > 1 else [split.y]
-        names = self.targets or [f"y{j}" for j in range(len(answers))]
-        for name, column in (*split.X.columns.items(), *zip(names, answers, strict=False)):
-            infinite = np.isinf(column) & split.kept if column.dtype.kind == "f" else []
-            for i in np.flatnonzero(infinite).tolist():
+        for name, column in self._learned(split):
+            numbers = column if column.dtype.kind == "f" else np.empty(0)
+            for i in np.flatnonzero(np.isinf(numbers) & split.kept[: len(numbers)]).tolist():
                 error = NotFiniteError(
                     f"op.stream.read: {located(first + i)}, column {name!r} must be finite, got "
                     f"{column[i]}. Fix the row, or give {SKIP}."
@@ -219,27 +221,7 @@ class Choice:
                 if self.bad_rows == "error":
                     raise error
                 split.kept[i], split.bad[i] = False, str(error)
-
-    def hold_whole(self, split: Split, first: int, located: Callable[[int], str]) -> None:
-        """Refuse a row that lacks a feature, if it is to be refused.
-
-        Parameters
-        ----------
-        split : Split
-            Some rows.
-        first : int
-            The number of the first of them.
-        located : callable
-            Says in words where a row stands, by its number.
-
-        Raises
-        ------
-        SourceError
-            With the row and the column.
-        """
-        if self.missing != "error":
-            return
-        gaps = split.kept & _gaps(split.X)
+        gaps = split.kept & _gaps(split.X) if self.missing == "error" else np.zeros(1, dtype=bool)
         if gaps.any():
             i = int(gaps.argmax())
             name = next(n for n, c in split.X.columns.items() if is_missing(c[i : i + 1])[0])
@@ -248,6 +230,14 @@ class Choice:
                 "none. Fill it, or give missing='skip' (--missing skip) to leave such rows out, or "
                 "missing='keep' (--missing impute) to let the model see to it."
             )
+
+    def _learned(self, split: Split) -> list[tuple[str, Array]]:
+        """The columns in which infinity is refused; a model checks its features to predict."""
+        if split.y is None and self.bad_rows == "error":
+            return []
+        answers = [] if split.y is None else split.y.T if split.y.ndim > 1 else [split.y]
+        names = self.targets or [f"y{j}" for j in range(len(answers))]
+        return [*split.X.columns.items(), *zip(names, answers, strict=False)]
 
     def _features(self, names: Sequence[str]) -> list[str]:
         """The columns that are features, of those there are; in the order asked for."""

@@ -141,11 +141,11 @@ def differences(
 
 
 def changed(then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool) -> list[str]:
-    """The differences between two fingerprints in the choice of columns and in how they are read.
+    """The differences between two fingerprints in the choice and the reading of columns.
 
-    Changes that do not affect the rows read before are allowed, so that the remedy of an error
-    works: further spellings of a missing value, ``bad_rows`` or ``missing`` that was "error",
-    columns to drop that were not there, and kinds that change no column.
+    Changes that do not affect the rows read before are allowed, so that the remedies of errors
+    work: further spellings of a missing value, another ``bad_rows`` or ``missing`` than "error",
+    new columns to drop, and kinds that change no column.
 
     Parameters
     ----------
@@ -161,10 +161,9 @@ def changed(then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool) -> 
     >>> len(changed({"drop": []}, {"drop": ["km"]}, alike=True))
     0
     """
-    one, two = ({"na": [], **(each.get("read") or {})} for each in (then, now))
-    remedied = [option for option in ("missing", "bad_rows") if one.get(option, "error") == "error"]
-    if "missing" not in one:
-        remedied.remove("missing")  # keep, the default
+    usual = {"na": [], "missing": "keep", "bad_rows": "error"}
+    one, two = ({**usual, **(each.get("read") or {})} for each in (then, now))
+    remedied = [option for option in ("missing", "bad_rows") if one[option] == "error"]
     if set(one["na"]) <= set(two["na"]):
         remedied.append("na")
     dropped = set(now.get("drop") or ()) - set(then.get("drop") or ())

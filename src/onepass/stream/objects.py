@@ -86,8 +86,7 @@ class Objects:
         """
         rows, lines = self._rows(text, line, bad)
         columns = {}
-        for name in dict.fromkeys(name for row in rows for name in row):
-            values = [row.get(name) for row in rows]
+        for name, values in _by_name(rows).items():
             if name in types:
                 columns[name] = _worded(values, name, types[name])
                 continue
@@ -103,13 +102,9 @@ class Objects:
     def forms(self, text: bytes, *, skip: bool = False) -> dict[str, str]:
         """The forms of the columns of which all values in some whole lines have one form."""
         rows, _ = self._rows(text, 0, {} if skip else None)
-        forms = {}
-        for name in dict.fromkeys(name for row in rows for name in row):
-            values = [row.get(name) for row in rows]
-            form = self._form(name, values, 0)
-            if any(v is not None for v in values) and not self._column(values, form, name)[1]:
-                forms[name] = form
-        return forms
+        columns = {n: v for n, v in _by_name(rows).items() if any(one is not None for one in v)}
+        forms = {name: self._form(name, values, 0) for name, values in columns.items()}
+        return {n: form for n, form in forms.items() if not self._column(columns[n], form, n)[1]}
 
     def _form(self, name: str, values: Sequence[Any], first: int) -> str:
         """The form of a column by its first value, or by all values where they are text."""
@@ -195,6 +190,12 @@ class Objects:
             f"op.stream.read: {self._source}: {place} must be {self._literals.word(form)}, as its "
             f"first values are, got {value!r}. {self._literals.remedy(name, value)}"
         )
+
+
+def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The values of each column, None where a row has none."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -235,11 +235,10 @@ class Stream:
         cutter, seen = Cutter(self.block, self.start, self._source.located), 0
         for piece in pieces:
             first, seen = seen, seen + len(piece.table)
-            over = self.start - first
+            over = max(0, self.start - first)
             if over < len(piece.table):
-                split = self._choice.split(piece).after(max(over, 0))
-                self._choice.check_finite(split, first + max(over, 0), self._source.located)
-                self._choice.hold_whole(split, first + max(over, 0), self._source.located)
+                split = self._choice.split(piece).after(over)
+                self._choice.check(split, first + over, self._source.located)
                 self.bad_rows += len(split.bad)
                 self._bad += [split.bad[i] for i in sorted(split.bad)][: _SHOWN - len(self._bad)]
                 for rows in cutter.add(split):
