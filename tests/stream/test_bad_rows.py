@@ -112,6 +112,17 @@ def test_the_warning_names_the_first_rows_and_their_errors() -> None:
     )
 
 
+def test_the_warning_has_no_remedies() -> None:
+    text = b"x;y\n" + b"1,5;1\n" * 20 + b"Dr. X;1\n1 234.5;1\n"
+    options: dict[str, Any] = {"target": "y", "delimiter": ";", "decimal": ",", "bad_rows": "skip"}
+    with pytest.warns(RowsRefusedWarning) as caught:
+        list(read(io.BytesIO(text), types={"x": "number"}, **options))
+    assert str(caught[0].message).endswith(
+        "got 'Dr. X'; the file object: row 21 (counting from 0), column 'x' must be a number, as "
+        "it is asked for, got '1 234.5'."
+    )
+
+
 def test_infinity_is_an_error_where_rows_are_learned() -> None:
     rows = pd.DataFrame({"x": [1.0, np.inf, 3.0], "y": [1.0, 2.0, -np.inf]})
     place = r"^op.stream.read: frame: row 1 \(counting from 0\), column 'x' must be finite, got inf"

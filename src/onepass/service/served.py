@@ -61,7 +61,7 @@ class Served:
         self._waiting = Waiting(name, most_waiting)
         self._gate = shut()  # where the thread waits
         self.pace = 1.0
-        """CPU seconds a row of the slowest recent prediction."""
+        """CPU seconds per row of the slowest recent prediction."""
         self.failed: str | None = None
         """The error of the last attempt to learn; None if it succeeded."""
         self._looks = Looks(durable)

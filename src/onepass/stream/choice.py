@@ -221,8 +221,7 @@ class Choice:
                 if self.bad_rows == "error":
                     raise error
                 split.kept[i], split.bad[i] = False, str(error)
-        gaps = split.kept & _gaps(split.X) if self.missing == "error" else np.zeros(1, dtype=bool)
-        if gaps.any():
+        if self.missing == "error" and (gaps := split.kept & _gaps(split.X)).any():
             i = int(gaps.argmax())
             name = next(n for n, c in split.X.columns.items() if is_missing(c[i : i + 1])[0])
             raise SourceError(

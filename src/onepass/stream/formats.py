@@ -69,7 +69,7 @@ class Reading:
     na : tuple of str
         Of CSV: further spellings of a missing value.
     dropped, only : tuple of str
-        Of JSON: keys that are not looked at, and the only ones that are; None for all.
+        Of JSON: keys to leave out, and the only keys to read; None for all.
     literals : Literals
         How text is parsed.
     skip : bool
@@ -118,7 +118,7 @@ class Reading:
         return {k: v for k, v in given.items() if v not in (None, [], True)} | self.literals.given
 
     def check(self, kind: str | None, name: str) -> None:
-        """Refuse what is for CSV alone where there is no CSV."""
+        """Refuse options of CSV for other formats."""
         if kind in {"csv", "tsv"}:
             return
         remedies = {
@@ -135,13 +135,13 @@ class Reading:
             )
 
     def passes(self, key: str) -> bool:
-        """Whether a key of JSON is passed over, with all that lies within."""
+        """Whether to leave out a key of JSON and all keys within its value."""
         if key in self.dropped or self.only is None:
             return key in self.dropped
         return not any(name == key or name.startswith(f"{key}.") for name in self.only)
 
     def place(self, file: Any, name: str | None = None) -> Source:
-        """The source that reads a Path or a Remote; it is called by its last part, or ``name``."""
+        """The source that reads a Path or a Remote; ``name`` is by default its last part."""
         kind = self.format or format_of(file.name)
         if is_read_once(file, kind):
             opened = file.open("rb")

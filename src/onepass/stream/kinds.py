@@ -86,7 +86,7 @@ class Kinds:
         self._known: dict[str, str | None] = dict(known or {})
 
     def fit(self, table: Table, first: int, bad: dict[int, str] | None = None) -> Table:
-        """The table with every column known so far, each of its kind.
+        """The table with all columns so far, each of its kind.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Kinds:
         first : int
             Where its first row stands in the source.
         bad : dict of int to str, optional
-            Where to put the errors of rows that are to be skipped, by their place in the table.
+            Gets the errors of rows to be skipped, by index.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class Kinds:
         return absent(known, len(table))
 
     def _converted(self, column: Array, name: str, first: int, bad: dict[int, str] | None) -> Array:
-        """The column as the kind that the user asked for."""
+        """The column converted to the kind that the user gave."""
         kind, missing = self._types[name], is_missing(column)
         if missing.all():
             return absent(LETTERS[kind], len(column))
@@ -161,7 +161,7 @@ class Kinds:
 
 
 def refuse(i: int, error: SourceError, bad: dict[int, str] | None) -> None:
-    """Raise the error of a row, or note it where such rows are to be skipped."""
+    """Raise the error of a row, or note it if bad rows are skipped."""
     if bad is None:
         raise error from None
     bad.setdefault(i, str(error))

@@ -140,7 +140,7 @@ class Parts:
         return {**self._first.kinds(), **told}
 
     def oddities(self) -> list[Oddity]:
-        """The columns to warn of in the files read so far."""
+        """The columns to report of the files read so far."""
         return [*self._odd, *getattr(self._current, "oddities", list)()]
 
     def located(self, row: int) -> str:
@@ -161,8 +161,8 @@ class Parts:
         begins, seen, done = [], 0, 0
         whole = sum(part.size for part in self._parts) or 1
         for i, part in enumerate(self._parts):
-            self._odd, source = self.oddities() if i else [], part.open() if i else self._first
-            self._current = source
+            self._odd = self.oddities() if i else []
+            self._current = source = part.open() if i else self._first
             self._same(source, part, every)
             begins.append((seen, part.name))
             self._begins = begins

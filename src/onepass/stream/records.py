@@ -25,14 +25,14 @@ class _Readable(Protocol):
 
 
 def is_left(source: str, row: int, leave: int | None) -> bool:
-    """Whether an unterminated last line is left unread; then a warning names it.
+    """Whether to leave an unterminated last line unread; if so, a warning names it.
 
     Parameters
     ----------
     source : str
         The source's name.
     row : int
-        Number of its row.
+        The number of its row.
     leave : int or None
         The first row that may be left; None for none.
     """

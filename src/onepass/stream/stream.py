@@ -1,5 +1,6 @@
 """Stream: rows from wherever they come, in blocks, in order, once or again and again."""
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -21,6 +22,7 @@ __all__ = ["Stream"]
 
 _AHEAD = 2  # blocks that may wait while others are learned
 _SHOWN = 3  # bad rows that the warning at the end names
+_REMEDY = re.compile(r"\. (?=Fix|Leave|Write)")  # begins the last sentence of an error of a row
 _FEWEST = 1024  # rows that may wait, however small a block is
 
 
@@ -78,7 +80,7 @@ class Stream:
         How much of the source has been read, in [0, 1]; None while unknown. A progress bar may
         ask at any time.
     bad_rows : int
-        Rows that the iteration begun last skipped because of ``bad_rows="skip"``. A warning at its
+        Rows that the last iteration has skipped because of ``bad_rows="skip"``. A warning at its
         end counts them and names the first.
 
     Raises
@@ -265,8 +267,7 @@ class Stream:
             if ahead is not None:
                 ahead.close()
             if self.bad_rows:
-                shown = "; ".join(each.rpartition(". ")[0] for each in self._bad)
-                n = self.bad_rows
+                n, shown = self.bad_rows, "; ".join(_REMEDY.split(one)[0] for one in self._bad)
                 warnings.warn(
                     f"{self.name}: {n:,} bad {'row was' if n == 1 else 'rows were'} skipped: "
                     f"{shown.replace('op.stream.read: ', '')}{'; and others' * (n > _SHOWN)}.",

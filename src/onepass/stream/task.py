@@ -28,7 +28,7 @@ _FEWEST = 10  # rows by which labels are judged
 
 
 def check_labels(answers: Sequence[Array], where: str, target: str) -> None:
-    """Refuse text of which nearly each is another: it is no label, and each would be a class.
+    """Refuse targets of text of which nearly all values differ: each would be a class.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def check_labels(answers: Sequence[Array], where: str, target: str) -> None:
     different = len(set(labels))
     if len(labels) >= _FEWEST and different > 0.9 * len(labels):
         raise TypeMismatchError(
-            f"{where} must hold numbers, or labels that come again, got {different:,} different "
+            f"{where} must hold numbers, or labels that repeat, got {different:,} different "
             f"texts in {len(labels):,} rows, such as {labels[0]!r}. Give types={{{target!r}: "
             f"'number'}} (--type {target}=number), with decimal= and thousands= (--decimal, "
             f"--thousands) as they are spelled, if they are numbers; types={{{target!r}: 'text'}} "

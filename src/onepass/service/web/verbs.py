@@ -28,7 +28,7 @@ __all__ = ["Verbs"]
 
 _LARGE = 1 << 16  # bytes; more are left to another thread, so that others need not wait
 _QUICK = 2e-3  # seconds that a prediction may take in the event loop
-_ROWS = 8  # whose prediction takes about as long as the overhead of a request
+_ROWS = 8  # the overhead of a request in rows: as long as the prediction of about so many
 _DAY = 86400.0
 
 
