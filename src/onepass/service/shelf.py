@@ -232,7 +232,7 @@ class Shelf:
                 self._going = None
 
     def _moved(self, name: str) -> Path:
-        """Where what one has kept is put away."""
+        """Rename the files of a learner, and return the new path."""
         old, new = self._path(name), self._free(name)
         old.rename(new)
         with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
@@ -266,6 +266,11 @@ class Shelf:
             )
         return found
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all learners, also of those whose files could not be opened."""
+        return [*self._served, *self.failed]
+
     def __iter__(self) -> Iterator[Served]:
         return iter(list(self._served.values()))
 
@@ -292,7 +297,7 @@ class Shelf:
         return self.folder / f"{name}{_ENDING}"
 
     def _detectors(self, name: str, learner: Any) -> dict[str, Any]:
-        """New ones for a learner; refused if they do not suit it."""
+        """New detectors for a learner; refused if they do not suit it."""
         chosen = detectors(self._drift, self.where)
         hold_suited(chosen, task_of(learner), f"{self.where}: {name}")
         return chosen

@@ -161,11 +161,11 @@ def _is_number(types: Any, kind: Any) -> bool:
 
 
 def _numbers(column: Any, pa: ModuleType) -> Array:
-    span = {"time": pa.time64("us"), "dura": pa.duration("us")}.get(str(column.type)[:4])
-    if span is not None:
-        column = column.cast(span, safe=False).cast(pa.int64())
+    unit = 1.0
+    if pa.types.is_time(column.type) or pa.types.is_duration(column.type):
+        span = pa.time64("us") if pa.types.is_time(column.type) else pa.duration("us")
+        column, unit = column.cast(span, safe=False).cast(pa.int64()), 1e6
     numbers = column.cast(pa.float64(), safe=False)
-    unit = 1.0 if span is None else 1e6
     return np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64) / unit
 
 

@@ -212,8 +212,7 @@ class Choice:
             If ``missing`` is "error" and a row lacks a feature.
         """
         for name, column in self._learned(split):
-            numbers = column if column.dtype.kind == "f" else np.empty(0)
-            for i in np.flatnonzero(np.isinf(numbers) & split.kept[: len(numbers)]).tolist():
+            for i in np.flatnonzero(np.isinf(column) & split.kept).tolist():
                 error = NotFiniteError(
                     f"op.stream.read: {located(first + i)}, column {name!r} must be finite, got "
                     f"{column[i]}. Fix the row, or give {SKIP}."
@@ -231,12 +230,13 @@ class Choice:
             )
 
     def _learned(self, split: Split) -> list[tuple[str, Array]]:
-        """The columns in which infinity is refused; a model checks its features to predict."""
+        """The columns of numbers to be learned; a model that predicts checks its own features."""
         if split.y is None and self.bad_rows == "error":
             return []
         answers = [] if split.y is None else split.y.T if split.y.ndim > 1 else [split.y]
         names = self.targets or [f"y{j}" for j in range(len(answers))]
-        return [*split.X.columns.items(), *zip(names, answers, strict=False)]
+        columns = [*split.X.columns.items(), *zip(names, answers, strict=False)]
+        return [(name, column) for name, column in columns if column.dtype.kind == "f"]
 
     def _features(self, names: Sequence[str]) -> list[str]:
         """The columns that are features, of those there are; in the order asked for."""

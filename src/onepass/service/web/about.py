@@ -44,9 +44,9 @@ class About:
     async def ready(self, asking: Asking) -> Answer:
         """``GET /v2/health/ready``: whether a learner can learn, or none exists."""
         del asking
-        names = [*(served.name for served in self._shelf), *self._shelf.failed]
+        names = self._shelf.names
         if names and not any(served.ready for served in self._shelf):
-            self._shelf[names[0]].hold_ready()
+            self._shelf[names[0]].hold_ready()  # raises
         return Answer(b'{"ready":true}')
 
     async def version(self, asking: Asking) -> Answer:

@@ -76,7 +76,7 @@ def fed(shelf: Shelf, sources: Iterable[tuple[str, Source]]) -> None:
         If there is no such learner, or the two do not fit.
     """
     for name, each in sources:
-        names = [*(served.name for served in shelf), *shelf.failed]
+        names = shelf.names
         if name not in names and (name or len(names) != 1):
             raise ParameterError(
                 f"{_WHERE}: --source must be NAME=ADDRESS, of a learner that is served, or an "

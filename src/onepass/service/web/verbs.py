@@ -169,14 +169,14 @@ class Verbs:
         )
 
     async def _read(self, asking: Asking, form: Format, name: str) -> tuple[bytes, Asked]:
-        """The body, unpacked, and what is to be learned."""
+        """The unpacked body, and the rows in it."""
         body = await self._unpacked(asking, name)
         return body, await self._threads.compute(
             lambda: form.read(body, self._limits, learning=True), name
         )
 
     async def _apart(self, asking: Asking, served: Served, work: Callable[[bytes], Any]) -> Answer:
-        """What a thread makes of a large body."""
+        """Read a large body in a thread, and return the answer."""
         body = await self._unpacked(asking, served.name)
         found = await self._threads.compute(lambda: work(body), served.name)
         return found if isinstance(found, Answer) else await found
@@ -191,7 +191,7 @@ class Verbs:
     def _only(self) -> str:
         if self._first is not None:
             return self._first
-        names = [*(served.name for served in self._shelf), *self._shelf.failed]
+        names = self._shelf.names
         if len(names) != 1:
             raise ParameterError(
                 f"/invocations needs one learner to ask, got {len(names)}. Start the service with "
