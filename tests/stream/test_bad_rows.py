@@ -123,6 +123,16 @@ def test_the_warning_has_no_remedies() -> None:
     )
 
 
+def test_all_rows_skipped() -> None:
+    stream = read(io.BytesIO(b"x,y\n1;2\n3;4\n"), target="y", bad_rows="skip")
+    said = r"2 that were all skipped. The first: .*row 0 .*must have 2 fields.*got 1. Check"
+    with (
+        pytest.warns(RowsRefusedWarning, match="2 bad rows"),
+        pytest.raises(SourceError, match=said),
+    ):
+        list(stream)
+
+
 def test_infinity_is_an_error_where_rows_are_learned() -> None:
     rows = pd.DataFrame({"x": [1.0, np.inf, 3.0], "y": [1.0, 2.0, -np.inf]})
     place = r"^op.stream.read: frame: row 1 \(counting from 0\), column 'x' must be finite, got inf"

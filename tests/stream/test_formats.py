@@ -245,6 +245,7 @@ def test_files_without_a_line_of_names(tmp_path: Path) -> None:
     ):
         list(read(path, header=["a", "b"]))
     (rows,) = read(io.StringIO("1,2\n"), header=False)
+    assert next(iter(read(io.StringIO("1,2"), header=False))).X.row(0) == {"x0": 1.0, "x1": 2.0}
     assert rows.X.names == ["x0", "x1"]
 
 

@@ -178,8 +178,9 @@ def run(
 
 def _left(source: str, stood: "Standing | None", *, onward: bool) -> int:
     """The first row that is left for the next run if its line is unterminated."""
-    another = stood is None or (onward and stood.source not in {source, Path(source).name})
-    return 0 if stood is None or another else stood.position
+    if stood is None or (onward and stood.source not in {source, Path(source).name}):
+        return 0
+    return stood.position
 
 
 def _passed(

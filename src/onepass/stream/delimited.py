@@ -187,9 +187,8 @@ class Delimited:
                 raise
             wrong = str(error)
         if header is None:
-            while not (line := text[: self._records.first(text)]).strip():
-                text = text[len(line) :]
-            return self._rows(text[len(line) :], self.columns(), forms, types, names, first)
+            rows = text[self._records.first(text) :]
+            return self._rows(rows, self.columns(), forms, types, names, first)
         cut = self._records.end(text[: len(text) // 2]) or self._records.first(text)
         if cut == len(text):
             return Table({}, 1), {0: wrong}
@@ -249,9 +248,8 @@ class Delimited:
         elif self.leave is not None and (end := self._records.end(sample)):
             sample = sample[:end]
         first = sample[: self._records.first(sample)]
-        while not first.strip() and len(first) < len(sample):
-            first = sample[: len(first) + self._records.first(sample[len(first) :])]
-        names = self._parsed(first, self._header, self._convert()).column_names
+        # the line break: pyarrow finds no column in a single line without one
+        names = self._parsed(first + b"\n", self._header, self._convert()).column_names
         if self._header == []:
             names = self._header = [f"x{j}" for j in range(len(names))]
         self._called = list(names)

@@ -82,9 +82,12 @@ class Records:
         return 0 if found is None else found.end()
 
     def first(self, text: bytes) -> int:
-        """Where the first row of a text ends; its length if that row is not whole."""
-        found = self._row.match(text)
-        return (0 if found is None else found.end()) or len(text)
+        """Where the first row that is not blank ends; the length of the text if none is whole."""
+        end = 0
+        while end < len(text) and not text[:end].strip():
+            found = self._row.match(text, end)
+            end = found.end() if found is not None and found.end() > end else len(text)
+        return end
 
     def chunks(self, file: _Readable, size: int) -> Iterator[bytes]:
         """Texts of whole rows, about ``size`` bytes each, or as long as one row.

@@ -286,6 +286,11 @@ class Stream:
                 f"op.stream: {self.name} must hold the {self.start:,} rows that are to be passed "
                 f"over, got {seen:,}. Check that it is the source that was begun, or start before."
             )
+        if self.bad_rows == seen:
+            raise SourceError(
+                f"op.stream: {self.name} must hold rows that can be read, got {seen:,} that were "
+                f"all skipped. The first: {_REMEDY.split(self._bad[0])[0]}. Check its format."
+            )
         if not cutter.kept and not self.start:
             if cutter.gaps:
                 raise SourceError(
