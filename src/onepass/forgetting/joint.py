@@ -215,35 +215,20 @@ class Joint:
 
     def _inner(self) -> tuple[Floats, Span | None]:
         """Coefficients of least norm, and the span, in units of the columns, of what is known."""
-        unit, U, sigma, Vt, least = self._directions()
-        z, known = self.z[int(self.free) :], sigma > least
-        if known.all():
-            return linalg.solve_upper(self.R[int(self.free) :, int(self.free) :], z), None
-        Q, y = Vt[known].T, U[:, known].T @ z
-        span = Span(Q, np.asfortranarray(np.diag(sigma[known])), y, 0.0, np.zeros(Q.shape[1]))
-        return span.solution() / unit[:, None], span
-
-    def _directions(self) -> tuple[Floats, Floats, Floats, Floats, float]:
-        """Units of the features, the inner triangle's SVD in these, and the least that is known."""
-        R = self.R[int(self.free) :, int(self.free) :]
-        size, rounding = linalg.norms(R), self._rounding()
+        k = int(self.free)
+        R, z = self.R[k:, k:], self.z[k:]
+        # Under a penalty, columns as small as the rounding of their features are determined too.
+        size, rounding = linalg.norms(R), self._rounding() * self.loose
         there = size > rounding
         unit = np.where(there, size, 1.0)
         U, sigma, Vt = linalg.svd_both(np.where(there, R / unit, 0.0), whole=True)
         least = 64.0 * _EPS * len(R) + 4.0 * float((rounding / unit)[there].max(initial=0.0))
-        return unit, U, sigma, Vt, least
-
-    def penalised(self, empty: "Joint") -> "Joint":
-        """The same, which has no penalty, with that of ``empty``, and without what is rounding."""
-        k, (unit, U, sigma, Vt, least) = int(self.free), self._directions()
         known = sigma > least
-        y, R, z = U.T @ self.z[k:], self.R.copy(order="F"), self.z.copy()
-        rows = sigma[known, None] * Vt[known] * unit
-        R[k:, k:], z[k:], left = linalg.take_in(
-            np.asfortranarray(empty.R[k:, k:]), empty.z[k:], rows, y[known]
-        )
-        squares = self.squares + left + (y[~known] ** 2).sum(axis=0)
-        return replace(self, R=R, z=z, squares=squares, loose=False)
+        if known.all():
+            return linalg.solve_upper(R, z), None
+        Q, y = Vt[known].T, U[:, known].T @ z
+        span = Span(Q, np.asfortranarray(np.diag(sigma[known])), y, 0.0, np.zeros(Q.shape[1]))
+        return span.solution() / unit[:, None], span
 
 
 def taken_in(joint: Joint, A: Floats, b: Floats) -> Joint:

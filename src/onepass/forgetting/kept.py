@@ -170,11 +170,7 @@ class Queue:
             return empty
         joint = empty.around(kept.X[-1], kept.b[-1]).noting(kept.X)
         joint = replace(joint, mass=float(kept.roots @ kept.roots))
-        rows = joint.rows(kept.X, kept.b, kept.roots)
-        if joint.loose:
-            return taken_in(joint, *rows)
-        bare = replace(joint, R=np.zeros_like(joint.R), z=np.zeros_like(joint.z))
-        return taken_in(bare, *rows).penalised(empty)
+        return taken_in(joint, *joint.rows(kept.X, kept.b, kept.roots))
 
     def pushed(self, more: Kept) -> "Queue":
         """The same with more rows."""
