@@ -30,11 +30,11 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import lapack, qr
+from scipy.linalg import lapack
 
 from onepass import linalg, validate
 from onepass.errors import ParameterError
-from onepass.forgetting.joint import Joint, taken_in
+from onepass.forgetting.joint import Joint, joined, taken_in
 from onepass.forgetting.pace import Pace
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.memory.floor import Floor
@@ -186,9 +186,7 @@ class Sifted:
     def added(self, X: Floats, b: Floats, roots: Floats, fade: float) -> tuple["Sifted", Floats]:
         """The same with rows of the block, and the errors, weighted, of each just before."""
         A, b = self.now.rows(X, b, roots)
-        weight = float(roots @ roots)
-        now, errors = self.now.noting(X).absorb(A, b)
-        now = replace(now, mass=now.mass + weight)
+        now, errors = self.now.absorb(A, b, X, roots)
         seen = self.seen.seen(X - now.features, X, roots**2, free=now.free)
         state = replace(
             self,
@@ -205,14 +203,13 @@ class Sifted:
         start, weight = self.before, self.now.mass - self.before.mass
         unit = np.sqrt(self.seen.sizes) if scaled else np.ones(len(start.features))
         unit = np.concatenate((np.ones(int(start.free)), np.where(unit > 0.0, unit, 1.0)))
-        U, sigma, Vt = linalg.svd_both(self.A / unit)
-        excited = sigma > max(
-            np.sqrt(threshold * weight), _DEPENDENT * sigma.max(initial=0.0)
-        )  # (1)
-        F = Vt[excited].T / unit[:, None]
+        U, sigma = _left_svd(self.A / unit)
+        least = max(np.sqrt(threshold * weight), _DEPENDENT * sigma.max(initial=0.0))
+        U = U[:, sigma > least]  # (1)
+        rows = U.T @ self.A
         fade = max(self.fade, _FAINTEST)
         w = start.solution()
-        R = sifted(start.R, F, fade) if fade < 1.0 else start.R
+        R = sifted(start.R, (rows / unit / unit).T, fade) if fade < 1.0 else start.R
         joint = replace(
             self.now,
             R=R,
@@ -220,8 +217,7 @@ class Sifted:
             squares=start.squares * fade,
             mass=start.mass * fade + (self.now.mass - start.mass),
         )
-        rows = sigma[excited, None] * Vt[excited] * unit
-        joint = taken_in(joint, rows, U[:, excited].T @ self.b).centred()  # (3)
+        joint = joined(joint, rows, U.T @ self.b).centred()  # (3)
         none = self.A[:0]
         return replace(self, before=joint, now=joint, A=none, b=self.b[:0], fade=1.0)
 
@@ -250,7 +246,7 @@ class Sifted:
 
 
 def sifted(R: Floats, F: Floats, fade: float) -> Floats:
-    """The triangle of Rᵀ (I − (1 − fade) QQᵀ) R, Q = orth(R F).
+    """Rows (p, p) with the Gram matrix Rᵀ (I − (1 − fade) QQᵀ) R, Q = orth(R F).
 
     Parameters
     ----------
@@ -261,16 +257,48 @@ def sifted(R: Floats, F: Floats, fade: float) -> Floats:
     fade : float
         In (0, 1].
     """
-    G = R @ F
-    size = linalg.norms(G)
-    G = G[:, size > 0.0] / size[size > 0.0]
-    if not G.shape[1]:
+    size = linalg.norms(R)
+    known = np.flatnonzero(size)
+    F = _unit(size[known, None] * F[known])
+    if not F.size:
         return R
-    _, T, order = qr(G, mode="economic", pivoting=True, check_finite=False)
-    depth = np.abs(np.diagonal(T))
-    G = G[:, order[: int(np.sum(depth > _DEPENDENT))]]
-    H, tau = lapack.dgeqrf(G)[:2]
-    turned = lapack.dormqr("L", "T", H, tau, R, lwork=max(1, 64 * len(R)))[0]
-    turned[: G.shape[1]] *= np.sqrt(fade)
-    triangle: Floats = np.asfortranarray(np.triu(lapack.dgeqrf(turned)[0]))
-    return triangle
+    # In echelon form, in units of R's columns, large entries of F do not hide small ones.
+    T, order = lapack.dgeqp3(F.T)[:2]
+    T, depth = np.triu(T), np.abs(np.diagonal(T))
+    T = T[: len(depth)][depth > _DEPENDENT * linalg.norms(T)[: len(depth)]]
+    if len(T) == len(known):
+        return np.asarray(R * np.sqrt(fade))
+    known = known[order - 1]
+    G = _unit(R[:, known] / size[known] @ _unit(T.T), _DEPENDENT)
+    if not G.size:
+        return R
+    # Reflections with the large entries of G first keep the digits of small entries of R.
+    swaps = lapack.dgetrf(G)[1]
+    H, _, tau = lapack.dgeqp3(lapack.dlaswp(G, swaps))[:3]
+    r = int(np.sum(np.abs(np.diagonal(H)) > _DEPENDENT))
+    R = lapack.dlaswp(R, swaps)
+    turned: Floats = lapack.dormqr("L", "T", H[:, :r], tau[:r], R, lwork=max(1, 64 * len(R)))[0]
+    turned[:r] *= np.sqrt(fade)
+    return turned
+
+
+def _unit(G: Floats, least: float = 0.0) -> Floats:
+    """The columns of G that are longer than ``least``, at length 1."""
+    size = linalg.norms(G)
+    unit: Floats = G[:, size > least] / size[size > least]
+    return unit
+
+
+def _left_svd(A: Floats) -> tuple[Floats, Floats]:
+    """Left singular vectors and singular values of A, also accurate if its columns differ much.
+
+    By Jacobi rotations: to bidiagonalise adds rounding errors of large columns to small ones.
+    """
+    if not linalg.finite(A):
+        raise np.linalg.LinAlgError("the singular values of what is not finite")
+    wide = A.shape[0] < A.shape[1]
+    size, U, V, work, _, failed = lapack.dgejsv(A.T if wide else A, joba=3, jobr=0)
+    if failed:
+        raise np.linalg.LinAlgError("the singular values were not found")
+    sigma: Floats = size * (work[0] / work[1])
+    return V if wide else U, sigma

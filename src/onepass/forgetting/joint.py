@@ -26,7 +26,7 @@ from onepass.memory.square_root import Triangle
 from onepass.types import Array, Floats
 from onepass.update import absorb
 
-__all__ = ["Joint", "taken_in"]
+__all__ = ["Joint", "joined", "taken_in"]
 
 _WIDTH = 128  # rows absorbed at a time
 _SAFE = 1e-7  # a triangle is solved as it is where the reciprocal of its condition is above
@@ -139,21 +139,24 @@ class Joint:
             return w
         return np.vstack(((self.z[:1] - self.R[:1, 1:] @ w) / self.R[0, 0], w))
 
-    def absorb(self, A: Floats, b: Floats) -> tuple["Joint", Floats]:
-        """Take rows in, one after the other; return the error of each just before, (n, c)."""
+    def absorb(self, A: Floats, b: Floats, X: Floats, roots: Floats) -> tuple["Joint", Floats]:
+        """Take rows in, one after the other; return the error of each just before, (n, c).
+
+        ``X`` and ``roots`` are what :meth:`rows` made A of.
+        """
         errors, joint, i = np.empty(b.shape), self, 0
         while i < len(A):
             calm = joint.calm_rows(A[i : i + _WIDTH])
+            rows = slice(i, i + max(calm, 1))
             if calm:
-                rows = slice(i, i + calm)
                 w = linalg.solve_upper(joint.R, joint.z)
                 R, z, _, errors[rows], left = absorb(joint.R, joint.z, w, A[rows], b[rows])
                 joint = replace(joint, R=R, z=z, squares=joint.squares + left)
-                i += calm
             else:
                 errors[i] = b[i] - A[i] @ joint.solution()
-                joint = taken_in(joint, A[i : i + 1], b[i : i + 1])
-                i += 1
+                joint = joined(joint, A[rows], b[rows])
+            mass = joint.mass + float(roots[rows] @ roots[rows])
+            joint, i = replace(joint.noting(X[rows]), mass=mass), rows.stop
         return joint, errors
 
     def past(self, start: Floats, ridge: float | None) -> tuple[Triangle, Centering]:
@@ -235,3 +238,20 @@ def taken_in(joint: Joint, A: Floats, b: Floats) -> Joint:
     """The triangle with rows [A b] taken in, of which it matters not what would have been said."""
     R, z, left = linalg.take_in(joint.R, joint.z, A, b)
     return replace(joint, R=R, z=z, squares=joint.squares + left)
+
+
+def joined(joint: Joint, A: Floats, b: Floats) -> Joint:
+    """The same as :func:`taken_in` where rows differ much in size, or R is any square matrix.
+
+    A reflection whose pivot is small adds rounding errors of large rows to small ones. So the rows
+    are put in the order of the pivots of Gaussian elimination first. Cost: O(p² (n + p)).
+    """
+    p = len(joint.R)
+    M = np.vstack((np.hstack((joint.R, joint.z)), np.hstack((A, b))))
+    there = np.flatnonzero(M[:, :p].any(axis=0))  # rows of R at other columns must stay empty
+    q, R, z = len(there), np.zeros((p, p), order="F"), np.zeros_like(joint.z)
+    M = M[:, np.append(there, np.arange(p, M.shape[1]))]
+    if q:
+        M = np.triu(lapack.dgeqrf(lapack.dlaswp(M, lapack.dgetrf(M[:, :q])[1]))[0])
+    R[np.ix_(there, there)], z[there] = M[:q, :q], M[:q, q:]
+    return replace(joint, R=R, z=z, squares=joint.squares + (M[q:, q:] ** 2).sum(axis=0))

@@ -214,10 +214,10 @@ def _grown(queue: Queue, whole: Joint, more: Kept) -> tuple[Joint, Floats]:
     A, b = whole.rows(more.X, more.b, more.roots)
     calm = whole.calm_rows(A)
     more = more.part(slice(0, max(1, calm)))
-    A, b, mass = A[: len(more)], b[: len(more)], float(more.roots @ more.roots)
-    grown = replace(whole.noting(more.X), mass=whole.mass + mass)
+    A, b = A[: len(more)], b[: len(more)]
     if calm:
-        return grown.absorb(A, b)
+        return whole.absorb(A, b, more.X, more.roots)
+    grown = replace(whole.noting(more.X), mass=whole.mass + float(more.roots @ more.roots))
     fresh = queue.fresh()
     x, y = fresh.rows(more.X, more.b, more.roots)
     return taken_in(grown, A, b), y - x @ fresh.solution()
