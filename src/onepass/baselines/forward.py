@@ -1,4 +1,4 @@
-"""Forward: what a module says, the gradient of a loss, and a learner as it was if it fails."""
+"""Forward pass of a module, gradient of a loss, and rollback of a learner on errors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +15,8 @@ from onepass.nn.mode import NORMS, evaluating
 __all__ = ["all_or_nothing", "forward", "predicted", "said", "slopes"]
 
 
-def forward(module: Any, tensors: Mapping[str, Any], x: Any) -> Any:
-    """The outputs of a module whose parameters and buffers of these names are these tensors."""
-    rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x))
-    if not tensors:
-        return module(*rows.args, **rows.kwargs)
+def forward(module: Any, tensors: Mapping[str, Any], rows: Batch) -> Any:
+    """Outputs of a module with its parameters and buffers of these names replaced."""
     known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     given = {id(known[name]): each for name, each in tensors.items()}
     with substituted(list(module.modules()), given):
@@ -34,7 +31,7 @@ def said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
     rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x), where, len(x))
     with told(rows, where, lambda: None):
         try:
-            outputs = forward(module, buffers, x)
+            outputs = forward(module, buffers, rows)
         except ValueError:
             norms = [each for each in module.modules() if isinstance(each, NORMS) and each.training]
             if len(x) > 1 or not norms or any(each.running_mean is None for each in norms):
@@ -42,7 +39,7 @@ def said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
             fresh = {name: b.clone() for name, b in module.named_buffers() if name in buffers}
             buffers.update(fresh)  # earlier layers have written into those
             with evaluating(norms):
-                outputs = forward(module, buffers, x)
+                outputs = forward(module, buffers, rows)
         outputs = chosen(outputs, where)
     if outputs.ndim and len(outputs) == len(x):
         return outputs
@@ -55,7 +52,7 @@ def said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
 def predicted(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
     """The outputs of a module in evaluation mode, without a derivative."""
     with evaluating(module.modules()), torch.no_grad():
-        return said(module, buffers, x, where)
+        return said(module, buffers, x, where).detach()  # scripted modules ignore no_grad
 
 
 def slopes(loss: Any, weights: list[Any]) -> list[Any]:

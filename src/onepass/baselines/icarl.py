@@ -34,7 +34,6 @@ import torch
 from torch.nn import functional
 
 from onepass import validate
-from onepass.baselines import intake
 from onepass.baselines.forward import predicted
 from onepass.baselines.tasked import Tasked
 from onepass.errors import NotFittedError, ParameterError
@@ -145,7 +144,7 @@ class ICaRL(Tasked):
     def _outputs(self, x: Any, verb: str) -> Any:
         """−‖φ(x) − μ_y‖ of the classes of ended tasks, −∞ of others."""
         where = f"{self._where}.{verb}"
-        rows = intake.plain(self._rows(x, verb))
+        rows = self._rows(x, verb)
         if self.means_ is None:
             raise NotFittedError(
                 f"{where}: a task must have ended before answers, got none. Call learn(x, y), "

@@ -74,7 +74,8 @@ def rows(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
     NotFiniteError
         If one holds nan or infinity.
     """
-    x = numbers(x, "x", where, "Encode text first.") if isinstance(x, list) else x
+    if isinstance(x, list):
+        x = numbers(x, "x", where, "Encode text first.").to(like.device)
     found = batch(x, like.dtype, like.device, where, columns)
     if any(each.is_complex() for each in found.tensors):
         raise TypeMismatchError(

@@ -26,7 +26,7 @@ from onepass.baselines import intake
 from onepass.baselines.forward import predicted, said, slopes
 from onepass.baselines.loss import LOSSES, LossName, loss_of_rows
 from onepass.errors import NumericalError, ParameterError, ShapeError
-from onepass.nn.inputs import tensors
+from onepass.nn.inputs import Batch, tensors
 from onepass.nn.tables import holds_places
 
 __all__ = ["Learner", "Step"]
@@ -133,7 +133,7 @@ class Learner:
             self._columns = rows.columns if first else self._columns
         return self
 
-    def _rows(self, x: Any, verb: str) -> Any:
+    def _rows(self, x: Any, verb: str) -> Batch:
         """Rows; integers are converted to floats if the module refuses integers."""
         where = f"{self._where}.{verb}"
         rows = intake.rows(x, self._like, where, self._columns)
@@ -143,7 +143,7 @@ class Learner:
         for each, whole in ((rows, True), (real, False)):
             if self._whole is None:
                 with suppress(Exception):
-                    predicted(self.module, {}, intake.plain(each[:1]), where)
+                    predicted(self.module, {}, each[:1], where)
                     self._whole = whole
         return real if self._whole is False else rows
 
@@ -175,7 +175,7 @@ class Learner:
             told = some[told[:, some].argmax(dim=1)]
         elif self.loss == "cross_entropy":
             told = told.argmax(dim=1)
-        return told if any(True for _ in tensors(x)) else told.cpu().numpy()
+        return _of_kind(x, told)
 
     def outputs(self, x: Any) -> Any:
         """What the module answers, of which ``predict`` says the largest for cross entropy.
@@ -194,12 +194,10 @@ class Learner:
         ShapeError, TypeMismatchError, NotFiniteError
             If the rows do not fit.
         """
-        told = self._outputs(x, "outputs")
-        return told if any(True for _ in tensors(x)) else told.cpu().numpy()
+        return _of_kind(x, self._outputs(x, "outputs"))
 
     def _outputs(self, x: Any, verb: str) -> Any:
-        rows = intake.plain(self._rows(x, verb))
-        return predicted(self.module, {}, rows, f"{self._where}.{verb}")
+        return predicted(self.module, {}, self._rows(x, verb), f"{self._where}.{verb}")
 
     def after_task(self) -> Self:
         """Be told that a task ended; most learners need not be."""
@@ -312,3 +310,8 @@ class Learner:
         with torch.no_grad():
             torch._foreach_copy_(self._changing(), [*step.weights, *step.buffers])
         self.__dict__.update(velocity_=step.velocity, **learned)
+
+
+def _of_kind(x: Any, found: Any) -> Any:
+    """Predictions as a tensor if x holds tensors, else as an array."""
+    return found.cpu().numpy() if next(tensors(x), None) is None else found
