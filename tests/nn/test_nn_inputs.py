@@ -175,6 +175,9 @@ def test_names_are_saved_copied_and_compared(tmp_path: Path) -> None:
     turned = frame[["c", "a", "b"]]
     for each in (learner, again, copy.deepcopy(learner)):
         assert torch.equal(each.predict(turned), learner.predict(frame))
+    fresh = copy.deepcopy(twin)
+    fresh.merge(learner)
+    assert torch.equal(fresh.predict(turned), fresh.predict(frame))
     with pytest.raises(op.errors.MergeError, match="columns"):
         twin.learn(turned, V[:, 0]).merge(learner)
 

@@ -139,6 +139,7 @@ def _take(one: Any, two: Any, step: Any, moves: tuple[float, float]) -> None:
     one.rows_seen_ += two.rows_seen_
     one._outputs = one._outputs or two._outputs  # noqa: SLF001
     one._shape = two._shape if one._shape is None else one._shape  # noqa: SLF001
+    one.network.columns = one.network.columns or two.network.columns
 
 
 def _warned(reach: float, *, exact: bool) -> str:
