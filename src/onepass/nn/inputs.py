@@ -55,9 +55,11 @@ class Batch:
         return self.n
 
     def __getitem__(self, at: Any) -> "Batch":
-        if isinstance(at, torch.Tensor):  # indices of rows, or a mask
-            leaves = [each[at] for each in self.tensors]
-            return self.holding(leaves, len(leaves[0]))
+        """Some of the rows, by an index, a slice, or a tensor of indices or booleans."""
+        if isinstance(at, int):
+            if not -self.n <= at < self.n:
+                raise IndexError(f"row {at} of {self.n}")
+            at = slice(at % self.n, at % self.n + 1)
         if isinstance(at, slice):
             i, j, step = at.indices(self.n)
             if step != 1:
@@ -65,19 +67,13 @@ class Batch:
                     f"op.nn: a slice of rows must have step 1, got {step}. "
                     "Take the rows you want with batch[i:j]."
                 )
-            return self._cut(i, max(i, j))
-        if not -self.n <= at < self.n:
-            raise IndexError(f"row {at} of {self.n}")
-        i = at % self.n
-        return self._cut(i, i + 1)
+            if i == 0 and j == self.n:
+                return self
+        leaves = [each[at] for each in self.tensors]
+        return self.holding(leaves, len(leaves[0]))
 
     def __iter__(self) -> Iterator["Batch"]:
-        return (self._cut(i, i + 1) for i in range(self.n))
-
-    def _cut(self, i: int, j: int) -> "Batch":
-        if i == 0 and j == self.n:
-            return self
-        return self.holding([each[i:j] for each in self.tensors], j - i)
+        return (self[i] for i in range(self.n))
 
     def clone(self) -> "Batch":
         """A copy of the rows."""
@@ -85,9 +81,11 @@ class Batch:
 
     def real(self, dtype: Any) -> "Batch":
         """The rows with integers and booleans converted to a floating dtype."""
-        whole = (not each.is_floating_point() and not each.is_complex() for each in self.tensors)
-        pairs = zip(whole, self.tensors, strict=True)
-        return self.holding([each.to(dtype) if one else each for one, each in pairs], self.n)
+        leaves = [
+            each if each.is_floating_point() or each.is_complex() else each.to(dtype)
+            for each in self.tensors
+        ]
+        return self.holding(leaves, self.n)
 
     @property
     def shape(self) -> tuple[Any, ...]:

@@ -43,8 +43,8 @@ class Learner(Stepper):
     arguments: ClassVar[tuple[str, ...]] = ("loss", "noise", "learns", "block_update", "chunk")
     """The constructor's, but for the module."""
     kept: ClassVar[tuple[str, ...]] = (
-        *("rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns"),
-    )
+        "rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns",
+    )  # fmt: skip
     """The attributes, a path with dots if need be, that hold what was learned beside weights."""
     states: ClassVar[tuple[type, ...]] = ()
     """Dataclasses among what is kept that stand in no list of ``op.memory``."""

@@ -284,11 +284,8 @@ class ORFit(Learner):
             self._shared = c if self._per_output(c) else None
         if self._shared:
             said, found = self.network.features(rows)
-            if (
-                found is not None
-                and said.shape[1] == c
-                and not (first and not bool(found[1].all()))
-            ):
+            good = found is not None and said.shape[1] == c
+            if good and (not first or bool(found[1].all())):
                 return said, torch.where(found[1][:, None], found[0], math.nan)
             if not first:
                 self.network.jacobian(rows, c=c)  # raises if the number of outputs is another
@@ -303,8 +300,8 @@ class ORFit(Learner):
         """The specification of a memory whose directions c outputs share exactly, or None."""
         known: Any = getattr(self._specification, "per_output", None)
         last = self.learns == "last" and self.loss != "cross_entropy"
-        can = known and last and c > 1 and self.network.p % c == 0 and not self.by_layer
-        return known(c, self.network.p) if can else None
+        exact = last and c > 1 and self.network.p % c == 0 and not self.by_layer
+        return known(c, self.network.p) if known and exact else None
 
     def _matrix(self, w: Any) -> Any:
         """Weights (p, …) as (p / c, c, …) where outputs share directions, else unchanged."""

@@ -122,17 +122,15 @@ class Probe:
         """
         kind = tuple((each.ndim, each.is_floating_point()) for each in rows.tensors)
         if kind in self._as_real:
-            rows = rows.real(dtype)
-            kind = tuple((each.ndim, each.is_floating_point()) for each in rows.tensors)
+            return self(rows.real(dtype), dtype)
         try:
             self._look(rows, kind)
         except Exception:
-            if kind in self._asked_twice or not holds_places(rows):
-                raise
-            with suppress(Exception):
-                real = self(rows.real(dtype), dtype)
-                self._as_real.add(kind)
-                return real
+            if kind not in self._asked_twice and holds_places(rows):
+                with suppress(Exception):
+                    real = self(rows.real(dtype), dtype)
+                    self._as_real.add(kind)
+                    return real
             raise
         return rows
 
