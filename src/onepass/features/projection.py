@@ -38,6 +38,7 @@ class Projection(Columnwise):
     n_components: float
     whiten: bool
     freeze_after: int | None
+    _looked: tuple[Any, Any] = (None, None)  # ``axes_`` and their view of all rows
 
     # -- what was learned --------------------------------------------------------------------------
 
@@ -172,15 +173,13 @@ class Projection(Columnwise):
         """The view of all rows learned, cached until a row is learned; frozen axes stay."""
         if self.freeze_after is not None:
             return self._view
-        axes = self._known()
-        cached: tuple[Axes | None, View] = vars(self).get("_looked", (None, axes.view))
+        axes, cached = self._known(), self._looked
         if cached[0] is not axes:
+            # with a share of the variance, columns are added at looks only
             k = None if isinstance(axes.n_components, int) else len(axes.view.lengths)
-            cached = self._looked = (
-                axes,
-                axes.looked(k),
-            )  # with a share of the variance, columns are added at looks only
-        return cached[1]
+            cached = self._looked = axes, axes.looked(k)
+        view: View = cached[1]
+        return view
 
     def _known(self) -> Axes:
         if not hasattr(self, "axes_"):

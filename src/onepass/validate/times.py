@@ -126,12 +126,11 @@ def times(time: Any, n: int, where: str, *, dates: bool, last: Any) -> Array:
             f"{where}: `time` must say when each row happened, got {array[missing][0]} in row "
             f"{int(np.argmax(missing))}. Drop the row, or fill in its time."
         )
+    early = n and last is not None and _exact(array[0]) < _exact(last)
     back = np.flatnonzero(array[1:] < array[:-1])
-    i = int(back[0]) + 1 if len(back) else 0
-    if n and last is not None and _exact(array[0]) < _exact(last):
-        i = 0
-    elif not i:
+    if not early and not len(back):
         return array
+    i = 0 if early else int(back[0]) + 1
     clock = " If local clocks went back here, give dates in UTC or with their time zone."
     raise ParameterError(
         f"{where}: `time` must never go back, {array[i - 1] if i else last} before, got {array[i]} "
