@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -26,6 +27,24 @@ def test_predictions_after_a_gap_are_those_of_exact_least_squares() -> None:
     exact = -2.639999760000048  # in rational arithmetic
     assert make().test_then_train(X, y, time=t)[3] == pytest.approx(exact, abs=1e-9)
     assert one_by_one(make(), X, y, t)[3] == pytest.approx(exact, abs=1e-9)
+
+
+@pytest.mark.parametrize("ridge", [1e-6, 0.0])
+def test_the_deviation_after_a_gap_without_an_intercept(ridge: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(42, 3))
+    y, s = X @ [1.0, 2.0, 3.0] + rng.normal(size=42), np.append(np.ones(40), (100.0, 100.0))
+    t = np.append(np.zeros(40), (30.0, 30.0))
+    model = op.RLSRegressor(ridge, Exponential(half_life=1.0), fit_intercept=False)
+    std = model.fit(X, y, s, time=t).predict(X[:5], return_std=True)[1]
+    with mpmath.workdps(100):
+        q = 2.0 ** (t - 30.0) * s
+        A, b, Q = mpmath.matrix(X), mpmath.matrix(y), mpmath.diag(q)
+        P = (A.T * Q * A + 2.0**-30 * ridge * mpmath.eye(3)) ** -1
+        variance = (b.T * Q * (b - A * P * A.T * Q * b))[0] / (sum(q) - 3)
+        rows = (A[i, :] for i in range(5))
+        exact = [float(mpmath.sqrt(variance * (1 + (x * P * x.T)[0]))) for x in rows]
+    np.testing.assert_allclose(std, exact, rtol=1e-6)
 
 
 @pytest.mark.parametrize("half_life", [0.5, 0.25])

@@ -1,4 +1,4 @@
-"""Past: what a rule of forgetting is given, and what it leaves to be asked."""
+"""State of least squares before and after a rule of forgetting has learned rows."""
 
 from typing import Any, NamedTuple
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from onepass.centering import Centering
 from onepass.memory.prior import Prior
+from onepass.memory.span import Span
 from onepass.memory.square_root import Triangle
 from onepass.types import Floats
 
@@ -36,12 +37,13 @@ class Past(NamedTuple):
     def leverage(self, X: Floats) -> Floats:
         """The variance of each row's prediction, relative to that of a target, (n,)."""
         memory, center, _ = self
-        if memory.span is None:
-            return memory.leverage(center.around(X)) + (1.0 / center.mass if center.free else 0.0)
-        if memory.span.free:
-            A = X - memory.span.center[0] - memory.span.center[1]
+        span = memory.span
+        if isinstance(span, Span):  # of a window, or of a file of a former version
+            return np.full(len(X), np.inf)
+        if span is not None and span.free:
+            A = X - span.center[0] - span.center[1]
             return memory.leverage(np.hstack((np.ones((len(A), 1)), A)))
-        return np.full(len(X), np.inf)  # of a window, or of a former file
+        return memory.leverage(center.around(X)) + (1.0 / center.mass if center.free else 0.0)
 
 
 class Coming(NamedTuple):
