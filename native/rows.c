@@ -119,7 +119,7 @@ WITHIN ptrdiff_t at_once(const Rows *rows)
     return most >= AT_ONCE ? AT_ONCE : most >= 1.0 ? (ptrdiff_t)most : 1;
 }
 
-/* Whether so much is known of each weight that it is not lost in the rounding of one of n rows. */
+/* Whether rounding errors of n rows are small beside the earlier information of each weight. */
 WITHIN int calm(const Rows *rows, ptrdiff_t n, const double *q)
 {
     int good = 1;
@@ -133,8 +133,9 @@ WITHIN int calm(const Rows *rows, ptrdiff_t n, const double *q)
     return good;
 }
 
-/* Up to AT_ONCE rows, as if one after the other, in groups of k, into a copy of the triangle. 0 if a
-   direction lost its digits; -1, with only what is prepared changed, if rows are not calm. */
+/* Learn up to AT_ONCE rows, as if one after the other, in groups of k, into a copy of the triangle.
+   0 if a direction lost its digits; -1 if rows are not calm: then the means and sums have changed,
+   but not the triangle. */
 WITHIN int learn(Rows *rows, int copy, ptrdiff_t n, const double *X, const double *Y,
                  const double *weights, double *errors, const int k)
 {
@@ -231,17 +232,17 @@ WITHIN int fair(const double *weights, ptrdiff_t n)
     return good;
 }
 
-/* The parts that are written over. */
+/* Bytes of the parts that are overwritten. */
 WITHIN size_t written(const Rows *rows)
 {
     return (rows->last + rows->d - rows->squares) * sizeof(double);
 }
 
-/* Rows one after the other, as many together as may be: into a copy of the triangle, and from there
-   on where it stands. Returns how many were learned before one that is not calm, or not tame; -1 if
-   the state is of no more use. */
+/* Learn rows one after the other, as many together as possible: first into a copy of the triangle,
+   then in place. Returns how many were learned before rows that are not calm or not tame; -1 if
+   the state is unusable. */
 EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, const double *X,
-                                   const double *Y, const double *weights, double *errors)
+                                         const double *Y, const double *weights, double *errors)
 {
     const ptrdiff_t d = rows->d, c = rows->c;
     const double step = -log2(rows->factor);
@@ -277,8 +278,8 @@ EVERY_MACHINE static ptrdiff_t learn_all(Rows *rows, int copy, ptrdiff_t n, cons
     return good ? all : -1;
 }
 
-ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
-               double *errors)
+ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
+                     const double *weights, double *errors)
 {
     pending_flush(rows);
     return learn_all(rows, rows->now, n, X, Y, weights, errors);

@@ -5,9 +5,10 @@
 #include <stddef.h>
 
 static const double LARGEST = 1e60; /* of larger numbers others see that none overflows */
-static const double SHARP = 1e-4; /* a row may exceed what the ridge says of a weight by its inverse */
-static const double SHARP_FADING = 1e-6; /* and all else that is known of it, if the past fades */
-static const double DULL = 1e-13;        /* or if it does not */
+/* Smallest safe ratio of a diagonal entry of R to a row in that weight, as in square_root.py: */
+static const double SHARP = 1e-4;        /* where the entry holds little more than the ridge */
+static const double SHARP_FADING = 1e-6; /* where it holds rows that fade */
+static const double DULL = 1e-13;        /* where it holds rows that do not fade */
 enum { FEW = 1 << 16 }; /* rows that may be learned at once or not at all */
 
 typedef struct Pending Pending; /* pending.h */
@@ -39,7 +40,7 @@ typedef struct {
     double *least;                  /* the ridge of each weight (d) */
     /* work */
     double *before;       /* squares to last, before a row */
-    double *aside;        /* the same, before some of the rows of a block */
+    double *aside;        /* squares to last, before some rows of a block */
     double *block;        /* rows that are taken in at once (wide each) */
     void *memory;
     Pending *pending;     /* rows that came one by one and are not in the triangle; or NULL */
@@ -49,12 +50,12 @@ typedef struct {
 int rows_open(Rows *rows, ptrdiff_t d, ptrdiff_t c);
 void rows_close(Rows *rows);
 
-/* Learn n rows one after the other; errors (n, c) are those just before each.
-   weights may be NULL. Returns how many were learned, the others not: those from one on that is so
-   large beside all that is known, or whose numbers are so large, or weight so small, that it needs
-   care. -1 if a direction lost its digits: then the state is of no more use. */
-ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y, const double *weights,
-               double *errors);
+/* Learn n rows one after the other; errors (n, c) are those just before each. weights may be NULL.
+   Returns how many were learned: it stops before a row that is too large beside the earlier rows,
+   or whose numbers are too large, or weight too small, to be squared. -1 if a direction lost its
+   digits: the state is unusable then. */
+ptrdiff_t rows_learn(Rows *rows, ptrdiff_t n, const double *X, const double *Y,
+                     const double *weights, double *errors);
 
 /* Learn one row, or leave all as it is and return 0. */
 int rows_learn_one(Rows *rows, const double *x, const double *y, double weight, double *errors);
@@ -68,7 +69,7 @@ int rows_say(Rows *rows, const double *x, double *scores);
 /* Solve for w, if it is not fresh. */
 void rows_solve(Rows *rows);
 
-/* By how much, squared, a row may exceed D of a weight j: the inverse. */
+/* The square of the smallest safe ratio for weight j, where D is the squared diagonal entry. */
 static inline double sharpness(const Rows *rows, ptrdiff_t j, double D)
 {
     const double sharp = D <= 16.0 * rows->d * rows->least[j] ? SHARP

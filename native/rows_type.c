@@ -13,8 +13,8 @@
 #include "reading.h"
 
 enum { WIDEST = 1 << 14 }; /* features, or outputs */
-enum { LONG = 1 << 20 };   /* multiplications from which on the GIL is released */
-enum { WAITS = 1 << 17 };  /* of 0.1 ms each: after a fork, the thread waited for may not exist */
+enum { LONG = 1 << 20 };   /* at least so many multiplications release the GIL */
+enum { WAITS = 1 << 17 };  /* of 0.1 ms each, then an error: after a fork the thread may not exist */
 
 typedef struct {
     PyObject_HEAD
@@ -29,7 +29,7 @@ typedef struct {
     int busy;          /* another thread learns rows */
 } Object;
 
-/* Wait until no other thread learns rows; after too long, set an error. */
+/* Wait until no other thread learns rows; 0 with an error after WAITS. */
 static int idle(const Object *self)
 {
     for (int i = 0; self->busy && i < WAITS; i++) {
@@ -47,7 +47,7 @@ static int idle(const Object *self)
     return !self->busy;
 }
 
-/* Release the GIL while n rows are learned, if that takes long; other calls wait in idle. */
+/* Mark the state as busy and, if learning n rows takes long, release the GIL. */
 static PyThreadState *leave(Object *self, Py_ssize_t n)
 {
     self->busy = 1;
@@ -259,7 +259,7 @@ static PyObject *learn_one(Object *self, PyObject *const *args, Py_ssize_t count
     return PyBool_FromLong(good);
 }
 
-/* The weights as they are now, and the prediction at the means without what rounding left of them. */
+/* The present weights, and the offset: a prediction is (x - means) weights + offset. */
 static void refresh(Object *self)
 {
     Rows *rows = &self->rows;
@@ -444,7 +444,8 @@ static PyMethodDef methods[] = {
     {"get", (PyCFunction)get, METH_O, "get(name): a copy of a part, as bytes."},
     {"triangle", (PyCFunction)triangle, METH_VARARGS, "triangle(R.T, z, out): copy in, or out."},
     {"numbers", (PyCFunction)numbers, METH_VARARGS, "numbers([mass, age, count]): set or tell."},
-    {"learn", (PyCFunction)learn, METH_VARARGS, "learn(n, X, Y, weights, errors): how many were learned, or -1."},
+    {"learn", (PyCFunction)learn, METH_VARARGS,
+     "learn(n, X, Y, weights, errors): how many were learned, or -1."},
     {"learn_one", (PyCFunction)(void (*)(void))learn_one, METH_FASTCALL,
      "learn_one(x, y, weight): whether it was learned."},
     {"learn_few", (PyCFunction)learn_few, METH_VARARGS,
