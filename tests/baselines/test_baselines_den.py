@@ -252,3 +252,9 @@ def test_den_in_continual_evaluation() -> None:
     alone = op.evaluate.continual({"DEN": make}, tasks)
     assert 0.2 < alone["DEN"].average_accuracy < told["DEN"].average_accuracy
     assert "made for tasks that are known" in str(alone)
+
+
+@pytest.mark.parametrize("x", [{"input": np.ones((2, 3))}, (np.ones((2, 3)), np.ones((2, 3)))])
+def test_rows_of_several_arguments_are_refused(x: Any) -> None:
+    with pytest.raises(TypeMismatchError, match="one tensor or array"):
+        op.baselines.DEN(net()).learn(x, np.array([0, 1]))

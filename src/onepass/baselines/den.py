@@ -42,7 +42,8 @@ from onepass.baselines.den_units import (
     split,
 )
 from onepass.baselines.tasked import Tasked
-from onepass.errors import NotFittedError, NumericalError
+from onepass.errors import NotFittedError, NumericalError, TypeMismatchError
+from onepass.nn.inputs import Batch
 
 __all__ = ["DEN"]
 
@@ -168,6 +169,15 @@ class DEN(Tasked):
         self.units_split_ = 0
 
     # -- answers ---------------------------------------------------------------------------------
+
+    def _rows(self, x: Any, verb: str) -> Batch:
+        rows = super()._rows(x, verb)
+        if intake.plain(rows) is rows:
+            raise TypeMismatchError(
+                f"{self._where}.{verb}: `x` must be one tensor or array, which a perceptron takes, "
+                f"got a {type(x).__name__}. Give the rows themselves."
+            )
+        return rows
 
     def _outputs(self, x: Any, verb: str) -> Any:
         where = f"{self._where}.{verb}"
