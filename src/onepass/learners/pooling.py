@@ -55,12 +55,10 @@ class Known(NamedTuple):
         """The same with all of the past, the prior too, weighing ``factor`` as much."""
         memory, factor = self.memory, max(factor, _FAINTEST)
         if factor < GAP and self.centering.mass > 0.0:
-            span = memory.span
-            memory = (
-                memory.rebased(self.centering)
-                if span is None
-                else replace(memory, span=span.rebased())
-            )
+            if memory.span is None:
+                memory = memory.rebased(self.centering)
+            else:
+                memory = replace(memory, span=memory.span.rebased())
         memory = memory.faded(factor)
         centering, prior = self.centering.faded(factor), self.prior.faded(factor)
         return self._replace(memory=memory, centering=centering, prior=prior)
@@ -114,18 +112,29 @@ def pooled(a: Known, b: Known, layout: Layout) -> Known:
     doubled, prior, fresh = _one_prior(own, there)
     said = _said(b, layout, doubled)
     said = said.placed(layout.features, layout.d, layout.outputs, c)
-    between = own.centering.joined(there.centering)
-    answers = said.answers + said.rows @ (there.start - own.start)
-    raw = np.broadcast_to(_size(there.centering), said.rows.shape)
-    rows, none = np.vstack((said.rows, fresh)), np.zeros(fresh.shape)
-    answers = np.vstack((answers, np.zeros((len(fresh), c))))
-    memory = _taken_in(own, there.centering, rows, answers, np.vstack((raw, none)))
-    memory = memory.unexplained(said.rest)
-    return own._replace(memory=memory, centering=between.center, prior=prior)
+    said = said._replace(answers=said.answers + said.rows @ (there.start - own.start))
+    memory = _taken_in(own, there.centering, said, fresh)
+    center = own.centering.joined(there.centering).center
+    return own._replace(memory=memory, centering=center, prior=prior)
 
 
-def _taken_in(own: Known, center: Centering, rows: Floats, b: Floats, raw: Floats) -> Triangle:
-    """A memory with rows about the means of others, and with these means."""
+def _taken_in(own: Known, center: Centering, said: Evidence, fresh: Floats) -> Triangle:
+    """The memory after the rows of others, centred at their means, these means and pseudo-rows.
+
+    Parameters
+    ----------
+    own : Known
+    center : Centering
+        The means of the others.
+    said : Evidence
+        Their rows.
+    fresh : ndarray of shape (k, d)
+        Pseudo-rows with targets 0.
+    """
+    rows = np.vstack((said.rows, fresh))
+    b = np.vstack((said.answers, np.zeros((len(fresh), said.answers.shape[1]))))
+    size = np.sqrt(center.mass) * np.abs(center.features)  # of the rows before they were centred
+    raw = np.vstack((np.broadcast_to(size, said.rows.shape), np.zeros(fresh.shape)))
     memory, ones = own.memory, np.ones(len(rows) + 1)
     between = own.centering.joined(center)
     A = np.vstack((rows, between.scale * between.x))
@@ -135,7 +144,7 @@ def _taken_in(own: Known, center: Centering, rows: Floats, b: Floats, raw: Float
     span, centred = memory.span, (A, y, ones)
     if span is None or not span.free:
         sizes = np.vstack((raw, between.scale * np.abs(own.centering.features)))
-        return memory.absorb(*centred, np.abs(A) + sizes)[0]
+        return memory.absorb(*centred, np.abs(A) + sizes)[0].unexplained(said.rest)
     if own.centering.mass == 0.0:
         span = span.about(center.features, center.answers)
     root = np.sqrt(center.mass)
@@ -144,20 +153,16 @@ def _taken_in(own: Known, center: Centering, rows: Floats, b: Floats, raw: Float
     A = np.vstack((root * np.append(1.0, x), np.hstack((np.zeros((len(rows), 1)), rows))))
     b = np.vstack((root * (shift - x @ own.start), b))
     units = np.where(span.units > 0.0, span.units, 1.0)
-    sizes = np.abs(A / units).max(axis=1, initial=0.0)[:, None] * units  # they were rotated
+    # the rows were rotated: rounding errors are relative to the largest entry, in units
+    sizes = np.abs(A / units).max(axis=1, initial=0.0)[:, None] * units
     sizes[:, 1:] += np.vstack((root * np.abs(span.center[0]), raw))
-    sizes = np.where(A.any(axis=0), sizes, 0.0)  # a feature not seen yet has no unit
-    return replace(memory, span=span).spanned(A, b, ones, sizes, centred=centred)[0].settled()
+    sizes = np.where(A.any(axis=0), sizes, 0.0)  # a feature that was always 0 has no unit yet
+    memory, _ = replace(memory, span=span).spanned(A, b, ones, sizes, centred=centred)
+    return memory.settled().unexplained(said.rest)
 
 
 def _padded(start: Floats, d: int) -> Floats:
     return np.vstack((start, np.zeros((d - len(start), start.shape[1]))))
-
-
-def _size(center: Centering) -> Floats:
-    """How large the rows were before they were centred, all together: their rounding is of it."""
-    size: Floats = np.sqrt(center.mass) * np.abs(center.features)
-    return size
 
 
 def _grown(own: Known, d: int, share: Floats, fade: float) -> Known:
@@ -189,9 +194,7 @@ def _aged(own: Known, other: Prior) -> Known:
     else:
         memory = replace(memory, R=np.asfortranarray(memory.R * np.sqrt(share)))
     before = own._replace(memory=memory, centering=own.centering.faded(0.0))
-    raw = np.broadcast_to(_size(own.centering), said.rows.shape)
-    memory = _taken_in(before, own.centering, said.rows, said.answers, raw)
-    memory = memory.unexplained(said.rest)
+    memory = _taken_in(before, own.centering, said, np.zeros((0, d)))
     return own._replace(memory=memory, prior=replace(prior, share=share, remains=remains))
 
 
@@ -231,5 +234,5 @@ def _said(known: Known, layout: Layout, doubled: Floats) -> Evidence:
     Q, low = np.linalg.qr(R.T)
     turn, T = np.linalg.qr(low.T)
     said = without_prior(np.asfortranarray(T), turn.T @ z, memory.least, L @ Q)
-    there = R.any(axis=0)  # to the last digit: whether a feature was 0 in all rows
+    there = R.any(axis=0)  # a feature that was 0 in all rows stays exactly 0
     return said._replace(rows=np.where(there, said.rows @ Q.T, 0.0))
