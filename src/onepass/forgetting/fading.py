@@ -75,20 +75,19 @@ class Fading(Pace):
 
     def _by_rows(self, floor: Floor, past: Past, rows: Coming) -> Learned:
         factor = float(self.factor or 1.0)
-        holds = factor < 1.0 and self.level > 0.0
-        period, level = rows_between(factor), self.level if holds else 0.0
+        level, period = self.level if factor < 1.0 else 0.0, rows_between(factor)
         errors, i = np.empty(rows.Y.shape), 0
         while i < len(rows.X):
-            width = floor.room(period) if holds else rows_between(factor, _WIDTH)
+            width = floor.room(period) if level else rows_between(factor, _WIDTH)
             part = slice(i, i + width)
-            count = len(rows.X[part])
-            errors[part], after = _taken(past, rows, part, np.full(count, factor), level)
-            if holds:
-                floor = _noted(floor, rows, part, past.centering, np.full(count, factor))
-                floor = floor.aged(np.full(count, -math.log2(factor)))
+            factors = np.full(len(rows.X[part]), factor)
+            errors[part], after = _taken(past, rows, part, factors, level)
+            if level:
+                passed = np.full(len(factors), -math.log2(factor))
+                floor = _noted(floor, rows, part, past.centering, factors).aged(passed)
             past = after
-            if holds and floor.rows % period == 0:
-                floor, memory = floor.under(past.memory, self.level, period)
+            if level and floor.rows % period == 0:
+                floor, memory = floor.under(past.memory, level, period)
                 past = past._replace(memory=memory)
             i += width
         return Learned(errors, past, floor)
@@ -220,7 +219,7 @@ def _noted(floor: Floor, rows: Coming, part: slice, before: Centering, factors: 
 def _taken(
     past: Past, rows: Coming, part: slice, factors: Floats, level: float
 ) -> tuple[Floats, Past]:
-    """Some rows learned; their errors just before, and the past after them."""
+    """Learn some rows; return their errors just before, and the past after them."""
     errors, i = [], 0
     while i < len(factors):
         rest = slice(part.start + i, part.stop)
@@ -233,7 +232,7 @@ def _taken(
 def _some(
     past: Past, rows: Coming, part: slice, factors: Floats, level: float
 ) -> tuple[Floats, Past]:
-    """The first of these rows learned, at least one; their errors just before, the past after.
+    """Learn at least the first of some rows; return their errors just before, and the past after.
 
     A row that is large beside the past, or that comes after a gap, is taken into a span.
     """
@@ -250,7 +249,7 @@ def _some(
             memory = memory.rebased(centering)
     elif gap:
         memory = replace(memory, span=memory.span.rebased())
-    if memory.span is not None:  # few rows at first: a triangle may soon do
+    if memory.span is not None:  # few rows at first: the triangle may soon replace the span
         d, span = len(memory.z), memory.span
         early = span.rows <= 2 * d
         width = min(n, max(1, (d - len(span.T)) // 16) if early else _SPANNED)
@@ -268,9 +267,9 @@ def _some(
 def _absorbed(
     past: Past, reduced: Reduced, rows: Coming, part: slice, factors: Floats, level: float
 ) -> tuple[Floats, Triangle, Prior]:
-    """Take rows in, centred, or relative to the reference row of a span.
+    """Take in rows: centred, or relative to the reference row of a span with an intercept.
 
-    The very first row has scale 0 where there is an intercept: it sets the means alone.
+    With an intercept the very first row has scale 0: it only sets the means.
     """
     memory, center, prior = past
     X, Y, span = rows.X[part], rows.Y[part], memory.span
@@ -280,7 +279,7 @@ def _absorbed(
     pseudo = prior.among(reduced.X[first:])
     b, raw = rows.answers(reduced.X, reduced.Y), np.maximum(np.abs(X), np.abs(center.features))
     centred = reduced.X[first:], b[first:], reduced.scale[first:]
-    taken = reduced.X[first:], b[first:], reduced.scale[first:], raw[first:]
+    taken = (*centred, raw[first:])
     if span is not None and span.free:
         span = span.about(X[0], Y[0]) if first else span
         A, y = X - span.center[0] - span.center[1], Y - span.answers[0] - span.answers[1]
@@ -312,5 +311,5 @@ def _absorbed(
 
 
 def _among(rows: Any, at: Array, more: Any) -> Any:
-    """Rows, their targets and whatever else there is of them, with more among them."""
+    """Insert other rows, with their targets and so on, before the rows ``at``."""
     return tuple(np.insert(each, at, other, axis=0) for each, other in zip(rows, more, strict=True))

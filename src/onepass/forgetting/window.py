@@ -11,9 +11,9 @@ the other as these come. With the triangle R of those that stay, and the rows V 
     error of a_j = e_j − k_j (I + K_jj)⁻¹ e_J,     K = V Vᵀ                                  (2)
 
 where e are errors before the block by what stays, and J the rows of the window when a_j comes, one
-stretch of those that leave and those that have come. Where R tells too little for (2) to be
-sharp, rows go one by one, through the triangle of the whole window at each; and where rounding
-would show in that, through the rows of the window themselves.
+stretch of those that leave and those that have come. Where R is too ill-conditioned for (2), rows
+are learned one by one with the triangle of the whole window; where that is too ill-conditioned as
+well, from the rows of the window themselves.
 Cost: O(p^{7/3}) time a row in blocks, O(p³) one by one, O(n p²) where columns depend on each other
 and the ridge is below their rounding; O(n p) memory for n rows.
 """
@@ -206,8 +206,8 @@ def _block(p: int, due: Array, ahead: int) -> int:
 def _grown(queue: Queue, whole: Joint, more: Kept) -> tuple[Joint, Floats]:
     """The triangle of the whole window with the first of some rows, and their errors.
 
-    Nothing leaves between these rows. Where it is not calm, or a row is so large beside it that it
-    may not be calm after it, the error of one row is found from the rows of the window themselves.
+    No row leaves the window between these. If the triangle is not calm, or may not be after the
+    first row, one row is taken and its error is computed from the rows of the window themselves.
     """
     if not len(queue):
         whole = whole.around(more.X[0], more.b[0])

@@ -15,7 +15,7 @@ from onepass.centering import Centering
 from onepass.errors import NumericalError, ParameterError
 from onepass.forgetting.past import Coming, Past
 from onepass.forgetting.written import rule
-from onepass.learners.linear import Linear, initial_weights
+from onepass.learners.linear import NEAR, Linear, initial_weights
 from onepass.learners.mergeable import Mergeable
 from onepass.learners.one_by_one import OneByOne
 from onepass.learners.row_loop import learned
@@ -26,7 +26,6 @@ from onepass.types import Array, Floats
 
 __all__ = ["LeastSquares"]
 
-_NEAR = 1 << 15  # numbers of rows that are centred at once, and are in the nearer caches then
 _LARGEST = 1e150  # sums of squares of larger rows might have no room for another row
 
 
@@ -45,7 +44,7 @@ class LeastSquares(OneByOne, Linear, Mergeable):
     prior_: Prior
     forgetting_: Any
     start_: Floats
-    middle_: Any = 0.0  # of files that were written before there was one
+    middle_: Any = 0.0  # missing in files of former versions
     time_: Any
     time_aware_: bool
     rows_seen_: int
@@ -107,8 +106,8 @@ class LeastSquares(OneByOne, Linear, Mergeable):
         return NumericalError(
             f"{type(self).__name__}: rows, the weights that fit them, and their squares must stay "
             f"within float64, got values up to {_largest(X, Y, s):.3g}. Give features and "
-            "targets in units that bring them nearer to 1. If they are, an earlier row was not: go "
-            "back to before it."
+            "targets in units that bring them nearer to 1. If they already are near 1, an earlier "
+            "row was too large: restore the learner from before that row."
         )
 
     def _when(self, time: Any, n: int, where: str) -> Any:
@@ -151,11 +150,11 @@ class LeastSquares(OneByOne, Linear, Mergeable):
         return bool(self.rows_seen_ and clock != chosen.clock)
 
     def _scores(self, X: Floats) -> Floats:
-        """Predictions from features relative to a middle: digits of large levels are kept."""
+        """Outputs of rows, centred first so that large feature means cost no digits."""
         if not np.any(self.middle_):
             return super()._scores(X)
         scores = np.empty((len(X), self.weights_.shape[1]))
-        width = max(1, _NEAR // max(1, X.shape[1]))
+        width = max(1, NEAR // max(1, X.shape[1]))
         for i in range(0, len(X), width):
             rows = slice(i, i + width)
             scores[rows] = (X[rows] - self.middle_) @ self.weights_

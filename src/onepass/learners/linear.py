@@ -21,9 +21,18 @@ from onepass.errors import NotFittedError, ParameterError
 from onepass.estimator import Classifier
 from onepass.types import Array, Floats
 
-__all__ = ["HALVES", "Linear", "initial_weights", "named_columns", "plain_parts", "said_at_first"]
+__all__ = [
+    "HALVES",
+    "NEAR",
+    "Linear",
+    "initial_weights",
+    "named_columns",
+    "plain_parts",
+    "said_at_first",
+]
 
-_NEAR = 1 << 15  # numbers of rows that are made plain at once, and are in the nearer caches then
+NEAR = 1 << 15
+"""Numbers of rows that are converted at once, and fit into the nearer caches."""
 
 HALVES = np.array([-0.5, 0.5])
 """What each of two classes takes of the one problem that they share."""
@@ -120,7 +129,7 @@ def initial_weights(initial_coef: Any, d: int, c: int, who: str) -> Floats:
 def plain_parts(X: Floats) -> Iterator[tuple[slice, Floats]]:
     """Rows as float64, row after row in memory: all of them if they are, or some after others."""
     plain = X.dtype == np.float64 and X.flags.c_contiguous
-    width = len(X) if plain else max(1, _NEAR // X.shape[1])
+    width = len(X) if plain else max(1, NEAR // X.shape[1])
     for i in range(0, len(X), max(1, width)):
         rows = slice(i, i + width)
         yield rows, np.ascontiguousarray(X[rows], dtype=np.float64)

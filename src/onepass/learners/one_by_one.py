@@ -179,7 +179,7 @@ class OneByOne:
     def _hand_over(self, loop: Any, single: int) -> None:
         """What was learned is the loop's from here on: all at once, whatever interrupts."""
         rest = dict(_own(self))
-        before = {name: rest.pop(name, 0.0) for name in self.held}
+        before = {name: rest.pop(name, 0.0) for name in self.held}  # ``middle_`` may be missing
         apart = {name: _Elsewhere(nbytes(before[name])) for name in _APART if name in before}
         self.__dict__ = {**rest, "_from": before, "_apart": apart, "_loop": loop, "_single": single}
 

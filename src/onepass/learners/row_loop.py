@@ -24,8 +24,8 @@ __all__ = ["learned", "opened", "serves", "told"]
 _WIDEST = 1 << 13  # features; of more, the copies of the triangle would be too large
 _ALONE = 1024  # features of rows that the loop's one thread learns sooner than many of BLAS
 _SHARE = 256  # features that a visit of the floor looks at
-_HEAD = 64  # rows that are learned by blocks before it is asked again whether enough is known
-_LONGEST = 4096  # the same, if it was not known for long
+_HEAD = 64  # rows learned by blocks before the loop is tried again; doubled while it refuses
+_LONGEST = 4096  # the largest such number
 _NO_ROWS = (None,) * 5  # no single rows will come
 _LARGEST, _SMALLEST = 1e60, 1e-50  # their squares, and sums of them, are far from the ends
 
@@ -156,7 +156,7 @@ def _shared(d: int) -> bool:
 
 
 def _count_learned(loop: Any, rows: Coming, errors: Floats) -> int:
-    """How many rows the loop has learned before one that needs care; -1: its state is of no use."""
+    """How many rows the loop learned before one that needs care; -1 if its state is unusable."""
     Y, s = rows.Y, rows.weights
     for part, X in plain_parts(rows.X):
         answers = np.ascontiguousarray(Y[part], dtype=np.float64)
