@@ -108,7 +108,12 @@ def times(time: Any, n: int, where: str, *, dates: bool, last: Any) -> Array:
     array = _dates(time, where) if dates else as_numbers(time, where)
     if array.dtype.kind not in ("M" if dates else "if"):
         kind, rule = ("dates", "as a duration") if dates else ("numbers", "in numbers")
-        raise _wrong(where, f"{kind}, as the rule of forgetting is given {rule}", array)
+        came = array.dtype if array.dtype.kind != "O" else f"values such as {array.flat[0]!r}"
+        raise TypeMismatchError(
+            f"{where}: `time` must hold {kind}, as the rule of forgetting is given {rule}, got "
+            f"{came}. Give times of that kind, or another rule, such as half_life=60.0 for numbers "
+            "and half_life='1min' for dates."
+        )
     if array.ndim == 0 and n == 1:
         array = array[None]
     if array.shape != (n,):
@@ -239,11 +244,3 @@ def as_dates(array: Array, where: str) -> Array:
             f"hold, got {array[lost][0]}. Give numbers, and a rule in numbers: half_life=60.0."
         )
     return found
-
-
-def _wrong(where: str, expected: str, array: Array) -> TypeMismatchError:
-    came = array.dtype if array.dtype.kind != "O" else f"values such as {array.flat[0]!r}"
-    return TypeMismatchError(
-        f"{where}: `time` must hold {expected}, got {came}. Give times of that kind, or another "
-        "rule, such as half_life=60.0 for numbers and half_life='1min' for dates."
-    )
