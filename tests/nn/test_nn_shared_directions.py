@@ -151,7 +151,7 @@ def test_a_file_whose_outputs_share_no_directions_goes_on_and_merges_with_its_ki
     old.save(tmp_path / "old.onepass")
     old = op.nn.load(tmp_path / "old.onepass", copy.deepcopy(module)).learn(X[2:], y[2:])
     assert torch.equal(old.network.weights(), plain.learn(X[2:], y[2:]).network.weights())
-    with pytest.raises(MergeError, match="must share their directions, or those of none"):
+    with pytest.raises(MergeError, match="must store directions in one form"):
         shared.merge(old)
 
 

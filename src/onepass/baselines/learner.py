@@ -6,8 +6,8 @@ The step on a batch with mean loss L, velocity v, step size η and momentum μ [
 
 is worked out beside the weights, looked at, and copied into the module only if it is finite. The
 module learns in whatever mode it is in: BatchNorm in training mode takes its statistics from the
-batch, and uses its running ones for a batch of one row, which has none. It answers in eval mode,
-and is left in the mode it was in.
+batch, or its running statistics for a batch of one row. Predictions are made in eval mode, and the
+module is left in the mode it was in.
 
 [1] B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the
     form of I. Sutskever et al., "On the importance of initialization and momentum in deep

@@ -115,7 +115,7 @@ class Derivative:
         return out.detach(), gradient[0]
 
     def features(self, rows: Batch) -> tuple[Any, tuple[Any, Any] | None]:
-        """Outputs (n, c), and the features that all outputs share, as :class:`Watch` finds them."""
+        """Outputs (n, c), and what :meth:`Watch.features` returns."""
         with self._function.deriving(rows):
             weights = self._function.weights(derive=True)
             watch = Watch(weights)

@@ -67,8 +67,8 @@ def differences(one: Any, two: Any) -> Iterator[str]:
     mine, came = (each._shared for each in (one, two))  # noqa: SLF001
     if mine != came and not {one.memory_, two.memory_} & {None}:
         yield (
-            "the outputs of both must share their directions, or those of none, got one of each: "
-            "a former version saved it. Learn all parts anew."
+            "both must store directions in one form, got one whose outputs share directions and "
+            "one whose outputs do not: a former version saved one of them. Learn both anew."
         )
     yield from _unlike_modules(one.network, two.network)
     yield from _unlike_starts(one, two)

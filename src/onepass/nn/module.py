@@ -310,8 +310,8 @@ class Network:
     def features(self, x: Any) -> tuple[Any, tuple[Any, Any] | None]:
         """f(x; w) of shape (n, c), and the features (n, p / c) that all outputs share.
 
-        With the features, whether they are shared at each row, (n,); None if the weights that learn
-        are not those of one linear layer whose outputs are the module's.
+        The features come with a flag for each row, (n,): whether its outputs share them. None in
+        place of both if the weights that learn are not those of one linear output layer.
 
         Parameters
         ----------

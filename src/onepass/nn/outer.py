@@ -110,15 +110,15 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
     def features(self, out: Any) -> tuple[Any, Any] | None:
         """The features (n, q) of a linear layer whose outputs (n, c) are those of the module.
 
-        Each output then has the same gradient in its own weights. With them, whether that is so
-        for all rows, (n,); None if the weights that learn are used otherwise.
+        Each output then has the same gradient in its own weights. Also returns for each row whether
+        its outputs are those of the layer, (n,). None if the weights that learn are used otherwise.
         """
         use = self._uses[0] if len(self._uses) == 1 else None
         if use is None or use.form is not _of_linear or use.x.ndim != 2:
             return None
         if use.z.shape != out.shape or list(self._weights) != use.names[: len(self._weights)]:
             return None
-        # distinct gradients come back unchanged where the outputs are those of the layer
+        # distinct gradients reach the layer unchanged where its outputs are those of the module
         v = 1.0 + torch.arange(out.shape[1]).to(out) / out.shape[1]
         asked = [use.z, *self._weights.values()]
         delta, *rest = torch.autograd.grad(out, asked, v.expand(out.shape), allow_unused=True)

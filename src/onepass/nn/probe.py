@@ -185,13 +185,15 @@ class Probe:
         return said
 
     def _sources(self, rows: Batch) -> tuple[str, set[str]]:
-        """The layer whose result reaches the outputs through no layer called later, if any.
+        """The last layer whose result reaches the outputs without passing a later layer.
 
-        Returns its name and its parameters that require grad; where parameters are used outside of
-        any layer's call, those and the owner of the last.
+        Returns its name and the names of its parameters that require grad. If parameters reach the
+        outputs outside of a call of their layer, returns these, and the layer of the last of them.
+        ``("", set())`` if there is no such layer.
         """
         function, module = self._function, self._function.module
-        first = {id(each): name for name, each in module.named_parameters() if each.requires_grad}
+        free = {name: each for name, each in module.named_parameters() if each.requires_grad}
+        first = {id(each): name for name, each in free.items()}
         owned = {
             layer: {first[id(each)] for each in layer.parameters() if id(each) in first}
             for name, layer in module.named_modules()
@@ -210,8 +212,7 @@ class Probe:
             for layer in (layer for layer, names in owned.items() if names):
                 held.callback(layer.register_forward_hook(cut).remove)
             held.enter_context(function.deriving(rows))
-            known = dict(module.named_parameters())
-            weights = {name: _leaf(known[name]) for name in first.values()}
+            weights = {name: _leaf(each) for name, each in free.items()}
             total = function(weights, rows).sum()
         leaves = [*weights.values(), *tensors([each for _, each in called])]
         leaves = [each for each in leaves if each.requires_grad] if total.requires_grad else []
