@@ -30,7 +30,13 @@ _LARGEST = 1e150  # sums of squares of larger rows might have no room for anothe
 
 
 class LeastSquares(OneByOne, Linear, Mergeable):
-    """What the regressor and the classifier share: learning rows into triangle and means."""
+    """What the regressor and the classifier share: learning rows into triangle and means.
+
+    Attributes
+    ----------
+    middle_ : ndarray of shape (d,)
+        A point m near the rows: their outputs are Wᵀ (x − m) + b, with b in ``offset_``.
+    """
 
     _square = True
     scale_free = True  # the answers do not depend on the features' units, but through the ridge
