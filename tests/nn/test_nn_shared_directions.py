@@ -105,6 +105,7 @@ def test_merged_they_are_as_those_of_all_weights(*, memory: Any, noise: float, b
     ("then", "options"),
     [
         (torch.relu, {}),
+        (lambda z: z.clamp(min=-100.0), {}),  # of these rows it changes nothing
         (lambda z: z.flip(1), {}),
         (lambda z: z.softmax(1), {}),
         (lambda z: z[:, :1], {}),
@@ -124,6 +125,21 @@ def test_where_they_would_differ_directions_are_of_all_weights(then: Any, option
         net.learn(X, y)
         assert net._shared is None
     assert torch.equal(*(net.network.weights() for net in nets))
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda z: z.view(-1, 3),
+        lambda z: z.double().squeeze(-1),
+        lambda z: z[:, None],
+        lambda z: {"logits": z.clone()},
+    ],
+)
+def test_copies_of_the_outputs_share_directions(then: Any) -> None:
+    net = op.nn.ORFit(Head(4, 3, then=then), memory=6, learns="last")
+    net.learn(torch.randn(6, 3), torch.randn(6, 3))
+    assert net._shared == 3
 
 
 def test_outputs_that_cease_to_be_those_of_the_layer_are_refused() -> None:

@@ -114,7 +114,7 @@ class Derivative:
                 self._write(gradient, [None if g is None else g[None] for g in found])
         return out.detach(), gradient[0]
 
-    def features(self, rows: Batch) -> tuple[Any, tuple[Any, Any] | None]:
+    def features(self, rows: Batch) -> tuple[Any, Any]:
         """Outputs (n, c), and what :meth:`Watch.features` returns."""
         with self._function.deriving(rows):
             weights = self._function.weights(derive=True)

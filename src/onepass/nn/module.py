@@ -307,11 +307,11 @@ class Network:
             return self._derivative.gradient(rows, v)
 
     @in_turn
-    def features(self, x: Any) -> tuple[Any, tuple[Any, Any] | None]:
+    def features(self, x: Any) -> tuple[Any, Any]:
         """f(x; w) of shape (n, c), and the features (n, p / c) that all outputs share.
 
-        The features come with a flag for each row, (n,): whether its outputs share them. None in
-        place of both if the weights that learn are not those of one linear output layer.
+        None in place of the features if the weights that learn are not those of one linear layer
+        whose outputs are the module's.
 
         Parameters
         ----------

@@ -27,7 +27,6 @@ exact while m is a multiple of c, as singular values then come in groups of c, o
     Recursive Least-Squares", extended version; section 6.
 """
 
-import math
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -279,15 +278,13 @@ class ORFit(Learner):
 
     def _derived(self, rows: Batch, c: int) -> tuple[Any, Any]:
         """Outputs (n, c), and the features (n, p / c) that they share, or J (n·c, p)."""
-        first = self._memory is None
-        if first:
+        if self._memory is None:
             self._shared = c if self._per_output(c) else None
         if self._shared:
-            said, found = self.network.features(rows)
-            good = found is not None and said.shape[1] == c
-            if good and (not first or bool(found[1].all())):
-                return said, torch.where(found[1][:, None], found[0], math.nan)
-            if not first:
+            said, features = self.network.features(rows)
+            if features is not None and said.shape[1] == c:
+                return said, features
+            if self._memory is not None:
                 self.network.jacobian(rows, c=c)  # raises if the number of outputs is another
                 raise ModuleError(
                     f"{self._where}: the module must return the outputs of its last layer, as for "

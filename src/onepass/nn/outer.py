@@ -107,26 +107,24 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
         for piece in blank.values():
             J[..., piece].zero_()
 
-    def features(self, out: Any) -> tuple[Any, Any] | None:
+    def features(self, out: Any) -> Any:
         """The features (n, q) of a linear layer whose outputs (n, c) are those of the module.
 
-        Each output then has the same gradient in its own weights. Also returns for each row whether
-        its outputs are those of the layer, (n,). None if the weights that learn are used otherwise.
+        They are the gradient of every output in its own weights. None if the weights that learn are
+        used otherwise, or if anything that could change a number follows the layer.
         """
         use = self._uses[0] if len(self._uses) == 1 else None
         if use is None or use.form is not _of_linear or use.x.ndim != 2:
             return None
         if use.z.shape != out.shape or list(self._weights) != use.names[: len(self._weights)]:
             return None
-        # distinct gradients reach the layer unchanged where its outputs are those of the module
-        v = 1.0 + torch.arange(out.shape[1]).to(out) / out.shape[1]
-        asked = [use.z, *self._weights.values()]
-        delta, *rest = torch.autograd.grad(out, asked, v.expand(out.shape), allow_unused=True)
-        other = delta is None or any(each is not None for each in rest)
-        if other or _version(use.x) != use.version:
+        node = out.grad_fn
+        while node is not None and node.name().partition("Backward")[0] in _SAME:
+            node = node.next_functions[0][0]
+        # z is a leaf unless what goes into the layer depends on the weights as well
+        if getattr(node, "variable", None) is not use.z or _version(use.x) != use.version:
             return None
-        ones = use.x.new_ones(len(out), len(self._weights) - 1)
-        return torch.cat((use.x, ones), dim=1), (delta == v).all(dim=1)
+        return torch.cat((use.x, use.x.new_ones(len(out), len(self._weights) - 1)), dim=1)
 
     def _add(
         self, use: _Use, delta: Any, n: int, J: Any, slices: Mapping[str, slice], blank: Any
@@ -212,6 +210,7 @@ def _by_rows(numbers: Any, n: int, at: int, last: int) -> Any:
 
 
 _PARTS = ("input", "weight", "bias")
+_SAME = {"Alias", "Clone", "ReshapeAlias", "Squeeze", "ToCopy", "UnsafeView", "Unsqueeze", "View"}
 _USUAL = (("stride", 1), ("padding", 0), ("dilation", 1))
 _FORMS: dict[Any, Callable[[Any, Any, Any], Any]] = {
     functional.linear: _linear,
