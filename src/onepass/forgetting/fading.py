@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import validate
-from onepass.centering import Centering, Reduced
+from onepass.centering import Reduced
 from onepass.forgetting.pace import Pace
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.memory.floor import PATIENCE, Floor, rows_between
@@ -81,11 +81,10 @@ class Fading(Pace):
             width = floor.room(period) if level else rows_between(factor, _WIDTH)
             part = slice(i, i + width)
             factors = np.full(len(rows.X[part]), factor)
-            errors[part], after = _taken(past, rows, part, factors, level)
+            errors[part], past, moved = _taken(past, rows, part, factors, level)
             if level:
                 passed = np.full(len(factors), -math.log2(factor))
-                floor = _noted(floor, rows, part, past.centering, factors).aged(passed)
-            past = after
+                floor = _noted(floor, rows, part, moved, free=past.centering.free).aged(passed)
             if level and floor.rows % period == 0:
                 floor, memory = floor.under(past.memory, level, period)
                 past = past._replace(memory=memory)
@@ -105,11 +104,10 @@ class Fading(Pace):
                 passed[i] = 0.0
             width = _calm(passed[i : i + _WIDTH], floor, period, holds=holds)
             part = slice(i, i + width)
-            errors[part], after = _taken(past, rows, part, factors[:width], self.level)
+            errors[part], past, moved = _taken(past, rows, part, factors[:width], self.level)
             if holds:
-                floor = _noted(floor, rows, part, past.centering, factors[:width])
+                floor = _noted(floor, rows, part, moved, free=past.centering.free)
                 floor = floor.aged(passed[part])
-            past = after
             if holds and floor.rows % period == 0:
                 floor, memory = floor.under(past.memory, self.level, None)
                 past = past._replace(memory=memory)
@@ -208,31 +206,28 @@ def _faded(past: Past, factor: float) -> Past:
     return Past(memory.faded(factor), centering.faded(factor), prior.faded(factor))
 
 
-def _noted(floor: Floor, rows: Coming, part: slice, before: Centering, factors: Floats) -> Floor:
-    """The floor after some rows, from the means before them."""
+def _noted(floor: Floor, rows: Coming, part: slice, moved: Floats, *, free: bool) -> Floor:
+    """The floor after some rows, centred as ``moved``."""
     weights = None if rows.weights is None else rows.weights[part]
-    moved = before.reduce(rows.X[part], rows.Y[part], weights, factors)
-    X = moved.X if moved.scale[0] > 0.0 else moved.X * (moved.scale > 0.0)[:, None]
-    return floor.seen(X, rows.X[part], weights, free=before.free)
+    return floor.seen(moved, rows.X[part], weights, free=free)
 
 
 def _taken(
     past: Past, rows: Coming, part: slice, factors: Floats, level: float
-) -> tuple[Floats, Past]:
-    """Learn some rows; return their errors just before, and the past after them."""
-    errors, i = [], 0
-    while i < len(factors):
+) -> tuple[Floats, Past, Floats]:
+    """Learn some rows; return their errors just before, the past after, and the centred rows."""
+    errors, past, moved = _some(past, rows, part, factors, level)
+    while (i := len(errors)) < len(factors):
         rest = slice(part.start + i, part.stop)
-        some, past = _some(past, rows, rest, factors[i:], level)
-        errors.append(some)
-        i += len(some)
-    return np.concatenate(errors), past
+        more, past, X = _some(past, rows, rest, factors[i:], level)
+        errors, moved = np.vstack((errors, more)), np.vstack((moved, X))
+    return errors, past, moved
 
 
 def _some(
     past: Past, rows: Coming, part: slice, factors: Floats, level: float
-) -> tuple[Floats, Past]:
-    """Learn at least the first of some rows; return their errors just before, and the past after.
+) -> tuple[Floats, Past, Floats]:
+    """Learn at least the first of some rows; return as ``_taken``.
 
     A row that is large beside the past, or that comes after a gap, is taken into a span.
     """
@@ -261,7 +256,8 @@ def _some(
     errors, memory, prior = _absorbed(now, reduced, rows, part, factors, level)
     memory, prior = memory.faded(reduced.fade), prior.faded(reduced.fade)
     memory = memory.settled(reduced.center.mass, fading=fading)
-    return errors, Past(memory, reduced.center, prior)
+    moved = reduced.X if reduced.scale[0] > 0.0 else reduced.X * (reduced.scale > 0.0)[:, None]
+    return errors, Past(memory, reduced.center, prior), moved
 
 
 def _absorbed(
@@ -277,9 +273,9 @@ def _absorbed(
     if first:
         prior = prior.begun(reduced.X[0])
     pseudo = prior.among(reduced.X[first:])
-    b, raw = rows.answers(reduced.X, reduced.Y), np.maximum(np.abs(X), np.abs(center.features))
+    b = rows.answers(reduced.X, reduced.Y)
     centred = reduced.X[first:], b[first:], reduced.scale[first:]
-    taken = (*centred, raw[first:])
+    taken = (*centred, np.maximum(np.abs(X[first:]), np.abs(center.features)))
     if span is not None and span.free:
         span = span.about(X[0], Y[0]) if first else span
         A, y = X - span.center[0] - span.center[1], Y - span.answers[0] - span.answers[1]
