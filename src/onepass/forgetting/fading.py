@@ -83,11 +83,11 @@ class Fading(Pace):
             factors = np.full(len(rows.X[part]), factor)
             errors[part], past, moved = _taken(past, rows, part, factors, level)
             if level:
-                passed = np.full(len(factors), -math.log2(factor))
-                floor = _noted(floor, rows, part, moved, free=past.centering.free).aged(passed)
-            if level and floor.rows % period == 0:
-                floor, memory = floor.under(past.memory, level, period)
-                past = past._replace(memory=memory)
+                floor = _noted(floor, rows, part, moved, free=past.centering.free)
+                floor = floor.aged(np.full(len(factors), -math.log2(factor)))
+                if floor.rows % period == 0:
+                    floor, memory = floor.under(past.memory, level, period)
+                    past = past._replace(memory=memory)
             i += width
         return Learned(errors, past, floor)
 
@@ -108,9 +108,9 @@ class Fading(Pace):
             if holds:
                 floor = _noted(floor, rows, part, moved, free=past.centering.free)
                 floor = floor.aged(passed[part])
-            if holds and floor.rows % period == 0:
-                floor, memory = floor.under(past.memory, self.level, None)
-                past = past._replace(memory=memory)
+                if floor.rows % period == 0:
+                    floor, memory = floor.under(past.memory, self.level, None)
+                    past = past._replace(memory=memory)
             i += width
         return Learned(errors, past, floor)
 

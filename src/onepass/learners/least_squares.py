@@ -30,13 +30,7 @@ _LARGEST = 1e150  # sums of squares of larger rows might have no room for anothe
 
 
 class LeastSquares(OneByOne, Linear, Mergeable):
-    """What the regressor and the classifier share: learning rows into triangle and means.
-
-    Attributes
-    ----------
-    middle_ : ndarray of shape (d,)
-        A point m near the rows: their outputs are Wᵀ (x − m) + b, with b in ``offset_``.
-    """
+    """What the regressor and the classifier share: learning rows into triangle and means."""
 
     _square = True
     scale_free = True  # the answers do not depend on the features' units, but through the ridge
@@ -50,7 +44,7 @@ class LeastSquares(OneByOne, Linear, Mergeable):
     prior_: Prior
     forgetting_: Any
     start_: Floats
-    middle_: Any = 0.0  # missing in files of former versions
+    middle_: Any = 0.0  # m of the outputs Wᵀ (x − m) + b; missing in files of former versions
     time_: Any
     time_aware_: bool
     rows_seen_: int

@@ -22,14 +22,8 @@ from onepass.estimator import Classifier
 from onepass.types import Array, Floats
 
 __all__ = [
-    "HALVES",
-    "NEAR",
-    "Linear",
-    "initial_weights",
-    "named_columns",
-    "plain_parts",
-    "said_at_first",
-]
+    "HALVES", "NEAR", "Linear", "initial_weights", "named_columns", "plain_parts", "said_at_first",
+]  # fmt: skip
 
 NEAR = 1 << 15
 """Numbers of rows that are converted at once, and fit into the nearer caches."""

@@ -119,18 +119,7 @@ def pooled(a: Known, b: Known, layout: Layout) -> Known:
 
 
 def _taken_in(own: Known, center: Centering, said: Evidence, fresh: Floats) -> Triangle:
-    """The memory after the rows of others, centred at their means, these means and pseudo-rows.
-
-    Parameters
-    ----------
-    own : Known
-    center : Centering
-        The means of the others.
-    said : Evidence
-        Their rows.
-    fresh : ndarray of shape (k, d)
-        Pseudo-rows with targets 0.
-    """
+    """The memory after the rows of others, which are centred at their means, and pseudo-rows."""
     rows = np.vstack((said.rows, fresh))
     b = np.vstack((said.answers, np.zeros((len(fresh), said.answers.shape[1]))))
     size = np.sqrt(center.mass) * np.abs(center.features)  # of the rows before they were centred
