@@ -1,0 +1,225 @@
+"""Networks that are stored in `files`, and wrapped optimizers, with the rows that they learn."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from stored_cases import FILES, Case, number, numbers, pictures, several, text, whole
+
+import onepass as op
+from onepass import memory
+from onepass.errors import ParameterError
+from onepass.features import ONNXFeatures, TorchFeatures
+
+__all__ = [
+    "NETWORKS",
+    "ONNX",
+    "OPTIMIZERS",
+    "Network",
+    "outcome",
+    "outside",
+    "plain",
+    "rows",
+    "trained",
+]
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxruntime")
+nn = torch.nn
+
+
+def filled(module: Any) -> Any:
+    """The module with weights that are the same on every machine."""
+    with torch.no_grad():
+        for each in module.parameters():
+            k = torch.arange(1, each.numel() + 1).reshape(each.shape)
+            each.copy_((k * k * 7 % 23 - 11) / 16)
+    return module
+
+
+def perceptron(outputs: int = 1, dtype: Any = torch.float64) -> Any:
+    """With the running statistics of a normalisation, which do not learn."""
+    made = filled(
+        nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, outputs))
+    )
+    made[1].running_mean += torch.arange(8) / 8
+    return made.to(dtype).eval()
+
+
+def two() -> Any:
+    return perceptron(2)
+
+
+def three() -> Any:
+    return perceptron(3)
+
+
+def single() -> Any:
+    return perceptron(1, torch.float32)
+
+
+def convolution() -> Any:
+    layers = nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 3)
+    return filled(nn.Sequential(*layers)).double()
+
+
+class Network(NamedTuple):
+    """A learner of a network, and what it learns.
+
+    Parameters
+    ----------
+    kind : str
+        Its name in op.nn.
+    arguments : dict of str to Any
+    target : callable
+        The targets of rows.
+    module : callable
+        Makes the module.
+    names : str
+        The columns' names, where rows are frames.
+    rtol : float
+        Of outputs, relative to the largest of them.
+    """
+
+    kind: str
+    arguments: dict[str, Any]
+    target: Callable[[int, int], Any] = number
+    module: Callable[..., Any] = perceptron
+    names: str = ""
+    rtol: float = 1e-9
+
+    def made(self) -> Any:
+        """The learner, which has learned nothing."""
+        return getattr(op.nn, self.kind)(self.module(), **self.arguments)
+
+
+def _networks() -> dict[str, Network]:
+    memories = {
+        "all": memory.Basis(),
+        "latest": memory.Latest(6),
+        "nothing": memory.Nothing(),
+        "principal": memory.Principal(6),
+        "projected": memory.Principal(6, of="projected"),
+        "random": memory.Random(6, seed=3),
+        "sketch": memory.Sketch(6),
+    }
+    found = {f"orfit-{name}": Network("ORFit", {"memory": m}) for name, m in memories.items()}
+    settings: dict[str, tuple[str, dict[str, Any]]] = {
+        "orfit-all-noise": ("ORFit", {"memory": None, "noise": 0.3}),
+        "orfit-principal-noise": ("ORFit", {"memory": 6, "noise": 0.3, "block_update": True}),
+        "orfit-by-layer": ("ORFit", {"memory": 3, "by_layer": True}),
+        "orfit-some": ("ORFit", {"memory": 3, "learns": ["3", "0.bias"]}),
+        "onestep": ("OneStepSGD", {}),
+        "onestep-noise": ("OneStepSGD", {"noise": 0.5}),
+        "ekf": ("EKF", {}),
+        "ekf-process-noise": ("EKF", {"noise": 0.5, "process_noise": 0.01, "decay": 0.99}),
+        "ntkrls": ("NTKRLS", {}),
+        "ntkrls-forgetting": ("NTKRLS", {"ridge": 0.5, "forgetting": 0.9}),
+        "lofi": ("LoFi", {"memory": 4}),
+        "lofi-process-noise": ("LoFi", {"memory": 4, "process_noise": 0.01, "decay": 0.99}),
+        "ogd": ("OGD", {"memory": 6, "step_size": 0.01, "batch": 1}),
+        "ogd-drawn": ("OGD", {"memory": 6, "step_size": 0.01, "batch": 5, "per_task": 3}),
+        "ogd-all": ("OGD", {"memory": None, "step_size": 0.01, "steps": 2}),
+    }  # fmt: skip
+    found |= {name: Network(*each) for name, each in settings.items()}
+    for kind in ("ORFit", "OneStepSGD", "EKF", "NTKRLS", "LoFi", "OGD"):
+        noise = {"noise": 0.5} if kind in {"ORFit", "OneStepSGD", "EKF", "LoFi"} else {}
+        name = kind.lower()
+        found[f"{name}-last"] = Network(kind, {"learns": "last", **noise}, several, two)
+        found[f"{name}-classes"] = Network(kind, {"loss": "cross_entropy", **noise}, whole, three)
+        found[f"{name}-one-hot"] = Network(kind, {"loss": "one_hot", **noise}, whole, three)
+    found["orfit-last-all"] = Network("ORFit", {"memory": None, "learns": "last"}, several, two)
+    images = {"memory": 4, "loss": "one_hot"}
+    found["orfit-convolution"] = Network("ORFit", images, whole, convolution)
+    found["orfit-named"] = Network("ORFit", {"memory": 4}, names="abcd")
+    found["orfit-float32"] = Network("ORFit", {"memory": 4}, module=single, rtol=1e-4)
+    half = {"memory": 4, "memory_dtype": torch.bfloat16}
+    found["orfit-half"] = Network("ORFit", half, module=single, rtol=1e-2)
+    return {f"nn-{name}": each for name, each in found.items()}
+
+
+def rows(case: Network, first: int, last: int) -> tuple[Any, Any]:
+    """Rows and their targets."""
+    X, y = numbers(first, last), torch.as_tensor(case.target(first, last))
+    if case.names:
+        return pd.DataFrame(X, columns=list(case.names)), y
+    if case.module is convolution:
+        X = pictures(first, last).reshape(-1, 1, 6, 6)
+    kind = torch.float32 if case.module is single else torch.float64
+    return torch.as_tensor(X, dtype=kind), y.to(kind) if y.is_floating_point() else y
+
+
+def outcome(case: Network, learner: Any) -> dict[str, Any]:
+    """The outputs of six rows, and their standard deviations where there are some."""
+    X, _ = rows(case, 60, 66)
+    found = {"outputs": learner.outputs(X)}
+    with suppress(ParameterError):
+        found["std"] = learner.predict(X, return_std=True)[1]
+    return {verb: np.asarray(values, dtype=float).tolist() for verb, values in found.items()}
+
+
+NETWORKS = _networks()
+
+
+# -- features that a file does not hold ------------------------------------------------------------
+
+ONNX = FILES / "network.onnx"
+
+
+def outside() -> dict[str, Case]:
+    """Networks that are frozen, as features."""
+    network = perceptron(3)
+    given: dict[str, Any] = {"replaced": {"module": network}, "rtol": 1e-6}
+    found = {
+        "feature-torch": Case(TorchFeatures(network), None, **given),
+        "feature-torch-layer": Case(TorchFeatures(network, layer="1", batch_size=4), None, **given),
+        "pipeline-torch": Case(
+            op.Pipeline(TorchFeatures(network), op.RLSClassifier(0.1)), text, **given
+        ),
+    }
+    onnx = ONNX.read_bytes()
+    given["replaced"] = {"model": onnx}
+    return {**found, "feature-onnx": Case(ONNXFeatures(onnx), None, **given)}
+
+
+# -- optimizers ------------------------------------------------------------------------------------
+
+
+def _adam(module: Any) -> Any:
+    return torch.optim.Adam(module.parameters(), lr=0.05)
+
+
+def plain() -> Any:
+    return filled(nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))).double()
+
+
+def _orthogonal(memory: Any, **given: Any) -> Callable[[Any], Any]:
+    return lambda module: op.nn.optim.OrthogonalGradient(_adam(module), module, memory, **given)
+
+
+def _projected(**given: Any) -> Callable[[Any], Any]:
+    return lambda module: op.nn.optim.GPM(_adam(module), module, **given)
+
+
+OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "optim-orthogonal": _orthogonal(None),
+    "optim-orthogonal-principal": _orthogonal(4, gradients="outputs", projects="last"),
+    "optim-orthogonal-latest": _orthogonal(memory.Latest(4), per_task=3),
+    "optim-gpm": _projected(),
+    "optim-gpm-free": _projected(threshold=0.8, growth=0.05, rows=4, biases="free"),
+}
+"""Wrapped optimizers of a module."""
+
+
+def trained(module: Any, optimizer: Any, first: int, last: int) -> Any:
+    """Learn these rows as a task, and the outputs of six others."""
+    X, y = torch.as_tensor(numbers(first, last)), torch.as_tensor(whole(first, last))
+    for _ in range(2):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(module(X), y).backward()
+        optimizer.step()
+    optimizer.after_task((X, y))
+    return module(torch.as_tensor(numbers(60, 66))).tolist()
