@@ -382,6 +382,29 @@ def test_a_prediction_does_not_change_the_users_table(kind: str, freeze: bool) -
     assert torch.equal(module.words.weight, before)
 
 
+def test_a_frozen_backbone_is_not_copied(monkeypatch: Any) -> None:
+    body = nn.Sequential(nn.Linear(3, 200), nn.ReLU(inplace=True), nn.Linear(200, 4))
+    body.requires_grad_(requires_grad=False)
+    copied, clone = [0], torch.Tensor.clone
+
+    def counted(each: Any, *args: Any, **kwargs: Any) -> Any:
+        copied[0] += each.numel()
+        return clone(each, *args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "clone", counted)
+    op.nn.ORFit(nn.Sequential(body, nn.Linear(4, 1))).predict(V * 1.0)
+    assert copied[0] < 100
+
+
+def test_a_frozen_layer_may_choose_its_branch_by_an_operator() -> None:
+    class Branch(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return torch.cond(torch.tensor(True), torch.sin, torch.cos, (super().forward(x),))  # noqa: FBT003
+
+    body = Branch(3, 4).requires_grad_(requires_grad=False)
+    assert op.nn.ORFit(nn.Sequential(body, nn.Linear(4, 1))).predict(V * 1.0).shape == (len(V),)
+
+
 def test_features_of_a_bounded_table_leave_it_as_it_is() -> None:
     class Real(Bounded):
         def forward(self, ids: Any) -> Any:

@@ -10,10 +10,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from onepass.errors import ParameterError
 from onepass.nn.answers import as_matrix, told
-from onepass.nn.inputs import Batch
+from onepass.nn.inputs import Batch, tensors
 from onepass.nn.mode import derivable, evaluating
 from onepass.nn.selection import Selection
 from onepass.nn.tables import holds_places, refuse_places
@@ -200,14 +201,15 @@ class Function:
         ParameterError
             If the module writes into its parameters, which are restored.
         """
-        copies = [(name, each.detach(), each.detach().clone()) for name, each in self._parameters]
+        watched = _Watched(self._parameters, self.selection.names)
         before, buffers = self._attributes(), self._buffers()
         lengths = {key: _length(value) for key, (_, value) in before.items()}
         try:
             if self.on_device:
                 self.look_up(rows)
-            once = self._outputs(rows)
-            twice = self._outputs(rows)
+            with watched:
+                once = self._outputs(rows)
+                twice = self._outputs(rows)
             self.keeps = self.keeps or any(
                 key not in before or value is not before[key][1] or _length(value) != lengths[key]
                 for key, (_, value) in self._attributes().items()
@@ -216,7 +218,7 @@ class Function:
             self._restore(before)
             undone = [_put_back(*each) for each in buffers]
             self.writes_buffers = self.writes_buffers or any(undone)
-            written = [name for name, each, copy in copies if _overwritten(each, copy)]
+            written = watched.restore()
         if written:
             raise ParameterError(
                 f"{rows.where or self.where}: a prediction must not change the module, but its "
@@ -251,6 +253,58 @@ class Function:
                 del vars(layer)[key]
         for (_, key), (layer, value) in before.items():
             vars(layer)[key] = value
+
+
+class _Watched(TorchDispatchMode):  # type: ignore[misc]
+    """Parameters that a forward pass may write into, and copies to restore them from.
+
+    Those that learn are copied beforehand, the others, which may be many more, just before an
+    operation writes into their memory.
+
+    Parameters
+    ----------
+    parameters : sequence of (str, Tensor)
+    learn : sequence of str
+        The names of those that learn.
+    """
+
+    supports_higher_order_operators = True  # as flex_attention and cond
+
+    def __init__(self, parameters: Sequence[tuple[str, Any]], learn: Sequence[str]) -> None:
+        super().__init__()
+        self._parameters = {name: each.detach() for name, each in parameters}
+        self._places = {name: _storage(each) for name, each in self._parameters.items()}
+        self._copies = {name: self._parameters[name].clone() for name in learn}
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """True: torch.compile may compile under it."""
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        del types
+        kwargs = kwargs or {}
+        for i, argument in enumerate(func._schema.arguments if hasattr(func, "_schema") else ()):  # noqa: SLF001
+            if argument.is_write:
+                self._copy(args[i] if i < len(args) else kwargs.get(argument.name))
+        return func(*args, **kwargs)
+
+    def _copy(self, written: Any) -> None:
+        places = {_storage(each) for each in tensors(written)}
+        for name, place in self._places.items():
+            if place in places and name not in self._copies:
+                self._copies[name] = self._parameters[name].clone()
+
+    def restore(self) -> list[str]:
+        """Restore all parameters, and return the names of those that differed."""
+        copies = self._copies.items()
+        return [name for name, copy in copies if _overwritten(self._parameters[name], copy)]
+
+
+def _storage(tensor: Any) -> int:
+    return int(tensor.untyped_storage().data_ptr())
 
 
 def _length(value: Any) -> int:
