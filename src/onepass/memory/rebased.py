@@ -25,6 +25,7 @@ Cost: O(p q) a row and O(p q) memory for q directions, while the base is diagona
 rebase, which is O(p³).
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -419,7 +420,11 @@ class Rebased:
         T: Floats = np.zeros((q + 1, q + 1), order="F")
         T[:q, :q], T[q, q] = self.T, np.sqrt(self.phi)
         z, row = np.vstack((self.z, np.zeros((1, c)))), np.append(one.C, height)
-        T, z, left = linalg.take_in(T, z, row[None] * scale, b[None] * scale)
+        T, z, _ = linalg.take_in(T, z, row[None] * scale, b[None] * scale)
+        left = np.zeros(c)  # what is left by the QR would be rounding where phi is tiny
+        if self.phi > 0.0:
+            V = linalg.whitened(one.C[None], self.T)[0]
+            left[:] = (error / math.hypot(1.0 / scale, *V, height / math.sqrt(self.phi))) ** 2
         return replace(
             self,
             Q=np.column_stack((self.Q, u)),
