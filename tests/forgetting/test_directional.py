@@ -86,6 +86,30 @@ def test_with_an_intercept_it_is_the_paper_on_centred_rows_with_a_one() -> None:
     np.testing.assert_allclose(said, wanted, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("factor", "block"), [(1.0, 1), (1.0, 3), (1.0, 16), (0.99, 3), (0.99, 16)]
+)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_standard_deviations_are_those_of_least_squares(
+    factor: float, block: int, *, intercept: bool
+) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(330, 2))
+    if factor == 1.0:
+        X[100:200, 1] = 0.0
+    y = X @ [1.0, 2.0] + 7.0 * intercept + rng.normal(size=330)
+    ends = np.arange(330) // block
+    full = 330 // block
+    q = factor ** (block * np.maximum(full - 1.0 - ends, 0.0))
+    A = np.column_stack((X, np.ones(330)))[:, : 2 + intercept]
+    P = np.linalg.inv((A.T * q) @ A)
+    residual = y - A @ (P @ (A.T @ (q * y)))
+    variance = q @ residual**2 / (q.sum() - A.shape[1])
+    wanted = np.sqrt(variance * (1.0 + np.einsum("ij,jk,ik->i", A, P, A)))[:5]
+    model = op.RLSRegressor(0.0, Directional(factor, block), fit_intercept=intercept).fit(X, y)
+    np.testing.assert_allclose(model.predict(X[:5], return_std=True)[1], wanted, rtol=1e-6)
+
+
 def test_answers_do_not_depend_on_the_units_of_features() -> None:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(3000, 3))

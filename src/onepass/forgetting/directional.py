@@ -209,12 +209,14 @@ class Sifted:
         rows = U.T @ self.A
         fade = max(self.fade, _FAINTEST)
         w = start.solution()
+        e = self.b - self.A @ w
+        outside = ((e - U @ (U.T @ e)) ** 2).sum(axis=0)  # the errors that (3) does not hold
         R = sifted(start.R, (rows / unit / unit).T, fade) if fade < 1.0 else start.R
         joint = replace(
             self.now,
             R=R,
             z=R @ w,
-            squares=start.squares * fade,
+            squares=start.squares * fade + outside,
             mass=start.mass * fade + (self.now.mass - start.mass),
         )
         joint = joined(joint, rows, U.T @ self.b).centred()  # (3)
