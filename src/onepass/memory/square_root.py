@@ -190,20 +190,20 @@ class Triangle:
         """
         weight, memory = scale[:, None], self
         raw = np.abs(A) if raw is None else raw
-        errors, i, n = np.empty(b.shape), 0, len(A)
+        errors, i, n, width = np.empty(b.shape), 0, len(A), _width(A.shape[1])
         while i < n:
             if memory.span is None:
-                calm = memory.calm_rows(A[i:], scale[i:])
+                calm = memory.calm_rows(A[i : i + width], scale[i : i + width])
                 if not calm:
                     memory = memory.rebased()
                     continue
-                rows = slice(i, i + min(calm, _width(A.shape[1])))
+                rows = slice(i, i + calm)
                 B = np.multiply(A[rows], weight[rows], order="F")
                 R, z, w, e, left = absorb(memory.R, memory.z, memory.w, B, b[rows] * weight[rows])
                 memory = Triangle(R, z, w, memory.squares + left, memory.ridge, None)
                 errors[rows] = e / weight[rows]
             else:
-                rows = slice(i, i + max(_width(A.shape[1]), 64))
+                rows = slice(i, i + width)
                 memory, errors[rows] = memory.spanned(A[rows], b[rows], scale[rows], raw[rows])
                 memory = memory.settled()
             i = rows.stop
