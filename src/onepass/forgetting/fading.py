@@ -237,13 +237,10 @@ def _some(
     before, fading, n = reduced.before, bool((factors < 1.0).any()), len(factors)
     gap = before < GAP and not level and centering.mass > 0.0
     width = n
-    if memory.span is None:
-        scale = reduced.scale / math.sqrt(before)
-        width = 0 if gap else memory.calm_rows(reduced.X, scale, fading=fading)
-        if not width:
-            memory = memory.rebased(centering)
-    elif gap:
-        memory = replace(memory, span=memory.span.rebased())
+    if memory.span is None and not gap:
+        width = memory.calm_rows(reduced.X, reduced.scale / math.sqrt(before), fading=fading)
+    if gap or not width:
+        memory = memory.rebased(centering)
     if memory.span is not None:  # few rows at first: the triangle may soon replace the span
         d, span = len(memory.z), memory.span
         early = span.rows <= 2 * d

@@ -55,10 +55,7 @@ class Known(NamedTuple):
         """The same with all of the past, the prior too, weighing ``factor`` as much."""
         memory, factor = self.memory, max(factor, _FAINTEST)
         if factor < GAP and self.centering.mass > 0.0:
-            if memory.span is None:
-                memory = memory.rebased(self.centering)
-            else:
-                memory = replace(memory, span=memory.span.rebased())
+            memory = memory.rebased(self.centering)
         memory = memory.faded(factor)
         centering, prior = self.centering.faded(factor), self.prior.faded(factor)
         return self._replace(memory=memory, centering=centering, prior=prior)

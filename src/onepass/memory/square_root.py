@@ -251,8 +251,10 @@ class Triangle:
     def rebased(self, center: Any = None) -> "Triangle":
         """The same, with the present information as the base of a span.
 
-        If ``center`` holds means with an intercept, the span has a column for the intercept.
+        If ``center`` holds means with an intercept, a new span has a column for the intercept.
         """
+        if self.span is not None:
+            return replace(self, span=self.span.rebased())
         if center is None or not center.free:
             mass = center.mass if center is not None and center.mass > 0.0 else 1.0
             span = Rebased.of_triangle(self.R, self.w, mass)
