@@ -85,7 +85,7 @@ class FrozenNetwork(Frozen):
     def transform(self, X: Any) -> Floats:
         """The network's outputs for the rows, also before anything was learned.
 
-        The first table with named columns gives the order in which the network takes them.
+        Once a table with named columns was learned, columns are taken in its order.
 
         Parameters
         ----------
@@ -99,14 +99,9 @@ class FrozenNetwork(Frozen):
             return super().transform(X)
         self._network()  # so that it is opened once, not by each copy
         fresh = clone(self)
-        order = vars(self).get("feature_names_in_")
-        if order is not None:
-            fresh.feature_names_in_ = order
-        read = fresh.read_rows(X, f"{self._who}.transform", learning=order is None)
-        said: Floats = fresh.take(read, None)[0]
-        if hasattr(fresh, "feature_names_in_"):
-            self.feature_names_in_ = fresh.feature_names_in_
-        return said
+        read = fresh.read_rows(X, f"{self._who}.transform", learning=True)
+        outputs: Floats = fresh.take(read, None)[0]
+        return outputs
 
     def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
         """Rows, of whatever shape the network takes, as a finite matrix."""
