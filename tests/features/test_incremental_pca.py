@@ -141,6 +141,7 @@ def test_attributes_and_transform_know_all_rows_learned(
     X = X.astype(float)
     k = len(read.components_) if isinstance(share, float) else min(share, n)
     assert isinstance(share, int) or k == read.n_features_out_
+    assert len(pickle.dumps(read)) == len(pickle.dumps(unread))  # no cached view
     loaded = pickle.loads(pickle.dumps(read))  # noqa: S301  its own
     for pca in (read, unread, loaded, copy.deepcopy(unread), make().learn(X)):
         assert pca.rows_seen_ == n

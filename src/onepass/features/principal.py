@@ -151,6 +151,7 @@ class IncrementalPCA(Projection):
         X = X.astype(np.float64, copy=False)
         if self.freeze_after is not None:
             return self._step_until(X, self.freeze_after)
+        self.__dict__.pop("_looked", None)  # it would keep the former axes in memory
         parts, widths, begin = [], [self.n_features_out_], 0
         with np.errstate(over="ignore", invalid="ignore"):
             for end in self.axes_.looks(len(X)):

@@ -152,6 +152,11 @@ class Projection(Columnwise):
             return False
         return bool(fits)
 
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        state.pop("_looked", None)
+        return state
+
     # -- what stands behind them -------------------------------------------------------------------
 
     @property
