@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onepass.errors import NotFiniteError, OnepassError, RowsRefusedWarning, SourceError
+from onepass.errors import (
+    MixedColumnWarning,
+    NotFiniteError,
+    OnepassError,
+    RowsRefusedWarning,
+    SourceError,
+)
 from onepass.stream import delimited, jsonlines, read
 
 DAMAGE = {
@@ -97,6 +103,29 @@ def test_bad_rows_are_skipped_and_counted(
         message = str(refused.value)
         assert "\n" not in message
         assert "bad_rows='skip' (--bad-rows skip)" in message
+
+
+@pytest.mark.parametrize(
+    ("values", "kept", "types", "remedy"),
+    [
+        (["?", 1, 2, 3], [1, 2, 3], {}, None),
+        ([1, "a", "b", "c"], ["a", "b", "c"], {}, r"1 of the first 4 .* Give .*--type x=number"),
+        ([1, "a", "b", "c"], [1], {"x": "number"}, None),
+        (["2024-01-01", "-", "2024-01-03"], ["2024-01-01", "-", "2024-01-03"], {}, "x=date"),
+    ],
+)
+def test_most_values_of_json_decide_which_rows_are_bad(
+    values: list[Any], kept: list[Any], types: Any, remedy: str | None
+) -> None:
+    text = b"".join(json.dumps({"x": x, "y": 1}).encode() + b"\n" for x in values)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        stream = read(io.BytesIO(text), target="y", format="jsonl", types=types, bad_rows="skip")
+        assert [x for rows in stream for x in rows.X["x"]] == kept
+    assert stream.bad_rows == len(values) - len(kept)
+    told = [str(one.message) for one in caught if one.category is MixedColumnWarning]
+    assert len(told) == (remedy is not None)
+    assert remedy is None or (re.search(remedy, told[0]) and "--na" not in told[0])
 
 
 def test_the_warning_names_the_first_rows_and_their_errors() -> None:

@@ -9,7 +9,7 @@ from onepass.stream.blocks import rows_a_block
 from onepass.stream.choice import Choice
 from onepass.stream.head import Head
 from onepass.stream.kinds import Kinds
-from onepass.stream.literals import Literals
+from onepass.stream.literals import Literals, Oddity
 from onepass.stream.oddities import report
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.task import LOOKED_AT
@@ -118,12 +118,11 @@ class Fitted:
 
     def _report(self, read: Sequence[str]) -> None:
         """Warn of columns, once each, or refuse them."""
-        odd = [
-            one for one in getattr(self._source, "oddities", list)() if one.name not in self._warned
-        ]
+        found: list[Oddity] = getattr(self._source, "oddities", list)()
+        odd = {one.name: one for one in found if one.name not in self._warned}
         targets, skip = self._choice.targets, self._choice.bad_rows == "skip"
-        report(odd, read=read, targets=targets, types=self._types, skip=skip)
-        self._warned |= {one.name for one in odd}
+        report(odd.values(), read=read, targets=targets, types=self._types, skip=skip)
+        self._warned |= odd.keys()
 
     # -- the first rows ----------------------------------------------------------------------------
 

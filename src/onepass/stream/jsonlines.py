@@ -18,7 +18,7 @@ from onepass.errors import OnepassError, SourceError, TypeMismatchError
 from onepass.extras import need
 from onepass.stream.arrow import leaves, to_array
 from onepass.stream.bytestream import DAMAGED, Bytes
-from onepass.stream.literals import LETTERS, Literals, Oddity
+from onepass.stream.literals import LETTERS, SOME, Literals, Oddity
 from onepass.stream.objects import NATIVE, Objects
 from onepass.stream.pieces import Piece
 from onepass.stream.records import is_left
@@ -179,9 +179,18 @@ class JsonLines:
             layout = objects.forms(sample[:end], skip=self._skip)
         return layout
 
-    def _decided(self, name: str, values: Sequence[str | None], first: int) -> str:
-        """Decide the form of a column of text, and note any oddity."""
-        form, odd = self._literals.decide(name, values, "quoted", source=self.name, first=first)
+    def _decided(self, name: str, values: Sequence[Any], first: int) -> str:
+        """Decide the form of a column of which most values are text, and note any oddity."""
+        texts = [value if isinstance(value, str) else None for value in values]
+        form, odd = self._literals.decide(name, texts, "quoted", source=self.name, first=first)
+        numbers = sum(isinstance(value, (int, float)) for value in values)
+        count = numbers + len(texts) - texts.count(None)
+        if self._skip and form == "text" and odd is None and numbers > SOME * count:
+            row, text = next((i, text) for i, text in enumerate(texts, first) if text is not None)
+            odd = Oddity(
+                self.name, name, count, row, "mixed", "numbers", "number", numbers, text,
+                quoted=True,
+            )  # fmt: skip
         self._odd += [] if odd is None else [odd]
         return form or "text"
 

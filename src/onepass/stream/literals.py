@@ -22,7 +22,18 @@ import numpy as np
 from onepass.errors import ParameterError
 from onepass.types import Array
 
-__all__ = ["ISO", "KINDS", "LETTERS", "SKIP", "ZONED", "Literals", "Oddity", "as_text", "typed"]
+__all__ = [
+    "ISO",
+    "KINDS",
+    "LETTERS",
+    "SKIP",
+    "SOME",
+    "ZONED",
+    "Literals",
+    "Oddity",
+    "as_text",
+    "typed",
+]
 
 LETTERS = {"number": "f", "truth": "b", "text": "O", "date": "M"}
 """The letter of each kind of column in a source: that of its dtype, but b for truth values."""
@@ -65,7 +76,7 @@ _SPELLINGS = [
     *((d, t) for t in ",. \u00a0\u202f'\u2019" for d in ".," if d != t),
 ]
 _HEAD = 256  # values from which the likeliest forms are chosen
-_SOME = 0.1  # a form that fewer of the values have is ignored: the column is text
+SOME = 0.1  # a form that fewer of the values have is ignored: the column is text
 _MOST = 0.9  # if more of the values are numbers with other separators, that is an error
 _Parse = Callable[[str], Any]
 
@@ -95,6 +106,8 @@ class Oddity:
         The example.
     remedy : str
         Options that read the values.
+    quoted : bool
+        Whether the source is JSON, where missing values have no spelling.
     """
 
     source: str
@@ -107,6 +120,7 @@ class Oddity:
     fits: int
     value: str
     remedy: str = ""
+    quoted: bool = False
 
 
 def typed(name: str, kind: str) -> str:
@@ -248,7 +262,7 @@ class Literals:
         free = kind in {None, "quoted"}
         if not counts or kind == "text":
             return (None if free and not counts else "text"), None
-        least = max(1, _SOME * counts.total()) if free else 0
+        least = max(1, SOME * counts.total()) if free else 0
         if free and "date_format" not in self.given:
             likely = sum(n for value, n in counts.items() if _LIKELY.match(value))
             if likely < least:
@@ -262,7 +276,7 @@ class Literals:
         what, noun, fits, value, remedy = found
         odd = Oddity(
             source, name, counts.total(), first + values.index(value), what, noun,
-            self.kind(best[0]), fits, value, remedy,
+            self.kind(best[0]), fits, value, remedy, kind == "quoted",
         )  # fmt: skip
         return (best[0] if what == "ambiguous" else "text"), odd
 

@@ -1,6 +1,7 @@
 """Objects: lines of JSON parsed one by one, with the place of each error."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ __all__ = ["NATIVE", "Objects"]
 
 NATIVE = frozenset({"number", "true or false"})
 """Forms of values that JSON does not quote."""
-_Decide = Callable[[str, Sequence[str | None], int], str]
+_Decide = Callable[[str, Sequence[Any], int], str]
 
 
 class Objects:
@@ -107,11 +108,13 @@ class Objects:
         return {n: form for n, form in forms.items() if not self._column(columns[n], form, n)[1]}
 
     def _form(self, name: str, values: Sequence[Any], first: int) -> str:
-        """The form of a column by its first value, or by all values where they are text."""
-        shown = next((v for v in values if v is not None), None)
-        if not isinstance(shown, str):
-            return "true or false" if isinstance(shown, bool) else "number"
-        return self._decide(name, [v if isinstance(v, str) else None for v in values], first)
+        """The form of a column by most of its values, of which a list counts as none."""
+        given = [value for value in values if isinstance(value, (str, int, float))]
+        most = Counter(isinstance(value, str) for value in given).most_common(1)
+        if most and most[0][0]:
+            return self._decide(name, values, first)
+        shown = next((value for value in given if not isinstance(value, str)), None)
+        return "true or false" if isinstance(shown, bool) else "number"
 
     def _column(self, values: Sequence[Any], form: str, name: str) -> tuple[Array, list[int]]:
         """Values as a column of one form, and the places of those that do not have it."""
@@ -187,8 +190,8 @@ class Objects:
                 f"or give {SKIP}."
             )
         return SourceError(
-            f"op.stream.read: {self._source}: {place} must be {self._literals.word(form)}, as its "
-            f"first values are, got {value!r}. {self._literals.remedy(name, value)}"
+            f"op.stream.read: {self._source}: {place} must be {self._literals.word(form)}, as most "
+            f"of its first values are, got {value!r}. {self._literals.remedy(name, value)}"
         )
 
 

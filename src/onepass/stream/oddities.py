@@ -57,21 +57,22 @@ def report(
             )
         count = f"{one.fits:,} of the first {one.values:,} values are {one.noun}"
         if one.what == "zeros":
-            found, ways = f"{count}, as {at}", f"{kind} if they are numbers"
+            found, ways = f"{count}, as {at}", [f"{kind} if they are numbers"]
         else:
             found = f"{count}, but {at} is not"
-            ways = f"na=({one.value!r},) (--na {one.value!r}) if it means missing"
-            if skip:
-                options = f"{one.remedy} and {kind}" if one.remedy else kind
-                ways += f", {options} to skip the rows with other values"
-            if one.name in targets and one.fits > _MOST * one.values:
-                raise TypeMismatchError(
-                    f"op.stream.read: {one.source}: the target {one.name!r} must hold numbers or "
-                    f"labels, got both: {found}. Give {ways}, or {text} if all of them are labels: "
-                    "then the task is classification."
-                )
+            spelling = f"na=({one.value!r},) (--na {one.value!r}) if it means missing"
+            options = f"{one.remedy} and {kind}" if one.remedy else kind
+            rest = f"{options} to skip the rows with other values"
+            ways = [spelling] * (not one.quoted) + [rest] * skip
+        give = f"Give {', '.join(ways)}{', or ' * bool(ways)}{text} if"
+        if one.what == "mixed" and one.name in targets and one.fits > _MOST * one.values:
+            raise TypeMismatchError(
+                f"op.stream.read: {one.source}: the target {one.name!r} must hold numbers or "
+                f"labels, got both: {found}. {give} all of them are labels: then the task is "
+                "classification."
+            )
         warnings.warn(
-            f"{where} is taken as text: {found}. Give {ways}, or {text} if it is text.",
+            f"{where} is taken as text: {found}. {give} it is text.",
             MixedColumnWarning,
             stacklevel=2,
         )
