@@ -128,6 +128,19 @@ def test_most_values_of_json_decide_which_rows_are_bad(
     assert remedy is None or (re.search(remedy, told[0]) and "--na" not in told[0])
 
 
+def test_bad_rows_that_were_only_read_ahead_are_not_counted(tmp_path: Any) -> None:
+    lines = [row(i, "csv") if i % 10 != 7 else b"1\n" for i in range(300)]
+    (tmp_path / "rows.csv").write_bytes(b"x,by,y\n" + b"".join(lines))
+    stream = read(tmp_path / "rows.csv", target="y", block=20, bad_rows="skip")
+    blocks = iter(stream)
+    for _ in range(3):
+        next(blocks)
+        assert stream.bad_rows == (stream.rows_read + 2) // 10
+    with pytest.warns(RowsRefusedWarning, match=r"6 bad rows were skipped: .*; and others\.$"):
+        blocks.close()
+    assert stream.rows_read == 66
+
+
 def test_the_warning_names_the_first_rows_and_their_errors() -> None:
     text = b"x,by,y\n" + b"".join(row(i, "csv") for i in range(30))
     text += b"1\n?,a,2\ninf,a,2\n1,\xff,2\n" + b"1,a,2\n"

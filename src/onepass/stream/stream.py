@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -24,6 +25,7 @@ _AHEAD = 2  # blocks that may wait while others are learned
 _SHOWN = 3  # bad rows that the warning at the end names
 _REMEDY = re.compile(r"\. (?=Fix|Leave|Write)")  # begins the last sentence of an error of a row
 _FEWEST = 1024  # rows that may wait, however small a block is
+_Block = tuple[Rows, float | None, int]
 
 
 class Stream:
@@ -232,42 +234,44 @@ class Stream:
     def __iter__(self) -> Iterator[Rows]:
         return self._counted(self._blocks(self._pieces.pieces(self.start)))
 
-    def _blocks(self, pieces: Iterator[Piece]) -> Iterator[tuple[Rows, float | None]]:
-        """The blocks, each with how much has been read by then."""
-        cutter, seen = Cutter(self.block, self.start, self._source.located), 0
+    def _blocks(self, pieces: Iterator[Piece]) -> Iterator[_Block]:
+        """The blocks, each with how much has been read and how many rows were bad by then."""
+        cutter, seen, bad = Cutter(self.block, self.start, self._source.located), 0, 0
+        given = self.start
         for piece in pieces:
             first, seen = seen, seen + len(piece.table)
             over = max(0, self.start - first)
             if over < len(piece.table):
                 split = self._choice.split(piece).after(over)
                 self._choice.check(split, first + over, self._source.located)
-                self.bad_rows += len(split.bad)
-                self._bad += [split.bad[i] for i in sorted(split.bad)][: _SHOWN - len(self._bad)]
+                places = sorted(split.bad)
+                self._bad += [split.bad[i] for i in places][: _SHOWN - len(self._bad)]
                 for rows in cutter.add(split):
-                    yield rows, piece.fraction
-        self._check(cutter, seen)
+                    given += len(rows) + rows.skipped
+                    yield rows, piece.fraction, bad + bisect_left(places, given - first - over)
+                bad += len(places)
+        self._check(cutter, seen, bad)
         for rows in cutter.rest():
-            yield rows, 1.0
+            yield rows, 1.0, bad
 
-    def _counted(self, blocks: Iterator[tuple[Rows, float | None]]) -> Iterator[Rows]:
+    def _counted(self, blocks: Iterator[_Block]) -> Iterator[Rows]:
         self.rows_read, self.fraction = self.start, None
         self.bad_rows, self._bad = 0, []
-        ahead: Ahead[tuple[Rows, float | None]] | None = None
+        ahead: Ahead[_Block] | None = None
         try:
-            for rows, fraction in islice(blocks, 1):
-                self.rows_read, self.fraction = self.rows_read + len(rows) + rows.skipped, fraction
-                yield rows
+            for block in islice(blocks, 1):
+                yield self._given(*block)
             if self._source.ahead:  # from the second block on: who wants one needs no thread
                 blocks = ahead = Ahead(blocks, max(_AHEAD, _FEWEST // self.block))
-            for rows, fraction in blocks:
-                self.rows_read, self.fraction = self.rows_read + len(rows) + rows.skipped, fraction
-                yield rows
+            for block in blocks:
+                yield self._given(*block)
             self.fraction = 1.0
         finally:
             if ahead is not None:
                 ahead.close()
             if self.bad_rows:
-                n, shown = self.bad_rows, "; ".join(_REMEDY.split(one)[0] for one in self._bad)
+                n, first = self.bad_rows, self._bad[: self.bad_rows]
+                shown = "; ".join(_REMEDY.split(one)[0] for one in first)
                 warnings.warn(
                     f"{self.name}: {n:,} bad {'row was' if n == 1 else 'rows were'} skipped: "
                     f"{shown.replace('op.stream.read: ', '')}{'; and others' * (n > _SHOWN)}.",
@@ -275,7 +279,13 @@ class Stream:
                     stacklevel=3,
                 )
 
-    def _check(self, cutter: Cutter, seen: int) -> None:
+    def _given(self, rows: Rows, fraction: float | None, bad: int) -> Rows:
+        """The rows of a block, which are counted."""
+        self.rows_read += len(rows) + rows.skipped
+        self.fraction, self.bad_rows = fraction, bad
+        return rows
+
+    def _check(self, cutter: Cutter, seen: int, bad: int) -> None:
         if not seen:
             raise SourceError(
                 f"op.stream: {self.name} must hold rows, got none. "
@@ -286,7 +296,8 @@ class Stream:
                 f"op.stream: {self.name} must hold the {self.start:,} rows that are to be passed "
                 f"over, got {seen:,}. Check that it is the source that was begun, or start before."
             )
-        if self.bad_rows == seen:
+        if bad == seen:
+            self.bad_rows = bad
             raise SourceError(
                 f"op.stream: {self.name} must hold rows that can be read, got {seen:,} that were "
                 f"all skipped. The first: {_REMEDY.split(self._bad[0])[0]}. Check its format."
