@@ -1,0 +1,431 @@
+"""Conventions that CONTRIBUTING.md explains; each test lists everything that breaks one of them.
+
+Files are read as syntax trees, so that a rule about the source does not depend on what runs.
+"""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import onepass
+from onepass import errors
+
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src"
+FILES = sorted(
+    path for package in ("onepass", "onepass_experiments") for path in (SRC / package).rglob("*.py")
+)
+CHOICES = ("learners", "memory", "features", "stream", "evaluate")
+"""The packages whose ``__all__`` lists what users choose from."""
+
+
+def none(offenders: Iterable[str], rule: str) -> None:
+    """Fail with all offenders, if there are any."""
+    listed = sorted(set(offenders))
+    if listed:
+        pytest.fail("\n  ".join([f"{rule} ({len(listed)}):", *listed]), pytrace=False)
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def at(path: Path, node: Any = None) -> str:
+    """Where something stands: ``src/onepass/x.py:12``."""
+    return f"{path.relative_to(ROOT)}{'' if node is None else f':{node.lineno}'}"
+
+
+def entry(path: Path) -> str:
+    """The folder or module directly below the package: ``learners``, ``errors``."""
+    return Path(path.relative_to(SRC).parts[1]).stem
+
+
+def experiment(path: Path) -> bool:
+    return path.relative_to(SRC).parts[0] == "onepass_experiments"
+
+
+@cache
+def module(path: Path) -> ModuleType:
+    parts = path.relative_to(SRC).with_suffix("").parts
+    return importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+
+
+@cache
+def exported(package: str) -> tuple[str, ...]:
+    """The ``__all__`` of a package, found as users find it where it is public."""
+    public = package in onepass.__all__
+    found = getattr(onepass, package) if public else importlib.import_module(f"onepass.{package}")
+    return tuple(found.__all__)
+
+
+def imports(path: Path) -> Iterator[tuple[ast.stmt, str]]:
+    """Every import of a file, wherever in it, with the module's full name."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def importing(path: Path, packages: set[str]) -> Iterator[str]:
+    """The imports of any of these packages."""
+    for node, name in imports(path):
+        if name.partition(".")[0] in packages:
+            yield f"{at(path, node)} imports {name}"
+
+
+@cache
+def calls(path: Path) -> list[tuple[str, ast.Call]]:
+    """Every call of a file, with what is called as it is written: ``np.random.seed``."""
+    made = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    return [(ast.unparse(call.func), call) for call in made]
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def test_files_are_named_for_their_idea() -> None:
+    vague = {"utils", "util", "helpers", "helper", "misc", "common", "core", "base", "manager"}
+    none(
+        (at(path) for path in FILES if vague & {path.stem, *path.relative_to(SRC).parts[:-1]}),
+        "files with a vague name",
+    )
+
+
+def test_modules_have_a_docstring() -> None:
+    first = {path: (ast.get_docstring(tree(path)) or "").partition("\n")[0] for path in FILES}
+    none(
+        (at(path) for path, line in first.items() if not line.endswith(".")),
+        "modules whose docstring does not begin with a sentence",
+    )
+
+
+# -- what a library does not do -------------------------------------------------------------------
+
+
+def test_only_commands_print_and_only_the_service_logs_or_reads_a_clock() -> None:
+    clock = re.compile(r"\b(now|today|utcnow|perf_counter|monotonic)$")
+    offenders: list[str] = []
+    for path in FILES:
+        if entry(path) == "cli":
+            continue
+        for name, call in calls(path):
+            loud = name in {"print", "pprint", "input"}
+            if loud or (clock.search(name) and entry(path) != "service"):
+                offenders.append(f"{at(path, call)} calls {name}")
+        if entry(path) != "service":
+            offenders += importing(path, {"logging", "time", "loguru", "structlog"})
+    none(offenders, "prints, logs or reads a clock")
+
+
+def test_random_numbers_come_from_a_seed() -> None:
+    allowed = {
+        "BitGenerator", "Generator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64",
+        "SeedSequence", "default_rng",
+    }  # fmt: skip
+    offenders: list[str] = []
+    for path in FILES:
+        offenders += importing(path, {"random"})
+        for node in ast.walk(tree(path)):
+            of_numpy = isinstance(node, ast.Attribute) and (
+                ast.unparse(node.value) in {"np.random", "numpy.random"}
+            )
+            if of_numpy and node.attr not in allowed:
+                offenders.append(f"{at(path, node)} uses np.random.{node.attr}")
+        for name, call in calls(path):
+            if name.endswith("default_rng") and not call.args and not call.keywords:
+                offenders.append(f"{at(path, call)} makes a generator without a seed")
+    none(offenders, "random numbers without a seed")
+
+
+def test_nothing_read_from_a_file_is_run() -> None:
+    unsafe = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
+    running = {"eval", "exec", "compile", "__import__", "joblib.load", "joblib.dump"}
+    offenders: list[str] = []
+    for path in FILES:
+        offenders += importing(path, unsafe)
+        offenders += (
+            f"{at(path, node)} imports {name}" for node, name in imports(path) if name in running
+        )
+        for name, call in calls(path):
+            trusted = (
+                keyword
+                for keyword in call.keywords
+                if keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False"
+            )
+            if name in running or any(trusted):
+                offenders.append(f"{at(path, call)} calls {name}")
+    none(offenders, "unsafe deserialization")
+
+
+def test_torch_is_imported_only_for_networks_and_linear_algebra() -> None:
+    allowed = {"nn", "linalg", "baselines", "reproduce"}
+    core = (path for path in FILES if entry(path) not in allowed and not experiment(path))
+    none((line for path in core for line in importing(path, {"torch"})), "imports torch")
+
+
+def test_nothing_asks_which_sibling_it_is() -> None:
+    listed = {name for package in CHOICES[:3] for name in exported(package)}
+    offenders: list[str] = []
+    for path in FILES:
+        own = {node.name for node in tree(path).body if isinstance(node, ast.ClassDef)}
+        for name, call in calls(path):
+            if name in {"isinstance", "issubclass"}:
+                nodes = list(ast.walk(call.args[1]))
+                kinds = {node.id for node in nodes if isinstance(node, ast.Name)}
+                kinds |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+                offenders += (
+                    f"{at(path, call)} tests for {kind}" for kind in kinds & (listed - own)
+                )
+    none(offenders, "isinstance of a learner, memory or feature outside its own file")
+
+
+# -- public names ---------------------------------------------------------------------------------
+
+
+def test_all_lists_every_public_definition() -> None:
+    offenders: list[str] = []
+    for path in FILES:
+        names = getattr(module(path), "__all__", None)
+        if names is None:
+            offenders.append(f"{at(path)} has no __all__")
+            continue
+        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        defined = {node.name for node in tree(path).body if isinstance(node, kinds)}
+        wrong = {name for name in names if name.startswith("_") or not hasattr(module(path), name)}
+        missing = {name for name in defined if not name.startswith("_")} - set(names)
+        offenders += (f"{at(path)}: {name} is private or undefined" for name in wrong)
+        offenders += (f"{at(path)}: {name} is missing" for name in missing)
+        if len(set(names)) < len(names):
+            offenders.append(f"{at(path)} lists a name twice")
+    none(offenders, "wrong __all__")
+
+
+def test_the_package_gives_its_public_names() -> None:
+    assert dir(onepass) == sorted(onepass.__all__)
+    none((name for name in onepass.__all__ if getattr(onepass, name) is None), "names of nothing")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = onepass.nothing
+    chosen = {*exported("learners"), *(package for package in CHOICES[1:] if exported(package))}
+    none(chosen - set(onepass.__all__), "learners and packages missing in onepass.__all__")
+
+
+def test_type_checkers_see_lazily_imported_names() -> None:
+    offenders: list[str] = []
+    for path in FILES:
+        body = tree(path).body
+        if not any(
+            isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in body
+        ):
+            continue
+        blocks = [node for node in body if isinstance(node, ast.If)]
+        statements = [*body, *(node for block in blocks for node in block.body)]
+        seen = {getattr(node, "name", "") for node in statements}
+        for node in statements:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                seen |= {alias.asname or alias.name for alias in node.names}
+        offenders += (f"{at(path)}: {name}" for name in set(module(path).__all__) - seen)
+    none(offenders, "names that are not imported under TYPE_CHECKING")
+
+
+def test_specifications_are_frozen() -> None:
+    specifications = [
+        getattr(getattr(onepass, package), name)
+        for package in ("memory", "forgetting")
+        for name in exported(package)
+    ]
+    none(
+        (
+            each.__name__
+            for each in specifications
+            if dataclasses.is_dataclass(each) and not each.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        ),
+        "specifications that can be changed",
+    )
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def test_errors_inherit_a_builtin_and_are_drawn_in_their_tree() -> None:
+    offenders: list[str] = []
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        if not (inspect.isclass(kind) and issubclass(kind, Exception)) or name == "OnepassError":
+            continue
+        builtins = {base for base in kind.__mro__ if base.__module__ == "builtins"}
+        if not builtins - {Exception, BaseException, Warning, object}:
+            offenders.append(f"{name} inherits nothing that users would catch")
+        if issubclass(kind, Warning):
+            continue
+        drawn = re.search(rf"── {name} +\(([^)]+)\)", errors.__doc__ or "")
+        parents = {parent.__name__ for parent in kind.__mro__}
+        shown = {base.rpartition(".")[2] for base in drawn[1].split(", ")} if drawn else set()
+        if not issubclass(kind, errors.OnepassError) or not shown or not shown <= parents:
+            offenders.append(f"{name} is not in the tree of the module's docstring")
+    none(offenders, "wrong errors")
+
+
+RERAISED = {"said", "heard"}  # the state of a random generator, within a file
+"""Public functions whose plain errors a caller in the package catches and explains."""
+BUILTIN = {"Exception", "KeyError", "OSError", "RuntimeError", "TypeError", "ValueError"}
+
+
+def raised(node: ast.AST, *, private: bool = False) -> Iterator[tuple[bool, ast.Raise]]:
+    """Every raise below, with whether it stands in a private definition."""
+    for child in ast.iter_child_nodes(node):
+        named = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        inner = private or (named and (child.name.startswith("_") or child.name in RERAISED))
+        if isinstance(child, ast.Raise):
+            yield inner, child
+        yield from raised(child, private=inner)
+
+
+def test_errors_are_defined_and_raised_from_one_tree() -> None:
+    offenders: list[str] = []
+    for path in FILES:
+        if entry(path) == "errors":
+            continue
+        classes = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)]
+        offenders += (
+            f"{at(path, node)} defines {node.name}"
+            for node in classes
+            if node.name.endswith("Error")
+        )
+        for private, node in raised(tree(path)):
+            what = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            # a private function may raise what its own module catches and explains
+            plain = {"Exception", "RuntimeError"} if private else BUILTIN
+            if what is not None and ast.unparse(what) in plain:
+                offenders.append(f"{at(path, node)} raises {ast.unparse(what)}")
+    none(offenders, "errors that are not those of onepass.errors")
+
+
+# -- docstrings -----------------------------------------------------------------------------------
+
+
+def described(docstring: str) -> list[str] | None:
+    """The names in a numpydoc docstring's Parameters section; None where there is no section.
+
+    >>> described("Sum.\\n\\nParameters\\n----------\\nX, y : array\\n    Rows.\\n*more : Any")
+    ['X', 'y', 'more']
+    >>> described("Sum.\\n\\nParameters\\n----------\\ndepth\\n\\nReturns\\n-------\\nz : float")
+    ['depth']
+    >>> described("Sum.")
+    """
+    lines = inspect.cleandoc(docstring).splitlines()
+    heads = [i for i, line in enumerate(lines[1:]) if line and set(line) == {"-"}]
+    start = next((i for i in heads if lines[i] == "Parameters"), None)
+    if start is None:
+        return None
+    end = next((i for i in heads if i > start), len(lines))
+    entries = [line for line in lines[start + 2 : end] if line and not line.startswith(" ")]
+    return [name.strip(" *") for line in entries for name in line.partition(" :")[0].split(",")]
+
+
+def wrong(thing: Any, *, complete: bool) -> str:
+    """What is wrong with a docstring; ``complete`` where parameters must be described."""
+    docstring = inspect.getdoc(thing) or ""
+    if not docstring.partition("\n")[0].strip():
+        return "has no docstring"
+    found = described(docstring)
+    if found is None and not complete:
+        return ""
+    taken = inspect.signature(thing).parameters
+    expected = [name for name in taken if name != "self" and not name.startswith("_")]
+    return "" if (found or []) == expected else f"describes {found}, takes {expected}"
+
+
+def constructed(thing: Any) -> bool:
+    """Whether users construct or call it: not exceptions, protocols and abstract classes."""
+    return not inspect.isclass(thing) or not (
+        issubclass(thing, BaseException)
+        or getattr(thing, "_is_protocol", False)
+        or inspect.isabstract(thing)
+    )
+
+
+def test_docstrings_describe_every_parameter() -> None:
+    public = set(onepass.__all__).union(*map(exported, CHOICES))
+    found: dict[str, str] = {}
+    for path in FILES:
+        for name in module(path).__all__:
+            thing = getattr(module(path), name, None)
+            if getattr(thing, "__module__", "") != module(path).__name__ or not callable(thing):
+                continue
+            where = f"{at(path)}: {name}"
+            if constructed(thing):
+                found[where] = wrong(thing, complete=name in public)
+            for method, made in vars(thing).items() if inspect.isclass(thing) else ():
+                if inspect.isfunction(made) and not method.startswith("_"):
+                    # a method may replace its parent's, which is described there
+                    found[f"{where}.{method}"] = wrong(getattr(thing, method), complete=False)
+    none((f"{where} {what}" for where, what in found.items() if what), "incomplete docstrings")
+
+
+# -- imports --------------------------------------------------------------------------------------
+
+
+def python(code: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(  # noqa: S603  our own words, our own interpreter
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+
+
+def test_import_is_quick() -> None:
+    heavy = {"matplotlib", "numpy", "pandas", "polars", "pyarrow", "scipy", "sklearn", "torch"}
+    offenders: list[str] = []
+    for name in ("onepass", "onepass.cli"):
+        done = python(f"import sys, {name}; print(*sys.modules)")
+        assert done.returncode == 0, done.stderr
+        loaded = {each.partition(".")[0] for each in done.stdout.split()}
+        offenders += (f"import {name} loads {each}" for each in loaded & heavy)
+    none(offenders, "slow imports")
+
+
+WITHOUT_EXTRAS = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top in {"httptools", "matplotlib", "msgspec", "onnxruntime", "pandas", "polars",
+                   "pyarrow", "redis", "river", "torch", "uvicorn", "uvloop"}:
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Absent())
+
+import onepass
+from onepass.learners import __all__ as learners
+
+for name in onepass.__all__:
+    getattr(onepass, name)
+for name in learners:
+    learner = getattr(onepass, name)()
+    learner.learn_one({"x0": 1.0, "x1": 2.0}, 0).partial_fit([[2.0, 1.0]], [1])
+    assert learner.predict([[1.0, 2.0]]).shape == (1,)
+"""
+
+
+def test_all_that_needs_no_extra_works_without_them() -> None:
+    done = python(WITHOUT_EXTRAS)
+    assert done.returncode == 0, done.stderr
+
+
+def test_imports_run_only_downward() -> None:
+    lint = "import sys; from importlinter.cli import lint_imports_command as lint; sys.exit(lint())"
+    done = python(lint, "--no-cache")
+    assert done.returncode == 0, done.stdout + done.stderr
