@@ -13,13 +13,12 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 
 from onepass import catalogue, checkpoint, features, learners, memory, randomness
 from onepass.describing import describe
-from onepass.errors import CheckpointError
+from onepass.errors import Array, CheckpointError, Floats
 from onepass.estimator import Regressor
 from onepass.parts import built, taken
 from onepass.persist import load, save
 from onepass.pipeline import Pipeline
 from onepass.table import Table
-from onepass.types import Array, Floats
 from onnx_files import doubling
 
 rng = np.random.default_rng(0)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
+from onepass.errors import Floats
 from onepass.reading import Reading
 from onepass.subspace import Subspace
-from onepass.types import Floats
 
 __all__ = ["Alone", "alone"]
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from onepass import linalg
 from onepass.columns import Columns
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats
 
 __all__ = ["Axes", "View"]
 

@@ -44,16 +44,32 @@
 
 Each message has four parts: where, what was expected, what came, what to do.
 Whatever is raised while learning, the learner stays exactly as it was.
+
+Spelling: names in messages, and what a user may have meant by one that nobody knows.
+
+Optional packages: imported when first needed, with an error that names the extra.
+
+The types that every room of the house speaks of.
 """
 
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
 
 __all__ = [
+    "Array",
     "BusyError",
     "CheckpointError",
     "CheckpointWarning",
     "ColumnError",
     "DamagedError",
+    "Floats",
     "ForbiddenError",
     "InUseError",
     "KeyReusedError",
@@ -86,6 +102,10 @@ __all__ = [
     "TypeMismatchError",
     "UnauthorizedError",
     "UnknownError",
+    "listed",
+    "meant",
+    "need",
+    "unencodable",
 ]
 
 
@@ -293,3 +313,100 @@ class RowsRefusedWarning(UserWarning):
 
 class TaskWarning(UserWarning):
     """A learner that knows of no tasks was told that one is over: nothing was done."""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The known names that look like this one, as the end of a message; ``""`` if none does.
+
+    Parameters
+    ----------
+    name : str
+        What came.
+    known : iterable of str
+        What was expected.
+
+    Examples
+    --------
+    >>> meant("dep_dealy", ["arr_delay", "carrier", "dep_delay"])
+    " Did you mean 'dep_delay'?"
+    >>> len(meant("tailnum", ["arr_delay", "carrier"]))
+    0
+    """
+    names = list(dict.fromkeys(known))
+    small = {each.lower(): each for each in reversed(names)}
+    close = [small[each] for each in get_close_matches(name.lower(), small, n=3, cutoff=0.66)]
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Names in quotation marks, the first ones where they are many.
+
+    Parameters
+    ----------
+    names : sequence of str
+        What is there.
+    most : int, default 8
+        How many are shown.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"], most=2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def unencodable(texts: Iterable[str | None]) -> str | None:
+    """The first text with a lone surrogate, which UTF-8 cannot encode; None if there is none.
+
+    Parameters
+    ----------
+    texts : iterable of str or None
+
+    Examples
+    --------
+    >>> print(unencodable(["a", None, "\U0001f697"]))
+    None
+    >>> len(unencodable(["a", "b" + chr(0xD83D)]))
+    2
+    """
+    given = [text for text in texts if text]
+    try:
+        "".join(given).encode()
+    except UnicodeEncodeError:
+        return next(text for text in given if any("\ud800" <= c <= "\udfff" for c in text))
+    return None
+
+
+def need(module: str, *, extra: str, where: str) -> ModuleType:
+    """Import an optional module, or say which extra brings it.
+
+    Parameters
+    ----------
+    module : str
+        Dotted name of the module, such as ``"pyarrow.csv"``.
+    extra : str
+        The extra of onepass that installs it.
+    where : str
+        What the user called, for the message.
+
+    Raises
+    ------
+    MissingExtraError
+        If the package is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as missing:
+        package = module.partition(".")[0]
+        raise MissingExtraError(
+            f"{where} needs {package}. Install it with: pip install 'onepass[{extra}]'"
+        ) from missing
+
+
+Array: TypeAlias = NDArray[Any]
+"""An array of whatever kind: numbers, text, dates."""
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+"""An array of real numbers, float32 or float64."""

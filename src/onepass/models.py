@@ -16,10 +16,9 @@ from typing import Any
 from sklearn.base import is_classifier
 
 from onepass import learners
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, meant
 from onepass.features import Encode, Impute, Scale
 from onepass.pipeline import Pipeline
-from onepass.spelling import meant
 
 __all__ = ["learner_class", "names", "pipelines"]
 

@@ -9,12 +9,11 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validate
-from onepass.errors import NotFittedError, ParameterError
+from onepass.errors import Array, Floats, NotFittedError, ParameterError
 from onepass.estimator import Learner
 from onepass.features.chain import asked, taught, taught_where
 from onepass.features.joint import JointSteps
 from onepass.features.transformer import Transformer, all_or_nothing
-from onepass.types import Array, Floats
 
 __all__ = ["Pipeline"]
 

@@ -22,9 +22,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as arrays_of
 from safetensors.numpy import save as bytes_of
 
-from onepass.errors import CheckpointError
+from onepass.errors import Array, CheckpointError
 from onepass.tree import damaged, join, split
-from onepass.types import Array
 
 __all__ = ["FORMAT", "Contents", "divided", "packed", "place", "readable", "unpacked"]
 

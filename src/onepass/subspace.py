@@ -45,7 +45,7 @@ import numpy as np
 
 from onepass import linalg
 from onepass.columns import Columns, Split
-from onepass.types import Floats
+from onepass.errors import Floats
 
 __all__ = ["Subspace"]
 

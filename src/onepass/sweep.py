@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onepass import compiled, linalg
-from onepass.types import Floats
+from onepass.errors import Floats
 
 __all__ = ["into", "lengths", "served", "without"]
 

@@ -27,9 +27,15 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 
-from onepass.errors import ColumnError, NumericalError, ShapeError, TypeMismatchError
-from onepass.spelling import listed, unencodable
-from onepass.types import Array
+from onepass.errors import (
+    Array,
+    ColumnError,
+    NumericalError,
+    ShapeError,
+    TypeMismatchError,
+    listed,
+    unencodable,
+)
 
 __all__ = [
     "Table",

@@ -28,8 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import CheckpointError
-from onepass.types import Array
+from onepass.errors import Array, CheckpointError
 
 __all__ = ["DEPTH", "damaged", "join", "split"]
 

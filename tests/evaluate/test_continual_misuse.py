@@ -18,6 +18,7 @@ from sklearn.linear_model import SGDClassifier
 
 import onepass as op
 from onepass.errors import (
+    Array,
     LabelError,
     OnepassError,
     ParameterError,
@@ -28,7 +29,6 @@ from onepass.errors import (
 )
 from onepass.evaluate import continual
 from onepass.evaluate.continual_kept import described
-from onepass.types import Array
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:400] / 16.0, Y[:400]

@@ -19,7 +19,7 @@ how often a row was learned again. Each is one file with its paper and its equat
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onepass.extras import need
+from onepass.errors import need
 
 if TYPE_CHECKING:
     from onepass.baselines.den import DEN as DEN

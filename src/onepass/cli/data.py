@@ -56,7 +56,7 @@ def path(name: str, /) -> None:
 
 def _hold(name: str) -> None:
     """Refuse what is no data set's name."""
-    from onepass.spelling import meant
+    from onepass.errors import meant
     from onepass.stream import datasets
 
     names = [one.name for one in datasets()]

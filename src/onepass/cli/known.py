@@ -48,7 +48,7 @@ def compared(
 
 
 def _hold(keep: Iterable[str], there: list[str]) -> None:
-    from onepass.spelling import meant
+    from onepass.errors import meant
 
     for name in keep:
         if name not in there:
@@ -59,7 +59,7 @@ def _hold(keep: Iterable[str], there: list[str]) -> None:
 
 
 def _absent(absent: list[str], odd: list[str]) -> Iterator[str]:
-    from onepass.spelling import listed, meant
+    from onepass.errors import listed, meant
 
     if absent:
         one = len(absent) == 1
@@ -71,7 +71,7 @@ def _absent(absent: list[str], odd: list[str]) -> Iterator[str]:
 
 
 def _odd(odd: list[str]) -> Iterator[str]:
-    from onepass.spelling import listed
+    from onepass.errors import listed
 
     if odd:
         yield f"Passed over, as the model does not know them: {listed(odd)}."

@@ -110,8 +110,8 @@ def _list() -> None:
 
 def _known(name: str) -> str:
     """The name of an experiment by any of its names."""
+    from onepass.errors import meant
     from onepass.reproduce import EXPERIMENTS, OTHER_NAMES
-    from onepass.spelling import meant
 
     name = OTHER_NAMES.get(name, name)
     if name not in EXPERIMENTS:
@@ -125,8 +125,8 @@ def _known(name: str) -> str:
 
 def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, of those that the experiment takes; and a clock, if it does."""
+    from onepass.errors import meant
     from onepass.reproduce import EXPERIMENTS, NAMES
-    from onepass.spelling import meant
 
     taken = set(signature(EXPERIMENTS[name]).parameters)
     given = {option: value for option, value in options.items() if value is not None}

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array, Floats
 from onepass.estimator import Clusterer
 from onepass.learners.resonance import Resonance
-from onepass.types import Array, Floats
 
 __all__ = ["ARTIPCACluster"]
 

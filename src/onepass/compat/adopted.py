@@ -11,10 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 from onepass import validate
-from onepass.errors import ParameterError, ShapeError, TypeMismatchError
-from onepass.extras import need
+from onepass.errors import Array, ParameterError, ShapeError, TypeMismatchError, need
 from onepass.table import Table, is_frame
-from onepass.types import Array
 
 __all__ = ["AdoptedClassifier", "AdoptedRegressor", "adopt"]
 

@@ -4,9 +4,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from onepass.errors import ParameterError
-from onepass.extras import need
-from onepass.spelling import meant
+from onepass.errors import ParameterError, meant, need
 
 __all__ = ["detectors"]
 

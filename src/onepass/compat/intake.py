@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ColumnError, NumericalError, TypeMismatchError
+from onepass.errors import Array, ColumnError, NumericalError, TypeMismatchError
 from onepass.estimator import Learner
 from onepass.features.steps import Steps
 from onepass.features.transformer import all_or_nothing
 from onepass.table import Table, is_frame
-from onepass.types import Array
 
 __all__ = ["Intake"]
 

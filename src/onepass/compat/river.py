@@ -14,8 +14,7 @@ import numpy as np
 
 from onepass.compat.adopted import adopt
 from onepass.compat.wrapped import Row, Wrapped, classifies, frame, series
-from onepass.errors import ColumnError, ParameterError, TypeMismatchError
-from onepass.extras import need
+from onepass.errors import ColumnError, ParameterError, TypeMismatchError, need
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.table import Table
 

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from onepass.compat.intake import Intake
+from onepass.errors import Array
 from onepass.estimator import Learner
 from onepass.features.steps import Steps
-from onepass.types import Array
 
 __all__ = ["Row", "Wrapped", "classifies", "frame", "series"]
 

@@ -8,9 +8,8 @@ from sklearn.base import ClassifierMixin
 
 from onepass import validate
 from onepass.breadth import hold_breadth, hold_values
-from onepass.errors import LabelError, MergeError
+from onepass.errors import Array, Floats, LabelError, MergeError
 from onepass.estimator.learner import Learner
-from onepass.types import Array, Floats
 
 __all__ = ["Classifier"]
 

@@ -5,8 +5,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClusterMixin
 
+from onepass.errors import Array, Floats
 from onepass.estimator.learner import Learner
-from onepass.types import Array, Floats
 
 __all__ = ["Clusterer"]
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from onepass import validate
 from onepass.breadth import hold_breadth, warn_of_square
-from onepass.errors import ParameterError
-from onepass.types import Array
+from onepass.errors import Array, ParameterError
 
 __all__ = ["Growing"]
 

@@ -9,12 +9,11 @@ from sklearn.base import BaseEstimator
 
 from onepass import linalg, validate
 from onepass.breadth import hold_breadth, warn_of_square
-from onepass.errors import NotFittedError, ParameterError, ShapeError
+from onepass.errors import Array, Floats, NotFittedError, ParameterError, ShapeError
 from onepass.estimator.growing import Growing
 from onepass.estimator.learned import learned, nbytes
 from onepass.estimator.merging import Merging
 from onepass.estimator.timing import Timing
-from onepass.types import Array, Floats
 
 __all__ = ["Learner"]
 

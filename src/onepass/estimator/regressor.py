@@ -8,9 +8,8 @@ from sklearn.base import RegressorMixin
 
 from onepass import validate
 from onepass.breadth import hold_breadth, hold_values
-from onepass.errors import MergeError, ShapeError
+from onepass.errors import Array, Floats, MergeError, ShapeError
 from onepass.estimator.learner import Learner
-from onepass.types import Array, Floats
 
 __all__ = ["Regressor"]
 

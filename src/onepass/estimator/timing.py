@@ -3,8 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
-from onepass.errors import ParameterError
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats, ParameterError
 
 __all__ = ["Timing"]
 

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ColumnError, OnepassError
+from onepass.errors import Array, ColumnError, OnepassError, meant
 from onepass.evaluate.refusal import refusal
-from onepass.spelling import meant
 from onepass.table import is_missing
-from onepass.types import Array
 
 __all__ = ["answers"]
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import NotFittedError, OnepassError
+from onepass.errors import Array, NotFittedError, OnepassError
 from onepass.evaluate.refusal import placed
 from onepass.evaluate.waiting import Turns
-from onepass.types import Array
 
 __all__ = ["said_of", "said_of_rest", "said_of_turns"]
 

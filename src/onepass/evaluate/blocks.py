@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError, ShapeError, SourceError
+from onepass.errors import Array, ParameterError, ShapeError, SourceError
 from onepass.table import Table, is_frame
-from onepass.types import Array
 
 __all__ = ["Block", "blocks", "sliceable"]
 

@@ -6,12 +6,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onepass.errors import OnepassError
+from onepass.errors import Array, OnepassError
 from onepass.evaluate.continual_learner import Pupil, silence
 from onepass.evaluate.infinite import numbers
 from onepass.evaluate.metrics import metric_class
 from onepass.stream import Exam, Experience
-from onepass.types import Array
 
 _WHERE = "op.evaluate.continual"
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onepass.errors import Floats
 from onepass.evaluate.continual_score import ContinualScore
 from onepass.evaluate.continual_table import percent
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.style import COLOURS, DARK, DASHES, GREY, sheet
-from onepass.types import Floats
 
 if TYPE_CHECKING:
     from onepass.evaluate.continual_report import ContinualReport

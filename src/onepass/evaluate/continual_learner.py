@@ -21,8 +21,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError as NotFitted
 
 from onepass import linalg
-from onepass.errors import LabelError, ParameterError, ShapeError, TypeMismatchError
-from onepass.types import Array
+from onepass.errors import Array, LabelError, ParameterError, ShapeError, TypeMismatchError
 
 __all__ = ["Pupil", "silence"]
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats
 
 __all__ = ["MEASURES", "Scored"]
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import t as student
 
-from onepass.errors import ParameterError
-from onepass.types import Floats
+from onepass.errors import Floats, ParameterError
 
 if TYPE_CHECKING:
     from onepass.evaluate.continual_report import ContinualReport

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import Floats, ParameterError, meant
 from onepass.evaluate.continual_course import Run
 from onepass.evaluate.continual_measures import MEASURES, Scored
-from onepass.spelling import meant
-from onepass.types import Floats
 
 __all__ = ["ContinualScore"]
 

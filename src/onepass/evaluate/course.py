@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from onepass.errors import CheckpointError, OnepassError, ShapeError
+from onepass.errors import Array, CheckpointError, OnepassError, ShapeError
 from onepass.evaluate.asking import said_of, said_of_rest, said_of_turns
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.drift import Watch
@@ -15,7 +15,6 @@ from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
 from onepass.evaluate.waiting import Room
 from onepass.tree import damaged
-from onepass.types import Array
 
 __all__ = ["Course"]
 

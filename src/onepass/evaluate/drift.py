@@ -25,11 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import Array, ParameterError, listed
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.curve import plain_time
-from onepass.spelling import listed
-from onepass.types import Array
 
 __all__ = ["MOST", "Drift", "Marks", "Watch", "counts_mistakes", "hold_suited", "restored", "watch"]
 

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import Array, Floats, ParameterError, need
 from onepass.evaluate.curve import Curve
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.sheet import decimals, worded
 from onepass.evaluate.style import COLOURS, DASHES, GREY, sheet
 from onepass.evaluate.ticks import tick
-from onepass.extras import need
-from onepass.types import Array, Floats
 
 if TYPE_CHECKING:
     from onepass.evaluate.report import Report

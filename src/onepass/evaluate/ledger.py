@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from onepass.errors import Array
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.curve import Curve, Track, Values
 from onepass.evaluate.metrics import Metric
 from onepass.evaluate.tally import Tally
 from onepass.tree import damaged
-from onepass.types import Array
 
 __all__ = ["Ledger"]
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import NotFiniteError, ParameterError, TypeMismatchError
+from onepass.errors import Array, NotFiniteError, ParameterError, TypeMismatchError
 from onepass.table import is_missing
-from onepass.types import Array
 from onepass.validate import as_dates, as_numbers
 
 __all__ = ["dues", "moments"]

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from onepass.errors import Array
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.bookmark import Bookmark
 from onepass.evaluate.course import Course
 from onepass.interrupt import Interrupt
-from onepass.types import Array
 
 __all__ = ["starting", "through"]
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from onepass.errors import ParameterError
+from onepass.errors import Array, ParameterError
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.bookmark import Bookmark
 from onepass.evaluate.course import Course
@@ -29,7 +29,6 @@ from onepass.evaluate.metrics import Metric, metric_class
 from onepass.evaluate.passage import starting, through
 from onepass.evaluate.report import Report
 from onepass.evaluate.waiting import Room
-from onepass.types import Array
 from onepass.validate import whole
 
 __all__ = ["prequential"]

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import ParameterError
-from onepass.extras import need
+from onepass.errors import ParameterError, need
 from onepass.replacing import writing
 
 __all__ = ["COLOURS", "DARK", "DASHES", "GREY", "sheet"]

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.evaluate.curve import Values
 from onepass.evaluate.metrics import Metric, kept
 from onepass.tree import damaged
-from onepass.types import Array
 
 __all__ = ["Tally"]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array, Floats
 from onepass.evaluate.drift import Drift
-from onepass.types import Array, Floats
 
 __all__ = ["tick"]
 

@@ -25,13 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ColumnError, ParameterError
+from onepass.errors import Array, ColumnError, ParameterError
 from onepass.evaluate.blocks import Block, sliceable
 from onepass.evaluate.moments import dues, moments
 from onepass.stream.blocks import stacked
 from onepass.table import Table
 from onepass.tree import damaged
-from onepass.types import Array
 
 __all__ = ["Room", "Turns", "Waiting"]
 

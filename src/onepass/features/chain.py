@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array, Floats
 from onepass.features.transformer import Transformer
-from onepass.types import Array, Floats
 
 __all__ = ["asked", "taught", "taught_where"]
 

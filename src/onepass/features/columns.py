@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats
 
 __all__ = ["Arrival", "Column", "Hashed", "Number", "Text"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import validate
+from onepass.errors import Array, Floats
 from onepass.features.transformer import Transformer
-from onepass.types import Array, Floats
 from onepass.validate.likeness import Places, places
 
 __all__ = ["Columnwise", "narrow"]

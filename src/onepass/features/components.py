@@ -11,8 +11,7 @@ import numpy as np
 
 from onepass import validate
 from onepass.axes import Axes, View
-from onepass.errors import ParameterError
-from onepass.types import Floats
+from onepass.errors import Floats, ParameterError
 
 __all__ = ["begun", "checked_components", "gathered", "nothing", "rows_between", "stilled"]
 

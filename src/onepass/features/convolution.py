@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import validate
-from onepass.errors import ParameterError, ShapeError
+from onepass.errors import Array, Floats, ParameterError, ShapeError
 from onepass.features.frozen import Frozen, checked
 from onepass.features.patches import (
     Places,
@@ -34,7 +34,6 @@ from onepass.features.patches import (
     patches,
     shape_of,
 )
-from onepass.types import Array, Floats
 
 __all__ = ["RandomConvolution"]
 

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onepass.errors import Array, Floats
 from onepass.features.columns import Arrival, Column
-from onepass.types import Array, Floats
 
 __all__ = ["CYCLES", "Date"]
 

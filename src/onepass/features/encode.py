@@ -23,14 +23,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from onepass.errors import ColumnError, ParameterError
+from onepass.errors import Array, ColumnError, Floats, ParameterError
 from onepass.features.columns import Number
 from onepass.features.dates import CYCLES
 from onepass.features.intake import are_dicts, hold_kinds, hold_whole, incoming
 from onepass.features.layout import Columns, encoded, extended
 from onepass.features.union import NamedColumns
 from onepass.table import Table, named_row
-from onepass.types import Array, Floats
 
 __all__ = ["Encode"]
 

@@ -23,9 +23,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import NumericalError
+from onepass.errors import Array, Floats, NumericalError
 from onepass.features.columnwise import Columnwise
-from onepass.types import Array, Floats
 
 __all__ = ["Frozen", "checked"]
 

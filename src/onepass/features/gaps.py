@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from onepass import validate
+from onepass.errors import Array, Floats
 from onepass.table import Table, has_names, is_frame
-from onepass.types import Array, Floats
 
 __all__ = ["matrix_with_gaps"]
 

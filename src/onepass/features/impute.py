@@ -19,11 +19,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from onepass.errors import NumericalError, ParameterError
+from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.features.columnwise import Columnwise
 from onepass.features.gaps import matrix_with_gaps
 from onepass.table import Table
-from onepass.types import Array, Floats
 
 __all__ = ["Impute"]
 

@@ -26,6 +26,8 @@ from sklearn.base import BaseEstimator, clone
 
 from onepass import validate
 from onepass.errors import (
+    Array,
+    Floats,
     MergeError,
     NumericalError,
     OnepassError,
@@ -36,7 +38,6 @@ from onepass.features.frozen import Frozen
 from onepass.features.opened import Opened
 from onepass.features.shapes import formed, hold_shape
 from onepass.features.trial import alike, tried
-from onepass.types import Array, Floats
 
 __all__ = ["FrozenNetwork"]
 

@@ -18,11 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.errors import ParameterError, TypeMismatchError
-from onepass.extras import need
+from onepass.errors import Array, Floats, ParameterError, TypeMismatchError, need
 from onepass.features.network import FrozenNetwork
 from onepass.features.opened import Opened
-from onepass.types import Array, Floats
 
 __all__ = ["ONNXFeatures"]
 

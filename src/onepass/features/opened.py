@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass.errors import ModuleError, OnepassError, ShapeError
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats, ModuleError, OnepassError, ShapeError
 
 __all__ = ["Opened"]
 

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass import validate
-from onepass.errors import ParameterError
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats, ParameterError
 
 __all__ = [
     "Places",

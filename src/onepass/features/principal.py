@@ -24,7 +24,7 @@ import numpy as np
 
 from onepass import linalg, validate
 from onepass.axes import Axes, View
-from onepass.errors import MergeError, NumericalError
+from onepass.errors import Array, Floats, MergeError, NumericalError
 from onepass.features.components import (
     begun,
     checked_components,
@@ -33,7 +33,6 @@ from onepass.features.components import (
     stilled,
 )
 from onepass.features.projection import Projection
-from onepass.types import Array, Floats
 
 __all__ = ["IncrementalPCA"]
 

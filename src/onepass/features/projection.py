@@ -19,11 +19,10 @@ import numpy as np
 
 from onepass import validate
 from onepass.axes import Axes, View
-from onepass.errors import NotFittedError
+from onepass.errors import Array, Floats, NotFittedError
 from onepass.features.columnwise import Columnwise
 from onepass.features.components import nothing
 from onepass.features.frozen import checked
-from onepass.types import Array, Floats
 
 __all__ = ["Projection"]
 

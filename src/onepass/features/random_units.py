@@ -20,9 +20,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import validate
-from onepass.errors import ParameterError
+from onepass.errors import Floats, ParameterError
 from onepass.features.frozen import Frozen, checked
-from onepass.types import Floats
 
 __all__ = ["RandomFourier", "RandomReLU"]
 

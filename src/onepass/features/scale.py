@@ -27,9 +27,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from onepass.errors import NumericalError
+from onepass.errors import Array, Floats, NumericalError
 from onepass.features.columnwise import Columnwise, narrow
-from onepass.types import Array, Floats
 
 __all__ = ["Scale"]
 

@@ -9,9 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
-from onepass.errors import ParameterError, TypeMismatchError
+from onepass.errors import Array, ParameterError, TypeMismatchError
 from onepass.features.transformer import Transformer
-from onepass.types import Array
 
 __all__ = ["Steps"]
 

@@ -16,11 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.errors import ParameterError, ShapeError, TypeMismatchError
-from onepass.extras import need
+from onepass.errors import Array, Floats, ParameterError, ShapeError, TypeMismatchError, need
 from onepass.features.network import FrozenNetwork
 from onepass.features.opened import Opened
-from onepass.types import Array, Floats
 from onepass.validate import native
 
 __all__ = ["TorchFeatures"]

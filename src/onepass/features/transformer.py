@@ -24,8 +24,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from onepass.errors import MergeError, ParameterError
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats, MergeError, ParameterError
 from onepass.validate.likeness import Places, hold_alike
 
 __all__ = ["Transformer", "all_or_nothing"]

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from onepass.errors import ParameterError
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats, ParameterError
 
 __all__ = ["alike", "tried"]
 

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onepass.errors import MergeError
+from onepass.errors import Array, MergeError
 from onepass.features.columns import Column, Hashed, Number, Text
 from onepass.features.dates import Date
 from onepass.features.layout import Columns
 from onepass.features.transformer import Transformer
-from onepass.types import Array
 from onepass.validate.likeness import Places
 
 __all__ = ["NamedColumns", "Union", "united"]

@@ -33,12 +33,11 @@ import numpy as np
 from scipy.linalg import lapack
 
 from onepass import linalg, validate
-from onepass.errors import ParameterError
+from onepass.errors import Array, Floats, ParameterError
 from onepass.forgetting.joint import Joint, joined, taken_in
 from onepass.forgetting.pace import Pace
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.memory.floor import Floor
-from onepass.types import Array, Floats
 
 __all__ = ["Directional", "Sifted", "sifted"]
 

@@ -25,13 +25,13 @@ import numpy as np
 
 from onepass import validate
 from onepass.centering import Reduced
+from onepass.errors import Array, Floats
 from onepass.forgetting.pace import Pace
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.memory.floor import PATIENCE, Floor, rows_between
 from onepass.memory.prior import Prior
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
-from onepass.types import Array, Floats
 
 __all__ = ["Bounded", "Exponential", "Fading"]
 

@@ -21,9 +21,9 @@ from scipy.linalg import lapack
 
 from onepass import linalg
 from onepass.centering import Centering
+from onepass.errors import Array, Floats
 from onepass.memory.span import Span
 from onepass.memory.square_root import Triangle
-from onepass.types import Array, Floats
 from onepass.update import absorb
 
 __all__ = ["Joint", "joined", "taken_in"]

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from onepass import linalg
+from onepass.errors import Array, Floats
 from onepass.forgetting.joint import Joint, taken_in
-from onepass.types import Array, Floats
 
 __all__ = ["Kept", "Queue"]
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass.centering import Centering
+from onepass.errors import Floats
 from onepass.memory.prior import Prior
 from onepass.memory.span import Span
 from onepass.memory.square_root import Triangle
-from onepass.types import Floats
 
 __all__ = ["Coming", "Learned", "Past"]
 

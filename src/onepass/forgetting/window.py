@@ -25,12 +25,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validate
-from onepass.errors import ParameterError
+from onepass.errors import Array, Floats, ParameterError
 from onepass.forgetting.joint import Joint, taken_in
 from onepass.forgetting.kept import Kept, Queue
 from onepass.forgetting.pace import clock
 from onepass.forgetting.past import Coming, Learned, Past
-from onepass.types import Array, Floats
 
 __all__ = ["Window"]
 

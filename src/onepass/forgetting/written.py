@@ -10,11 +10,10 @@ from functools import lru_cache
 from typing import Any
 
 from onepass import validate
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, meant
 from onepass.forgetting.directional import Directional
 from onepass.forgetting.fading import Bounded, Exponential
 from onepass.forgetting.window import Window
-from onepass.spelling import meant
 
 __all__ = ["rule"]
 

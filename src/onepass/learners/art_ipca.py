@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 
 from onepass import validate
-from onepass.errors import LabelError
+from onepass.errors import Array, Floats, LabelError
 from onepass.estimator import Classifier
 from onepass.learners.resonance import Resonance
-from onepass.types import Array, Floats
 
 __all__ = ["ARTIPCAClassifier"]
 

@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import NotFittedError, NumericalError
+from onepass.errors import Array, Floats, NotFittedError, NumericalError
 from onepass.estimator import Classifier, Layout
 from onepass.learners.class_moments import Kept, Moments
-from onepass.types import Array, Floats
 
 __all__ = ["UNSEEN", "ClassLearner"]
 

@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import Floats, ParameterError
 from onepass.learners.class_learner import ClassLearner
 from onepass.learners.class_moments import Kept, Moments
-from onepass.types import Floats
 
 __all__ = ["NearestClassMean"]
 

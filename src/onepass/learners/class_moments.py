@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats
 
 __all__ = ["Kept", "Means", "Moments"]
 

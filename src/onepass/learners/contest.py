@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 
 from onepass import validate
-from onepass.errors import ParameterError
+from onepass.errors import Array, Floats, ParameterError
 from onepass.learners.prototypes import BLOCK, Prototypes
 from onepass.learners.similarity import OF_ONE, SIMILARITIES, lengths_of
-from onepass.types import Array, Floats
 
 __all__ = ["Rules", "checked_rules", "met"]
 

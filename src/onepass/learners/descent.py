@@ -18,13 +18,12 @@ import numpy as np
 from scipy.linalg.blas import daxpy, ddot, dgemv, dger
 
 from onepass import compiled, validate
-from onepass.errors import NumericalError, ParameterError
+from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.learners.choice import chosen
 from onepass.learners.linear import Linear, plain_parts
 from onepass.learners.single_steps import SingleSteps
 from onepass.learners.stepsize import STEP_RULES, Slope, StepRule, Steps
 from onepass.losses import Loss
-from onepass.types import Array, Floats
 
 __all__ = ["Descent", "descend"]
 

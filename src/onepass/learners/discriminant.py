@@ -34,11 +34,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validate
-from onepass.errors import ParameterError
+from onepass.errors import Floats, ParameterError
 from onepass.learners.class_moments import Kept, Moments
 from onepass.learners.discriminant_factors import lower, oas, shrunk, solve
 from onepass.learners.discriminant_posterior import Posterior
-from onepass.types import Floats
 
 __all__ = ["StreamingLDA", "StreamingQDA"]
 

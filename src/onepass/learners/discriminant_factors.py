@@ -11,7 +11,7 @@ of less than d ε, is taken apart into eigenvectors.
 import numpy as np
 
 from onepass import linalg
-from onepass.types import Floats
+from onepass.errors import Floats
 
 __all__ = ["lower", "oas", "shrunk", "solve"]
 

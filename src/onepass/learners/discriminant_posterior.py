@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 
 from onepass import validate
-from onepass.errors import LabelError, ParameterError
+from onepass.errors import Floats, LabelError, ParameterError
 from onepass.learners.class_learner import UNSEEN, ClassLearner
-from onepass.types import Floats
 
 __all__ = ["Posterior"]
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from onepass import linalg, validate
 from onepass.errors import (
+    Array,
+    Floats,
     MemoryFullWarning,
     MergeError,
     NumericalError,
@@ -24,7 +26,6 @@ from onepass.learners.gradients import placed_outputs, row_step
 from onepass.learners.linear import Linear, initial_weights
 from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification
-from onepass.types import Array, Floats
 
 __all__ = ["Fitting"]
 

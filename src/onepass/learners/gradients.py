@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats
 from onepass.update import Step
 
 __all__ = ["placed_outputs", "row_step"]

@@ -12,7 +12,7 @@ import numpy as np
 
 from onepass import linalg, validate
 from onepass.centering import Centering
-from onepass.errors import NumericalError, ParameterError
+from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.forgetting.past import Coming, Past
 from onepass.forgetting.written import rule
 from onepass.learners.linear import NEAR, Linear, initial_weights
@@ -22,7 +22,6 @@ from onepass.learners.row_loop import learned
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.table import mixed_zones
-from onepass.types import Array, Floats
 
 __all__ = ["LeastSquares"]
 

@@ -17,9 +17,8 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import validate
-from onepass.errors import NotFittedError, ParameterError
+from onepass.errors import Array, Floats, NotFittedError, ParameterError
 from onepass.estimator import Classifier
-from onepass.types import Array, Floats
 
 __all__ = [
     "HALVES", "NEAR", "Linear", "initial_weights", "named_columns", "plain_parts", "said_at_first",

@@ -1,7 +1,7 @@
 """Looking: how rows and prototypes are seen when they are compared."""
 
 from onepass.axes import Axes
-from onepass.types import Floats
+from onepass.errors import Floats
 
 __all__ = ["WAYS", "along", "as_rows"]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from onepass import linalg
 from onepass.centering import Centering
-from onepass.errors import MergeError, NumericalError
+from onepass.errors import Array, Floats, MergeError, NumericalError
 from onepass.estimator import Layout
 from onepass.forgetting.kept import Kept
 from onepass.forgetting.past import Past
@@ -22,7 +22,6 @@ from onepass.forgetting.written import rule
 from onepass.learners.pooling import Known, pooled
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import Triangle
-from onepass.types import Array, Floats
 
 __all__ = ["Mergeable"]
 

@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import Array, Floats, ParameterError
 from onepass.estimator import Classifier, Regressor
 from onepass.learners.fitting import Fitting
 from onepass.learners.linear import initial_weights
-from onepass.types import Array, Floats
 
 __all__ = ["ORFitClassifier", "ORFitRegressor"]
 

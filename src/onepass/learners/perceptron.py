@@ -27,12 +27,11 @@ from typing import Any
 import numpy as np
 
 from onepass import compiled, validate
-from onepass.errors import NumericalError, ParameterError
+from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.estimator import Classifier
 from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
 from onepass.learners.single_steps import SingleSteps
 from onepass.learners.stepsize import Steps
-from onepass.types import Array, Floats
 
 __all__ = ["Perceptron"]
 

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass.centering import Centering
+from onepass.errors import Floats
 from onepass.estimator import Layout
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.prior import Prior
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import SquareRoot, Triangle
-from onepass.types import Floats
 
 __all__ = ["Known", "pooled"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from onepass.errors import Array, Floats
 from onepass.learners.similarity import SIMILARITIES, lengths_of
-from onepass.types import Array, Floats
 
 __all__ = ["BLOCK", "PAGE", "Page", "Prototypes"]
 

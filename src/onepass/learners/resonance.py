@@ -9,13 +9,12 @@ import numpy as np
 
 from onepass import linalg, validate
 from onepass.axes import Axes
-from onepass.errors import NotFittedError, NumericalError, ParameterError
+from onepass.errors import Array, Floats, NotFittedError, NumericalError, ParameterError
 from onepass.estimator import Layout
 from onepass.features.components import checked_components, rows_between
 from onepass.learners.contest import Rules, checked_rules, met
 from onepass.learners.looking import WAYS, along, as_rows
 from onepass.learners.prototypes import Prototypes
-from onepass.types import Array, Floats
 
 __all__ = ["Resonance"]
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from onepass import compiled, linalg
 from onepass.centering import Centering
+from onepass.errors import Floats
 from onepass.forgetting.fading import Bounded, Exponential
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.learners.linear import plain_parts
 from onepass.memory.floor import Floor, rows_between
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
-from onepass.types import Floats
 
 __all__ = ["learned", "opened", "serves", "told"]
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
+from onepass.errors import Array, Floats
 from onepass.estimator import Classifier, Regressor
 from onepass.learners.descent import Descent, descend
 from onepass.learners.linear import HALVES, initial_weights, named_columns, said_at_first
 from onepass.learners.stepsize import Slope, Steps
 from onepass.losses import MARGIN_LOSSES, REGRESSION_LOSSES
-from onepass.types import Array, Floats
 
 __all__ = ["SGDClassifier", "SGDRegressor"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.types import Floats
+from onepass.errors import Floats
 
 __all__ = ["OF_ONE", "SIMILARITIES", "lengths_of"]
 

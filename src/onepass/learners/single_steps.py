@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import compiled, linalg
+from onepass.errors import Floats
 from onepass.learners.one_by_one import OneByOne
 from onepass.learners.stepsize import Steps
-from onepass.types import Floats
 
 __all__ = ["SingleSteps"]
 

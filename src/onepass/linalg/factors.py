@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import lapack
 
+from onepass.errors import Array, Floats
 from onepass.linalg.library import finite, is_tensor
 from onepass.linalg.triangles import cholesky, solved
-from onepass.types import Array, Floats
 
 __all__ = ["cholesky_in_order", "eigh", "solve_lower", "solve_lower_transposed", "svd", "svd_both"]
 

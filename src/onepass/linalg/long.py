@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 
+from onepass.errors import Floats
 from onepass.linalg.factors import cholesky_in_order, solve_lower
 from onepass.linalg.library import at_hand, host, is_tensor, like, small, waits
-from onepass.types import Floats
 
 __all__ = [
     "add",

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from onepass.errors import Floats
 from onepass.linalg.factors import eigh, svd_both
 from onepass.linalg.long import magnitude
-from onepass.types import Floats
 
 __all__ = ["principal"]
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 from scipy.linalg import blas, lapack
 
+from onepass.errors import Floats
 from onepass.linalg import unlocked
-from onepass.types import Floats
 
 __all__ = [
     "cholesky",

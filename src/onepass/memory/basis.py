@@ -23,10 +23,9 @@ import numpy as np
 
 from onepass import linalg
 from onepass.columns import Columns, Split
-from onepass.errors import ParameterError
+from onepass.errors import Array, Floats, ParameterError
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
-from onepass.types import Array, Floats
 from onepass.update import Fitted, Step, fit, row_by_row
 
 __all__ = ["Basis", "Directions", "NoisySpan", "refuse_noise"]

@@ -22,8 +22,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from onepass import linalg
 from onepass.columns import Split
+from onepass.errors import Floats
 from onepass.memory.evidence import Evidence
-from onepass.types import Floats
 from onepass.update import Fitted, Step, fit
 
 __all__ = ["Blocks", "Several"]

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass.columns import Split
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats
 from onepass.update import Fitted, Step, fit
 
 __all__ = ["Empty", "Nothing"]

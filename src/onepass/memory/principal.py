@@ -27,11 +27,10 @@ import numpy as np
 from onepass import linalg, validate
 from onepass.alone import alone
 from onepass.columns import Columns, Split
-from onepass.errors import ParameterError
+from onepass.errors import Array, Floats, ParameterError
 from onepass.memory.basis import refuse_noise
 from onepass.memory.evidence import Evidence
 from onepass.subspace import Subspace
-from onepass.types import Array, Floats
 from onepass.update import Fitted, Step, fit
 
 __all__ = ["Components", "Pending", "Principal"]

@@ -32,8 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
+from onepass.errors import Array, Floats
 from onepass.memory.span import Span
-from onepass.types import Array, Floats
 from onepass.update import absorb
 
 __all__ = ["GAP", "Rebased", "Taken"]

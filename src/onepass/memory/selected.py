@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 
 from onepass import linalg
 from onepass.columns import Columns, Split
+from onepass.errors import Array, Floats
 from onepass.memory.basis import Directions
 from onepass.memory.evidence import Evidence
-from onepass.types import Array, Floats
 from onepass.update import Fitted, Step, fit
 
 __all__ = ["Selected"]

@@ -29,7 +29,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.types import Floats
+from onepass.errors import Floats
 from onepass.update import absorb, fade, held
 
 __all__ = ["Span", "Spanned"]

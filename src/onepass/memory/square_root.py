@@ -27,10 +27,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validate
-from onepass.errors import ParameterError
+from onepass.errors import Array, Floats, ParameterError
 from onepass.memory.rebased import Rebased
 from onepass.memory.span import Span
-from onepass.types import Array, Floats
 from onepass.update import Step, absorb, fade, row_by_row
 
 __all__ = ["SquareRoot", "Triangle"]

@@ -20,7 +20,7 @@ For training loops of your own, ``optim`` wraps optimizers of torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onepass.extras import need
+from onepass.errors import need
 
 if TYPE_CHECKING:
     from onepass.nn import optim as optim

@@ -26,10 +26,10 @@ import numpy as np
 
 from onepass import linalg
 from onepass.columns import Columns
+from onepass.errors import Array, Floats
 from onepass.memory.evidence import Evidence
 from onepass.nn import gain as gaining
 from onepass.nn.gain import refuse_overflow, triangle
-from onepass.types import Array, Floats
 from onepass.update import Step, row_by_row
 
 __all__ = ["Belief", "Covariance"]

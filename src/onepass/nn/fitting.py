@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.types import Floats
+from onepass.errors import Floats
 from onepass.update import fit
 
 __all__ = ["Fitted", "fitted", "variances"]

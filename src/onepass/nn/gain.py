@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import NumericalError
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats, NumericalError
 
 __all__ = ["Gain", "exact", "noisy", "refuse_overflow", "triangle"]
 

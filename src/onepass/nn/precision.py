@@ -33,8 +33,8 @@ import torch
 
 from onepass import linalg
 from onepass.columns import Columns
+from onepass.errors import Floats
 from onepass.nn.gain import refuse_overflow, triangle
-from onepass.types import Floats
 
 __all__ = ["Precision"]
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from onepass.errors import ParameterError, TypeMismatchError
-from onepass.spelling import listed, meant
+from onepass.errors import ParameterError, TypeMismatchError, listed, meant
 
 __all__ = ["Selection", "layer_of", "select"]
 

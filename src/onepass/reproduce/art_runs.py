@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from onepass.errors import Array, Floats
 from onepass.learners import ARTIPCAClassifier
 from onepass.processes import side_by_side
 from onepass.stream import Images
-from onepass.types import Array, Floats
 
 __all__ = ["WAYS", "Found", "Job", "Setting", "done"]
 

@@ -17,10 +17,9 @@ from typing import Any, TypeAlias
 from threadpoolctl import threadpool_limits
 
 from onepass import validate
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, need
 from onepass.evaluate import ContinualReport
 from onepass.evaluate import continual as evaluated
-from onepass.extras import need
 from onepass.reproduce.continual_learners import NETWORKS, TITLES, settings_of
 from onepass.reproduce.continual_outcome import ContinualOutcome
 from onepass.reproduce.continual_streams import STREAMS, Stream, found, held

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import Floats, ParameterError
 from onepass.reproduce.continual_learners import Maker, arm, domains, splits
 from onepass.stream import (
     Experiences,
@@ -23,7 +23,6 @@ from onepass.stream import (
     rotated_mnist,
     split_mnist,
 )
-from onepass.types import Floats
 
 __all__ = ["STREAMS", "Stream", "found", "held"]
 

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import Array, Floats, ParameterError
 from onepass.stream import Images
 from onepass.stream.rotation import SplineOrder, rotated
-from onepass.types import Array, Floats
 
 __all__ = ["Draw", "RotatedDigits", "rotated"]
 

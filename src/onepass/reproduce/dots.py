@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.types import Floats
+from onepass.errors import Floats
 
 __all__ = ["Dots", "panel"]
 

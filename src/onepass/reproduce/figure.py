@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from onepass.errors import Floats, need
 from onepass.evaluate.style import COLOURS, DARK, GREY, sheet
-from onepass.extras import need
-from onepass.types import Floats
 
 if TYPE_CHECKING:
     from onepass.reproduce.outcome import Band, Line, Outcome

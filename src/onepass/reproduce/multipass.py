@@ -19,8 +19,7 @@ Bridging Orthogonal Gradient Descent and Recursive Least-Squares", section 5.2 a
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import ParameterError
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats, ParameterError
 
 __all__ = ["multipass_sgd"]
 

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onepass import validate
+from onepass.errors import Array, Floats
 from onepass.evaluate.reference import LastValue
 from onepass.learners import ORFitRegressor
 from onepass.memory import Latest, Nothing, Principal, Random
@@ -33,7 +34,6 @@ from onepass.reproduce.outcome import Line, Outcome, band
 from onepass.reproduce.published import Published, published
 from onepass.stream import Images
 from onepass.stream import images as images_of
-from onepass.types import Array, Floats
 
 __all__ = ["orfit_figure6", "orfit_figure7"]
 

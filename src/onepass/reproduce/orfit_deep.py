@@ -26,8 +26,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from onepass import validate
-from onepass.errors import ParameterError
-from onepass.extras import need
+from onepass.errors import Floats, ParameterError, need
 from onepass.reproduce.orfit_deep_course import Run
 from onepass.reproduce.orfit_deep_jobs import Job, Setting, done
 from onepass.reproduce.orfit_deep_methods import METHODS
@@ -36,7 +35,6 @@ from onepass.reproduce.orfit_deep_outcome import DeepOutcome, Result
 from onepass.reproduce.orfit_deep_streams import STREAMS, halved
 from onepass.stream import Images
 from onepass.stream import images as images_of
-from onepass.types import Floats
 
 __all__ = ["Settings", "chosen_settings", "known_names", "orfit_deep"]
 

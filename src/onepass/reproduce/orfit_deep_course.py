@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import OnepassError
-from onepass.extras import need
+from onepass.errors import Floats, OnepassError, need
 from onepass.reproduce.orfit_deep_methods import BATCH, Method, Task
 from onepass.reproduce.orfit_deep_networks import network
 from onepass.stream import Experience
-from onepass.types import Floats
 
 __all__ = ["Run", "run", "task_of"]
 

@@ -7,8 +7,7 @@ the optimizer again then, as GPM's authors do; they are not counted as memory, a
 from collections.abc import Iterable
 from typing import Any, Self
 
-from onepass.errors import NumericalError
-from onepass.extras import need
+from onepass.errors import NumericalError, need
 
 __all__ = ["Loop"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.extras import need
+from onepass.errors import need
 
 __all__ = ["NETWORKS", "network"]
 

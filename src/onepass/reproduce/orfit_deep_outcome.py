@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from onepass.errors import Floats
 from onepass.reproduce.orfit_deep_figure import bars, curves
 from onepass.reproduce.shown import Shown, rounded
-from onepass.types import Floats
 
 __all__ = ["DeepOutcome", "Measure", "Result", "average", "forgotten"]
 

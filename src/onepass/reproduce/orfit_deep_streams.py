@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.reproduce.orfit_deep_outcome import Measure
 from onepass.stream import (
     Experiences,
@@ -14,7 +15,6 @@ from onepass.stream import (
     rotation_angles,
     split_mnist,
 )
-from onepass.types import Array
 
 __all__ = ["STREAMS", "Stream", "halved"]
 

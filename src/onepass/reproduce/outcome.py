@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from onepass.errors import Array, Floats
 from onepass.reproduce.figure import draw
 from onepass.reproduce.published import Published
 from onepass.reproduce.shown import Shown, rounded
-from onepass.types import Array, Floats
 
 __all__ = ["Band", "Line", "Outcome", "band"]
 

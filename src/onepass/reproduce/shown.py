@@ -11,9 +11,9 @@ import numpy as np
 from rich.table import Table as RichTable
 from scipy.stats import ttest_rel
 
+from onepass.errors import Floats
 from onepass.replacing import writing
 from onepass.stream import write
-from onepass.types import Floats
 
 __all__ = ["Shown", "paired", "rounded"]
 

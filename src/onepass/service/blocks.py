@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import DamagedError
+from onepass.errors import Array, DamagedError
 from onepass.table import Table
-from onepass.types import Array
 
 __all__ = ["Block", "is_plain", "joined"]
 

@@ -15,13 +15,12 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import sealed, validate
-from onepass.errors import NotFittedError, ParameterError, TypeMismatchError
+from onepass.errors import Array, NotFittedError, ParameterError, TypeMismatchError
 from onepass.parts import taken
 from onepass.persist import given_back, packed
 from onepass.service.blocks import Block
 from onepass.service.intake import read_rows
 from onepass.table import Table
-from onepass.types import Array
 
 __all__ = ["Charge", "said_of"]
 

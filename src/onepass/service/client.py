@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from onepass.errors import ParameterError, TypeMismatchError
+from onepass.errors import Array, ParameterError, TypeMismatchError
 from onepass.service.asking import Asker
 from onepass.service.blocks import Block
 from onepass.service.charge import Charge
@@ -24,7 +24,6 @@ from onepass.service.packing import read_tensors, tensors_of
 from onepass.service.requests import Receipt
 from onepass.service.words import hold_sendable
 from onepass.table import Table
-from onepass.types import Array
 
 __all__ = ["Client"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.tally import Tally
 from onepass.service.guards import Guards
-from onepass.types import Array
 
 __all__ = ["Course"]
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from onepass.errors import Array
 from onepass.service.blocks import Block
 from onepass.service.course import Course
-from onepass.types import Array
 
 __all__ = ["Gauges", "task_of"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.evaluate.drift import counts_mistakes
-from onepass.types import Array
 
 __all__ = ["Guards"]
 

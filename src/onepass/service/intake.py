@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ShapeError, TypeMismatchError
+from onepass.errors import Array, ShapeError, TypeMismatchError
 from onepass.service.blocks import Block, is_plain
 from onepass.table import Table, is_frame, to_column
-from onepass.types import Array
 from onepass.validate import matrix
 
 __all__ = ["aligned", "hold_answered", "read_rows"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from onepass import validate
 from onepass.breadth import bounded
-from onepass.errors import KeyReusedError, ParameterError
+from onepass.errors import Array, KeyReusedError, ParameterError
 from onepass.service.blocks import Block, joined
 from onepass.service.charge import said_of
 from onepass.service.intake import aligned, read_rows
@@ -18,7 +18,6 @@ from onepass.service.kept import Kept
 from onepass.service.records import Answer
 from onepass.service.requests import Receipt, Request, said_from_bytes
 from onepass.service.written import hold_written
-from onepass.types import Array
 
 __all__ = ["Late"]
 

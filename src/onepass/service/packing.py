@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.service.blocks import Block
 from onepass.table import Table
-from onepass.types import Array
 
 __all__ = ["read_tensors", "tensors_of"]
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass.errors import DamagedError, StoreError
+from onepass.errors import Array, DamagedError, StoreError
 from onepass.service.blocks import Block
-from onepass.types import Array
 
 __all__ = ["Receipt", "Request", "runs", "said_from_bytes", "said_to_bytes", "shut"]
 

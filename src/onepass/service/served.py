@@ -11,7 +11,7 @@ from threading import Thread
 from time import sleep
 from typing import Any, TypeVar
 
-from onepass.errors import OnepassError, ParameterError, StoreError, UnknownError
+from onepass.errors import Array, OnepassError, ParameterError, StoreError, UnknownError
 from onepass.estimator.learned import nbytes
 from onepass.service.diary import Diary
 from onepass.service.gauges import Gauges
@@ -21,7 +21,6 @@ from onepass.service.sources import Feeder, Source
 from onepass.service.store import Durable
 from onepass.service.versions import Version
 from onepass.service.waiting import Waiting
-from onepass.types import Array
 
 __all__ = ["Served"]
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from onepass.types import Floats
+from onepass.errors import Floats
 
 __all__ = ["memory_of", "spectrum"]
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import Array, ParameterError
 from onepass.service.charge import Charge, said_of
 from onepass.service.intake import hold_answered, read_rows
 from onepass.service.journal import Journal
@@ -17,7 +17,6 @@ from onepass.service.versions import Versions
 from onepass.service.words import hold_text
 from onepass.service.written import hold_size, written
 from onepass.table import named_row
-from onepass.types import Array
 
 __all__ = ["Durable"]
 

@@ -8,10 +8,9 @@ import json
 from collections import Counter
 from typing import Any
 
-from onepass.errors import ShapeError
+from onepass.errors import Array, ShapeError
 from onepass.service.blocks import Block
 from onepass.table import Table
-from onepass.types import Array
 
 __all__ = ["hold_size", "hold_written", "written"]
 

@@ -6,10 +6,9 @@ from typing import Any
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from onepass.errors import ColumnError, ShapeError, TypeMismatchError
+from onepass.errors import Array, ColumnError, ShapeError, TypeMismatchError
 from onepass.stream.pieces import Piece
 from onepass.table import Table, to_column
-from onepass.types import Array
 
 __all__ = ["Frame", "Matrix", "Pair"]
 

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError, ShapeError
+from onepass.errors import Array, ParameterError, ShapeError
 from onepass.stream.experiences import Exam, Experience, held
 from onepass.table import Table, has_names, is_frame
-from onepass.types import Array
 from onepass.validate import labels
 
 __all__ = ["Listed", "experience"]

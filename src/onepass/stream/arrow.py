@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import TypeMismatchError
+from onepass.errors import Array, TypeMismatchError
 from onepass.table import Table, dates_of
-from onepass.types import Array
 
 __all__ = ["leaves", "letters", "to_array", "to_table"]
 

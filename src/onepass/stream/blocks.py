@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.stream.choice import Split
 from onepass.stream.kinds import absent
 from onepass.stream.rows import Rows
 from onepass.table import Table, is_missing
-from onepass.types import Array
 
 __all__ = ["Cutter", "rows_a_block", "stacked"]
 

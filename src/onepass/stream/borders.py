@@ -21,9 +21,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onepass.errors import ParameterError
+from onepass.errors import Array, ParameterError
 from onepass.stream.experiences import Change, Experiences, Part, Task
-from onepass.types import Array
 from onepass.validate import in_range, whole
 
 __all__ = ["blurred", "task_free"]

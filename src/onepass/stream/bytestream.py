@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from onepass.extras import need
+from onepass.errors import need
 from onepass.stream.remote import Remote
 
 __all__ = ["DAMAGED", "Bytes", "packed_as"]

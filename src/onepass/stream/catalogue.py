@@ -2,8 +2,7 @@
 
 import os
 
-from onepass.errors import SourceError
-from onepass.spelling import meant
+from onepass.errors import SourceError, meant
 from onepass.stream.entry import Content, Entry
 from onepass.stream.forms import csv, parquet, recording
 from onepass.stream.openml import Electricity, OpenMLImages, Progress

@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onepass.errors import (
+    Array,
     ColumnError,
     NotFiniteError,
     ParameterError,
     ShapeError,
     SourceError,
     TypeMismatchError,
+    listed,
+    meant,
 )
-from onepass.spelling import listed, meant
 from onepass.stream.literals import SKIP
 from onepass.stream.pieces import Piece
 from onepass.table import Table, is_missing
-from onepass.types import Array
 
 __all__ = ["BAD_ROWS", "MISSING", "Choice", "Split"]
 

@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import LabelError, ParameterError
+from onepass.errors import Array, LabelError, ParameterError
 from onepass.stream.domain_tasks import by_domains
 from onepass.stream.experiences import Experiences, Part, Task
 from onepass.stream.order import in_order
 from onepass.stream.rows_of import Source, some_of, sources
-from onepass.types import Array
 from onepass.validate import whole
 
 __all__ = ["experiences"]

@@ -18,8 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import OnepassError, SourceError
-from onepass.extras import need
+from onepass.errors import OnepassError, SourceError, need
 from onepass.stream.arrow import to_array
 from onepass.stream.blocks import stacked
 from onepass.stream.bytestream import DAMAGED, Bytes

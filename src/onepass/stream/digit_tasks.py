@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array, Floats
 from onepass.stream.class_tasks import experiences
 from onepass.stream.datasets import images as images_of
 from onepass.stream.experiences import Change, Experiences, Part, Task
 from onepass.stream.order import in_order
 from onepass.stream.pictures import Images
 from onepass.stream.rows_of import some_of
-from onepass.types import Array, Floats
 from onepass.validate import whole
 
 __all__ = [

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from onepass.errors import Array, Floats
 from onepass.stream.digit_tasks import Features, all_classes, known_images
 from onepass.stream.experiences import Change, Experiences, Part, Task
 from onepass.stream.order import in_order
 from onepass.stream.pictures import Images
 from onepass.stream.rotation import SplineOrder, rotated
 from onepass.stream.rows_of import some_of
-from onepass.types import Array, Floats
 from onepass.validate import in_range, whole
 
 __all__ = ["rotated_mnist", "rotation_angles"]

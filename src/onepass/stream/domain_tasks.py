@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import NotFiniteError, ParameterError
+from onepass.errors import Array, NotFiniteError, ParameterError
 from onepass.stream.experiences import Part, Task
 from onepass.stream.rows_of import Source
 from onepass.table import is_missing
-from onepass.types import Array
 from onepass.validate import whole
 
 __all__ = ["by_domains"]

@@ -17,8 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onepass.errors import ParameterError
-from onepass.types import Array
+from onepass.errors import Array, ParameterError
 from onepass.validate import whole
 
 __all__ = ["Change", "Exam", "Experience", "Experiences", "Part", "Task", "held"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from onepass.errors import SourceError
+from onepass.errors import Array, SourceError
 from onepass.stream.blocks import rows_a_block
 from onepass.stream.choice import Choice
 from onepass.stream.head import Head
@@ -13,7 +13,6 @@ from onepass.stream.literals import Literals, Oddity
 from onepass.stream.oddities import report
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.task import LOOKED_AT
-from onepass.types import Array
 
 __all__ = ["Fitted"]
 

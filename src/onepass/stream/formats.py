@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import ParameterError, SourceError
-from onepass.spelling import meant
+from onepass.errors import ParameterError, SourceError, meant
 from onepass.stream.bytestream import Bytes
 from onepass.stream.delimited import Delimited
 from onepass.stream.ipc import MARK, Ipc, spooled

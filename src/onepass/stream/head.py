@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.stream.blocks import stacked
 from onepass.stream.literals import KINDS
 from onepass.stream.task import LOOKED_AT
 from onepass.table import Table, is_missing
-from onepass.types import Array
 
 __all__ = ["Head", "changed", "differences"]
 

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import OnepassError, SourceError
-from onepass.extras import need
+from onepass.errors import OnepassError, SourceError, need
 from onepass.stream.arrow import leaves, letters, to_table
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.pieces import Piece

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import OnepassError, SourceError, TypeMismatchError
-from onepass.extras import need
+from onepass.errors import Array, OnepassError, SourceError, TypeMismatchError, need
 from onepass.stream.arrow import leaves, to_array
 from onepass.stream.bytestream import DAMAGED, Bytes
 from onepass.stream.literals import LETTERS, SOME, Literals, Oddity
@@ -24,7 +23,6 @@ from onepass.stream.pieces import Piece
 from onepass.stream.records import is_left
 from onepass.stream.remote import Remote
 from onepass.table import Table
-from onepass.types import Array
 
 __all__ = ["JsonLines"]
 

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError, SourceError
+from onepass.errors import Array, ParameterError, SourceError
 from onepass.stream.literals import KINDS, LETTERS, Literals, as_text
 from onepass.stream.oddities import report
 from onepass.table import Table, as_python, is_missing
-from onepass.types import Array
 
 __all__ = ["Kinds", "absent", "checked_types", "refuse"]
 

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError
-from onepass.types import Array
+from onepass.errors import Array, ParameterError
 
 __all__ = [
     "ISO",

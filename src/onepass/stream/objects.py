@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import SourceError
-from onepass.spelling import unencodable
+from onepass.errors import Array, SourceError, unencodable
 from onepass.stream.kinds import refuse
 from onepass.stream.literals import SKIP, Literals, as_text
 from onepass.table import Table, to_column
-from onepass.types import Array
 
 __all__ = ["NATIVE", "Objects"]
 

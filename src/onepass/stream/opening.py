@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError, SourceError, TypeMismatchError
-from onepass.spelling import meant
+from onepass.errors import ParameterError, SourceError, TypeMismatchError, meant
 from onepass.stream import catalogue
 from onepass.stream.arrays import Frame, Matrix, Pair
 from onepass.stream.formats import FORMATS, Reading, format_of, is_read_once

@@ -12,8 +12,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from onepass.errors import ColumnError
-from onepass.spelling import listed
+from onepass.errors import ColumnError, listed
 from onepass.stream.kinds import Kinds, absent
 from onepass.stream.literals import KINDS, Literals, Oddity
 from onepass.stream.pieces import Piece, Source

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ColumnError, ParameterError
-from onepass.spelling import unencodable
+from onepass.errors import ColumnError, ParameterError, unencodable
 from onepass.stream import catalogue
 from onepass.stream.arrays import Matrix, Pair
 from onepass.stream.choice import Choice

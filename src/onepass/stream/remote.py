@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any, BinaryIO, TypeVar
 
-from onepass.errors import MissingExtraError, SourceError
-from onepass.extras import need
+from onepass.errors import MissingExtraError, SourceError, need
 
 __all__ = ["Remote", "is_address"]
 

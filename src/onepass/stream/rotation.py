@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy import ndimage
 
-from onepass.types import Array, Floats
+from onepass.errors import Array, Floats
 
 __all__ = ["SplineOrder", "rotated"]
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from onepass.errors import Array
 from onepass.table import Table
-from onepass.types import Array
 
 __all__ = ["Rows"]
 

@@ -6,9 +6,8 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from onepass.errors import LabelError, ParameterError, ShapeError
+from onepass.errors import Array, LabelError, ParameterError, ShapeError
 from onepass.table import Table, has_names, is_frame
-from onepass.types import Array
 from onepass.validate import in_range, labels, whole
 
 __all__ = ["Source", "some_of", "sources"]

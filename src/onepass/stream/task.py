@@ -16,8 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onepass.errors import TypeMismatchError
-from onepass.types import Array
+from onepass.errors import Array, TypeMismatchError
 
 __all__ = ["LOOKED_AT", "check_labels", "suggested"]
 

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import ParameterError, SourceError
-from onepass.extras import need
+from onepass.errors import Array, ParameterError, SourceError, need
 from onepass.replacing import replacing, writing
-from onepass.types import Array
 
 __all__ = ["write", "written_as"]
 

@@ -7,13 +7,14 @@ import numpy as np
 
 from onepass import compiled
 from onepass.errors import (
+    Array,
     ColumnError,
+    Floats,
     ParameterError,
     ShapeError,
     TypeMismatchError,
 )
 from onepass.table import Table, has_names, is_frame, named_row
-from onepass.types import Array, Floats
 from onepass.validate.finite import is_finite, refuse_nonfinite
 
 __all__ = ["is_matrix", "matrix", "native", "row_vector", "targets", "weights"]

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import NotFiniteError
-from onepass.types import Floats
+from onepass.errors import Floats, NotFiniteError
 
 __all__ = ["is_finite", "refuse_nonfinite"]
 

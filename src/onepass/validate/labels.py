@@ -7,9 +7,8 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from onepass.breadth import hold_labels
-from onepass.errors import LabelError, ParameterError, ShapeError, TypeMismatchError
+from onepass.errors import Array, LabelError, ParameterError, ShapeError, TypeMismatchError
 from onepass.table import check_encodable
-from onepass.types import Array
 from onepass.validate.finite import refuse_nonfinite
 
 __all__ = ["class_names", "labels"]

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass.errors import MergeError
-from onepass.types import Array
+from onepass.errors import Array, MergeError
 
 __all__ = ["Places", "alike", "hold_alike", "places"]
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from onepass.errors import ParameterError
-from onepass.spelling import meant
+from onepass.errors import ParameterError, meant
 
 __all__ = ["some_of"]
 

@@ -8,9 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import NotFiniteError, ParameterError, ShapeError, TypeMismatchError
+from onepass.errors import (
+    Array,
+    Floats,
+    NotFiniteError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
 from onepass.table import dates_from, dates_of, is_date, zoned
-from onepass.types import Array, Floats
 
 __all__ = [
     "as_dates",

@@ -26,7 +26,7 @@ A new metric is one class and one line in :data:`METRICS`.
 
 from collections.abc import Mapping
 
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, meant
 from onepass.evaluate.metrics.classification import (
     Accuracy,
     MacroF1,
@@ -35,7 +35,6 @@ from onepass.evaluate.metrics.classification import (
 )
 from onepass.evaluate.metrics.metric import Metric
 from onepass.evaluate.metrics.regression import MAE, R2, RMSE, MeanSquaredLoss, SquaredLoss
-from onepass.spelling import meant
 
 __all__ = [
     "MAE",

@@ -5,9 +5,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from onepass.errors import ShapeError
+from onepass.errors import Array, Floats, ShapeError
 from onepass.evaluate.metrics.metric import Mean, Metric
-from onepass.types import Array, Floats
 
 __all__ = ["Accuracy", "MacroF1", "MeanZeroOneLoss", "ZeroOneLoss"]
 

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
+from onepass.errors import Floats
 from onepass.evaluate.metrics.total import Total
-from onepass.types import Floats
 
 __all__ = ["Mean", "Metric", "averaged"]
 

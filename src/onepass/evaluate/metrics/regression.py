@@ -4,10 +4,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from onepass.errors import ShapeError
+from onepass.errors import Floats, ShapeError
 from onepass.evaluate.metrics.metric import Mean, Metric, averaged
 from onepass.evaluate.metrics.total import Total
-from onepass.types import Floats
 
 __all__ = ["MAE", "R2", "RMSE", "MeanSquaredLoss", "SquaredLoss"]
 

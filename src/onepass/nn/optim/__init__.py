@@ -14,7 +14,7 @@ Each wraps any optimizer of torch, and is one: ``zero_grad``, ``step``, ``state_
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from onepass.extras import need
+from onepass.errors import need
 
 if TYPE_CHECKING:
     from onepass.nn.optim.gpm import GPM as GPM

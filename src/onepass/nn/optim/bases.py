@@ -8,8 +8,7 @@ import torch
 
 from onepass import linalg, validate
 from onepass.columns import Columns
-from onepass.errors import ParameterError
-from onepass.spelling import listed
+from onepass.errors import ParameterError, listed
 
 __all__ = ["grown", "thresholds", "triangle"]
 

@@ -2,9 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from onepass.errors import ParameterError
+from onepass.errors import ParameterError, listed
 from onepass.nn.optim.activations import Layer, layers
-from onepass.spelling import listed
 
 __all__ = ["Sorts", "sorted_out"]
 

@@ -32,8 +32,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onepass.errors import SourceError
-from onepass.extras import need
+from onepass.errors import SourceError, need
 from onepass.service.sources.address import Address
 from onepass.service.sources.entries import Entry, piece_of
 from onepass.service.sources.source import Piece, Source

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import ParameterError
-from onepass.extras import need
+from onepass.errors import ParameterError, need
 from onepass.service.web.door import Door, Site
 from onepass.service.web.stopping import Stopping
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import ParameterError
-from onepass.extras import need
+from onepass.errors import ParameterError, need
 from onepass.service.shelf import Shelf
 from onepass.service.sources import Source, source
 from onepass.service.web.logs import logged

@@ -12,7 +12,7 @@ what is wrong and where, what was expected, and what to do. Nothing takes memory
 :class:`~.limits.Limits` allow it. Numbers keep every bit, in both directions.
 """
 
-from onepass.extras import need
+from onepass.errors import need
 
 __all__: list[str] = []
 

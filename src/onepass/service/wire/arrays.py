@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass.extras import need
+from onepass.errors import Array, need
 from onepass.service.wire.limits import Limits, refused
 from onepass.stream.arrow import to_array
-from onepass.types import Array
 
 __all__ = ["Arrays"]
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import OnepassError
-from onepass.extras import need
+from onepass.errors import Array, OnepassError, need
 from onepass.service.wire.arrays import Arrays
 from onepass.service.wire.datatypes import datatype_of
 from onepass.service.wire.gathered import Gathered
@@ -25,7 +24,6 @@ from onepass.service.wire.limits import Limits, refused, shown
 from onepass.service.wire.messages import hold_messages
 from onepass.service.wire.rows import Asked, Reply, asked
 from onepass.stream.arrow import letters
-from onepass.types import Array
 
 __all__ = ["KIND", "read", "write"]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.service.wire.datatypes import Datatype
 from onepass.service.wire.elements import texts
 from onepass.service.wire.jsontext import unwritable
 from onepass.service.wire.limits import Limits, refused
-from onepass.types import Array
 
 __all__ = ["HEADER", "head_length", "read_binary", "write_binary"]
 

@@ -5,14 +5,12 @@ from collections import Counter
 from types import ModuleType
 from typing import Any
 
-from onepass.errors import OnepassError, RequestError, SourceError
-from onepass.extras import need
+from onepass.errors import Array, OnepassError, RequestError, SourceError, need
 from onepass.service.wire.arrays import Arrays
 from onepass.service.wire.limits import Limits, refused, shown
 from onepass.service.wire.rows import Asked, asked
 from onepass.stream.bytestream import packed_as
 from onepass.stream.misread import Misread
-from onepass.types import Array
 
 __all__ = ["read_csv"]
 

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from onepass.errors import Array, listed
 from onepass.service.wire.limits import refused, shown
-from onepass.spelling import listed
-from onepass.types import Array
 
 __all__ = ["DATATYPES", "Datatype", "datatype_named", "datatype_of"]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.service.wire.limits import refused, shown
-from onepass.types import Array
 
 __all__ = ["dates"]
 

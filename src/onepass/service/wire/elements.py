@@ -12,11 +12,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from onepass.errors import RequestError
+from onepass.errors import Array, RequestError
 from onepass.service.wire.datatypes import Datatype
 from onepass.service.wire.jsontext import DAMAGED, ELEMENT, LIST, PIECE, TEXT, in_pieces, told
 from onepass.service.wire.limits import Limits, refused, shown
-from onepass.types import Array
 
 __all__ = ["elements", "exact", "texts"]
 

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from onepass.errors import Array
 from onepass.service.wire.gathered import Gathered, column
 from onepass.service.wire.jsontext import COLUMN, ELEMENT, LIST, OBJECT, TEXT, in_pieces
 from onepass.service.wire.limits import Limits, refused, shown
-from onepass.types import Array
 
 __all__ = ["UNNAMED", "Forms"]
 

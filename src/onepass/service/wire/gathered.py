@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.service.wire.elements import texts
 from onepass.service.wire.limits import Limits, refused, shown
-from onepass.types import Array
 
 __all__ = ["Gathered", "column"]
 

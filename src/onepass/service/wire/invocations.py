@@ -19,11 +19,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from onepass.errors import Array
 from onepass.service.wire.forms import Forms
 from onepass.service.wire.jsontext import decoded, encoded, short
 from onepass.service.wire.limits import Limits, refused
 from onepass.service.wire.rows import Asked, Reply, asked
-from onepass.types import Array
 
 __all__ = ["read", "write"]
 

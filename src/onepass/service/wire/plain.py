@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
+from onepass.errors import Array
 from onepass.service.wire.datatypes import DATATYPES
 from onepass.service.wire.heads import Tensor
 from onepass.service.wire.jsontext import PIECE
 from onepass.service.wire.limits import Limits
 from onepass.service.wire.rows import ANSWERS, ROLES, Asked, Output
-from onepass.types import Array
 
 __all__ = ["packed_request", "plain_request", "plain_rows", "plain_values"]
 

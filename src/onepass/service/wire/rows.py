@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onepass.errors import Array, meant
 from onepass.service.wire.dates import dates
 from onepass.service.wire.limits import refused, shown
-from onepass.spelling import meant
 from onepass.table import Table
-from onepass.types import Array
 
 __all__ = ["ANSWERS", "OUTPUTS", "ROLES", "Asked", "Output", "Reply", "asked", "hold_output"]
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from onepass.errors import Array
 from onepass.service.wire.binary import HEADER, head_length, read_binary, write_binary
 from onepass.service.wire.datatypes import datatype_named, datatype_of
 from onepass.service.wire.dates import dates
@@ -29,7 +30,6 @@ from onepass.service.wire.jsontext import encoded
 from onepass.service.wire.limits import Limits, refused, shown
 from onepass.service.wire.plain import packed_request, plain_request, plain_rows, plain_values
 from onepass.service.wire.rows import OUTPUTS, Asked, Output, Reply, asked, hold_output
-from onepass.types import Array
 
 __all__ = ["read", "write"]
 
