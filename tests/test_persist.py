@@ -18,7 +18,7 @@ from onepass.estimator import Regressor
 from onepass.parts import built, taken
 from onepass.persist import load, save
 from onepass.pipeline import Pipeline
-from onepass.table import Table
+from onepass.validation.table import Table
 from onnx_files import doubling
 
 rng = np.random.default_rng(0)

@@ -27,7 +27,7 @@ from onepass.estimator import Regressor
 from onepass.features import Encode, Impute, Scale
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.pipeline import Pipeline
-from onepass.table import Table
+from onepass.validation.table import Table
 
 
 class Steepest(Regressor):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from onepass.errors import NumericalError, TypeMismatchError
-from onepass.table import Table, to_column
+from onepass.validation.table import Table, to_column
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import onepass as op
 from onepass.cli import main
 from onepass.errors import OnepassError, unencodable
 from onepass.persist import packed
-from onepass.table import Table
+from onepass.validation.table import Table
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)
 SURROGATES = st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF)

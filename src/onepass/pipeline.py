@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.utils.metaestimators import available_if
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, Floats, NotFittedError, ParameterError
 from onepass.estimator import Learner
 from onepass.features.chain import asked, taught, taught_where
@@ -254,7 +254,7 @@ class Pipeline(JointSteps):
             if self.features_:
                 where = f"Pipeline.{verb}"
                 read = self.features_[0].read_rows(X, where, learning=True)
-                sample_weight = validate.weights(sample_weight, len(read), where)
+                sample_weight = validation.weights(sample_weight, len(read), where)
                 on = np.ones(len(read), dtype=bool) if sample_weight is None else sample_weight > 0
                 in_order = verb == "test_then_train"
                 X = self._ready(taught_where(self.features_, read, on, in_order=in_order))

@@ -21,7 +21,7 @@ from onepass.errors import (
 )
 from onepass.evaluate import prequential
 from onepass.learners import ORFitRegressor, Perceptron, RLSClassifier, RLSRegressor, SGDRegressor
-from onepass.table import Table
+from onepass.validation.table import Table
 
 LEARNERS: dict[str, Callable[[], Any]] = {
     "rls": lambda: RLSRegressor(forgetting=0.99),

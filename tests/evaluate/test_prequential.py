@@ -16,7 +16,7 @@ from sklearn import metrics as batch
 from onepass.errors import NotFiniteError, OnepassError, ParameterError, ShapeError
 from onepass.evaluate import LastLabel, LastValue, Majority, RunningMean, prequential
 from onepass.learners import RLSClassifier, RLSRegressor
-from onepass.table import Table
+from onepass.validation.table import Table
 
 
 def _rows(X: Any, y: Any, cuts: Iterable[int], time: Any = None) -> Iterator[SimpleNamespace]:

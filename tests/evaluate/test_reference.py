@@ -10,7 +10,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 
 from onepass.errors import NotFittedError, ShapeError
 from onepass.evaluate import LastLabel, LastValue, Majority, RunningMean
-from onepass.table import Table
+from onepass.validation.table import Table
 
 REGRESSORS = [LastValue, RunningMean]
 CLASSIFIERS = [LastLabel, Majority]

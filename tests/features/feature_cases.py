@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from onepass.features.transformer import Transformer
-from onepass.table import Table
+from onepass.validation.table import Table
 
 
 def row_by_row(feature: Transformer, X: Any) -> np.ndarray:

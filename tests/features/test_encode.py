@@ -25,7 +25,7 @@ from onepass.errors import (
 from onepass.features import Encode
 from onepass.learners import RLSRegressor
 from onepass.pipeline import Pipeline
-from onepass.table import Table
+from onepass.validation.table import Table
 
 ENCODERS = st.builds(
     Encode,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass.errors import ColumnError, ParameterError, ShapeError, TypeMismatchError
-from onepass.table import Table
+from onepass.validation.table import Table
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -340,7 +340,7 @@ def test_a_text_that_rows_share_is_not_written_to_see_that_it_is_too_large(
     tmp_path: Path, text: str
 ) -> None:
     from onepass.errors import ShapeError
-    from onepass.table import Table
+    from onepass.validation.table import Table
 
     n = 2 * (1 << 29) // len(text)
     rows = Table({"a": np.full(n, text, dtype=object)}, n)

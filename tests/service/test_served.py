@@ -25,7 +25,7 @@ from onepass.service.charge import said_of
 from onepass.service.shelf import Shelf
 from onepass.service.web.exposition import exposition
 from onepass.service.web.state import state
-from onepass.table import Table
+from onepass.validation.table import Table
 
 X, Y = np.ones((1, 3)), np.ones(1)
 MOST = 2000

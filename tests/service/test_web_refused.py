@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from web_server import Server, rows
 
-from onepass import breadth, models
+from onepass import models
 from onepass.errors import ParameterError, ShapeError
 from onepass.service.shelf import Shelf
 from onepass.service.trial import hold_learnable
 from onepass.service.web.app import Application
 from onepass.service.web.auth import Tokens
 from onepass.service.wire.limits import Limits
+from onepass.validation import arrays
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
 CSV = {"Content-Type": "text/csv"}
@@ -183,12 +184,12 @@ def test_one_that_could_learn_is_made(task: str, name: str, settings: dict[str, 
 
 def test_what_a_text_comes_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes of text are as many numbers as there are categories."""
-    monkeypatch.setattr(breadth, "_VALUES", 1000)
+    monkeypatch.setattr(arrays, "_VALUES", 1000)
     model = models.pipelines(["rls"], "regression")["rls"]
     rows = [{"who": f"u{i}"} for i in range(30)]
     model.partial_fit(rows, np.zeros(30))
     before = model.predict(rows[:3])
-    with breadth.bounded(50):
+    with arrays.bounded(50):
         assert len(model.predict(rows)) == 30
         for verb in (model.predict, lambda many: model.partial_fit(many, np.zeros(60))):
             with pytest.raises(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from wire_bodies import request, tensor
 
 from onepass.errors import LabelError, RequestError
-from onepass.table import Table
+from onepass.validation.table import Table
 
 pytest.importorskip("msgspec")
 from onepass.service.wire import tensors

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onepass import compiled, validate
+from onepass import compiled, validation
 from onepass.errors import ColumnError, NotFiniteError, OnepassError, TypeMismatchError
-from onepass.table import Table
+from onepass.validation.table import Table
 
 NAMES = ["a", "b", "c"]
 VALUES = st.one_of(
@@ -27,14 +27,14 @@ VALUES = st.one_of(
 
 def as_table(row: dict[Any, Any]) -> Any:
     try:
-        return validate.matrix(Table.from_rows([row]), "here", d=3, names=NAMES)[0].ravel()
+        return validation.matrix(Table.from_rows([row]), "here", d=3, names=NAMES)[0].ravel()
     except OnepassError as error:
         return type(error), str(error)
 
 
 def as_row(row: dict[Any, Any]) -> Any:
     try:
-        return validate.row_vector(row, "here", d=3, names=NAMES)
+        return validation.row_vector(row, "here", d=3, names=NAMES)
     except OnepassError as error:
         return type(error), str(error)
 
@@ -80,11 +80,11 @@ def test_the_order_of_the_keys_does_not_matter(order: list[str], values: list[fl
 )
 def test_a_row_that_is_not_right_is_refused(row: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match="here"):
-        validate.row_vector(row, "here", d=3, names=NAMES)
+        validation.row_vector(row, "here", d=3, names=NAMES)
 
 
 def test_a_dict_with_a_default_gets_no_new_keys() -> None:
     row = defaultdict(float, a=1.0, b=2.0)
     with pytest.raises(ColumnError):
-        validate.row_vector(row, "here", d=3, names=NAMES)
+        validation.row_vector(row, "here", d=3, names=NAMES)
     assert list(row) == ["a", "b"]

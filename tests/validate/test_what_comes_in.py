@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import onepass as op
-from onepass import validate
+from onepass import validation
 from onepass.errors import (
     ColumnError,
     LabelError,
@@ -28,9 +28,9 @@ Y = X @ [1.0, 2.0, 3.0]
 @pytest.mark.parametrize("text", [X.astype(str), X.astype(str).astype(object), [["1", 2, 3]] * 6])
 def test_text_is_no_number_even_where_it_reads_like_one(text: Any) -> None:
     with pytest.raises(TypeMismatchError, match="Encode"):
-        validate.matrix(text, "here")
+        validation.matrix(text, "here")
     with pytest.raises(TypeMismatchError):
-        validate.targets(np.array(["1"] * 6), 6, "here")
+        validation.targets(np.array(["1"] * 6), 6, "here")
 
 
 def test_one_dict_is_not_rows() -> None:
@@ -41,17 +41,17 @@ def test_one_dict_is_not_rows() -> None:
 def test_what_a_masked_array_hides_is_missing() -> None:
     masked = np.ma.masked_greater(X, 1.0)
     with pytest.raises(NotFiniteError):
-        validate.matrix(masked, "here")
+        validation.matrix(masked, "here")
     with pytest.raises(NotFiniteError):
-        validate.row_vector(np.ma.array(X[0], mask=[0, 1, 0]), "here", d=None, names=None)
-    assert validate.matrix(np.ma.array(X), "here")[0].tolist() == X.tolist()
+        validation.row_vector(np.ma.array(X[0], mask=[0, 1, 0]), "here", d=None, names=None)
+    assert validation.matrix(np.ma.array(X), "here")[0].tolist() == X.tolist()
     with pytest.raises(LabelError, match="masked"):
-        validate.labels(np.ma.array([1, 2], mask=[0, 1]), 2, "here")
+        validation.labels(np.ma.array([1, 2], mask=[0, 1]), 2, "here")
 
 
 def test_whole_numbers_beyond_float64_are_refused() -> None:
     with pytest.raises(TypeMismatchError, match="too large"):
-        validate.matrix([[10**400]], "here")
+        validation.matrix([[10**400]], "here")
 
 
 def off_its_place(array: Any) -> Any:
@@ -77,7 +77,7 @@ def test_numbers_may_lie_anywhere_in_memory(make: Any) -> None:
 
 def test_there_is_an_answer_in_each_row_and_a_feature() -> None:
     with pytest.raises(ShapeError):
-        validate.targets(np.zeros((6, 0)), 6, "here")
+        validation.targets(np.zeros((6, 0)), 6, "here")
     for model in (op.RLSRegressor(), op.SGDRegressor()):
         with pytest.raises(ShapeError):
             model.learn_one(np.zeros(0), 1.0)
@@ -140,13 +140,13 @@ def test_names_that_are_numbers_name_columns_of_dicts() -> None:
 )
 def test_labels_in_a_list_are_of_one_kind(mixed: list[Any]) -> None:
     with pytest.raises(LabelError, match="one kind"):
-        validate.labels(mixed, 2, "here")
+        validation.labels(mixed, 2, "here")
 
 
 @pytest.mark.parametrize("large", [[2**63, 1], [2**63, -1], [2**64, 1]])
 def test_whole_labels_are_not_rounded(large: list[int]) -> None:
     with pytest.raises(LabelError, match="64 bits"):
-        validate.labels(large, 2, "here")
+        validation.labels(large, 2, "here")
     model = op.RLSClassifier()
     model.learn_one(X[0], 1)
     with pytest.raises(LabelError, match="64 bits"):
@@ -187,8 +187,8 @@ def test_classes_are_a_list_of_labels(kind: Any, wrong: Any) -> None:
 
 def test_some_of_the_known_names_in_their_order() -> None:
     known = ["one", "two", "three"]
-    assert validate.some_of(None, known, "names", "here") == known
-    assert validate.some_of(iter(["three", "one", "one"]), known, "names", "here") == [
+    assert validation.some_of(None, known, "names", "here") == known
+    assert validation.some_of(iter(["three", "one", "one"]), known, "names", "here") == [
         "one",
         "three",
     ]
@@ -206,7 +206,7 @@ def test_some_of_the_known_names_in_their_order() -> None:
 )
 def test_other_names_are_refused(given: Any, said: str) -> None:
     with pytest.raises(ParameterError, match=said):
-        validate.some_of(given, ["one", "two", "three"], "names", "here")
+        validation.some_of(given, ["one", "two", "three"], "names", "here")
 
 
 @pytest.mark.parametrize("n", [3, 3000], ids=["few", "many"])
@@ -214,8 +214,8 @@ def test_other_names_are_refused(given: Any, said: str) -> None:
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_what_overflows_when_it_is_summed_is_finite(n: int, value: float, order: Any) -> None:
     X = np.full((n, 4), value, order=order)
-    assert validate.is_matrix(X, 4)
-    assert validate.matrix(X, "here", d=4)[0] is X
+    assert validation.is_matrix(X, 4)
+    assert validation.matrix(X, "here", d=4)[0] is X
 
 
 @pytest.mark.parametrize("n", [3, 3000], ids=["few", "many"])
@@ -223,13 +223,13 @@ def test_what_overflows_when_it_is_summed_is_finite(n: int, value: float, order:
 def test_one_that_is_not_finite_is_found(n: int, value: float) -> None:
     X = np.zeros((n, 4))
     X[n - 1, 2] = value
-    assert not validate.is_matrix(X, 4)
+    assert not validation.is_matrix(X, 4)
     with pytest.raises(NotFiniteError, match=f"row {n - 1}, column 2"):
-        validate.matrix(X, "here", d=4)
+        validation.matrix(X, "here", d=4)
 
 
 @pytest.mark.parametrize(
     "X", [np.zeros((2, 3)), np.zeros(4), np.zeros((2, 4), dtype=np.float32), [[0.0] * 4]], ids=str
 )
 def test_what_is_still_to_be_made_a_matrix(X: Any) -> None:
-    assert not validate.is_matrix(X, 4)
+    assert not validation.is_matrix(X, 4)

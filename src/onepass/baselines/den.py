@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from onepass import validate
+from onepass import validation
 from onepass.baselines import intake
 from onepass.baselines.den_layers import Freedom, Layers, fitted
 from onepass.baselines.den_units import (
@@ -151,7 +151,7 @@ class DEN(Tasked):
         )
 
         def limit(value: float, name: str) -> float:
-            return validate.in_range(value, name, self._where, low=0.0)
+            return validation.in_range(value, name, self._where, low=0.0)
 
         self.sparsity = limit(sparsity, "sparsity")
         self.shrinkage = limit(shrinkage, "shrinkage")
@@ -159,7 +159,7 @@ class DEN(Tasked):
         self.drift = limit(drift, "drift")
         self.loss_threshold = limit(loss_threshold, "loss_threshold")
         self.drift_threshold = limit(drift_threshold, "drift_threshold")
-        self.units = validate.whole(units, "units", self._where, low=0)
+        self.units = validation.whole(units, "units", self._where, low=0)
         self._linear = linear_layers(module, self._where)
         where = {"device": self._like.device, "dtype": torch.long}
         hidden = [layer.out_features for layer in self._linear[:-1]]

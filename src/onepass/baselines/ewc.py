@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import torch
 
-from onepass import validate
+from onepass import validation
 from onepass.baselines.fisher import drawn, squared_slopes
 from onepass.baselines.forward import predicted
 from onepass.baselines.loss import LossName
@@ -133,9 +133,9 @@ class EWC(Tasked):
             batch=batch,
             seed=seed,
         )
-        self.penalty = validate.in_range(penalty, "penalty", self._where, low=0.0)
+        self.penalty = validation.in_range(penalty, "penalty", self._where, low=0.0)
         self.mode = _one_of(mode, ("tasks", "online"), "mode", self._where)
-        self.decay = validate.in_range(decay, "decay", self._where, above=0.0, high=1.0)
+        self.decay = validation.in_range(decay, "decay", self._where, above=0.0, high=1.0)
         self.fisher = _one_of(fisher, ("sampled", "empirical"), "fisher", self._where)
         self.importance_: list[Any] = []
         self.anchor_: list[Any] = []

@@ -33,7 +33,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from onepass import validate
+from onepass import validation
 from onepass.baselines.forward import predicted
 from onepass.baselines.tasked import Tasked
 from onepass.errors import NotFittedError, ParameterError
@@ -125,8 +125,8 @@ class ICaRL(Tasked):
             batch=batch,
             seed=seed,
         )
-        self.capacity = validate.whole(capacity, "capacity", self._where, low=1)
-        self.temperature = validate.in_range(temperature, "temperature", self._where, above=0.0)
+        self.capacity = validation.whole(capacity, "capacity", self._where, low=1)
+        self.temperature = validation.in_range(temperature, "temperature", self._where, above=0.0)
         layers = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
         if not layers:
             raise ParameterError(

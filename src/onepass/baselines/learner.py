@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import torch
 
-from onepass import validate
+from onepass import validation
 from onepass.baselines import intake
 from onepass.baselines.forward import predicted, said, slopes
 from onepass.baselines.loss import LOSSES, LossName, loss_of_rows
@@ -85,8 +85,8 @@ class Learner:
             )
         self.module = module
         self.loss = loss
-        self.step_size = validate.in_range(step_size, "step_size", self._where, above=0.0)
-        self.momentum = validate.in_range(momentum, "momentum", self._where, low=0.0, high=1.0)
+        self.step_size = validation.in_range(step_size, "step_size", self._where, above=0.0)
+        self.momentum = validation.in_range(momentum, "momentum", self._where, low=0.0, high=1.0)
         self._learning = intake.learning(module, self._where)
         self._columns: Any = None
         self._whole: bool | None = None  # whether the module accepts integers

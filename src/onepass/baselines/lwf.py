@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from onepass import validate
+from onepass import validation
 from onepass.baselines.forward import predicted
 from onepass.baselines.loss import LossName, loss_of_rows
 from onepass.baselines.tasked import Tasked
@@ -116,8 +116,8 @@ class LwF(Tasked):
             batch=batch,
             seed=seed,
         )
-        self.strength = validate.in_range(strength, "strength", self._where, low=0.0)
-        self.temperature = validate.in_range(temperature, "temperature", self._where, above=0.0)
+        self.strength = validation.in_range(strength, "strength", self._where, low=0.0)
+        self.temperature = validation.in_range(temperature, "temperature", self._where, above=0.0)
         self.teacher_: dict[str, Any] = {}
         self.old_classes_: tuple[int, ...] = ()
         self.task_classes_: tuple[int, ...] = ()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from onepass import validate
+from onepass import validation
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
 from onepass.errors import ShapeError, TypeMismatchError
@@ -89,11 +89,11 @@ class Replay(Learner):
         seed: int = 0,
     ) -> None:
         super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)
-        self.capacity = validate.whole(capacity, "capacity", self._where, low=1)
+        self.capacity = validation.whole(capacity, "capacity", self._where, low=1)
         self.replayed = replayed
         if replayed is not None:
-            validate.whole(replayed, "replayed", self._where, low=1)
-        self.seed = validate.whole(seed, "seed", self._where, low=0)
+            validation.whole(replayed, "replayed", self._where, low=1)
+        self.seed = validation.whole(seed, "seed", self._where, low=0)
         self.buffer_: tuple[Any, ...] = ()
         self.rows_replayed_ = 0
 

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from onepass import validate
+from onepass import validation
 from onepass.baselines.loss import LossName
 from onepass.baselines.tasked import Tasked
 
@@ -116,8 +116,8 @@ class SI(Tasked):
             batch=batch,
             seed=seed,
         )
-        self.strength = validate.in_range(strength, "strength", self._where, low=0.0)
-        self.damping = validate.in_range(damping, "damping", self._where, above=0.0)
+        self.strength = validation.in_range(strength, "strength", self._where, low=0.0)
+        self.damping = validation.in_range(damping, "damping", self._where, above=0.0)
         self.importance_: list[Any] = []
         self.anchor_: list[Any] = []
         self.path_: list[Any] = []

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from onepass import validate
+from onepass import validation
 from onepass.baselines.forward import all_or_nothing, predicted
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
@@ -47,9 +47,9 @@ class Tasked(Learner):
         seed: int,
     ) -> None:
         super().__init__(module, loss=loss, step_size=step_size, momentum=momentum)
-        self.epochs = validate.whole(epochs, "epochs", self._where, low=1)
-        self.batch = validate.whole(batch, "batch", self._where, low=1)
-        self.seed = validate.whole(seed, "seed", self._where, low=0)
+        self.epochs = validation.whole(epochs, "epochs", self._where, low=1)
+        self.batch = validation.whole(batch, "batch", self._where, low=1)
+        self.seed = validation.whole(seed, "seed", self._where, low=0)
         self.held_: list[Any] = []
         self.rows_of_task_ = 0
         self.tasks_ = 0

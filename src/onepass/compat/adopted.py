@@ -10,9 +10,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, ParameterError, ShapeError, TypeMismatchError, need
-from onepass.table import Table, is_frame
+from onepass.validation.table import Table, is_frame
 
 __all__ = ["AdoptedClassifier", "AdoptedRegressor", "adopt"]
 
@@ -190,7 +190,7 @@ class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
     """
 
     def _checked(self, y: Any, n: int, verb: str) -> list[Any]:
-        answers = validate.targets(y, n, f"AdoptedRegressor.{verb}")
+        answers = validation.targets(y, n, f"AdoptedRegressor.{verb}")
         if answers.ndim != 1:
             raise TypeMismatchError(
                 f"AdoptedRegressor.{verb}: `y` must hold one answer a row, got shape "
@@ -214,7 +214,7 @@ class AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
     """
 
     def _checked(self, y: Any, n: int, verb: str) -> list[Any]:
-        listed: list[Any] = validate.labels(y, n, f"AdoptedClassifier.{verb}").tolist()
+        listed: list[Any] = validation.labels(y, n, f"AdoptedClassifier.{verb}").tolist()
         return listed
 
     def _answers(self, said: list[Any]) -> Array:

@@ -18,7 +18,7 @@ from onepass.errors import Array, ColumnError, NumericalError, TypeMismatchError
 from onepass.estimator import Learner
 from onepass.features.steps import Steps
 from onepass.features.transformer import all_or_nothing
-from onepass.table import Table, is_frame
+from onepass.validation.table import Table, is_frame
 
 __all__ = ["Intake"]
 

@@ -16,7 +16,7 @@ from onepass.compat.adopted import adopt
 from onepass.compat.wrapped import Row, Wrapped, classifies, frame, series
 from onepass.errors import ColumnError, ParameterError, TypeMismatchError, need
 from onepass.learners import RLSClassifier, RLSRegressor
-from onepass.table import Table
+from onepass.validation.table import Table
 
 need("river", extra="river", where="op.compat.river")
 

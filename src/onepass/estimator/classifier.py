@@ -6,10 +6,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from onepass import validate
-from onepass.breadth import hold_breadth, hold_values
+from onepass import validation
 from onepass.errors import Array, Floats, LabelError, MergeError
 from onepass.estimator.learner import Learner
+from onepass.validation.arrays import hold_breadth, hold_values
 
 __all__ = ["Classifier"]
 
@@ -57,9 +57,9 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         with self._whole():
             if classes is not None:
                 where = f"{type(self).__name__}.partial_fit"
-                array, names = validate.matrix(X, where, **self._shape())
+                array, names = validation.matrix(X, where, **self._shape())
                 self._meet(array.shape[1], names)
-                named = validate.class_names(classes, where)
+                named = validation.class_names(classes, where)
                 self._know(_united(self._classes_so_far(where), named, where))
             self._take(X, y, sample_weight, "partial_fit", time)
         return self
@@ -77,7 +77,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         before = self._classes_so_far(where)
         if len(before) and not self._begun:
             self._know(before)
-        labels = validate.labels(y, n, where)
+        labels = validation.labels(y, n, where)
         if n == 0:
             return np.empty((0, len(before))), None
         on = np.ones(n, dtype=bool) if s is None else s > 0
@@ -131,7 +131,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         """The classes that were learned or named, sorted."""
         if hasattr(self, "classes_"):
             return self.classes_
-        return validate.class_names(self.classes, where)
+        return validation.class_names(self.classes, where)
 
     def _know(self, classes: Array) -> None:
         """Begin with these classes, or take the new ones among them."""
@@ -165,7 +165,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
 
     def _unlearned(self, row: Floats) -> Any:
         del row
-        named = validate.class_names(self.classes, f"{type(self).__name__}.predict_one")
+        named = validation.class_names(self.classes, f"{type(self).__name__}.predict_one")
         return named[-1] if len(named) else None
 
 

@@ -6,9 +6,9 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from onepass import validate
-from onepass.breadth import hold_breadth, warn_of_square
+from onepass import validation
 from onepass.errors import Array, ParameterError
+from onepass.validation.arrays import hold_breadth, warn_of_square
 
 __all__ = ["Growing"]
 
@@ -55,7 +55,7 @@ class Growing(ABC):
             If a durable learner may not have so many.
         """
         where = f"{type(self).__name__}.grow"
-        d = validate.whole(d, "d", where, low=1)
+        d = validation.whole(d, "d", where, low=1)
         now = getattr(self, "n_features_in_", d)
         if d < now:
             raise ParameterError(

@@ -7,13 +7,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from onepass import linalg, validate
-from onepass.breadth import hold_breadth, warn_of_square
+from onepass import linalg, validation
 from onepass.errors import Array, Floats, NotFittedError, ParameterError, ShapeError
 from onepass.estimator.growing import Growing
 from onepass.estimator.learned import learned, nbytes
 from onepass.estimator.merging import Merging
 from onepass.estimator.timing import Timing
+from onepass.validation.arrays import hold_breadth, warn_of_square
 
 __all__ = ["Learner"]
 
@@ -169,7 +169,7 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
             where = f"{type(self).__name__}.learn_one"
             row = self._row(x, where)
             plain = isinstance(sample_weight, (int, float)) and sample_weight == 1
-            s = None if plain else validate.weights([sample_weight], 1, where)
+            s = None if plain else validation.weights([sample_weight], 1, where)
             if not hasattr(self, "n_features_in_"):
                 names = [str(name) for name in x] if isinstance(x, dict) else None
                 self._meet(row.shape[0], names)
@@ -199,14 +199,14 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
     def _take(self, X: Any, y: Any, sample_weight: Any, verb: str, time: Any = None) -> Array:
         """Learn rows; return what was said of each before."""
         where = f"{type(self).__name__}.{verb}"
-        array, names = validate.matrix(X, where, **self._shape())
+        array, names = validation.matrix(X, where, **self._shape())
         n = array.shape[0]
         if n == 0 and verb == "fit":
             raise ShapeError(
                 f"{where}: `X` must have rows, got 0 sample(s) (shape={array.shape}) while a "
                 "minimum of 1 is required. partial_fit takes empty blocks."
             )
-        s = validate.weights(sample_weight, n, where)
+        s = validation.weights(sample_weight, n, where)
         if verb == "fit" and s is not None and not s.any():
             raise ParameterError(
                 f"{where}: `sample_weight` must hold a weight > 0, got weights that are all zero. "
@@ -263,11 +263,11 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
         }
 
     def _row(self, x: Any, where: str) -> Floats:
-        return validate.row_vector(x, where, **self._shape())
+        return validation.row_vector(x, where, **self._shape())
 
     def _matrix(self, X: Any, verb: str) -> Floats:
         """The rows that a learned learner is asked about."""
-        if self._begun and validate.is_matrix(X, self.n_features_in_):
+        if self._begun and validation.is_matrix(X, self.n_features_in_):
             return X  # type: ignore[no-any-return]  # just that was asked
         where = f"{type(self).__name__}.{verb}"
         if not self._begun:
@@ -276,7 +276,7 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
                 "Call fit, partial_fit or learn_one first; predict_one and test_then_train "
                 "answer from the start."
             )
-        return validate.matrix(X, where, **self._shape())[0]
+        return validation.matrix(X, where, **self._shape())[0]
 
     def _whole(self) -> "_Whole":
         """All or nothing: whatever is raised within, the learner is as it was before."""

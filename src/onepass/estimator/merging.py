@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from onepass.errors import Array, MergeError
-from onepass.validate.likeness import Places, hold_alike, places
+from onepass.validation.arrays import Places, hold_alike, places
 
 __all__ = ["Layout", "Merging"]
 

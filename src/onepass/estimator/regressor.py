@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from onepass import validate
-from onepass.breadth import hold_breadth, hold_values
+from onepass import validation
 from onepass.errors import Array, Floats, MergeError, ShapeError
 from onepass.estimator.learner import Learner
+from onepass.validation.arrays import hold_breadth, hold_values
 
 __all__ = ["Regressor"]
 
@@ -24,7 +24,7 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
     rows_seen_: int
 
     def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, None]:
-        array = validate.targets(y, n, where)
+        array = validation.targets(y, n, where)
         if not self._begun:
             if n == 0:
                 return np.empty((0, 1)), None

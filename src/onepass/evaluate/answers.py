@@ -7,7 +7,7 @@ import numpy as np
 
 from onepass.errors import Array, ColumnError, OnepassError, meant
 from onepass.evaluate.refusal import refusal
-from onepass.table import is_missing
+from onepass.validation.table import is_missing
 
 __all__ = ["answers"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, ParameterError, ShapeError, SourceError
-from onepass.table import Table, is_frame
+from onepass.validation.table import Table, is_frame
 
 __all__ = ["Block", "blocks", "sliceable"]
 

@@ -28,7 +28,7 @@ from onepass.evaluate.continual_jobs import Job, Progress, Setting, done
 from onepass.evaluate.continual_kept import Shelf, described
 from onepass.evaluate.continual_report import ContinualReport
 from onepass.stream.arrivals import Listed
-from onepass.validate import whole
+from onepass.validation import whole
 
 __all__ = ["continual"]
 

@@ -10,7 +10,7 @@ from onepass.evaluate.continual_course import Rules
 from onepass.evaluate.continual_makers import is_learner
 from onepass.evaluate.metrics import metric_class
 from onepass.stream.arrivals import Listed, experience
-from onepass.validate import whole
+from onepass.validation import whole
 
 __all__ = ["named", "rules", "seeds", "source"]
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, NotFiniteError, ParameterError, TypeMismatchError
-from onepass.table import is_missing
-from onepass.validate import as_dates, as_numbers
+from onepass.validation import as_dates, as_numbers
+from onepass.validation.table import is_missing
 
 __all__ = ["dues", "moments"]
 

@@ -29,7 +29,7 @@ from onepass.evaluate.metrics import Metric, metric_class
 from onepass.evaluate.passage import starting, through
 from onepass.evaluate.report import Report
 from onepass.evaluate.waiting import Room
-from onepass.validate import whole
+from onepass.validation import whole
 
 __all__ = ["prequential"]
 

@@ -29,8 +29,8 @@ from onepass.errors import Array, ColumnError, ParameterError
 from onepass.evaluate.blocks import Block, sliceable
 from onepass.evaluate.moments import dues, moments
 from onepass.stream.blocks import stacked
-from onepass.table import Table
 from onepass.tree import damaged
+from onepass.validation.table import Table
 
 __all__ = ["Room", "Turns", "Waiting"]
 

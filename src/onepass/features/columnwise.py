@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, Floats
 from onepass.features.transformer import Transformer
-from onepass.validate.likeness import Places, places
+from onepass.validation.arrays import Places, places
 
 __all__ = ["Columnwise", "narrow"]
 
@@ -81,14 +81,14 @@ class Columnwise(Transformer):
 
     def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
         """A finite matrix of the width known."""
-        array, names = validate.matrix(X, where, **self._shape())
+        array, names = validation.matrix(X, where, **self._shape())
         if learning:
             self._meet(names)
         return array
 
     def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
         """A finite row of the width known, as a matrix."""
-        row = validate.row_vector(x, where, **self._shape())
+        row = validation.row_vector(x, where, **self._shape())
         if learning:
             self._meet([str(name) for name in x] if isinstance(x, dict) else None)
         return row[None, :]

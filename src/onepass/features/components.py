@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.axes import Axes, View
 from onepass.errors import Floats, ParameterError
 
@@ -47,7 +47,7 @@ def rows_between(block: Any, k: float, d: int, who: str) -> int:
         If it is no whole number >= 1.
     """
     if block is not None:
-        return validate.whole(block, "block", who, low=1)
+        return validation.whole(block, "block", who, low=1)
     return max(_LEAST_BLOCK, 2 * min(k, d) if isinstance(k, int) else 0)
 
 

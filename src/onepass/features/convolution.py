@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, Floats, ParameterError, ShapeError
 from onepass.features.frozen import Frozen, checked
 from onepass.features.patches import (
@@ -146,8 +146,8 @@ class RandomConvolution(Frozen):
     @property
     def n_features_out_(self) -> int:
         """Two a filter and cell."""
-        pool = validate.whole(self.pool, "pool", _WHO, low=1)
-        return 2 * pool**2 * validate.whole(self.filters, "filters", _WHO, low=1)
+        pool = validation.whole(self.pool, "pool", _WHO, low=1)
+        return 2 * pool**2 * validation.whole(self.filters, "filters", _WHO, low=1)
 
     def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
         """Pictures as a finite matrix."""
@@ -173,9 +173,9 @@ class RandomConvolution(Frozen):
 
     def _start(self, d: int) -> None:
         shape = getattr(self, "shape_", None) or shape_of(d, self.shape, _WHO)
-        size = validate.whole(self.size, "size", _WHO, low=2)
-        padding = validate.whole(self.padding, "padding", _WHO, low=0)
-        room, pool = min(shape[1:]) - size + 1, validate.whole(self.pool, "pool", _WHO, low=1)
+        size = validation.whole(self.size, "size", _WHO, low=2)
+        padding = validation.whole(self.padding, "padding", _WHO, low=0)
+        room, pool = min(shape[1:]) - size + 1, validation.whole(self.pool, "pool", _WHO, low=1)
         if math.prod(shape) != d or not 0 < room > pool - 2 * padding - 1 or padding >= size:
             raise ParameterError(
                 f"{_WHO}: pictures must have as many numbers as rows have columns, and `pool` "
@@ -183,9 +183,9 @@ class RandomConvolution(Frozen):
                 f"size {size}, pool {pool} and padding {padding}. Construct it with others."
             )
         for name in ("threshold", "contrast", "overlap"):
-            validate.in_range(getattr(self, name), name, _WHO, low=0.0)
-        validate.in_range(self.power, "power", _WHO, above=0.0, high=1.0)
-        seed = validate.whole(self.seed, "seed", _WHO, low=0)
+            validation.in_range(getattr(self, name), name, _WHO, low=0.0)
+        validation.in_range(self.power, "power", _WHO, above=0.0, high=1.0)
+        seed = validation.whole(self.seed, "seed", _WHO, low=0)
         if self.source not in ("random", "patches"):
             raise ParameterError(
                 f"{_WHO}: `source` must be 'random' or 'patches', got {self.source!r}. Choose one."

@@ -29,7 +29,7 @@ from onepass.features.dates import CYCLES
 from onepass.features.intake import are_dicts, hold_kinds, hold_whole, incoming
 from onepass.features.layout import Columns, encoded, extended
 from onepass.features.union import NamedColumns
-from onepass.table import Table, named_row
+from onepass.validation.table import Table, named_row
 
 __all__ = ["Encode"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, Floats
-from onepass.table import Table, has_names, is_frame
+from onepass.validation.table import Table, has_names, is_frame
 
 __all__ = ["matrix_with_gaps"]
 
@@ -23,7 +23,7 @@ def matrix_with_gaps(
     X : array-like of shape (n, d), Table or DataFrame
         Numbers; nan, None and null are missing.
     where, d, names
-        As in :func:`onepass.validate.matrix`, which refuses what is no such matrix.
+        As in :func:`onepass.validation.matrix`, which refuses what is no such matrix.
 
     Raises
     ------
@@ -40,12 +40,12 @@ def matrix_with_gaps(
         table = X if isinstance(X, Table) else Table.from_frame(X)
         names = names if named else None  # columns without names are taken in their order
         filled = {name: _filled(column) for name, column in table.columns.items()}
-        array, columns = validate.matrix(Table(filled, table.n), where, d=d, names=names)
+        array, columns = validation.matrix(Table(filled, table.n), where, d=d, names=names)
         order = table.names if names is None else names
         missing = np.column_stack([table[name] != table[name] for name in order])
         return np.where(missing, np.nan, array), columns if named else None
     raw = _floats(X)
-    array, _ = validate.matrix(_filled(raw), where, d=d, names=names)
+    array, _ = validation.matrix(_filled(raw), where, d=d, names=names)
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
         array = np.where(np.isnan(raw), raw.dtype.type(np.nan), array)
     return array, None

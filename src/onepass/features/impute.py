@@ -22,7 +22,7 @@ import numpy as np
 from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.features.columnwise import Columnwise
 from onepass.features.gaps import matrix_with_gaps
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["Impute"]
 

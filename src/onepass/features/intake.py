@@ -8,7 +8,7 @@ import numpy as np
 from onepass.errors import Array, Floats, NotFiniteError, ShapeError, TypeMismatchError
 from onepass.features.columns import Column
 from onepass.features.gaps import matrix_with_gaps
-from onepass.table import Table, check_encodable, is_frame, is_missing, to_column
+from onepass.validation.table import Table, check_encodable, is_frame, is_missing, to_column
 
 __all__ = ["are_dicts", "hold_kinds", "hold_whole", "incoming"]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from onepass.errors import MergeError
 from onepass.features.steps import Steps
-from onepass.validate.likeness import Places, hold_alike, places
+from onepass.validation.arrays import Places, hold_alike, places
 
 __all__ = ["JointSteps"]
 

@@ -9,10 +9,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from onepass.breadth import hold_values
 from onepass.errors import Array, Floats
 from onepass.features.columns import Column
-from onepass.table import Table, is_missing
+from onepass.validation.arrays import hold_values
+from onepass.validation.table import Table, is_missing
 
 __all__ = ["Columns", "Extension", "encoded", "extended"]
 

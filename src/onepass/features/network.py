@@ -24,7 +24,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import (
     Array,
     Floats,
@@ -137,7 +137,7 @@ class FrozenNetwork(Frozen):
     # -- hooks of what is learned --------------------------------------------------------------
 
     def _start(self, d: int) -> None:
-        validate.whole(self.batch_size, "batch_size", self._who, low=1)
+        validation.whole(self.batch_size, "batch_size", self._who, low=1)
         network = self._network()
         told = self.shape if self.shape is not None else getattr(self, "shape_", None)
         self.shape_ = formed(told, network.shape, d, self._who)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, Floats, ParameterError
 
 __all__ = [
@@ -218,7 +218,7 @@ def shape_of(d: int, shape: Any, who: str) -> tuple[int, int, int]:
         if side * side == d:
             return 1, side, side
     elif isinstance(shape, (tuple, list)) and len(shape) in {2, 3}:
-        c, h, w = (validate.whole(k, "shape", who, low=1) for k in (1, *shape)[-3:])
+        c, h, w = (validation.whole(k, "shape", who, low=1) for k in (1, *shape)[-3:])
         return c, h, w
     raise ParameterError(
         f"{who}: `shape` must be (height, width) or (channels, height, width) of rows that "

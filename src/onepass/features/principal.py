@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.axes import Axes, View
 from onepass.errors import Array, Floats, MergeError, NumericalError
 from onepass.features.components import (
@@ -138,7 +138,7 @@ class IncrementalPCA(Projection):
         if self.freeze_after is None:
             self.axes_ = Axes.start(d, k, room, centred=centred)
             return
-        rows = validate.whole(self.freeze_after, "freeze_after", who, low=1)
+        rows = validation.whole(self.freeze_after, "freeze_after", who, low=1)
         between = None if self.block is None else room
         self.axes_ = begun(d, k, rows, between, centred=centred)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.axes import Axes, View
 from onepass.errors import Array, Floats, NotFittedError
 from onepass.features.columnwise import Columnwise
@@ -117,7 +117,7 @@ class Projection(Columnwise):
         """
         view = self._current
         k = self.n_features_out_
-        given, _ = validate.matrix(Z, "IncrementalPCA.inverse_transform", d=k, names=None)
+        given, _ = validation.matrix(Z, "IncrementalPCA.inverse_transform", d=k, names=None)
         Z = given[:, : len(view.lengths)]
         if self.whiten:
             Z = Z * np.sqrt(_variances(view))

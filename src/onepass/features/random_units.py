@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Floats, ParameterError
 from onepass.features.frozen import Frozen, checked
 
@@ -104,13 +104,13 @@ class RandomReLU(Frozen):
     @property
     def n_features_out_(self) -> int:
         """The number of units."""
-        return validate.whole(self.width, "width", "RandomReLU", low=1)
+        return validation.whole(self.width, "width", "RandomReLU", low=1)
 
     def _start(self, d: int) -> None:
         width = self.n_features_out_
-        scale = validate.in_range(self.scale, "scale", "RandomReLU", above=0.0)
-        bias = validate.in_range(self.bias, "bias", "RandomReLU", low=0.0)
-        seed = validate.whole(self.seed, "seed", "RandomReLU", low=0)
+        scale = validation.in_range(self.scale, "scale", "RandomReLU", above=0.0)
+        bias = validation.in_range(self.bias, "bias", "RandomReLU", low=0.0)
+        seed = validation.whole(self.seed, "seed", "RandomReLU", low=0)
         if self.standardize not in {"none", "row"}:
             raise ParameterError(
                 "RandomReLU: `standardize` must be 'none' or 'row', got "
@@ -206,7 +206,7 @@ class RandomFourier(Frozen):
     @property
     def n_features_out_(self) -> int:
         """The number of features."""
-        return validate.whole(self.width, "width", "RandomFourier", low=1)
+        return validation.whole(self.width, "width", "RandomFourier", low=1)
 
     def _start(self, d: int) -> None:
         self.weights_, self.offset_ = self._sampled(d)
@@ -217,8 +217,8 @@ class RandomFourier(Frozen):
 
     def _sampled(self, d: int) -> tuple[Floats, Floats]:
         where = "RandomFourier"
-        gamma = validate.in_range(self.gamma, "gamma", where, above=0.0)
-        seed = validate.whole(self.seed, "seed", where, low=0)
+        gamma = validation.in_range(self.gamma, "gamma", where, above=0.0)
+        seed = validation.whole(self.seed, "seed", where, low=0)
         if seed >= 2**32:
             raise ParameterError(
                 f"{where}: `seed` must be less than 2**32, got {seed}. Construct it with another."

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import ParameterError, ShapeError
 
 __all__ = ["formed", "hold_shape"]
@@ -80,7 +80,7 @@ def _sizes(told: Any, where: str) -> tuple[int, ...]:
             f"{where}: `shape` must be a tuple of sizes, such as (3, 32, 32), got {told!r}. "
             "Construct it with one."
         )
-    return tuple(validate.whole(k, "shape", where, low=1) for k in told)
+    return tuple(validation.whole(k, "shape", where, low=1) for k in told)
 
 
 def _fits(shape: Sequence[int], said: Sequence[int | None]) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from onepass.errors import Array, Floats, ParameterError, ShapeError, TypeMismatchError, need
 from onepass.features.network import FrozenNetwork
 from onepass.features.opened import Opened
-from onepass.validate import native
+from onepass.validation import native
 
 __all__ = ["TorchFeatures"]
 

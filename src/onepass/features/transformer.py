@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from onepass.errors import Array, Floats, MergeError, ParameterError
-from onepass.validate.likeness import Places, hold_alike
+from onepass.validation.arrays import Places, hold_alike
 
 __all__ = ["Transformer", "all_or_nothing"]
 

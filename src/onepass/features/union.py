@@ -15,7 +15,7 @@ from onepass.features.columns import Column, Hashed, Number, Text
 from onepass.features.dates import Date
 from onepass.features.layout import Columns
 from onepass.features.transformer import Transformer
-from onepass.validate.likeness import Places
+from onepass.validation.arrays import Places
 
 __all__ = ["NamedColumns", "Union", "united"]
 

@@ -32,7 +32,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import lapack
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.errors import Array, Floats, ParameterError
 from onepass.forgetting.joint import Joint, joined, taken_in
 from onepass.forgetting.pace import Pace
@@ -92,8 +92,8 @@ class Directional(Pace):
     def __post_init__(self) -> None:
         super().__post_init__()
         where = "forgetting.Directional"
-        object.__setattr__(self, "block", validate.whole(self.block, "block", where, low=1))
-        least = validate.in_range(self.threshold, "threshold", where, low=0.0)
+        object.__setattr__(self, "block", validation.whole(self.block, "block", where, low=1))
+        least = validation.in_range(self.threshold, "threshold", where, low=0.0)
         object.__setattr__(self, "threshold", least)
         if not isinstance(self.scaled, bool):
             raise ParameterError(
@@ -142,7 +142,7 @@ class Directional(Pace):
     def _fades(self, rows: Coming) -> Floats:
         if self.factor is not None:
             return np.full(len(rows.X), self.factor)
-        return np.asarray(np.exp2(-validate.elapsed(rows.time, rows.last) / self.unit))
+        return np.asarray(np.exp2(-validation.elapsed(rows.time, rows.last) / self.unit))
 
 
 @dataclass(frozen=True, eq=False, slots=True)

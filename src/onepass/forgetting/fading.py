@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.centering import Reduced
 from onepass.errors import Array, Floats
 from onepass.forgetting.pace import Pace
@@ -70,7 +70,7 @@ class Fading(Pace):
 
     def between(self, earlier: Any, later: Any) -> float:
         """By how much all fades from one time to another."""
-        passed = validate.elapsed(np.array([later]), earlier)[0]
+        passed = validation.elapsed(np.array([later]), earlier)[0]
         return float(np.exp2(-passed / self.unit))
 
     def _by_rows(self, floor: Floor, past: Past, rows: Coming) -> Learned:
@@ -92,7 +92,7 @@ class Fading(Pace):
         return Learned(errors, past, floor)
 
     def _by_time(self, floor: Floor, past: Past, rows: Coming) -> Learned:
-        passed = validate.elapsed(rows.time, rows.last) / self.unit
+        passed = validation.elapsed(rows.time, rows.last) / self.unit
         holds, period = self.level > 0.0, rows_between(1.0)
         errors, i, n = np.empty(rows.Y.shape), 0, len(rows.X)
         while i < n:
@@ -180,7 +180,7 @@ class Bounded(Fading):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        floor = validate.in_range(self.floor, "floor", "forgetting.Bounded", low=0.0)
+        floor = validation.in_range(self.floor, "floor", "forgetting.Bounded", low=0.0)
         object.__setattr__(self, "floor", floor)
 
     @property

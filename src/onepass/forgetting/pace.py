@@ -6,7 +6,7 @@
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import ParameterError
 
 __all__ = ["Pace", "clock"]
@@ -43,10 +43,10 @@ class Pace:
                 f"{came}. Give {rule}(0.99) or {rule}(half_life='1h')."
             )
         if self.factor is not None:
-            number = validate.in_range(self.factor, "factor", where, above=0.0, high=1.0)
+            number = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
             object.__setattr__(self, "factor", number)
         else:
-            length = validate.duration(self.half_life, "half_life", where)
+            length = validation.duration(self.half_life, "half_life", where)
             object.__setattr__(self, "half_life", length)
 
     @property
@@ -58,7 +58,7 @@ class Pace:
     def unit(self) -> float:
         """The half-life in the unit of times, seconds where these are dates."""
         length = self.half_life
-        return validate.seconds(length) if isinstance(length, str) else float(length)
+        return validation.seconds(length) if isinstance(length, str) else float(length)
 
 
 def clock(length: Any) -> str | None:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.errors import Array, Floats, ParameterError
 from onepass.forgetting.joint import Joint, taken_in
 from onepass.forgetting.kept import Kept, Queue
@@ -85,9 +85,9 @@ class Window:
                 "Give Window(1000) or Window(span='1h')."
             )
         if self.rows is not None:
-            object.__setattr__(self, "rows", validate.whole(self.rows, "rows", where, low=1))
+            object.__setattr__(self, "rows", validation.whole(self.rows, "rows", where, low=1))
         else:
-            object.__setattr__(self, "span", validate.duration(self.span, "span", where))
+            object.__setattr__(self, "span", validation.duration(self.span, "span", where))
 
     @property
     def clock(self) -> str | None:
@@ -171,7 +171,7 @@ def _outside(time: Array, span: float | str) -> Array:
     """The last moment that is out of the window, as of each time; that time itself never is."""
     if time.dtype.kind in "iM":
         if isinstance(span, str):
-            length = validate.per_second(time) * validate.seconds(span)
+            length = validation.per_second(time) * validation.seconds(span)
         else:
             length = math.ceil(span)
         length = max(1, round(min(length, _LONGEST)))

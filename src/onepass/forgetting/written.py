@@ -9,7 +9,7 @@ import inspect
 from functools import lru_cache
 from typing import Any
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import ParameterError, meant
 from onepass.forgetting.directional import Directional
 from onepass.forgetting.fading import Bounded, Exponential
@@ -59,13 +59,13 @@ def rule(given: Any, where: str) -> Any:
             f"Window(1000), got {given!r}. Give one of {', '.join(_KINDS)}."
         )
     return _bounded(
-        float(validate.in_range(given, "forgetting", where, above=0.0, high=1.0)), where
+        float(validation.in_range(given, "forgetting", where, above=0.0, high=1.0)), where
     )
 
 
 @lru_cache(maxsize=16)  # it is asked for at every row, and rules are frozen
 def _bounded(given: float, where: str) -> Bounded:
-    return Bounded(validate.in_range(given, "forgetting", where, above=0.0, high=1.0))
+    return Bounded(validation.in_range(given, "forgetting", where, above=0.0, high=1.0))
 
 
 def _read(text: str, where: str) -> Any:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, Floats, LabelError
 from onepass.estimator import Classifier
 from onepass.learners.resonance import Resonance
@@ -147,7 +147,7 @@ class ARTIPCAClassifier(Resonance, Classifier):
         if task is None:
             return self._answers(scores, None)
         where = f"{type(self).__name__}.predict"
-        named = validate.class_names(task, where)
+        named = validation.class_names(task, where)
         if not len(named) or not np.isin(named, self.classes_).all():
             raise LabelError(
                 f"{where}: `task` must name classes that are known, of {self.classes_.tolist()}, "

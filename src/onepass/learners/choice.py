@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import ParameterError
 
 __all__ = ["chosen"]
@@ -62,7 +62,7 @@ def chosen(catalogue: Mapping[str, type[T]], what: str, params: Mapping[str, Any
                     f"{who}: `{option}` must be left out with {what}={name!r}, got {value!r}. "
                     f"Leave it out, or choose {what}={other!r}."
                 )
-            given[option] = validate.in_range(value, option, who, **ranges[option])
+            given[option] = validation.in_range(value, option, who, **ranges[option])
     return catalogue[name](**given)
 
 

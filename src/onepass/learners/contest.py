@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, Floats, ParameterError
 from onepass.learners.prototypes import BLOCK, Prototypes
 from onepass.learners.similarity import OF_ONE, SIMILARITIES, lengths_of
@@ -78,12 +78,12 @@ def checked_rules(vigilance: Any, similarity: Any, step: Any, most: Any, who: st
             "Choose one of these."
         )
     least = SIMILARITIES[similarity][1]
-    vigilance = validate.in_range(vigilance, "vigilance", who, low=least, high=1.0)
+    vigilance = validation.in_range(vigilance, "vigilance", who, low=least, high=1.0)
     share = None
     if not (isinstance(step, str) and step == "mean"):
-        share = validate.in_range(step, "step", who, above=0.0, high=1.0)
+        share = validation.in_range(step, "step", who, above=0.0, high=1.0)
     if most is not None:
-        most = validate.whole(most, "max_prototypes", who, low=1)
+        most = validation.whole(most, "max_prototypes", who, low=1)
     return Rules(vigilance, similarity, share, most)
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg.blas import daxpy, ddot, dgemv, dger
 
-from onepass import compiled, validate
+from onepass import compiled, validation
 from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.learners.choice import chosen
 from onepass.learners.linear import Linear, plain_parts
@@ -95,7 +95,7 @@ class Descent(SingleSteps, Linear):
                 f"loss={self.loss!r} and l2={self.l2!r}, got {self.step!r}, which is the solution "
                 f"of the loss {self.closed_form_loss!r} without l2. Choose another step."
             )
-        l2 = validate.in_range(self.l2, "l2", who, low=0.0, high=rule.most_l2)
+        l2 = validation.in_range(self.l2, "l2", who, low=0.0, high=rule.most_l2)
         return rule.slope(loss), rule, l2
 
 

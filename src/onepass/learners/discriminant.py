@@ -33,7 +33,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.errors import Floats, ParameterError
 from onepass.learners.class_moments import Kept, Moments
 from onepass.learners.discriminant_factors import lower, oas, shrunk, solve
@@ -139,7 +139,7 @@ class StreamingLDA(Posterior):
                 "Choose one of these."
             )
         if not by_rows:
-            validate.in_range(self.shrinkage, "shrinkage", who, low=0.0, high=1.0)
+            validation.in_range(self.shrinkage, "shrinkage", who, low=0.0, high=1.0)
         if self.target not in (None, *_TARGETS) or (by_rows and self.target == "identity"):
             raise ParameterError(
                 f"{who}: `target` must be one of {', '.join(_TARGETS)}, and 'variance' with "
@@ -232,7 +232,7 @@ class StreamingQDA(Posterior):
 
     def _checked(self, c: int) -> None:
         super()._checked(c)
-        validate.in_range(self.reg_param, "reg_param", type(self).__name__, low=0.0, high=1.0)
+        validation.in_range(self.reg_param, "reg_param", type(self).__name__, low=0.0, high=1.0)
 
     def _said(self, moments: Moments, X: Floats) -> Floats:
         means = moments.means

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Floats, LabelError, ParameterError
 from onepass.learners.class_learner import UNSEEN, ClassLearner
 
@@ -70,7 +70,7 @@ class Posterior(ClassLearner):
         who = type(self).__name__
         if self.priors is None or (isinstance(self.priors, str) and self.priors == "uniform"):
             return
-        named = validate.class_names(self.classes, who)
+        named = validation.class_names(self.classes, who)
         if not _positive(self.priors, len(named)):
             raise ParameterError(
                 f"{who}: `priors` must be 'uniform' or a number > 0 for each of `classes`, in "
@@ -90,7 +90,7 @@ class Posterior(ClassLearner):
         elif isinstance(self.priors, str):
             shares = (mass > 0.0).astype(np.float64)
         else:
-            named = validate.labels(self.classes, len(mass), type(self).__name__, what="classes")
+            named = validation.labels(self.classes, len(mass), type(self).__name__, what="classes")
             shares = np.asarray(self.priors, dtype=np.float64)[np.argsort(named)]
         total = shares.sum()
         return np.log(np.where(shares > 0.0, shares, 1.0) / (total if total > 0.0 else 1.0))

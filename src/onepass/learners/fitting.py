@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.errors import (
     Array,
     Floats,
@@ -74,7 +74,7 @@ class Fitting(Linear):
 
     def _start(self, d: int, c: int) -> None:
         where = type(self).__name__
-        noise = validate.in_range(self.noise, "noise", where, low=0.0)
+        noise = validation.in_range(self.noise, "noise", where, low=0.0)
         self.noisy_ = noise > 0.0
         self.contradictions_ = 0
         self.forgotten_ = 0.0
@@ -202,7 +202,7 @@ class Fitting(Linear):
             If it is out of range, or rows fitted exactly and rows averaged would be mixed.
         """
         who = type(self).__name__
-        noise = validate.in_range(self.noise, "noise", who, low=0.0)
+        noise = validation.in_range(self.noise, "noise", who, low=0.0)
         if (noise > 0.0) != self.noisy_:
             raise ParameterError(
                 f"{who}: `noise` must stay {'> 0' if self.noisy_ else '0'}, as it was when "

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.centering import Centering
 from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.forgetting.past import Coming, Past
@@ -21,7 +21,7 @@ from onepass.learners.one_by_one import OneByOne
 from onepass.learners.row_loop import learned
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
-from onepass.table import mixed_zones
+from onepass.validation.table import mixed_zones
 
 __all__ = ["LeastSquares"]
 
@@ -61,7 +61,7 @@ class LeastSquares(OneByOne, Linear, Mergeable):
         except ParameterError as wrong:  # in the words of who set it
             raise ParameterError(str(wrong).replace("SquareRoot", where, 1)) from wrong
         self.centering_ = Centering.start(d, c, free=bool(self.fit_intercept))
-        self.prior_ = Prior.start(validate.in_range(self.prior, "prior", where, low=0.0), d)
+        self.prior_ = Prior.start(validation.in_range(self.prior, "prior", where, low=0.0), d)
         least = np.broadcast_to(_diagonal(self.ridge), d).copy()
         past = Past(self.memory_, self.centering_, self.prior_)
         self.forgetting_ = chosen.start(past, least)
@@ -127,8 +127,8 @@ class LeastSquares(OneByOne, Linear, Mergeable):
                 f"{chosen}, got none. Give {clock}s, one for each row: time=..."
             )
         last = getattr(self, "time_", None)
-        when = validate.times(time, n, where, dates=clock == "date", last=last)
-        aware, before = validate.aware(time), getattr(self, "time_aware_", None)
+        when = validation.times(time, n, where, dates=clock == "date", last=last)
+        aware, before = validation.aware(time), getattr(self, "time_aware_", None)
         if aware is not None:
             if before not in {None, aware}:
                 raise mixed_zones(f"{where}: `time`, with the rows before,")

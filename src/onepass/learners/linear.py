@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, Floats, NotFittedError, ParameterError
 from onepass.estimator import Classifier
 
@@ -137,7 +137,7 @@ def named_columns(learner: Classifier, asking: str) -> Array:
         If fewer than two classes are named.
     """
     who = type(learner).__name__
-    named = validate.class_names(learner.classes, who)
+    named = validation.class_names(learner.classes, who)
     if len(named) < 2 or not np.isin(named, learner.classes_).all():
         raise ParameterError(
             f"{who}: `{asking}` must go with the names of two classes or more in `classes`, "
@@ -148,7 +148,7 @@ def named_columns(learner: Classifier, asking: str) -> Array:
 
 def said_at_first(learner: Classifier, row: Floats) -> Any:
     """What a classifier's initial weights say of a row: None where no class is named."""
-    if not len(validate.class_names(learner.classes, type(learner).__name__)):
+    if not len(validation.class_names(learner.classes, type(learner).__name__)):
         return None
     begun = clone(learner)
     begun.partial_fit(row[None][:0], np.empty(0), classes=learner.classes)

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import compiled, validate
+from onepass import compiled, validation
 from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.estimator import Classifier
 from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
@@ -185,7 +185,7 @@ class Perceptron(SingleSteps, Linear, Classifier):
                 "Perceptron: `seed` must be a whole number >= 0, with initial='random' only, got "
                 f"{self.seed!r} with initial={self.initial!r}. Leave it out, or choose another."
             )
-        return validate.in_range(self.step_size, "step_size", "Perceptron", above=0.0)
+        return validation.in_range(self.step_size, "step_size", "Perceptron", above=0.0)
 
     def _unlearned(self, row: Floats) -> Any:
         return said_at_first(self, row)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.axes import Axes
 from onepass.errors import Array, Floats, NotFittedError, NumericalError, ParameterError
 from onepass.estimator import Layout
@@ -105,7 +105,7 @@ class Resonance:
             self._refuse_compact("learn axes")
         learner: Any = self
         with learner._whole():  # noqa: SLF001  its own
-            array, names = validate.matrix(X, where, **learner._shape())  # noqa: SLF001
+            array, names = validation.matrix(X, where, **learner._shape())  # noqa: SLF001
             learner._meet(array.shape[1], names)  # noqa: SLF001
             self._rules()
             axes = getattr(self, "axes_", None) or self._axes(array.shape[1])

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.columns import Columns
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.selected import Selected
@@ -42,7 +42,7 @@ class Latest:
     m: int = 100
 
     def __post_init__(self) -> None:
-        validate.whole(self.m, "m", "memory.Latest", low=1)
+        validation.whole(self.m, "m", "memory.Latest", low=1)
 
     def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Recent":
         """The memory of no rows, for p weights an output; without noise.

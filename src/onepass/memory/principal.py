@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.alone import alone
 from onepass.columns import Columns, Split
 from onepass.errors import Array, Floats, ParameterError
@@ -62,7 +62,7 @@ class Principal:
     of: Literal["raw", "projected"] = "raw"
 
     def __post_init__(self) -> None:
-        validate.whole(self.m, "m", "memory.Principal", low=1)
+        validation.whole(self.m, "m", "memory.Principal", low=1)
         if self.of not in {"raw", "projected"}:
             raise ParameterError(
                 f"memory.Principal: `of` must be 'raw' or 'projected', got {self.of!r}. "

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.memory.principal import Components
 from onepass.subspace import Subspace
 
@@ -65,7 +65,7 @@ class Sketch:
     m: int = 100
 
     def __post_init__(self) -> None:
-        validate.whole(self.m, "m", "memory.Sketch", low=1)
+        validation.whole(self.m, "m", "memory.Sketch", low=1)
 
     def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> Components:
         """The memory of no rows, for p weights an output.

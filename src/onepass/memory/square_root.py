@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.errors import Array, Floats, ParameterError
 from onepass.memory.rebased import Rebased
 from onepass.memory.span import Span
@@ -83,7 +83,7 @@ class SquareRoot:
         R = np.zeros((p, p), order="F")
         given = _as_array(self.ridge)
         if given.ndim == 0:
-            ridge = validate.in_range(self.ridge, "ridge", "SquareRoot", low=0.0)
+            ridge = validation.in_range(self.ridge, "ridge", "SquareRoot", low=0.0)
             R[np.arange(p), np.arange(p)] = np.sqrt(ridge)
             span = None if ridge > 0 else Rebased.start(p, c, free=free)
             return Triangle(R, zero, zero, squares, ridge, span)

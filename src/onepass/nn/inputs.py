@@ -15,8 +15,8 @@ import torch
 
 from onepass import linalg
 from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
-from onepass.table import Table, is_frame
-from onepass.validate import matrix, native
+from onepass.validation import matrix, native
+from onepass.validation.table import Table, is_frame
 
 __all__ = ["Batch", "batch", "joined", "mapped", "tensors"]
 

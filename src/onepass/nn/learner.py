@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import MergeError, ParameterError
 from onepass.nn import telling
 from onepass.nn.answers import refuse_width
@@ -67,7 +67,7 @@ class Learner(Stepper):
         self._where = f"op.nn.{type(self).__name__}"
         self.module = module
         self.loss = loss
-        self.noise = validate.in_range(noise, "noise", self._where, low=0.0)
+        self.noise = validation.in_range(noise, "noise", self._where, low=0.0)
         check(loss, self.noise if self.fits else 1.0, self._where)
         self.learns = learns
         self.block_update = bool(block_update)

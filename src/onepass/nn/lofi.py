@@ -16,7 +16,7 @@ Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memo
 
 from typing import Any, ClassVar
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import ParameterError
 from onepass.nn.filtering import Taken
 from onepass.nn.losses import LossName
@@ -104,8 +104,8 @@ class LoFi(Wandering):
         chunk: int | None = None,
     ) -> None:
         where = f"op.nn.{type(self).__name__}"
-        self.memory = validate.whole(memory, "memory", where, low=1)
-        if not validate.in_range(noise, "noise", where, low=0.0):
+        self.memory = validation.whole(memory, "memory", where, low=1)
+        if not validation.in_range(noise, "noise", where, low=0.0):
             raise ParameterError(
                 f"{where}: `noise` must be above 0, since a row without noise is known with a "
                 "precision that no number is, got 0. Use op.nn.EKF or op.nn.ORFit to fit exactly."

@@ -21,7 +21,7 @@ from onepass.nn.probe import Probe, straight
 from onepass.nn.selection import select
 from onepass.nn.turn import Turn, in_turn
 from onepass.nn.weights import input_dtype, pieces, room
-from onepass.validate import whole
+from onepass.validation import whole
 
 __all__ = ["Network"]
 

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.errors import ParameterError
 from onepass.nn.filtering import Filter, Taken
 from onepass.nn.losses import LossName
@@ -110,8 +110,8 @@ class NTKRLS(Filter):
         chunk: int | None = None,
     ) -> None:
         where = f"op.nn.{type(self).__name__}"
-        self.ridge = validate.in_range(ridge, "ridge", where, above=0.0)
-        self.forgetting = validate.in_range(forgetting, "forgetting", where, low=0.0, high=1.0)
+        self.ridge = validation.in_range(ridge, "ridge", where, above=0.0)
+        self.forgetting = validation.in_range(forgetting, "forgetting", where, low=0.0, high=1.0)
         if loss == "cross_entropy" and not self.forgetting:
             raise ParameterError(
                 f"{where}: `forgetting` must be above 0 with loss='cross_entropy', got 0. No "

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from onepass.errors import ShapeError, TypeMismatchError
-from onepass.validate import native
+from onepass.validation import native
 
 __all__ = ["numbers"]
 

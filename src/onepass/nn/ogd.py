@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.memory.choice import specification
@@ -141,16 +141,16 @@ class OGD(Learner):
         super().__init__(module, loss=loss, learns=learns, block_update=True, chunk=chunk)
         where = self._where
         self.memory = memory
-        self.step_size = validate.in_range(step_size, "step_size", where, above=0.0)
-        self.steps = validate.whole(steps, "steps", where, low=1)
-        self.batch = validate.whole(batch, "batch", where, low=1)
+        self.step_size = validation.in_range(step_size, "step_size", where, above=0.0)
+        self.steps = validation.whole(steps, "steps", where, low=1)
+        self.batch = validation.whole(batch, "batch", where, low=1)
         self.gradients = gradients
         self._kept = gradients or ("outputs" if loss == "squared" else "logit")
         check_gradients(self._kept, where, classes=loss != "squared")
         self.per_task = per_task
         if per_task is not None:
-            self.per_task = validate.whole(per_task, "per_task", where, low=1)
-        self.seed = validate.whole(seed, "seed", where, low=0)
+            self.per_task = validation.whole(per_task, "per_task", where, low=1)
+        self.seed = validation.whole(seed, "seed", where, low=0)
         self.tasks_ = 0
         self._specification = specification(memory, where)
         begun(self._specification, 1, self._like, where)  # refuses what cannot be used

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import ParameterError
 from onepass.nn.filtering import Filter, Taken
 from onepass.nn.losses import LossName
@@ -57,7 +57,7 @@ class Wandering(Filter):
         chunk: int | None,
     ) -> None:
         where = f"op.nn.{type(self).__name__}"
-        self.prior = validate.in_range(prior, "prior", where, above=0.0)
+        self.prior = validation.in_range(prior, "prior", where, above=0.0)
         self._dynamics = Dynamics(decay, process_noise, where)
         self.process_noise, self.decay = self._dynamics.process_noise, self._dynamics.decay
         super().__init__(
@@ -113,8 +113,8 @@ class Dynamics:
     """
 
     def __init__(self, decay: float, process_noise: float, where: str) -> None:
-        self.decay = validate.in_range(decay, "decay", where, low=0.0, high=1.0)
-        self.process_noise = validate.in_range(process_noise, "process_noise", where, low=0.0)
+        self.decay = validation.in_range(decay, "decay", where, low=0.0, high=1.0)
+        self.process_noise = validation.in_range(process_noise, "process_noise", where, low=0.0)
         if not self.decay:
             raise ParameterError(
                 f"{where}: `decay` must be above 0, got 0: then nothing of a row would be left for "

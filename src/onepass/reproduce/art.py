@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.reproduce.art_outcome import ArtOutcome, Entry
 from onepass.reproduce.art_runs import WAYS, Found, Job, Setting, done
 from onepass.stream import Images
@@ -176,10 +176,10 @@ def _tables(
     clock: Clock | None,
     progress: Progress | None,
 ) -> tuple[ArtOutcome, ArtOutcome]:
-    validate.whole(draws, "draws", where, low=1)
-    validate.whole(processes, "processes", where, low=1)
-    validate.in_range(vigilance, "vigilance", where, low=-1.0, high=1.0)
-    validate.whole(seed, "seed", where, low=0)
+    validation.whole(draws, "draws", where, low=1)
+    validation.whole(processes, "processes", where, low=1)
+    validation.in_range(vigilance, "vigilance", where, low=-1.0, high=1.0)
+    validation.whole(seed, "seed", where, low=0)
     known = images if images is not None else {name: images_of(of) for name, of in _DATA.items()}
     jobs = [Job(data, way, run) for data in known for run in range(draws) for way in WAYS]
     runs: dict[tuple[str, str], dict[int, Found]] = {}

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from threadpoolctl import threadpool_limits
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import ParameterError, need
 from onepass.evaluate import ContinualReport
 from onepass.evaluate import continual as evaluated
@@ -82,9 +82,9 @@ def continual(
         If a data set is wanted and cannot be had.
     """
     if draws is not None:
-        validate.whole(draws, "draws", "continual", low=1)
-    validate.whole(processes, "processes", "continual", low=1)
-    validate.in_range(scale, "scale", "continual", above=0.0, high=1.0)
+        validation.whole(draws, "draws", "continual", low=1)
+    validation.whole(processes, "processes", "continual", low=1)
+    validation.in_range(scale, "scale", "continual", above=0.0, high=1.0)
     if not isinstance(path, (str, os.PathLike, type(None))):
         raise ParameterError(
             f"continual: `path` must be a folder in which runs are kept, got {path!r}. Name one."
@@ -150,7 +150,7 @@ class _Drawn:
 def _wanted(given: dict[str, Iterable[str] | None]) -> dict[str, list[str]]:
     """The streams and methods that are wanted, by their names."""
     known = continual_names()
-    return {what: validate.some_of(given[what], known[what], what, "continual") for what in known}
+    return {what: validation.some_of(given[what], known[what], what, "continual") for what in known}
 
 
 def _plan(streams: list[str], methods: list[str]) -> dict[str, list[str]]:

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Array, Floats
 from onepass.evaluate.reference import LastValue
 from onepass.learners import ORFitRegressor
@@ -152,7 +152,7 @@ def orfit_figure7(
     SourceError
         If MNIST is wanted and cannot be had.
     """
-    validate.whole(epochs, "epochs", "orfit_figure7", low=1)
+    validation.whole(epochs, "epochs", "orfit_figure7", low=1)
     digits = digits or RotatedDigits()
     sample = min(11, digits.n)
     many = f"SGD, {epochs} epochs"
@@ -253,8 +253,8 @@ def _over_draws(
     progress: Progress | None,
 ) -> _Errors:
     """The errors of each draw, (draws, t, runs) for each line."""
-    validate.whole(draws, "draws", "reproduce", low=1)
-    validate.whole(runs, "runs", "reproduce", low=1)
+    validation.whole(draws, "draws", "reproduce", low=1)
+    validation.whole(runs, "runs", "reproduce", low=1)
     known = images_of("mnist") if images is None else images
     all_errors = []
     for i in range(draws):

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import Floats, ParameterError, need
 from onepass.reproduce.orfit_deep_course import Run
 from onepass.reproduce.orfit_deep_jobs import Job, Setting, done
@@ -96,12 +96,12 @@ def orfit_deep(
         If MNIST is wanted and cannot be had.
     """
     need("torch", extra="torch", where="orfit_deep")
-    validate.whole(draws, "draws", "orfit_deep", low=1)
-    validate.whole(processes, "processes", "orfit_deep", low=1)
-    validate.in_range(scale, "scale", "orfit_deep", above=0.0)
+    validation.whole(draws, "draws", "orfit_deep", low=1)
+    validation.whole(processes, "processes", "orfit_deep", low=1)
+    validation.in_range(scale, "scale", "orfit_deep", above=0.0)
     given_names = {"streams": streams, "networks": networks, "methods": methods}
     chosen = {
-        what: validate.some_of(given_names[what], names, what, "orfit_deep")
+        what: validation.some_of(given_names[what], names, what, "orfit_deep")
         for what, names in known_names().items()
     }
     known = halved(images_of("mnist") if images is None else images)

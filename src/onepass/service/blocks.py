@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, DamagedError
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["Block", "is_plain", "joined"]
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from onepass import sealed, validate
+from onepass import sealed, validation
 from onepass.errors import Array, NotFittedError, ParameterError, TypeMismatchError
 from onepass.parts import taken
 from onepass.persist import given_back, packed
 from onepass.service.blocks import Block
 from onepass.service.intake import read_rows
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["Charge", "said_of"]
 
@@ -139,7 +139,7 @@ def _at_first(learner: Any, X: Any) -> Array:
     if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
         return np.array([learner.predict_one(row) for row in each])
     if not isinstance(X, Table) and not hasattr(learner, "learner"):
-        validate.matrix(X, f"{type(learner).__name__}.predict")
+        validation.matrix(X, f"{type(learner).__name__}.predict")
     said = np.array([learner.predict_one(row) for row in itertools.islice(each, 1)])
     return said.repeat(len(X), axis=0)
 

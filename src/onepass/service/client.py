@@ -23,7 +23,7 @@ from onepass.service.intake import hold_answered, read_rows
 from onepass.service.packing import read_tensors, tensors_of
 from onepass.service.requests import Receipt
 from onepass.service.words import hold_sendable
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["Client"]
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from onepass.errors import Array, ShapeError, TypeMismatchError
 from onepass.service.blocks import Block, is_plain
-from onepass.table import Table, is_frame, to_column
-from onepass.validate import matrix
+from onepass.validation import matrix
+from onepass.validation.table import Table, is_frame, to_column
 
 __all__ = ["aligned", "hold_answered", "read_rows"]
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from onepass.breadth import bounded
 from onepass.errors import BusyError, KeyReusedError, StoreError
 from onepass.service.blocks import Block, joined
 from onepass.service.records import Answer, Asked, Entry, Group
 from onepass.service.requests import Receipt, Request, runs, said_from_bytes, said_to_bytes
 from onepass.service.tending import Tending
+from onepass.validation.arrays import bounded
 
 __all__ = ["Keeper"]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import validate
-from onepass.breadth import bounded
+from onepass import validation
 from onepass.errors import Array, KeyReusedError, ParameterError
 from onepass.service.blocks import Block, joined
 from onepass.service.charge import said_of
@@ -18,6 +17,7 @@ from onepass.service.kept import Kept
 from onepass.service.records import Answer
 from onepass.service.requests import Receipt, Request, said_from_bytes
 from onepass.service.written import hold_written
+from onepass.validation.arrays import bounded
 
 __all__ = ["Late"]
 
@@ -61,7 +61,7 @@ class Late(Kept):
         where = f"{self._journal.where}.ask"
         block = read_rows(X, None, where=where)
         hold_written(block, where)  # each row will be, by itself
-        seconds = validate.in_range(seconds, "seconds", where, low=0.0, high=_LONGEST)
+        seconds = validation.in_range(seconds, "seconds", where, low=0.0, high=_LONGEST)
         version, learner = self._keeper.published
         with bounded(self.most_features):
             said = said_of(learner, block.X)

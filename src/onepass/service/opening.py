@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import ParameterError, StoreError
 from onepass.service.charge import Charge
 from onepass.service.journal import Journal
@@ -102,13 +102,13 @@ def durable(
     3 [9.]
     """
     where = "op.durable"
-    validate.whole(snapshot_rows, "snapshot_rows", where, low=1)
-    validate.whole(keep, "keep", where, low=1)
-    validate.in_range(snapshot_seconds, "snapshot_seconds", where, low=0.0)
-    validate.in_range(key_seconds, "key_seconds", where, low=0.0)
+    validation.whole(snapshot_rows, "snapshot_rows", where, low=1)
+    validation.whole(keep, "keep", where, low=1)
+    validation.in_range(snapshot_seconds, "snapshot_seconds", where, low=0.0)
+    validation.in_range(key_seconds, "key_seconds", where, low=0.0)
     if most_features is not None:
-        validate.whole(most_features, "most_features", where, low=1)
-    validate.whole(most_pending, "most_pending", where, low=1)
+        validation.whole(most_features, "most_features", where, low=1)
+    validation.whole(most_pending, "most_pending", where, low=1)
     path = _named(path, where)
     given = None if model is None else Charge.of(model, where)
     policy = Policy(

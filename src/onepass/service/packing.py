@@ -8,7 +8,7 @@ import numpy as np
 
 from onepass.errors import Array
 from onepass.service.blocks import Block
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["read_tensors", "tensors_of"]
 

@@ -16,7 +16,7 @@ from onepass.service.requests import Receipt, Request
 from onepass.service.versions import Versions
 from onepass.service.words import hold_text
 from onepass.service.written import hold_size, written
-from onepass.table import named_row
+from onepass.validation.table import named_row
 
 __all__ = ["Durable"]
 

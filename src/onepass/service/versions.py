@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import ParameterError
 from onepass.service.kept import Kept
 from onepass.service.words import hold_text
@@ -92,7 +92,7 @@ class Versions(Kept):
             self._settle()
             self._keeper.hold_ready()
             where = f"{self._journal.where}.rollback"
-            to = validate.whole(to, "to", where, low=0)
+            to = validation.whole(to, "to", where, low=0)
             oldest, latest = self._journal.snapshots()[0].sequence, self._journal.sequence
             if not oldest <= to <= latest:
                 raise ParameterError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from onepass.errors import Array, ShapeError
 from onepass.service.blocks import Block
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["hold_size", "hold_written", "written"]
 

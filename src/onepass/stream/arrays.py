@@ -8,7 +8,7 @@ import numpy as np
 
 from onepass.errors import Array, ColumnError, ShapeError, TypeMismatchError
 from onepass.stream.pieces import Piece
-from onepass.table import Table, to_column
+from onepass.validation.table import Table, to_column
 
 __all__ = ["Frame", "Matrix", "Pair"]
 

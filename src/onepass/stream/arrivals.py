@@ -9,8 +9,8 @@ import numpy as np
 
 from onepass.errors import Array, ParameterError, ShapeError
 from onepass.stream.experiences import Exam, Experience, held
-from onepass.table import Table, has_names, is_frame
-from onepass.validate import labels
+from onepass.validation import labels
+from onepass.validation.table import Table, has_names, is_frame
 
 __all__ = ["Listed", "experience"]
 

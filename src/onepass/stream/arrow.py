@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, TypeMismatchError
-from onepass.table import Table, dates_of
+from onepass.validation.table import Table, dates_of
 
 __all__ = ["leaves", "letters", "to_array", "to_table"]
 

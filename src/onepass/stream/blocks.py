@@ -8,7 +8,7 @@ from onepass.errors import Array
 from onepass.stream.choice import Split
 from onepass.stream.kinds import absent
 from onepass.stream.rows import Rows
-from onepass.table import Table, is_missing
+from onepass.validation.table import Table, is_missing
 
 __all__ = ["Cutter", "rows_a_block", "stacked"]
 

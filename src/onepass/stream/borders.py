@@ -23,7 +23,7 @@ import numpy as np
 
 from onepass.errors import Array, ParameterError
 from onepass.stream.experiences import Change, Experiences, Part, Task
-from onepass.validate import in_range, whole
+from onepass.validation import in_range, whole
 
 __all__ = ["blurred", "task_free"]
 

@@ -19,7 +19,7 @@ from onepass.errors import (
 )
 from onepass.stream.literals import SKIP
 from onepass.stream.pieces import Piece
-from onepass.table import Table, is_missing
+from onepass.validation.table import Table, is_missing
 
 __all__ = ["BAD_ROWS", "MISSING", "Choice", "Split"]
 

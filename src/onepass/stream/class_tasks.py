@@ -24,7 +24,7 @@ from onepass.stream.domain_tasks import by_domains
 from onepass.stream.experiences import Experiences, Part, Task
 from onepass.stream.order import in_order
 from onepass.stream.rows_of import Source, some_of, sources
-from onepass.validate import whole
+from onepass.validation import whole
 
 __all__ = ["experiences"]
 

@@ -28,7 +28,7 @@ from onepass.stream.pieces import Piece
 from onepass.stream.records import Records, is_left
 from onepass.stream.remote import Remote
 from onepass.stream.undecided import Undecided
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["Delimited"]
 

@@ -28,7 +28,7 @@ from onepass.stream.experiences import Change, Experiences, Part, Task
 from onepass.stream.order import in_order
 from onepass.stream.pictures import Images
 from onepass.stream.rows_of import some_of
-from onepass.validate import whole
+from onepass.validation import whole
 
 __all__ = [
     "Features",

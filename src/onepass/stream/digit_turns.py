@@ -22,7 +22,7 @@ from onepass.stream.order import in_order
 from onepass.stream.pictures import Images
 from onepass.stream.rotation import SplineOrder, rotated
 from onepass.stream.rows_of import some_of
-from onepass.validate import in_range, whole
+from onepass.validation import in_range, whole
 
 __all__ = ["rotated_mnist", "rotation_angles"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from onepass.errors import Array, NotFiniteError, ParameterError
 from onepass.stream.experiences import Part, Task
 from onepass.stream.rows_of import Source
-from onepass.table import is_missing
-from onepass.validate import whole
+from onepass.validation import whole
+from onepass.validation.table import is_missing
 
 __all__ = ["by_domains"]
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from onepass.errors import Array, ParameterError
-from onepass.validate import whole
+from onepass.validation import whole
 
 __all__ = ["Change", "Exam", "Experience", "Experiences", "Part", "Task", "held"]
 

@@ -16,7 +16,7 @@ from onepass.errors import Array
 from onepass.stream.blocks import stacked
 from onepass.stream.literals import KINDS
 from onepass.stream.task import LOOKED_AT
-from onepass.table import Table, is_missing
+from onepass.validation.table import Table, is_missing
 
 __all__ = ["Head", "changed", "differences"]
 

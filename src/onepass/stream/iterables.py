@@ -9,7 +9,7 @@ import numpy as np
 from onepass.errors import ShapeError, TypeMismatchError
 from onepass.stream.literals import as_text
 from onepass.stream.pieces import Piece
-from onepass.table import Table, to_column
+from onepass.validation.table import Table, to_column
 
 __all__ = ["OneByOne"]
 

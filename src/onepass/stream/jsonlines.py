@@ -22,7 +22,7 @@ from onepass.stream.objects import NATIVE, Objects
 from onepass.stream.pieces import Piece
 from onepass.stream.records import is_left
 from onepass.stream.remote import Remote
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["JsonLines"]
 

@@ -1,9 +1,9 @@
 """Kinds: each column of a stream keeps the kind that its first values have.
 
-A kind is number, truth, text or date (see :mod:`onepass.table`). It is fixed by the first piece of
-the stream in which the column has a value, or beforehand: by the user's ``types``, or by those of a
-source that has some, as a Parquet file has. A column without a kind stands as nan. A later value of
-another kind is refused, with its place.
+A kind is number, truth, text or date (see :mod:`onepass.validation.table`). It is fixed by the
+first piece of the stream in which the column has a value, or beforehand: by the user's ``types``,
+or by those of a source that has some, as a Parquet file has. A column without a kind stands as
+nan. A later value of another kind is refused, with its place.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ import numpy as np
 from onepass.errors import Array, ParameterError, SourceError
 from onepass.stream.literals import KINDS, LETTERS, Literals, as_text
 from onepass.stream.oddities import report
-from onepass.table import Table, as_python, is_missing
+from onepass.validation.table import Table, as_python, is_missing
 
 __all__ = ["Kinds", "absent", "checked_types", "refuse"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from onepass.errors import Array, SourceError, unencodable
 from onepass.stream.kinds import refuse
 from onepass.stream.literals import SKIP, Literals, as_text
-from onepass.table import Table, to_column
+from onepass.validation.table import Table, to_column
 
 __all__ = ["NATIVE", "Objects"]
 

@@ -20,7 +20,7 @@ from onepass.stream.iterables import OneByOne
 from onepass.stream.parts import Part, Parts, hive, natural
 from onepass.stream.pieces import Source
 from onepass.stream.remote import Remote, is_address
-from onepass.table import is_frame
+from onepass.validation.table import is_frame
 
 __all__ = ["opened"]
 

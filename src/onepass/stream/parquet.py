@@ -10,7 +10,7 @@ from onepass.stream.arrow import leaves, letters, to_table
 from onepass.stream.pieces import Piece
 from onepass.stream.remote import Remote
 from onepass.stream.task import LOOKED_AT
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["Parquet"]
 

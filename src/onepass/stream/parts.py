@@ -17,7 +17,7 @@ from onepass.stream.kinds import Kinds, absent
 from onepass.stream.literals import KINDS, Literals, Oddity
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.task import LOOKED_AT
-from onepass.table import Table, is_missing
+from onepass.validation.table import Table, is_missing
 
 __all__ = ["Part", "Parts", "hive", "natural"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["Piece", "Source"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onepass.errors import Array
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["Rows"]
 

@@ -7,8 +7,8 @@ import narwhals as nw
 import numpy as np
 
 from onepass.errors import Array, LabelError, ParameterError, ShapeError
-from onepass.table import Table, has_names, is_frame
-from onepass.validate import in_range, labels, whole
+from onepass.validation import in_range, labels, whole
+from onepass.validation.table import Table, has_names, is_frame
 
 __all__ = ["Source", "some_of", "sources"]
 

@@ -17,7 +17,7 @@ from onepass.stream.literals import Literals
 from onepass.stream.pieces import Piece, Source
 from onepass.stream.rows import Rows
 from onepass.stream.task import check_labels, suggested
-from onepass.validate import whole
+from onepass.validation import whole
 
 __all__ = ["Stream"]
 

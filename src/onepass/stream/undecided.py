@@ -8,7 +8,7 @@ the rows that are passed over these columns are read, each until it has shown a 
 from collections.abc import Iterable
 
 from onepass.stream.task import LOOKED_AT
-from onepass.table import Table, is_missing
+from onepass.validation.table import Table, is_missing
 
 __all__ = ["Undecided"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.columns import Columns
 from onepass.errors import ParameterError, listed
 
@@ -97,4 +97,4 @@ def _meant(given: Mapping[str, Any], name: str, names: list[str], where: str) ->
 
 
 def _level(given: Any, where: str) -> float:
-    return validate.in_range(given, "threshold", where, above=0.0, high=1.0)
+    return validation.in_range(given, "threshold", where, above=0.0, high=1.0)

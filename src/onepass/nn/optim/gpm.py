@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.columns import Columns
 from onepass.errors import CheckpointError, NumericalError
 from onepass.estimator.learned import nbytes
@@ -131,9 +131,9 @@ class GPM(Projected):
         where = self._where
         self.threshold = threshold
         self._thresholds = thresholds(threshold, list(self._layers), where)
-        self.growth = validate.in_range(growth, "growth", where, low=0.0)
-        self.rows = None if rows is None else validate.whole(rows, "rows", where, low=1)
-        self.seed = validate.whole(seed, "seed", where, low=0)
+        self.growth = validation.in_range(growth, "growth", where, low=0.0)
+        self.rows = None if rows is None else validation.whole(rows, "rows", where, low=1)
+        self.seed = validation.whole(seed, "seed", where, low=0)
         self._bases: dict[str, list[Columns]] = {}
 
     def _select(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from onepass import linalg, validate
+from onepass import linalg, validation
 from onepass.columns import Columns
 from onepass.errors import (
     CheckpointError,
@@ -130,8 +130,8 @@ class OrthogonalGradient(Projected):
         self.gradients = gradients
         self.per_task = per_task
         if per_task is not None:
-            self.per_task = validate.whole(per_task, "per_task", self._where, low=1)
-        self.seed = validate.whole(seed, "seed", self._where, low=0)
+            self.per_task = validation.whole(per_task, "per_task", self._where, low=1)
+        self.seed = validation.whole(seed, "seed", self._where, low=0)
         self._specification = specification(memory, self._where)
         begun(self._specification, 1, self._like, self._where)  # refuses what cannot be used
         self._memory: Any = None

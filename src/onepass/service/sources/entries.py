@@ -10,7 +10,7 @@ import numpy as np
 from onepass.errors import OnepassError, SourceError
 from onepass.service.sources.address import Address
 from onepass.service.sources.source import Piece
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["Entry", "piece_of"]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from onepass.breadth import bounded
 from onepass.errors import ParameterError
 from onepass.service.charge import said_of
 from onepass.service.requests import Receipt
@@ -22,7 +21,8 @@ from onepass.service.web.refusals import OfRows
 from onepass.service.web.threads import Threads
 from onepass.service.wire.limits import Limits
 from onepass.service.wire.rows import ANSWERS, ROLES, Asked, Output
-from onepass.table import Table
+from onepass.validation.arrays import bounded
+from onepass.validation.table import Table
 
 __all__ = ["Verbs"]
 

@@ -6,7 +6,7 @@ They hold before memory is taken: of what is longer than its place allows, no mo
 from dataclasses import dataclass, fields
 from typing import Any
 
-from onepass import validate
+from onepass import validation
 from onepass.errors import RequestError
 
 __all__ = ["Limits", "refused", "shown"]
@@ -57,7 +57,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            validate.whole(getattr(self, field.name), field.name, "Limits", low=1)
+            validation.whole(getattr(self, field.name), field.name, "Limits", low=1)
 
     def hold_body(self, body: bytes) -> None:
         """Refuse a body that is too long."""

@@ -9,7 +9,7 @@ import numpy as np
 from onepass.errors import Array, meant
 from onepass.service.wire.dates import dates
 from onepass.service.wire.limits import refused, shown
-from onepass.table import Table
+from onepass.validation.table import Table
 
 __all__ = ["ANSWERS", "OUTPUTS", "ROLES", "Asked", "Output", "Reply", "asked", "hold_output"]
 

@@ -16,7 +16,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
-from onepass.table import dates_from, dates_of, is_date, zoned
+from onepass.validation.table import dates_from, dates_of, is_date, zoned
 
 __all__ = [
     "as_dates",

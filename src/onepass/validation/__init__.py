@@ -4,11 +4,20 @@ Each function takes ``where``, the public call that the message should name,
 and returns arrays that the learners may trust: float, finite, of the right shape.
 """
 
-from onepass.validate.arrays import is_matrix, matrix, native, row_vector, targets, weights
-from onepass.validate.labels import class_names, labels
-from onepass.validate.names import some_of
-from onepass.validate.ranges import in_range, whole
-from onepass.validate.times import (
+from onepass.validation.arrays import (
+    class_names,
+    in_range,
+    is_matrix,
+    labels,
+    matrix,
+    native,
+    row_vector,
+    some_of,
+    targets,
+    weights,
+    whole,
+)
+from onepass.validation.times import (
     as_dates,
     as_numbers,
     aware,
