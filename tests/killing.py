@@ -27,16 +27,16 @@ from typing import Any
 import numpy as np
 
 from nursery import Nursery
-from onepass.describing import describe
 from onepass.errors import CheckpointError
 from onepass.evaluate import Report, standing
+from onepass.serialization.models import describe
 
 COMMAND = "import sys; from onepass.cli import main; sys.exit(main())"
 PREPARE = """
 from onepass import models
 from onepass.cli import main
 from onepass.evaluate import prequential
-from onepass.persist import load
+from onepass.serialization.models import load
 from onepass.stream import read
 import matplotlib.backends.backend_agg, matplotlib.pyplot, pyarrow.csv
 models.pipelines(["rls", "sgd"], "regression")

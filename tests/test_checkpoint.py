@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save, save_file
 
-from onepass import checkpoint, sealed
 from onepass.errors import CheckpointError
+from onepass.serialization import archive
 
 TREE = {"w": np.arange(3.0), "names": ["a", "b"], "on": np.array([True, False, True])}
 
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def whole(path: Path) -> bytes:
-    checkpoint.write(path, TREE)
+    archive.write(path, TREE)
     return path.read_bytes()
 
 
@@ -48,15 +48,15 @@ def record(**changes: Any) -> dict[str, Any]:
 def refused(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     with pytest.raises(CheckpointError) as caught:
-        checkpoint.read(path)
+        archive.read(path)
     message = str(caught.value)
     assert message.startswith(str(path))
     return message
 
 
 def test_what_is_written_is_read(path: Path) -> None:
-    checkpoint.write(path, TREE, kind="weights")
-    again = checkpoint.read(path, kind="weights")
+    archive.write(path, TREE, kind="weights")
+    again = archive.read(path, kind="weights")
     assert again["names"] == TREE["names"]
     for name in ("w", "on"):
         np.testing.assert_array_equal(again[name], TREE[name])
@@ -64,7 +64,7 @@ def test_what_is_written_is_read(path: Path) -> None:
 
 
 def test_any_safetensors_reader_sees_the_arrays(path: Path) -> None:
-    checkpoint.write(path, {"memory_": {"Q": np.eye(2)}, "empty": np.zeros((0, 3))})
+    archive.write(path, {"memory_": {"Q": np.eye(2)}, "empty": np.zeros((0, 3))})
     arrays = load_file(path)
     np.testing.assert_array_equal(arrays["memory_.Q"], np.eye(2))
     assert arrays["empty"].shape == (0, 3)
@@ -72,28 +72,28 @@ def test_any_safetensors_reader_sees_the_arrays(path: Path) -> None:
 
 @pytest.mark.parametrize("tree", [None, 3, [], {}, np.array(2.5), np.zeros(0), "0" * 64])
 def test_small_trees(path: Path, tree: Any) -> None:
-    checkpoint.write(path, tree)
-    again = checkpoint.read(path)
+    archive.write(path, tree)
+    again = archive.read(path)
     np.testing.assert_equal(again, tree)
     assert type(again) is type(tree)
 
 
 def test_contents_say_what_the_file_says_of_itself(path: Path, whole: bytes) -> None:
-    found = checkpoint.contents(path)
-    assert (found.kind, found.format, found.nbytes) == ("tree", sealed.FORMAT, len(whole))
+    found = archive.contents(path)
+    assert (found.kind, found.format, found.nbytes) == ("tree", archive.FORMAT, len(whole))
     blank = whole.replace(found.sha256.encode(), b"0" * 64)
     assert found.sha256 == hashlib.sha256(blank).hexdigest()
 
 
 def test_equal_trees_make_equal_files(path: Path, whole: bytes) -> None:
-    checkpoint.write(path, TREE)
+    archive.write(path, TREE)
     assert path.read_bytes() == whole
 
 
 def test_another_kind_is_refused(path: Path, whole: bytes) -> None:
     assert whole
     with pytest.raises(CheckpointError, match="must hold a learner, got a tree"):
-        checkpoint.read(path, kind="learner")
+        archive.read(path, kind="learner")
 
 
 def test_a_file_cut_short_anywhere_is_refused(path: Path, whole: bytes) -> None:
@@ -113,7 +113,7 @@ def test_blanks_of_the_header_cannot_change_unnoticed(path: Path, whole: bytes) 
     header = whole[8:end]
     if not header.endswith(b" "):
         for text in ("a", "ab", "abc"):
-            checkpoint.write(path, {**TREE, "text": text})
+            archive.write(path, {**TREE, "text": text})
             whole = path.read_bytes()
             end = 8 + int.from_bytes(whole[:8], "little")
             if whole[end - 1 : end] == b" ":
@@ -176,7 +176,7 @@ def test_trees_made_by_hand_are_refused(
 
 def test_a_forged_file_that_is_right_is_read(path: Path) -> None:
     path.write_bytes(forged(record(tree=[1, 2])))
-    assert checkpoint.read(path) == [1, 2]
+    assert archive.read(path) == [1, 2]
 
 
 def test_arrays_of_kinds_that_onepass_never_writes_are_refused(path: Path) -> None:
@@ -194,38 +194,38 @@ def test_a_newer_format_asks_for_a_newer_onepass(path: Path) -> None:
 def test_a_safetensors_file_of_another_program_is_refused(path: Path) -> None:
     save_file({"a": np.zeros(1)}, path)
     with pytest.raises(CheckpointError, match="safetensors file without its header"):
-        checkpoint.read(path)
+        archive.read(path)
     save_file({"a": np.zeros(1)}, path, metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match="Load it with the program that wrote it"):
-        checkpoint.read(path)
+        archive.read(path)
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="got a directory or a device"):
-        checkpoint.read(tmp_path)
+        archive.read(tmp_path)
     with pytest.raises(CheckpointError, match="No such file"):
-        checkpoint.read(tmp_path / "none.onepass")
+        archive.read(tmp_path / "none.onepass")
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")
         with pytest.raises(CheckpointError, match="got a directory or a device"):
-            checkpoint.read(tmp_path / "pipe")
+            archive.read(tmp_path / "pipe")
     for place in (tmp_path, tmp_path / "none" / "m.onepass"):
         with pytest.raises(CheckpointError, match="can be written"):
-            checkpoint.write(place, TREE)
+            archive.write(place, TREE)
 
 
 def test_a_tree_that_cannot_be_written_leaves_the_old_file(path: Path, whole: bytes) -> None:
     with pytest.raises(CheckpointError, match="`w` must be"):
-        checkpoint.write(path, {"w": object()})
+        archive.write(path, {"w": object()})
     assert path.read_bytes() == whole
 
 
 def test_too_much_text_is_refused_when_it_is_written(
     path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealed, "_LARGEST_HEADER", 1000)
+    monkeypatch.setattr(archive, "_LARGEST_HEADER", 1000)
     with pytest.raises(CheckpointError, match=r"at most 1,000 bytes, got \d,"):
-        checkpoint.write(path, ["text"] * 200)
+        archive.write(path, ["text"] * 200)
     assert path.read_bytes() == whole
     assert list(path.parent.iterdir()) == [path]
 
@@ -239,7 +239,7 @@ def test_a_full_disk_leaves_the_old_file(
 
     monkeypatch.setattr(os, call, full)
     with pytest.raises(CheckpointError, match=r"No space left .* is unchanged"):
-        checkpoint.write(path, {})
+        archive.write(path, {})
     assert path.read_bytes() == whole
     assert list(path.parent.iterdir()) == [path]
 
@@ -265,7 +265,7 @@ def test_a_process_killed_while_it_saves_leaves_a_whole_file(path: Path) -> None
             assert process.stdout.read(5) == b"begun"
             threading.Event().wait(wait)
             process.send_signal(signal.SIGKILL)
-        tree = checkpoint.read(path)
+        tree = archive.read(path)
         assert (tree["w"] == tree["i"]).all()
 
 
@@ -275,16 +275,16 @@ def test_many_may_save_and_load_at_once(path: Path) -> None:
     def saver(k: int) -> None:
         try:
             for _ in range(15):
-                checkpoint.write(path, {"k": k, "w": np.full(1000 * k, float(k))})
+                archive.write(path, {"k": k, "w": np.full(1000 * k, float(k))})
         except BaseException as error:  # noqa: BLE001  seen below
             wrong.append(error)
 
-    checkpoint.write(path, {"k": 0, "w": np.zeros(0)})
+    archive.write(path, {"k": 0, "w": np.zeros(0)})
     threads = [threading.Thread(target=saver, args=(k,)) for k in (1, 2)]
     for thread in threads:
         thread.start()
     for _ in range(30):
-        tree = checkpoint.read(path)
+        tree = archive.read(path)
         assert tree["w"].shape == (1000 * tree["k"],)
         assert (tree["w"] == tree["k"]).all()
     for thread in threads:

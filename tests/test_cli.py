@@ -329,7 +329,7 @@ def test_odd_cells_are_remarked_upon(capsys: pytest.CaptureFixture[str]) -> None
 def test_inspect_shows_what_stands_in_a_file(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from onepass.describing import describe
+    from onepass.serialization.models import describe
 
     capsys.readouterr()
     assert main(["inspect", str(model), "--json"]) == 0

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pyarrow import feather
 
 import onepass as op
-from onepass import checkpoint
 from onepass.cli import main
+from onepass.serialization import archive
 from onepass.stream import delimited, jsonlines
 
 RUN = "run {} --target y --save m.onepass --checkpoint 0 --block 500 -q"
@@ -94,9 +94,9 @@ def test_the_remedy_of_an_error_works_with_resume(
         assert "resumed after" in " ".join(out.split())
         if remedy == "--bad-rows skip":
             assert re.search(rf"1 bad row was skipped: {name}: (row {AT}|line {AT + 1})", warned)
-        resumed = checkpoint.contents("m.onepass").sha256
+        resumed = archive.contents("m.onepass").sha256
         told(capsys, f"{RUN.format(name)} --restart {remedy}")
-        assert checkpoint.contents("m.onepass").sha256 == resumed
+        assert archive.contents("m.onepass").sha256 == resumed
 
 
 def test_other_options_are_refused_by_resume(capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,11 +142,11 @@ def test_a_row_is_learned_whole_however_a_file_grows(
     resumed = op.load("m.onepass")
     Path(name).write_bytes(text.rstrip() + end)
     assert main(f"{run} --restart".split()) == 0
-    whole, sha256 = op.load("m.onepass"), checkpoint.contents("m.onepass").sha256
+    whole, sha256 = op.load("m.onepass"), archive.contents("m.onepass").sha256
     assert resumed.rows_seen_ == whole.rows_seen_ == 120
     assert np.allclose(resumed.predict(X), whole.predict(X), rtol=1e-9, atol=1e-9)
     assert main(f"{run} --resume".split()) == 0  # its last line was learned, and so is read
-    assert checkpoint.contents("m.onepass").sha256 == sha256
+    assert archive.contents("m.onepass").sha256 == sha256
 
 
 @pytest.mark.filterwarnings("default::onepass.errors.RowsRefusedWarning")
@@ -205,7 +205,7 @@ def test_a_named_pipe_is_read_once(
         told(capsys, words)
         writer.join(10)
         assert not writer.is_alive()
-    both = [checkpoint.contents(f"{each}.onepass").sha256 for each in ("file", "pipe")]
+    both = [archive.contents(f"{each}.onepass").sha256 for each in ("file", "pipe")]
     assert both[0] == both[1]
     told(capsys, "predict file.onepass a.csv --drop y --out file.csv")
     assert Path("pipe.csv").read_text() == Path("file.csv").read_text()

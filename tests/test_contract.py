@@ -311,15 +311,15 @@ def test_memory_does_not_grow_with_the_stream(case: Case) -> None:
 
 @every_saved
 def test_save_load_continue_is_continue(case: Case, tmp_path: Path) -> None:
-    from onepass import persist
+    from onepass.serialization import models
 
     X = features(2 * N)
     y = answers(case, X)
     learner = case().fit(X[:N], y[:N])
     before = snapshot(learner)
-    persist.save(learner, tmp_path / "m.onepass")
+    models.save(learner, tmp_path / "m.onepass")
     assert snapshot(learner) == before
-    loaded = persist.load(tmp_path / "m.onepass")
+    loaded = models.load(tmp_path / "m.onepass")
     assert snapshot(loaded) == before
     learner.partial_fit(X[N:], y[N:])
     loaded.partial_fit(X[N:], y[N:])
@@ -328,10 +328,10 @@ def test_save_load_continue_is_continue(case: Case, tmp_path: Path) -> None:
 
 @every_saved
 def test_a_learner_that_has_seen_nothing_is_saved_too(case: Case, tmp_path: Path) -> None:
-    from onepass import persist
+    from onepass.serialization import models
 
-    persist.save(case(), tmp_path / "m.onepass")
-    assert snapshot(persist.load(tmp_path / "m.onepass")) == snapshot(case())
+    models.save(case(), tmp_path / "m.onepass")
+    assert snapshot(models.load(tmp_path / "m.onepass")) == snapshot(case())
 
 
 @every_whole
@@ -421,7 +421,7 @@ def test_what_is_not_alike_is_not_merged(case: Case) -> None:
 
 @every_saved
 def test_what_was_saved_is_merged_all_the_same(case: Case, tmp_path: Path) -> None:
-    from onepass import persist
+    from onepass.serialization import models
 
     if case.made.merging == "refused":
         return
@@ -429,8 +429,8 @@ def test_what_was_saved_is_merged_all_the_same(case: Case, tmp_path: Path) -> No
     y = answers(case, X)
     parts = [case().fit(X[:N], y[:N]), case().fit(X[N:], y[N:])]
     for i, part in enumerate(parts):
-        persist.save(part, tmp_path / f"{i}.onepass")
-    first, second = (persist.load(tmp_path / f"{i}.onepass") for i in range(2))
+        models.save(part, tmp_path / f"{i}.onepass")
+    first, second = (models.load(tmp_path / f"{i}.onepass") for i in range(2))
     assert snapshot(first.merge(second)) == snapshot(parts[0].merge(parts[1]))
 
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone, is_classifier
 
-from onepass import catalogue, checkpoint, features, learners, memory, randomness
-from onepass.describing import describe
+from onepass import features, learners, memory
 from onepass.errors import Array, CheckpointError, Floats
 from onepass.estimator import Regressor
-from onepass.parts import built, taken
-from onepass.persist import load, save
 from onepass.pipeline import Pipeline
+from onepass.serialization import archive, codec
+from onepass.serialization.codec import built, taken
+from onepass.serialization.models import describe, load, save
 from onepass.validation.table import Table
 from onnx_files import doubling
 
@@ -108,9 +108,9 @@ def double(X: Floats) -> Floats:
 
 def edited(path: Path, edit: Callable[[Any], Any]) -> None:
     """Write the file again, with another tree and all digests right."""
-    tree = checkpoint.read(path)
+    tree = archive.read(path)
     edit(tree)
-    checkpoint.write(path, tree, kind="learner")
+    archive.write(path, tree, kind="learner")
 
 
 def listed() -> list[Any]:
@@ -333,7 +333,7 @@ def put(*places: Any) -> Callable[[Any], None]:
 
 
 # NumPy before 2 bends numbers to fit, and warns; the state that comes out is then refused
-bending = pytest.mark.filterwarnings("ignore::DeprecationWarning:onepass.randomness")
+bending = pytest.mark.filterwarnings("ignore::DeprecationWarning:onepass.serialization.codec")
 
 FUNCTION = {"@": "function", "name": "os.system"}
 
@@ -458,23 +458,23 @@ def test_steps_must_be_a_list(rest: Any, path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "position"), [("MT19937", 625), ("Philox", 5)])
 def test_a_generator_never_reads_beyond_its_buffer(name: str, position: int) -> None:
-    state = randomness.said(np.random.Generator(getattr(np.random, name)(5)))
+    state = codec.said(np.random.Generator(getattr(np.random, name)(5)))
     for wrong in (position, -1, 2**40, True, 1.0):
         if name == "MT19937":
             state["bits"]["state"]["pos"] = wrong
         else:
             state["bits"]["buffer_pos"] = wrong
         with pytest.raises(ValueError, match=r"random generator|Philox|MT19937"):
-            randomness.heard(state)
+            codec.heard(state)
 
 
 @pytest.mark.parametrize("tree", [None, 3, [], {}, {"a": 1}, [{"@": "Wanderer"}]])
 def test_a_file_without_a_learner_is_refused(tree: Any, path: Path) -> None:
-    checkpoint.write(path, tree, kind="learner")
+    archive.write(path, tree, kind="learner")
     for read in (load, describe):
         with pytest.raises(CheckpointError, match="it holds no learner"):
             read(path)
-    checkpoint.write(path, tree, kind="tree")
+    archive.write(path, tree, kind="tree")
     for read in (load, describe):
         with pytest.raises(CheckpointError, match="tree"):
             read(path)
@@ -490,7 +490,7 @@ def test_an_argument_that_the_file_is_too_old_to_have_takes_its_default(path: Pa
 
 
 def test_names_are_unique_and_every_public_class_can_be_saved() -> None:
-    found = catalogue.entries()
+    found = codec.entries()
     for room in (learners, features, memory):
         for name in room.__all__:
             assert found[name].cls is getattr(room, name)
@@ -499,7 +499,7 @@ def test_names_are_unique_and_every_public_class_can_be_saved() -> None:
 
 
 def test_arguments_are_attributes() -> None:
-    for entry in catalogue.entries().values():
+    for entry in codec.entries().values():
         if entry.estimates and entry.rest is None:
             one = entry.cls(*[None] * len(entry.outside))
             assert set(entry.arguments) == set(clone(one).get_params(deep=False))
@@ -510,7 +510,7 @@ def test_describe_says_what_is_in_the_file(path: Path) -> None:
     model = Wanderer(seed=7, note=note).partial_fit(X[:30], Y[:30])
     save(model, path)
     told = describe(path)
-    assert told.pop("sha256") == checkpoint.contents(path).sha256
+    assert told.pop("sha256") == archive.contents(path).sha256
     assert told.pop("version")
     shown = [[0, 1, 2], {"dtype": "float64", "shape": [99]}, "inf", "2020-01-01", {"@": 1}]
     assert told == {

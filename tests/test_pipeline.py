@@ -15,7 +15,6 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.model_selection import GridSearchCV
 
 from features.feature_cases import CUTS, state, tables
-from onepass import persist
 from onepass.errors import (
     NotFiniteError,
     NotFittedError,
@@ -27,6 +26,7 @@ from onepass.estimator import Regressor
 from onepass.features import Encode, Impute, Scale
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.pipeline import Pipeline
+from onepass.serialization import models
 from onepass.validation.table import Table
 
 
@@ -344,8 +344,8 @@ def test_saved_and_loaded_it_goes_on_as_it_was(table: Any) -> None:
     model.partial_fit(table, y)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.onepass"
-        persist.save(model, path)
-        other = persist.load(path)
+        models.save(model, path)
+        other = models.load(path)
     assert_array_equal(other.test_then_train(table, y), model.test_then_train(table, y))
     assert repr(other) == repr(model)
     assert_array_equal(other.predict(Table({}, 1)), model.predict(Table({}, 1)))

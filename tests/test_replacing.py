@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onepass.replacing import replacing
+from onepass.serialization.atomic import replacing
 
 
 def names(directory: Path) -> list[str]:
@@ -142,7 +142,7 @@ def test_only_ordinary_files_are_replaced(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
 def test_what_the_killed_left_is_removed_and_what_the_living_write_is_not(tmp_path: Path) -> None:
     path, other = tmp_path / "a", tmp_path / "b"
-    code = "import sys, time; from onepass.replacing import replacing\n"
+    code = "import sys, time; from onepass.serialization.atomic import replacing\n"
     code += "with replacing(sys.argv[1]) as new: new.write_text('half'); print(flush=True); "
     code += "time.sleep(60)"
     for place in (path, other):

@@ -15,9 +15,9 @@ import pytest
 import killing
 import onepass as op
 from killing import COMMAND, killed, outcome, table
-from onepass import checkpoint
 from onepass.cli import main
 from onepass.evaluate import Report, standing
+from onepass.serialization import archive
 
 SLOW = "--block 1 --checkpoint 0"  # so slow that a signal finds it at work
 
@@ -220,7 +220,7 @@ def test_a_pipe_is_begun_again_or_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
     piped("".join(lines[:201]), "--resume")  # from its first row on
     piped(lines[0] + "".join(lines[201:]), "--resume --onward")  # where it had ended
     unbroken = calm(f"{RUN} --block 1")
-    assert checkpoint.contents("m-rls.onepass").sha256 == unbroken["m-rls.onepass"]
+    assert archive.contents("m-rls.onepass").sha256 == unbroken["m-rls.onepass"]
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -292,14 +292,14 @@ def test_a_checkpoint_that_cannot_be_written_is_told(
 ) -> None:
     does(f"{RUN} -q")
     before = Path("m.onepass.run").read_bytes()
-    write = checkpoint.save_file
+    write = archive.save_file
 
     def full(arrays: Any, path: Any, metadata: Any) -> None:
         if '"kind":"run"' in metadata["onepass"]:
             raise OSError(28, "No space left on device")
         write(arrays, path, metadata=metadata)
 
-    monkeypatch.setattr("onepass.checkpoint.save_file", full)
+    monkeypatch.setattr("onepass.serialization.archive.save_file", full)
     does(f"{RUN} -q --checkpoint 0", code=1)
     told = capsys.readouterr()
     assert "learned in one pass" in told.out

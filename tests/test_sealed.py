@@ -10,54 +10,54 @@ from hypothesis import strategies as st
 
 import onepass as op
 from cases import LEARNERS, PIPELINES, Case, answers, features, snapshot
-from onepass import checkpoint, persist, sealed
 from onepass.errors import CheckpointError
+from onepass.serialization import archive, models
 
 TREE = {"w": np.arange(6.0).reshape(2, 3).T, "names": ["a", "é", "\udc80"], "n": 2**70, "x": 0.1}
 
 
 def test_they_are_those_of_the_file(tmp_path: Path) -> None:
-    checkpoint.write(tmp_path / "a", TREE, kind="weights")
+    archive.write(tmp_path / "a", TREE, kind="weights")
     data = (tmp_path / "a").read_bytes()
-    assert sealed.packed(TREE, "here", kind="weights") == data
-    found = sealed.unpacked(data, "here")
+    assert archive.packed(TREE, "here", kind="weights") == data
+    found = archive.unpacked(data, "here")
     assert snapshot(found.tree) == snapshot(TREE)
-    assert (found.kind, found.nbytes, found.format) == ("weights", len(data), sealed.FORMAT)
-    assert found.sha256 == checkpoint.contents(tmp_path / "a").sha256
+    assert (found.kind, found.nbytes, found.format) == ("weights", len(data), archive.FORMAT)
+    assert found.sha256 == archive.contents(tmp_path / "a").sha256
 
 
 def test_what_is_read_is_nobody_elses() -> None:
-    data = sealed.packed(TREE, "here")
-    one, two = (sealed.unpacked(data, "here").tree for _ in range(2))
+    data = archive.packed(TREE, "here")
+    one, two = (archive.unpacked(data, "here").tree for _ in range(2))
     one["w"][0, 0] = 99.0
     assert two["w"][0, 0] == 0.0
-    assert sealed.unpacked(data, "here").tree["w"][0, 0] == 0.0
+    assert archive.unpacked(data, "here").tree["w"][0, 0] == 0.0
 
 
 @given(st.data())
 def test_no_bit_can_change_unnoticed(data: st.DataObject) -> None:
-    whole = bytearray(sealed.packed(TREE, "here"))
+    whole = bytearray(archive.packed(TREE, "here"))
     at = data.draw(st.integers(0, len(whole) - 1))
     whole[at] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(CheckpointError, match=r"^here"):
-        sealed.unpacked(bytes(whole), "here")
+        archive.unpacked(bytes(whole), "here")
 
 
 @given(st.binary(max_size=300), st.integers(0, 400))
 def test_other_bytes_are_refused(tail: bytes, kept: int) -> None:
-    whole = sealed.packed(TREE, "here")
+    whole = archive.packed(TREE, "here")
     other = whole[:kept] + tail
     if other != whole:
         with pytest.raises(CheckpointError):
-            sealed.unpacked(other, "here")
+            archive.unpacked(other, "here")
 
 
 def test_too_much_text_and_what_is_no_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CheckpointError, match="here: `a` must be None"):
-        sealed.packed({"a": object()}, "here")
-    monkeypatch.setattr(sealed, "_LARGEST_HEADER", 1000)
+        archive.packed({"a": object()}, "here")
+    monkeypatch.setattr(archive, "_LARGEST_HEADER", 1000)
     with pytest.raises(CheckpointError, match="at most 1,000 bytes"):
-        sealed.packed({"a": "x" * 2000}, "here")
+        archive.packed({"a": "x" * 2000}, "here")
 
 
 @pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
@@ -70,6 +70,6 @@ def test_learners_as_bytes_are_those_of_save(case: Case, tmp_path: Path) -> None
     learner = case().partial_fit(X, answers(case, X))
     op.save(learner, tmp_path / "m.onepass")
     data = (tmp_path / "m.onepass").read_bytes()
-    assert persist.packed(learner, "here") == data
-    again: Any = persist.given_back(sealed.unpacked(data, "here"), "here", {})
+    assert models.packed(learner, "here") == data
+    again: Any = models.given_back(archive.unpacked(data, "here"), "here", {})
     assert snapshot(again) == snapshot(learner)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from onepass.errors import CheckpointError
-from onepass.tree import DEPTH, join, split
+from onepass.serialization.archive import DEPTH, join, split
 
 numbers = st.one_of(hnp.integer_dtypes(), hnp.unsigned_integer_dtypes(), hnp.floating_dtypes())
 others = hnp.unicode_string_dtypes() | hnp.datetime64_dtypes(max_period="s")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import onepass as op
 from onepass.cli import main
 from onepass.errors import OnepassError, unencodable
-from onepass.persist import packed
+from onepass.serialization.models import packed
 from onepass.validation.table import Table
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=5)

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from onepass.learners import SGDRegressor as SGDRegressor
     from onepass.learners import StreamingLDA as StreamingLDA
     from onepass.learners import StreamingQDA as StreamingQDA
-    from onepass.persist import load as load
-    from onepass.persist import save as save
     from onepass.pipeline import Pipeline as Pipeline
+    from onepass.serialization.models import load as load
+    from onepass.serialization.models import save as save
     from onepass.service import durable as durable
 
 # A name and the room it comes from: loaded when first asked for, so that `import onepass` and
@@ -60,12 +60,12 @@ _PUBLIC = {
     "evaluate": "",
     "features": "",
     "forgetting": "",
-    "load": "persist",
+    "load": "serialization.models",
     "memory": "",
     "models": "",
     "nn": "",
     "reproduce": "",
-    "save": "persist",
+    "save": "serialization.models",
     "service": "",
     "stream": "",
 }

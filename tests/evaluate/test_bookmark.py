@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from river import drift
 
 import onepass as op
-from onepass import checkpoint as files
-from onepass import tree as trees
 from onepass.errors import (
     CheckpointError,
     CheckpointWarning,
@@ -29,6 +27,7 @@ from onepass.evaluate.memento import kept
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.metrics.kept import heard, said
 from onepass.evaluate.tally import Tally
+from onepass.serialization import archive
 
 N = 480
 BLOCK = 32
@@ -83,7 +82,7 @@ def _same(a: Report, b: Report) -> None:
 
 
 def _learned(models: Any) -> Any:
-    return trees.split({n: kept(m, "here") for n, m in models.items()}, "here")
+    return archive.split({n: kept(m, "here") for n, m in models.items()}, "here")
 
 
 def _same_models(a: Any, b: Any) -> None:
@@ -154,7 +153,7 @@ def test_a_tally_goes_on_to_the_last_bit(
     kinds = dict(METRICS[task])
     one, other = Tally(kinds, window), Tally(kinds, window)
     one.add(y[:cut], answers[:cut])
-    tree = trees.join(*trees.split(one.state(), "here"), "here")
+    tree = archive.join(*archive.split(one.state(), "here"), "here")
     other.restore(tree, "here")
     for tally in (one, other):
         tally.add(y[cut:], answers[cut:])
@@ -260,7 +259,8 @@ def test_a_full_disk_is_warned_of_and_tried_again(
     prequential(_models(), _stream(), checkpoint=place)
     before = place.read_bytes()
     monkeypatch.setattr(
-        "onepass.checkpoint.save_file", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full"))
+        "onepass.serialization.archive.save_file",
+        lambda *_, **__: (_ for _ in ()).throw(OSError(28, "full")),
     )
     models = _models()
     with pytest.warns(CheckpointWarning, match=r"m.run: must be a file that can be written.*full"):
@@ -457,7 +457,7 @@ def test_a_forged_checkpoint_is_refused_whole(path: str, wrecks: tuple[Any, Path
     """Whoever forges a file forges its digest too. Nothing but our errors, and nothing learned."""
     tree, place = wrecks
     for value in (Broken, None, -1, "x", [], {}, {"@": "os"}, [[1]], 1e300):
-        files.write(place, _wreck(tree, tuple(path.split(".")), value), kind="run")
+        archive.write(place, _wreck(tree, tuple(path.split(".")), value), kind="run")
         model = {"rls": op.RLSRegressor()}
         try:
             prequential(model, PAIR, checkpoint=place, resume=True, delay=5, window=20)
@@ -474,7 +474,7 @@ def wrecks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     place = tmp_path_factory.mktemp("wrecks") / "m.run"
     model = {"rls": op.RLSRegressor()}
     prequential(model, PAIR, checkpoint=place, delay=5, window=20)
-    return files.read(place, kind="run"), place
+    return archive.read(place, kind="run"), place
 
 
 def test_a_flipped_bit_is_noticed(place: Path) -> None:
@@ -537,11 +537,11 @@ def test_a_forged_run_is_refused_when_it_is_read(
 ) -> None:
     place = tmp_path / "m.run"
     prequential(_models(), _stream(FRAME[:100]), checkpoint=place)
-    tree = part = files.read(place, kind="run")
+    tree = part = archive.read(place, kind="run")
     for key in at[:-1]:
         part = part[key]
     part[at[-1]] = by
-    files.write(place, tree, kind="run")
+    archive.write(place, tree, kind="run")
     models = _models()
     with pytest.raises(CheckpointError, match="damaged"):
         prequential(models, _stream(FRAME), checkpoint=place, resume=True)

@@ -12,9 +12,9 @@ from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
 import onepass as op
-from onepass import checkpoint
 from onepass.errors import CheckpointError, MergeError, NumericalError, ParameterError
 from onepass.features import IncrementalPCA
+from onepass.serialization import archive
 
 LEARNERS = [op.RLSClassifier, op.StreamingLDA]
 
@@ -131,10 +131,10 @@ def test_saved_and_loaded_it_goes_on(at: int, tmp_path: Any) -> None:
 def test_a_file_without_the_parameter_is_of_axes_that_turn(tmp_path: Any) -> None:
     X, pca = rows(), IncrementalPCA(3).learn(rows())
     op.save(pca, tmp_path / "new.onepass")
-    found = checkpoint.contents(tmp_path / "new.onepass")
+    found = archive.contents(tmp_path / "new.onepass")
     old = {name: value for name, value in found.tree.items() if name != "freeze_after"}
     assert len(old) == len(found.tree) - 1
-    checkpoint.write(tmp_path / "old.onepass", old, kind=found.kind)
+    archive.write(tmp_path / "old.onepass", old, kind=found.kind)
     again = op.load(tmp_path / "old.onepass")
     assert again.freeze_after is None
     assert_array_equal(again.learn(X).components_, pca.learn(X).components_)

@@ -404,7 +404,7 @@ def test_a_file_is_found_by_its_path_and_known_by_its_digest(tmp_path: Path) -> 
     op.save(model, saved)
     assert op.load(saved).steps[0].model == str(net)
     assert_array_equal(op.load(saved).predict(ROWS), model.predict(ROWS))
-    from onepass.describing import describe
+    from onepass.serialization.models import describe
 
     assert describe(saved)["functions"] == []
     assert describe(saved)["parameters"]["steps"][0]["parameters"]["model"] == str(net)

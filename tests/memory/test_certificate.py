@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import onepass as op
-from onepass.describing import describe
 from onepass.memory import Basis, Latest, Nothing, Principal, Random, Sketch
+from onepass.serialization.models import describe
 
 Floats = NDArray[Any]
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass import checkpoint
 from onepass.errors import (
     CheckpointError,
     NotFiniteError,
@@ -20,6 +19,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.nn.function import Function
+from onepass.serialization import archive
 
 torch = pytest.importorskip("torch")
 
@@ -148,11 +148,11 @@ def test_a_file_of_wrong_parts_is_refused_before_the_module_changes(
 ) -> None:
     path = tmp_path / "net.onepass"
     KINDS[kind](network()).learn(*stream()).save(path)
-    tree = checkpoint.contents(path).tree
+    tree = archive.contents(path).tree
     assert name in tree["learned"]
     short = {"@": "tensor", "dtype": "float32", "of": np.ones(3, np.float32)}
     tree["learned"][name] = short if name.endswith("start") else value
-    checkpoint.write(path, tree, kind="network")
+    archive.write(path, tree, kind="network")
     module = network()
     before = copy.deepcopy(module.state_dict())
     with pytest.raises(CheckpointError, match="not learned what it says"):

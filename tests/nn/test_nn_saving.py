@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass import checkpoint
 from onepass.errors import CheckpointError, ParameterError
+from onepass.serialization import archive
 
 torch = pytest.importorskip("torch")
 
@@ -148,14 +148,14 @@ def test_files_of_other_kinds_say_where_they_belong(
 def rewritten(tree: Any, path: Path, change: Any) -> None:
     tree = copy.deepcopy(tree)
     change(tree)
-    checkpoint.write(path, tree, kind="network")
+    archive.write(path, tree, kind="network")
 
 
 def test_what_no_learner_wrote_is_damaged_and_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "net.onepass"
     net = op.nn.ORFit(module(), memory=3).learn(*stream(6))
     net.save(path)
-    tree = checkpoint.contents(path).tree
+    tree = archive.contents(path).tree
     other = module(seed=4)
     before = flat(other).clone()
     changes: list[Any] = [

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cases import snapshot
-from onepass import persist
+from onepass.serialization import models
 from onepass.service import Durable
 
 ENDINGS = ("", "-wal", ".lock")
@@ -40,7 +40,7 @@ def asked_of(path: Path, question: str) -> list[Any]:
 def bits(durable: Durable) -> tuple[bytes, Any]:
     """All that was learned: as ``op.save`` would write it, and how it lies in memory."""
     model = durable.model()
-    return persist.packed(model, "here"), snapshot(model)
+    return models.packed(model, "here"), snapshot(model)
 
 
 def fill(durable: Durable) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 from durable_files import changed, crashed
 
 import onepass as op
-from onepass import sealed
+from onepass.serialization import archive
 from onepass.service import schema
 from onepass.service.diary import Diary
 from onepass.service.gauges import Gauges
@@ -135,7 +135,7 @@ def main() -> int:
             op.save(learner, path)
             return {"said": said(name, learner)}
 
-        new(FORMER / f"{name}-{sealed.FORMAT}.onepass", save)
+        new(FORMER / f"{name}-{archive.FORMAT}.onepass", save)
     return 0
 
 

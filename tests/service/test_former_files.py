@@ -18,8 +18,8 @@ from upgrades import Plan, carried_out
 import onepass as op
 from cases import snapshot
 from nursery import Nursery
-from onepass import persist, sealed
 from onepass.errors import DamagedError
+from onepass.serialization import archive, models
 from onepass.service import schema
 from onepass.service.blocks import Block
 from onepass.service.diary import Diary
@@ -47,7 +47,7 @@ def test_there_is_a_file_of_each_format() -> None:
     """A new format brings its files: see ``former_files``."""
     assert {path.stem for path in JOURNALS} == {f"journal-{n}" for n in schema._LAYOUTS}
     formats = {int(path.stem.rpartition("-")[2]) for path in MODELS}
-    assert formats == set(range(1, sealed.FORMAT + 1))
+    assert formats == set(range(1, archive.FORMAT + 1))
 
 
 # -- model files ----------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def test_a_model_file(path: Path) -> None:
     name = path.stem.rpartition("-")[0]
     learner = op.load(path)
     same(said(name, learner), told(path)["said"])
-    before, after = path.read_bytes(), persist.packed(learner, "here")
+    before, after = path.read_bytes(), models.packed(learner, "here")
     arrays, again = arrays_of(before), arrays_of(after)
     assert arrays.keys() == again.keys()
     assert all(arrays[each].tobytes() == again[each].tobytes() for each in arrays)
@@ -98,7 +98,7 @@ class Found:
         ((sequence, body),) = asked_of(
             self.path, "SELECT sequence, body FROM snapshots ORDER BY sequence DESC LIMIT 1"
         )
-        learner = persist.given_back(sealed.unpacked(body, "here"), "here", {})
+        learner = models.given_back(archive.unpacked(body, "here"), "here", {})
         blocks = f"SELECT body FROM log WHERE kind = 'learn' AND sequence > {sequence}"  # noqa: S608
         for (body,) in asked_of(self.path, f"{blocks} ORDER BY sequence"):
             block = Block.from_bytes(body, "here")
@@ -179,9 +179,9 @@ def test_gauges(found: Found) -> None:
 
 def test_gauges_with_other_fields_are_left_out(found: Found) -> None:
     """As a later version may write them, whose learner can be read."""
-    state = sealed.unpacked(found.gauges.read_bytes(), "here").tree
+    state = archive.unpacked(found.gauges.read_bytes(), "here").tree
     del state["squares"]
-    found.gauges.write_bytes(sealed.packed(state, "here", kind="gauges"))
+    found.gauges.write_bytes(archive.packed(state, "here", kind="gauges"))
     with found.opened() as durable:
         gauges = Gauges(durable.answering, window=20)
         Diary(found.gauges).read(gauges, durable.rows_seen)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from web_server import Server, output, rows
 
 import onepass as op
-from onepass.persist import packed
+from onepass.serialization.models import packed
 
 INFER, LEARN = "/v2/models/{}/infer", "/v2/models/{}/learn"
 N, X = 3, [[1.0, 2.0], [2.0, 1.0], [3.0, 5.0]]

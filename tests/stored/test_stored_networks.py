@@ -14,7 +14,7 @@ from stored_runs import RUNS
 
 import onepass as op
 from onepass import losses
-from onepass.catalogue import entries
+from onepass.serialization.codec import entries
 
 EXPECTED = expected()
 OUTSIDE = outside()

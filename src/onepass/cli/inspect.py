@@ -45,9 +45,9 @@ def inspect(model: Path, /, *, json: bool = False) -> None:
 
 def _described(file: Path) -> dict[str, Any]:
     """What a model's file says of it, or a run's of where it stands."""
-    from onepass.describing import describe
     from onepass.errors import CheckpointError
     from onepass.evaluate import standing
+    from onepass.serialization.models import describe
 
     if _is_database(file):
         from onepass.service.examine import examine

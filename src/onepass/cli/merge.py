@@ -45,8 +45,8 @@ def merge(
         Say nothing of what was written.
     """
     from onepass.errors import MergeError, OnepassError
-    from onepass.persist import load
-    from onepass.persist import save as saved
+    from onepass.serialization.models import load
+    from onepass.serialization.models import save as saved
 
     if len(models) < 2:
         raise CycloptsError(msg="merge: two or more models are needed: merge a.onepass b.onepass.")

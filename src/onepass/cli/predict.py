@@ -63,7 +63,7 @@ def predict(
         Say nothing of what was written, nor of columns that only the source or the model has.
     """
     from onepass.evaluate import answers
-    from onepass.persist import load
+    from onepass.serialization.models import load
     from onepass.stream import read, write
     from onepass.stream.write import written_as
 

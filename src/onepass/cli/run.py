@@ -194,7 +194,7 @@ def _passed(
     quiet: bool,
 ) -> int:
     """The pass, what is left of it, and the exit code."""
-    from onepass.replacing import stamp
+    from onepass.serialization.atomic import stamp
 
     before = None if save is None else stamp(run_file(save))
     with terminable() as code:

@@ -111,7 +111,7 @@ def kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finish
     """
     from onepass.errors import CheckpointError
     from onepass.evaluate import standing
-    from onepass.replacing import stamp
+    from onepass.serialization.atomic import stamp
 
     if save is None or not rows:
         return True
@@ -139,7 +139,7 @@ def save_models(models: Mapping[str, Any], places: Mapping[str, Path], *, quiet:
         Say nothing of it.
     """
     from onepass.interrupt import Interrupt
-    from onepass.persist import save
+    from onepass.serialization.models import save
 
     with Interrupt().held():
         for name, place in places.items():

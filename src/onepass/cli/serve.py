@@ -181,7 +181,7 @@ def _begun(
     """
     from onepass import models
     from onepass.errors import ParameterError
-    from onepass.persist import load
+    from onepass.serialization.models import load
     from onepass.service.trial import hold_learnable
 
     of_models = {"--task": task, "--set": settings}

@@ -22,9 +22,9 @@ error, or an interrupt, anywhere within a verb puts back the learner exactly as 
 
 from onepass.estimator.classifier import Classifier
 from onepass.estimator.clusterer import Clusterer
-from onepass.estimator.learned import learned, nbytes
 from onepass.estimator.learner import Learner
 from onepass.estimator.merging import Layout
 from onepass.estimator.regressor import Regressor
+from onepass.serialization.state import learned, nbytes
 
 __all__ = ["Classifier", "Clusterer", "Layout", "Learner", "Regressor", "learned", "nbytes"]

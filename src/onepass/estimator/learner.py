@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator
 from onepass import linalg, validation
 from onepass.errors import Array, Floats, NotFittedError, ParameterError, ShapeError
 from onepass.estimator.growing import Growing
-from onepass.estimator.learned import learned, nbytes
 from onepass.estimator.merging import Merging
 from onepass.estimator.timing import Timing
+from onepass.serialization.state import learned, nbytes
 from onepass.validation.arrays import hold_breadth, warn_of_square
 
 __all__ = ["Learner"]

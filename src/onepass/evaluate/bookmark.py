@@ -1,10 +1,10 @@
 """Bookmark: where a pass stands, in one file, from which it can be gone on with.
 
-The file (:mod:`onepass.checkpoint`, kind ``run``) holds all that the pass has come to: every model
-and baseline, every sum and curve, the rows that wait for their answers, and the place in the
-source. It is written in one stroke between two blocks, so that its parts are always of one moment;
-a kill at any other leaves the file before. What was set up is kept with it, and what the source
-begins with: another pass is not gone on with by mistake.
+The file (:mod:`onepass.serialization.archive`, kind ``run``) holds all that the pass has come to:
+every model and baseline, every sum and curve, the rows that wait for their answers, and the place
+in the source. It is written in one stroke between two blocks, so that its parts are always of one
+moment; a kill at any other leaves the file before. What was set up is kept with it, and what the
+source begins with: another pass is not gone on with by mistake.
 """
 
 import os
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onepass import checkpoint
 from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.course import Course
 from onepass.evaluate.differences import differences
 from onepass.evaluate.memento import specification
-from onepass.replacing import stamp
+from onepass.serialization import archive
+from onepass.serialization.archive import damaged
+from onepass.serialization.atomic import stamp
 from onepass.stream.head import changed
-from onepass.tree import damaged
 
 __all__ = ["Bookmark", "Standing", "standing"]
 
@@ -83,7 +83,7 @@ def standing(path: str | os.PathLike[str]) -> Standing | None:
     """
     if not Path(path).exists():
         return None
-    return _standing(checkpoint.read(path, kind=_KIND), os.fspath(path))
+    return _standing(archive.read(path, kind=_KIND), os.fspath(path))
 
 
 def _standing(tree: Any, place: str) -> Standing:
@@ -161,7 +161,7 @@ class Bookmark:
         """
         if not Path(self.place).exists():
             return None
-        tree = checkpoint.read(self.place, kind=_KIND)
+        tree = archive.read(self.place, kind=_KIND)
         stood = _standing(tree, self.place)
         if type(tree.get("settings")) is not dict:
             raise damaged(self.place, "it does not say how the run was set up")
@@ -253,7 +253,7 @@ class Bookmark:
             "course": course.state(self.place),
         }
         try:
-            checkpoint.write(self.place, tree, kind=_KIND)
+            archive.write(self.place, tree, kind=_KIND)
             self._mine = stamp(self.place)
         except CheckpointError as wrong:
             warnings.warn(f"{self._where}: {wrong}", CheckpointWarning, stacklevel=2)

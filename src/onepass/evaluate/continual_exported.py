@@ -11,7 +11,7 @@ from onepass.errors import ParameterError
 from onepass.evaluate.continual_pairs import pairs
 from onepass.evaluate.continual_records import of_matrix, of_runs, of_scores
 from onepass.evaluate.frames import frame
-from onepass.replacing import writing
+from onepass.serialization.atomic import writing
 
 __all__ = ["Exported"]
 

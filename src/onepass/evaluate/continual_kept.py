@@ -20,7 +20,7 @@ import numpy as np
 from onepass.errors import ParameterError, SourceError
 from onepass.evaluate.continual_course import Run
 from onepass.evaluate.infinite import spelt
-from onepass.replacing import replacing, writing
+from onepass.serialization.atomic import replacing, writing
 
 __all__ = ["Shelf", "described"]
 

@@ -19,7 +19,7 @@ from onepass.evaluate.infinite import spelt
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.reread import reread
 from onepass.evaluate.sheet import plain
-from onepass.replacing import writing
+from onepass.serialization.atomic import writing
 
 __all__ = ["ContinualReport"]
 

@@ -14,7 +14,7 @@ from onepass.evaluate.refusal import refusal
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
 from onepass.evaluate.waiting import Room
-from onepass.tree import damaged
+from onepass.serialization.archive import damaged
 
 __all__ = ["Course"]
 

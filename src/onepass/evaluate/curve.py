@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onepass.tree import damaged
+from onepass.serialization.archive import damaged
 
 __all__ = ["Curve", "Track", "Values", "plain_time"]
 

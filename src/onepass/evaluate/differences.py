@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.parts import MARK
+from onepass.serialization.codec import MARK
 
 __all__ = ["differences"]
 
@@ -18,7 +18,7 @@ def differences(then: Any, now: Any) -> list[str]:
     Parameters
     ----------
     then, now : dict, list, plain value or array
-        Trees of settings; objects in them as :mod:`onepass.parts` tells them.
+        Trees of settings; objects in them as :mod:`onepass.serialization.codec` tells them.
 
     Returns
     -------

@@ -8,7 +8,7 @@ from onepass.evaluate.blocks import Block
 from onepass.evaluate.curve import Curve, Track, Values
 from onepass.evaluate.metrics import Metric
 from onepass.evaluate.tally import Tally
-from onepass.tree import damaged
+from onepass.serialization.archive import damaged
 
 __all__ = ["Ledger"]
 

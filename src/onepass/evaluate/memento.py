@@ -1,16 +1,15 @@
 """Memento: what a model has learned, as plain values and arrays, and back into such a model.
 
-A learner of onepass is kept as in its own file (:mod:`onepass.parts`). A baseline, which no file
-names, is kept as what it learned alone: whoever reads it knows its class.
+A learner of onepass is kept as in its own file (:mod:`onepass.serialization.codec`). A baseline,
+which no file names, is kept as what it learned alone: whoever reads it knows its class.
 """
 
 from typing import Any
 
-from onepass.catalogue import can_learn
 from onepass.estimator import learned
 from onepass.evaluate.reference import BASELINES
-from onepass.parts import MARK, built, taken
-from onepass.tree import damaged
+from onepass.serialization.archive import damaged
+from onepass.serialization.codec import MARK, built, can_learn, taken
 
 __all__ = ["heard", "kept", "relearn", "specification"]
 

@@ -19,7 +19,7 @@ from onepass.evaluate.records import of_curves, of_drift, of_scores
 from onepass.evaluate.reread import reread
 from onepass.evaluate.score import Score
 from onepass.evaluate.sheet import to_html, to_markdown, to_rich, to_text
-from onepass.replacing import writing
+from onepass.serialization.atomic import writing
 
 __all__ = ["FILES", "Report"]
 

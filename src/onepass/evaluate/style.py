@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onepass.errors import ParameterError, need
-from onepass.replacing import writing
+from onepass.serialization.atomic import writing
 
 __all__ = ["COLOURS", "DARK", "DASHES", "GREY", "sheet"]
 

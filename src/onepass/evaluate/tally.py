@@ -8,7 +8,7 @@ import numpy as np
 from onepass.errors import Array
 from onepass.evaluate.curve import Values
 from onepass.evaluate.metrics import Metric, kept
-from onepass.tree import damaged
+from onepass.serialization.archive import damaged
 
 __all__ = ["Tally"]
 

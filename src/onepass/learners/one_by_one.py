@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass.errors import Floats, NotFittedError
-from onepass.estimator.learned import nbytes
 from onepass.forgetting.past import Past
 from onepass.learners.row_loop import opened, serves, told
+from onepass.serialization.state import nbytes
 
 __all__ = ["OneByOne"]
 

@@ -27,7 +27,6 @@ from typing import Any, ClassVar, Self
 import torch
 
 from onepass import linalg, validation
-from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.memory.choice import specification
 from onepass.nn.answers import refuse_width
@@ -46,6 +45,7 @@ from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
 from onepass.nn.mode import plainly
 from onepass.nn.telling import filled, warn_of_no_tasks
+from onepass.serialization.state import nbytes
 
 __all__ = ["OGD"]
 

@@ -34,7 +34,6 @@ import torch
 
 from onepass import linalg
 from onepass.errors import ModuleError, NumericalError
-from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.memory import Basis
 from onepass.memory.certificate import ForgettingBound, certified
@@ -49,6 +48,7 @@ from onepass.nn.losses import LossName
 from onepass.nn.merging import merge
 from onepass.nn.mode import plainly
 from onepass.nn.telling import explained, filled
+from onepass.serialization.state import nbytes
 
 __all__ = ["ORFit"]
 

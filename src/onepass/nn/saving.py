@@ -1,13 +1,13 @@
 """Saving: a network's learner in one safetensors file, and back, to the last bit.
 
-The file is one of :mod:`onepass.checkpoint`, of the kind ``network``::
+The file is one of :mod:`onepass.serialization.archive`, of the kind ``network``::
 
     {"learner": "ORFit", "arguments": {…}, "names": […],
      "module": {"weights": {name: tensor}, "buffers": {name: tensor}},
      "learned": {…}}
 
-Memories and their specifications stand in it as :mod:`onepass.parts` tells, tensors as
-:mod:`onepass.nn.tensors` does.
+Memories and their specifications stand in it as :mod:`onepass.serialization.codec` tells, tensors
+as :mod:`onepass.nn.tensors` does.
 
 The module's code is not in the file, and nothing in it is run: a module made alike is handed to
 :func:`load`, which compares names, shapes and dtypes, and writes nothing before all is read.
@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
-from onepass import checkpoint
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
 from onepass.nn.tensors import TensorBuilder, TensorTaker, as_array, as_tensor
 from onepass.nn.weights import broken
-from onepass.tree import damaged
+from onepass.serialization import archive
+from onepass.serialization.archive import damaged
 
 __all__ = ["KIND", "load", "save"]
 
@@ -71,7 +71,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
         },
         "learned": taker.take(learned, None, ("learned",), finite=False),
     }
-    checkpoint.write(path, tree, kind=KIND)
+    archive.write(path, tree, kind=KIND)
 
 
 def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
@@ -147,7 +147,7 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
 
 def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
     """What the file holds; its parts are there."""
-    found = checkpoint.contents(path)
+    found = archive.contents(path)
     if found.kind != KIND:
         raise CheckpointError(
             f"{where}: must hold a network's learner, got a {found.kind}. "

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from onepass.catalogue import Entry
-from onepass.parts import MARK, Builder, Taker
-from onepass.tree import damaged
+from onepass.serialization.archive import damaged
+from onepass.serialization.codec import MARK, Builder, Entry, Taker
 
 __all__ = ["TensorBuilder", "TensorTaker", "as_array", "as_tensor"]
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass.evaluate import ContinualReport
-from onepass.replacing import writing
 from onepass.reproduce.continual_figure import drawn
 from onepass.reproduce.continual_learners import TITLES
 from onepass.reproduce.continual_streams import STREAMS
 from onepass.reproduce.shown import Shown, paired
+from onepass.serialization.atomic import writing
 
 __all__ = ["ContinualOutcome"]
 

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from scipy.stats import ttest_rel
 
 from onepass.errors import Floats
-from onepass.replacing import writing
+from onepass.serialization.atomic import writing
 from onepass.stream import write
 
 __all__ = ["Shown", "paired", "rounded"]

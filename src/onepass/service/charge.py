@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from onepass import sealed, validation
+from onepass import validation
 from onepass.errors import Array, NotFittedError, ParameterError, TypeMismatchError
-from onepass.parts import taken
-from onepass.persist import given_back, packed
+from onepass.serialization import archive
+from onepass.serialization.codec import taken
+from onepass.serialization.models import given_back, packed
 from onepass.service.blocks import Block
 from onepass.service.intake import read_rows
 from onepass.validation.table import Table
@@ -70,7 +71,7 @@ class Charge:
     @classmethod
     def from_bytes(cls, data: bytes, where: str, replacements: Mapping[str, Any]) -> "Charge":
         """What ``to_bytes`` gave."""
-        return cls(given_back(sealed.unpacked(data, where), where, replacements))
+        return cls(given_back(archive.unpacked(data, where), where, replacements))
 
     def to_bytes(self, where: str) -> bytes:
         """All of it, as ``op.save`` would write it."""
@@ -146,4 +147,4 @@ def _at_first(learner: Any, X: Any) -> Array:
 
 def _specified(learner: Any, where: str) -> bytes:
     """The class and the parameters of a learner, whatever it learned."""
-    return sealed.packed(taken(clone(learner), where), where)
+    return archive.packed(taken(clone(learner), where), where)

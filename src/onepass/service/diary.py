@@ -13,9 +13,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from onepass import sealed
 from onepass.errors import OnepassError
-from onepass.replacing import replacing
+from onepass.serialization import archive
+from onepass.serialization.atomic import replacing
 from onepass.service.gauges import Gauges
 
 __all__ = ["Diary"]
@@ -48,7 +48,7 @@ class Diary:
         """
         state = None
         with suppress(OSError, OnepassError):
-            state = sealed.unpacked(self._path.read_bytes(), str(self._path)).tree
+            state = archive.unpacked(self._path.read_bytes(), str(self._path)).tree
         gauges.resume(state, seen)
 
     def tend(self, gauges: Gauges, snapshot: int) -> None:
@@ -69,6 +69,6 @@ class Diary:
     def write(self, gauges: Gauges) -> None:
         """Write them down, as far as the disk allows it."""
         with suppress(OSError, OnepassError):
-            data = sealed.packed(gauges.state(), str(self._path), kind="gauges")
+            data = archive.packed(gauges.state(), str(self._path), kind="gauges")
             with replacing(self._path) as temporary:
                 temporary.write_bytes(data)

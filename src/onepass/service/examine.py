@@ -14,9 +14,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from onepass import sealed
-from onepass.describing import described
 from onepass.errors import CheckpointError, StoreError
+from onepass.serialization import archive as sealed
+from onepass.serialization.models import described
 from onepass.service.archive import SQLITE, Archive
 from onepass.service.blocks import Block
 from onepass.service.holding import unheld

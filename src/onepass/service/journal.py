@@ -29,7 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from onepass.errors import InUseError, StoreError
-from onepass.replacing import replacing
+from onepass.serialization.atomic import replacing
 from onepass.service.archive import SQLITE
 from onepass.service.holding import Holding
 from onepass.service.place import Place

@@ -12,7 +12,7 @@ from time import sleep
 from typing import Any, TypeVar
 
 from onepass.errors import Array, OnepassError, ParameterError, StoreError, UnknownError
-from onepass.estimator.learned import nbytes
+from onepass.serialization.state import nbytes
 from onepass.service.diary import Diary
 from onepass.service.gauges import Gauges
 from onepass.service.looks import Looks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onepass.errors import DamagedError, StoreError
-from onepass.estimator.learned import nbytes
+from onepass.serialization.state import nbytes
 from onepass.service.blocks import Block
 from onepass.service.charge import Charge
 from onepass.service.journal import Journal

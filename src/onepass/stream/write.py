@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, ParameterError, SourceError, need
-from onepass.replacing import replacing, writing
+from onepass.serialization.atomic import replacing, writing
 
 __all__ = ["write", "written_as"]
 

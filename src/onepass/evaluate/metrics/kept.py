@@ -12,7 +12,7 @@ import numpy as np
 from onepass.errors import CheckpointError
 from onepass.evaluate.metrics.metric import Metric
 from onepass.evaluate.metrics.total import Total
-from onepass.tree import damaged
+from onepass.serialization.archive import damaged
 
 __all__ = ["heard", "said"]
 

@@ -29,7 +29,6 @@ import torch
 from onepass import linalg, validation
 from onepass.columns import Columns
 from onepass.errors import CheckpointError, NumericalError
-from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.nn.mode import evaluating
 from onepass.nn.optim.activations import listening
@@ -38,6 +37,7 @@ from onepass.nn.optim.drawn import drawn, together
 from onepass.nn.optim.projected import Projected
 from onepass.nn.optim.sorts import sorted_out
 from onepass.nn.optim.written import read, written
+from onepass.serialization.state import nbytes
 
 __all__ = ["GPM"]
 

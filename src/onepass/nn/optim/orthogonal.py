@@ -27,7 +27,6 @@ from onepass.errors import (
     MemoryFullWarning,
     RowsRefusedWarning,
 )
-from onepass.estimator.learned import nbytes
 from onepass.interrupt import Interrupt
 from onepass.memory.choice import specification
 from onepass.nn.gradients import (
@@ -43,6 +42,7 @@ from onepass.nn.mode import evaluating
 from onepass.nn.optim.drawn import Labelled, drawn
 from onepass.nn.optim.projected import Projected
 from onepass.nn.optim.written import read, written
+from onepass.serialization.state import nbytes
 
 __all__ = ["OrthogonalGradient"]
 

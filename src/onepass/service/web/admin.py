@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from onepass import sealed
 from onepass.errors import ParameterError
 from onepass.models import pipelines
-from onepass.persist import given_back
+from onepass.serialization import archive
+from onepass.serialization.models import given_back
 from onepass.service.shelf import Shelf
 from onepass.service.trial import hold_learnable
 from onepass.service.web.exchange import Answer, Asking
@@ -102,7 +102,7 @@ def _decoded(body: bytes, kind: Any) -> Any:
 
 
 def _loaded(body: bytes) -> Any:
-    return given_back(sealed.unpacked(body, _FILE), _FILE, {})
+    return given_back(archive.unpacked(body, _FILE), _FILE, {})
 
 
 def _json(said: dict[str, Any], status: int = 200) -> Answer:

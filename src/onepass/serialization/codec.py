@@ -5,7 +5,7 @@ An object is its class's name, the arguments of its constructor, and what it lea
     {"@": "RLSRegressor", "ridge": 1e-06, …, "memory_": {"@": "Triangle", "R": array, …}}
 
 It is built by calling the class with these arguments and setting these attributes. Which classes
-there are says :mod:`onepass.catalogue`. Three more things have the key ``"@"``:
+there are says :mod:`onepass.serialization.codec`. Three more things have the key ``"@"``:
 
 =========================================== ====================================================
 ``{"@": "function", "name": "mine.phi"}``   an argument that was a function, or is ``outside`` of
@@ -15,23 +15,213 @@ there are says :mod:`onepass.catalogue`. Three more things have the key ``"@"``:
 =========================================== ====================================================
 
 What is built from is believed in nothing: it may come from a stranger.
+
+Randomness: a random generator as plain values and arrays, and back, to the last bit.
+
+Kept are the state of its stream, and of the seeds from which it spawns others.
+
+Catalogue: the classes that a model file may name, and what such a class is made of.
+
+They are found in the lists of onepass's own rooms: ``__all__``, and ``STATES`` for what is learned
+but not public. Nothing is added here when a learner is.
 """
 
+import inspect
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from onepass import randomness
-from onepass.catalogue import Entry, can_hold, can_learn, entries
 from onepass.errors import CheckpointError
-from onepass.estimator import learned
-from onepass.tree import DEPTH, damaged
+from onepass.serialization.archive import DEPTH, damaged
+from onepass.serialization.state import learned
 
-__all__ = ["MARK", "Builder", "Taker", "built", "taken"]
+__all__ = [
+    "MARK",
+    "Builder",
+    "Entry",
+    "Taker",
+    "built",
+    "can_hold",
+    "can_learn",
+    "entries",
+    "heard",
+    "said",
+    "taken",
+]
+
+
+_LARGEST_POOL = 1024  # words of entropy; NumPy's own is 4
+_POSITION = {"MT19937": ("pos", 624), "Philox": ("buffer_pos", 4)}
+_KNOWN = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+
+
+def said(generator: np.random.Generator) -> dict[str, Any]:
+    """A generator's state as plain values and arrays.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+        Over one of NumPy's bit generators; what it draws next is not disturbed.
+
+    Raises
+    ------
+    ValueError
+        If its bit generator is not one of NumPy's.
+
+    Examples
+    --------
+    >>> generator = np.random.default_rng(7)
+    >>> again = heard(said(generator))
+    >>> float(again.random() - generator.random())
+    0.0
+    """
+    bits = generator.bit_generator
+    if type(bits) is not getattr(np.random, type(bits).__name__, None):
+        raise ValueError(f"{type(bits).__name__} is not one of {', '.join(_KNOWN)}")
+    seeds = bits.seed_seq
+    entropy = dict(seeds.state) if isinstance(seeds, np.random.SeedSequence) else None
+    return {"bits": dict(bits.state), "seeds": entropy}
+
+
+def heard(state: dict[str, Any]) -> np.random.Generator:
+    """The generator that ``said`` took apart.
+
+    Raises
+    ------
+    ValueError
+        If this is not something that ``said`` gives.
+    """
+    try:
+        bits, seeds = state["bits"], state["seeds"]
+        name = bits["bit_generator"]
+        if name not in _KNOWN or not _inside(name, bits):
+            raise ValueError(name)
+        if seeds is not None and not 4 <= seeds["pool_size"] <= _LARGEST_POOL:
+            raise ValueError(seeds["pool_size"])
+        sequence = np.random.SeedSequence(**(seeds or {"entropy": 0}))
+        generator = getattr(np.random, name)(sequence)
+        generator.state = bits
+        if not _same(generator.state, bits):
+            raise ValueError(name)
+        return np.random.Generator(generator)
+    except (KeyError, IndexError, TypeError, AttributeError, OverflowError) as wrong:
+        raise ValueError("not the state of a random generator") from wrong
+
+
+def _inside(name: str, bits: dict[str, Any]) -> bool:
+    """Whether a position within a buffer is one: NumPy would read beyond it unasked."""
+    if name not in _POSITION:
+        return True
+    key, largest = _POSITION[name]
+    place = bits["state"] if name == "MT19937" else bits
+    return type(place[key]) is int and 0 <= place[key] <= largest
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two states are equal, and so none was bent to fit."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    return np.array_equal(a, b)
+
+
+_ROOMS = (  # each may hold what is of itself and of those below
+    "onepass.pipeline",
+    "onepass.clusterers",
+    "onepass.learners",
+    "onepass.features",
+    "onepass.forgetting",
+    "onepass.memory",
+    "onepass.losses",
+    "onepass.centering",
+)
+_MISSES = "onepass.features"  # nan is a feature's trade, and a bug of a learner
+
+
+class Entry(NamedTuple):
+    """A class that a model file may name."""
+
+    cls: Any
+    """An estimator of scikit-learn's kind, or a dataclass."""
+    room: str
+    """The package or module that lists it."""
+    arguments: tuple[str, ...]
+    """Of its constructor; each is also an attribute."""
+    rest: str | None
+    """The name of its ``*arguments``, if it takes any."""
+
+    @property
+    def estimates(self) -> bool:
+        """Whether it learns: then what it learned is in attributes that end with ``_``."""
+        return issubclass(self.cls, BaseEstimator)
+
+    @property
+    def finite(self) -> bool:
+        """Whether what it learned never holds nan."""
+        return self.room != _MISSES
+
+    @property
+    def outside(self) -> dict[str, str]:
+        """The arguments that no file holds, with what each is."""
+        return dict(getattr(self.cls, "outside", {}))
+
+    def handed(self, name: str, value: Any) -> bool:
+        """Whether who loads a file hands an argument in: a function, or what no file holds."""
+        return callable(value) or (
+            name in self.outside and not isinstance(value, (str, type(None)))
+        )
+
+    def plain(self, name: str, value: Any) -> Any:
+        """An argument; the path of what no file holds as text."""
+        path = name in self.outside and isinstance(value, os.PathLike)
+        return os.fspath(value) if path else value
+
+
+def entries() -> dict[str, Entry]:
+    """The classes that a model file may name, by name."""
+    found: dict[str, Entry] = {}
+    for room in _ROOMS:
+        module = import_module(room)
+        listed = [getattr(module, name) for name in getattr(module, "__all__", ())]
+        for cls in (*listed, *getattr(module, "STATES", ())):
+            if _can_be_saved(cls):
+                found.setdefault(cls.__name__, _entry(cls, room))
+    return found
+
+
+def can_hold(outer: Entry | None, inner: Entry) -> bool:
+    """Whether an object of one class can be part of an object of another."""
+    return outer is None or _ROOMS.index(outer.room) <= _ROOMS.index(inner.room)
+
+
+def can_learn(cls: type, name: str) -> bool:
+    """Whether an attribute of this name can be what an object of this class learned."""
+    if not name.isidentifier() or name.startswith("_") or not name.endswith("_"):
+        return False
+    there = inspect.getattr_static(cls, name, None)
+    return not (callable(there) or hasattr(there, "__get__"))
+
+
+def _can_be_saved(cls: Any) -> bool:
+    return (
+        isinstance(cls, type)
+        and not inspect.isabstract(cls)
+        and (issubclass(cls, BaseEstimator) or is_dataclass(cls))
+    )
+
+
+def _entry(cls: type, room: str) -> Entry:
+    signature = inspect.signature(cls).parameters.values()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    rest = [p.name for p in signature if p.kind is inspect.Parameter.VAR_POSITIONAL]
+    arguments = tuple(p.name for p in signature if p.kind in named)
+    return Entry(cls, room, arguments, rest[0] if rest else None)
+
 
 MARK = "@"
 """The key of whatever is no plain dict."""
@@ -41,7 +231,7 @@ _COUNTS = {"rows_seen_", "n_features_in_", "n_outputs_"}
 
 
 def taken(thing: Any, where: str) -> dict[str, Any]:
-    """An object as plain values and arrays, which :mod:`onepass.checkpoint` can write.
+    """An object as plain values and arrays, which :mod:`onepass.serialization.archive` can write.
 
     Parameters
     ----------
@@ -145,7 +335,7 @@ class Taker:
     def generator(self, value: np.random.Generator, path: _Path) -> dict[str, Any]:
         """The state of a random generator."""
         try:
-            return {MARK: "generator", "state": randomness.said(value)}
+            return {MARK: "generator", "state": said(value)}
         except ValueError as wrong:
             raise CheckpointError(
                 f"{self.where}: `{'.'.join(path)}` must be one of NumPy's own random generators, "
@@ -276,7 +466,7 @@ class Builder:
     def generator(self, value: dict[str, Any], path: _Path) -> np.random.Generator:
         """The random generator in the state that was saved."""
         try:
-            return randomness.heard(value["state"])
+            return heard(value["state"])
         except (KeyError, ValueError) as wrong:
             raise damaged(self.where, f"{_place(path)} is no random generator") from wrong
 

@@ -1,0 +1,1 @@
+"""Model files: encoding of objects, the archive on disk, and atomic replacement of files."""
