@@ -10,7 +10,7 @@ import pytest
 
 import onepass as op
 from onepass.errors import LabelError, LargeStateWarning, ShapeError
-from onepass.estimator import classifier
+from onepass.learners.estimator import classifier
 from onepass.validation import arrays
 
 CLASSIFIERS: list[Callable[[], Any]] = [

@@ -22,9 +22,9 @@ from onepass.errors import (
     ParameterError,
     TypeMismatchError,
 )
-from onepass.estimator import Regressor
 from onepass.features import Encode, Impute, Scale
 from onepass.learners import RLSClassifier, RLSRegressor
+from onepass.learners.estimator import Regressor
 from onepass.pipeline import Pipeline
 from onepass.serialization import models
 from onepass.validation.table import Table

@@ -10,10 +10,10 @@ from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
 from onepass.errors import Array, Floats, NotFittedError, ParameterError
-from onepass.estimator import Learner
 from onepass.features.chain import asked, taught, taught_where
 from onepass.features.joint import JointSteps
 from onepass.features.transformer import Transformer, all_or_nothing
+from onepass.learners.estimator import Learner
 
 __all__ = ["Pipeline"]
 

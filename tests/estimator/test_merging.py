@@ -24,7 +24,7 @@ def test_a_learner_that_does_not_say_how_is_refused_and_stays_as_it_was() -> Non
 
 
 def test_a_learner_that_does_not_say_how_its_outputs_join_is_none() -> None:
-    from onepass.estimator.learner import Learner
+    from onepass.learners.estimator.learner import Learner
 
     assert "_join_outputs" in Learner.__abstractmethods__
     assert not op.SGDRegressor.__abstractmethods__ | op.SGDClassifier.__abstractmethods__

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, Floats
-from onepass.estimator import Clusterer
+from onepass.learners.estimator import Clusterer
 from onepass.learners.resonance import Resonance
 
 __all__ = ["ARTIPCACluster"]

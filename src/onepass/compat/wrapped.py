@@ -10,8 +10,8 @@ from sklearn.base import is_classifier
 
 from onepass.compat.intake import Intake
 from onepass.errors import Array
-from onepass.estimator import Learner
 from onepass.features.steps import Steps
+from onepass.learners.estimator import Learner
 
 __all__ = ["Row", "Wrapped", "classifies", "frame", "series"]
 

@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 
 from onepass.errors import Array, Floats
-from onepass.estimator import Classifier, Learner, Regressor
+from onepass.learners.estimator import Classifier, Learner, Regressor
 
 __all__ = ["BASELINES", "LastLabel", "LastValue", "Majority", "RunningMean"]
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import Array, Floats, LabelError
-from onepass.estimator import Classifier
+from onepass.learners.estimator import Classifier
 from onepass.learners.resonance import Resonance
 
 __all__ = ["ARTIPCAClassifier"]

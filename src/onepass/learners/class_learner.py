@@ -12,8 +12,8 @@ import numpy as np
 
 from onepass import linalg
 from onepass.errors import Array, Floats, NotFittedError, NumericalError
-from onepass.estimator import Classifier, Layout
 from onepass.learners.class_moments import Kept, Moments
+from onepass.learners.estimator import Classifier, Layout
 
 __all__ = ["UNSEEN", "ClassLearner"]
 

@@ -21,7 +21,7 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
 )
-from onepass.estimator import Layout
+from onepass.learners.estimator import Layout
 from onepass.learners.gradients import placed_outputs, row_step
 from onepass.learners.linear import Linear, initial_weights
 from onepass.memory.certificate import ForgettingBound, certified

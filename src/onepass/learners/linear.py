@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from onepass import validation
 from onepass.errors import Array, Floats, NotFittedError, ParameterError
-from onepass.estimator import Classifier
+from onepass.learners.estimator import Classifier
 
 __all__ = [
     "HALVES", "NEAR", "Linear", "initial_weights", "named_columns", "plain_parts", "said_at_first",
@@ -34,8 +34,8 @@ HALVES = np.array([-0.5, 0.5])
 class Linear:
     """Scores, ``coef_`` and ``intercept_`` of a learner that holds ``weights_`` and ``offset_``.
 
-    Stands before :class:`~onepass.estimator.Regressor` or :class:`~onepass.estimator.Classifier`
-    among a class's bases.
+    Stands before :class:`~onepass.learners.estimator.Regressor` or
+    :class:`~onepass.learners.estimator.Classifier` among a class's bases.
 
     Attributes
     ----------

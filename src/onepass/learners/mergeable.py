@@ -15,10 +15,10 @@ import numpy as np
 from onepass import linalg
 from onepass.centering import Centering
 from onepass.errors import Array, Floats, MergeError, NumericalError
-from onepass.estimator import Layout
 from onepass.forgetting.kept import Kept
 from onepass.forgetting.past import Past
 from onepass.forgetting.written import rule
+from onepass.learners.estimator import Layout
 from onepass.learners.pooling import Known, pooled
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import Triangle

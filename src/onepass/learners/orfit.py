@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, Floats, ParameterError
-from onepass.estimator import Classifier, Regressor
+from onepass.learners.estimator import Classifier, Regressor
 from onepass.learners.fitting import Fitting
 from onepass.learners.linear import initial_weights
 

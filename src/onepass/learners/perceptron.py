@@ -28,7 +28,7 @@ import numpy as np
 
 from onepass import compiled, validation
 from onepass.errors import Array, Floats, NumericalError, ParameterError
-from onepass.estimator import Classifier
+from onepass.learners.estimator import Classifier
 from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
 from onepass.learners.single_steps import SingleSteps
 from onepass.learners.stepsize import Steps

@@ -23,7 +23,7 @@ import numpy as np
 
 from onepass.centering import Centering
 from onepass.errors import Floats
-from onepass.estimator import Layout
+from onepass.learners.estimator import Layout
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.prior import Prior
 from onepass.memory.rebased import GAP

@@ -10,9 +10,9 @@ import numpy as np
 from onepass import linalg, validation
 from onepass.axes import Axes
 from onepass.errors import Array, Floats, NotFittedError, NumericalError, ParameterError
-from onepass.estimator import Layout
 from onepass.features.components import checked_components, rows_between
 from onepass.learners.contest import Rules, checked_rules, met
+from onepass.learners.estimator import Layout
 from onepass.learners.looking import WAYS, along, as_rows
 from onepass.learners.prototypes import Prototypes
 
@@ -23,7 +23,7 @@ _MOST = 1e150  # weights together; more, times squares, overflow
 
 
 class Resonance:
-    """Stands before :class:`~onepass.estimator.Classifier` among a class's bases."""
+    """Stands before :class:`~onepass.learners.estimator.Classifier` among a class's bases."""
 
     n_components: Any
     vigilance: float

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, Floats
-from onepass.estimator import Classifier, Regressor
 from onepass.forgetting.past import Past
+from onepass.learners.estimator import Classifier, Regressor
 from onepass.learners.least_squares import LeastSquares
 from onepass.learners.linear import initial_weights
 

@@ -20,8 +20,8 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from onepass.errors import Array, Floats
-from onepass.estimator import Classifier, Regressor
 from onepass.learners.descent import Descent, descend
+from onepass.learners.estimator import Classifier, Regressor
 from onepass.learners.linear import HALVES, initial_weights, named_columns, said_at_first
 from onepass.learners.stepsize import Slope, Steps
 from onepass.losses import MARGIN_LOSSES, REGRESSION_LOSSES

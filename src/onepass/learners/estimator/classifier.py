@@ -8,7 +8,7 @@ from sklearn.base import ClassifierMixin
 
 from onepass import validation
 from onepass.errors import Array, Floats, LabelError, MergeError
-from onepass.estimator.learner import Learner
+from onepass.learners.estimator.learner import Learner
 from onepass.validation.arrays import hold_breadth, hold_values
 
 __all__ = ["Classifier"]

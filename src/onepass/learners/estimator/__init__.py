@@ -11,7 +11,7 @@ revealed, the learner learns it. A learner brings a few hooks and gets every ver
 ``_widen(d)``               take new features, as if they had been zero in every row so far
 ``_add_outputs(at, c)``     take new outputs, at the columns ``at`` of now c (classifiers only)
 
-and, if it can be merged, what :mod:`onepass.estimator.merging` asks for.
+and, if it can be merged, what :mod:`onepass.learners.estimator.learner` asks for.
 
 What is learned lives in attributes whose names end with an underscore. A hook never writes into an
 array that such an attribute held when it was called: it makes new ones and assigns them. So an
@@ -20,11 +20,8 @@ error, or an interrupt, anywhere within a verb puts back the learner exactly as 
 [1] "Online Learning", lecture notes: steps 0-5 and equation (1).
 """
 
-from onepass.estimator.classifier import Classifier
-from onepass.estimator.clusterer import Clusterer
-from onepass.estimator.learner import Learner
-from onepass.estimator.merging import Layout
-from onepass.estimator.regressor import Regressor
+from onepass.learners.estimator.classifier import Classifier
+from onepass.learners.estimator.learner import Clusterer, Layout, Learner, Regressor
 from onepass.serialization.state import learned, nbytes
 
 __all__ = ["Classifier", "Clusterer", "Layout", "Learner", "Regressor", "learned", "nbytes"]
