@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* As onepass/losses.py has them; a negative one is squared and halved: its slope times its value. */
+/* As onepass/learners/losses.py has them; a negative one is squared and halved: its slope times its value. */
 enum { SQUARED = 1, ABSOLUTE, HUBER, INSENSITIVE, HINGE, LOGISTIC, MISCLASSIFIED };
 
 typedef struct {

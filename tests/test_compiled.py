@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass import compiled, losses
+from onepass import compiled
 from onepass.errors import NumericalError, OnepassError
+from onepass.learners import losses
 
 loops = pytest.mark.skipif(compiled.loops is None, reason="needs the compiled loops")
 pytestmark = loops

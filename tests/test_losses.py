@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onepass.losses import (
+from onepass.learners.losses import (
     MARGIN_LOSSES,
     REGRESSION_LOSSES,
     Absolute,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from onepass import reproduce as reproduce
     from onepass import service as service
     from onepass import stream as stream
-    from onepass.clusterers import ARTIPCACluster as ARTIPCACluster
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
+    from onepass.learners import ARTIPCACluster as ARTIPCACluster
     from onepass.learners import NearestClassMean as NearestClassMean
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # the command line's help take milliseconds.
 _PUBLIC = {
     "ARTIPCAClassifier": "learners",
-    "ARTIPCACluster": "clusterers",
+    "ARTIPCACluster": "learners",
     "NearestClassMean": "learners",
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",

@@ -8,7 +8,7 @@ from sklearn.neighbors import NearestCentroid
 
 import onepass as op
 from onepass.errors import NumericalError, ParameterError
-from onepass.learners.class_moments import Moments
+from onepass.learners.class_means import Moments
 
 quickly = settings(max_examples=25, deadline=None, derandomize=True)
 

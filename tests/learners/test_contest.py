@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from onepass.learners import contest, prototypes
-from onepass.learners.contest import Rules, met
-from onepass.learners.prototypes import Prototypes
-from onepass.learners.similarity import OF_ONE, SIMILARITIES, lengths_of
+from onepass.learners import prototypes
+from onepass.learners.prototypes import OF_ONE, SIMILARITIES, Prototypes, Rules, lengths_of, met
 
 
 def similarity(a: Any, b: Any, kind: str) -> float:
@@ -87,7 +85,7 @@ def test_pages_and_blocks_of_any_size_are_the_same(
     X, labels, s = drawn(70, 4, 2, 0)
     rules = Rules(0.9, "cosine", None, None)
     expected = algorithm_one(X, X, labels, s, rules)
-    for module, name in ((prototypes, "PAGE"), (prototypes, "BLOCK"), (contest, "BLOCK")):
+    for module, name in ((prototypes, "PAGE"), (prototypes, "BLOCK"), (prototypes, "BLOCK")):
         monkeypatch.setattr(module, name, size)
     stock, said = met(Prototypes.start(4), rules, X, X, labels, s)
     assert said[:, 0].tolist() == expected[4]

@@ -13,7 +13,7 @@ from stored_networks import NETWORKS, OPTIMIZERS, outcome, outside, plain, rows,
 from stored_runs import RUNS
 
 import onepass as op
-from onepass import losses
+from onepass.learners import losses
 from onepass.serialization.codec import entries
 
 EXPECTED = expected()

@@ -1,8 +1,7 @@
 """Learners: the names that a user imports, one file each."""
 
-from onepass.learners.art_ipca import ARTIPCAClassifier
-from onepass.learners.class_means import NearestClassMean
-from onepass.learners.class_moments import Means, Moments
+from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
+from onepass.learners.class_means import Means, Moments, NearestClassMean
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
 from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
@@ -12,6 +11,7 @@ from onepass.learners.sgd import SGDClassifier, SGDRegressor
 
 __all__ = [
     "ARTIPCAClassifier",
+    "ARTIPCACluster",
     "NearestClassMean",
     "ORFitClassifier",
     "ORFitRegressor",

@@ -12,7 +12,7 @@ drawn to a multiple of I, since rows may be few and features constant:
     Λ = (1 − ε) Σ + ε (tr Σ / d) I                                                   [2] (4)
 
 Σ is the sum of squares and products about the classes' means over the weight of the rows. It is
-kept by Chan's formula (:mod:`onepass.learners.class_moments`), not as sums that are subtracted
+kept by Chan's formula (:mod:`onepass.learners.class_means`), not as sums that are subtracted
 from each other; so that what is said at any row is what a batch fit of all rows until then would
 say, in whatever order they came: nothing is forgotten, and no class needs to be there when another
 comes ([1], [3]). ε by oracle approximating shrinkage is of [2].
@@ -27,6 +27,17 @@ then O(cd) a row that is answered, O(cd²) of the quadratic one. Memory O(d²), 
     estimation", IEEE Transactions on Signal Processing 58(10), 2010.
 [3] S. Pang, S. Ozawa, N. Kasabov, "Incremental linear discriminant analysis for classification of
     data streams", IEEE Transactions on Systems, Man, and Cybernetics B 35(5), 2005.
+
+Discriminant factors: what classes of normal density need of a covariance Σ, also of a poor one.
+
+Matrices are factorised in units in which their diagonal is 1, so that the features' own units make
+no difference to what is small. What Cholesky's factorisation cannot tell from singular, by a pivot
+of less than d ε, is taken apart into eigenvectors.
+
+[1] Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
+    estimation", IEEE Transactions on Signal Processing 58(10), 2010.
+
+Discriminant posterior: priors of classes, and what a density makes of them.
 """
 
 from typing import Any, ClassVar
@@ -34,12 +45,206 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Floats, ParameterError
-from onepass.learners.class_moments import Kept, Moments
-from onepass.learners.discriminant_factors import lower, oas, shrunk, solve
-from onepass.learners.discriminant_posterior import Posterior
+from onepass.errors import Floats, LabelError, ParameterError
+from onepass.learners.class_means import UNSEEN, ClassLearner, Kept, Moments
 
-__all__ = ["StreamingLDA", "StreamingQDA"]
+__all__ = ["Posterior", "StreamingLDA", "StreamingQDA", "lower", "oas", "shrunk", "solve"]
+
+
+def oas(S: Floats, n: float) -> float:
+    """The share by which oracle approximating shrinkage draws a covariance to its mean variance.
+
+    In scikit-learn's form of [1] (23), without its factor 2 / d:
+    ρ = (t + μ²) / ((n + 1) (t − μ² / d)), at most 1, with μ the mean of the diagonal and t that of
+    all squared entries.
+
+    Parameters
+    ----------
+    S : ndarray of shape (d, d)
+    n : float
+        Rows, by weight.
+    """
+    d, size = len(S), float(np.abs(np.diagonal(S)).max(initial=0.0))
+    if size == 0.0:
+        return 1.0
+    S = S / size
+    squares, mean = float(np.mean(S * S)), float(np.trace(S)) / d
+    apart = (n + 1.0) * (squares - mean * mean / d)
+    return 1.0 if apart <= 0.0 else min((squares + mean * mean) / apart, 1.0)
+
+
+def shrunk(S: Floats, share: float, variance: float) -> Floats:
+    """(1 − share) S + share · variance · I, (d, d)."""
+    drawn: Floats = (1.0 - share) * S
+    drawn.ravel()[:: len(S) + 1] += share * variance
+    return drawn
+
+
+def solve(S: Floats, B: Floats) -> Floats:
+    """S⁻¹ B, of least norm in the units of its diagonal where S is singular.
+
+    Parameters
+    ----------
+    S : ndarray of shape (d, d)
+        Positive semidefinite.
+    B : ndarray of shape (d, k)
+    """
+    units = _units(np.diagonal(S))
+    R = _in_units(S, units)
+    B = B / units[:, None]
+    L = _cholesky(R)
+    if L is not None:
+        solved = linalg.solve_lower_transposed(L, linalg.solve_lower(L, B))
+    else:
+        values, V = linalg.eigh(R)
+        kept = values > _least(R) * max(float(values[-1]), 0.0)
+        solved = V[:, kept] @ ((V[:, kept].T @ B) / values[kept][:, None])
+    said: Floats = solved / units[:, None]
+    return said
+
+
+def lower(S: Floats, variances: Floats) -> Floats:
+    """L with L Lᵀ = S, a lower triangle (d, d) whose diagonal is nowhere 0.
+
+    Parameters
+    ----------
+    S : ndarray of shape (d, d)
+        Positive semidefinite.
+    variances : ndarray of shape (d,)
+        What is usual in each feature: S has no less than d ε of it, in any direction.
+    """
+    units = _units(variances)
+    R = _in_units(S, units)
+    L = _cholesky(R)
+    if L is None:
+        values, V = linalg.eigh(R)
+        roots = np.sqrt(np.maximum(values, _least(R)))
+        L = np.linalg.qr((V * roots).T)[1].T
+        L = L * np.where(np.diagonal(L) < 0.0, -1.0, 1.0)
+    said: Floats = L * units[:, None]
+    return said
+
+
+def _units(variances: Floats) -> Floats:
+    """Standard deviations, 1 where there is none."""
+    units: Floats = np.sqrt(variances)
+    return np.where(units > 0.0, units, 1.0)
+
+
+def _in_units(S: Floats, units: Floats) -> Floats:
+    """S with its rows and columns divided by these, (d, d)."""
+    R: Floats = (S / units) / units[:, None]
+    return R
+
+
+def _least(R: Floats) -> float:
+    """An eigenvalue that is not told from 0."""
+    return len(R) * float(np.finfo(np.float64).eps)
+
+
+def _cholesky(R: Floats) -> Floats | None:
+    """The lower factor; None where R is all but singular."""
+    factor, info = linalg.cholesky(R)
+    if info or not (np.square(np.diagonal(factor)) > _least(R)).all():
+        return None
+    return factor
+
+
+class Posterior(ClassLearner):
+    """A classifier whose scores are logarithms of densities, but for what all classes share."""
+
+    _square = True
+    priors: Any
+
+    @property
+    def priors_(self) -> Floats:
+        """π_k, (c,); 0 of a class that has no rows."""
+        mass = self._learned().means.mass
+        shares: Floats = np.where(mass > 0.0, np.exp(self._log_priors(mass)), 0.0)
+        return shares
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores of the classes: shape (n, c), or (n,) for two classes.
+
+        The logarithm of density and prior, but for what all classes share; for two classes the
+        second's less the first's, which is the logarithm of the ratio of their probabilities.
+        """
+        return super().decision_function(X)
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms of the probabilities of the classes, shape (n, c); −inf without rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Raises
+        ------
+        NotFittedError
+            Before anything was learned.
+        """
+        scores = self._scores(self._matrix(X, "predict_log_proba"))
+        if not scores.shape[1]:
+            return scores
+        apart = scores - scores.max(axis=1, keepdims=True)
+        said: Floats = apart - np.log(np.exp(apart).sum(axis=1, keepdims=True))
+        return np.where(said <= UNSEEN / 4, -np.inf, said)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities of the classes, given the row, under the model; shape (n, c).
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d)
+
+        Raises
+        ------
+        NotFittedError
+            Before anything was learned.
+        """
+        said: Floats = np.exp(self.predict_log_proba(X))
+        return said
+
+    def _checked(self, c: int) -> None:
+        who = type(self).__name__
+        if self.priors is None or (isinstance(self.priors, str) and self.priors == "uniform"):
+            return
+        named = validation.class_names(self.classes, who)
+        if not _positive(self.priors, len(named)):
+            raise ParameterError(
+                f"{who}: `priors` must be 'uniform' or a number > 0 for each of `classes`, in "
+                f"their order, got {self.priors!r} for {len(named)} classes. Construct the "
+                "learner with classes=[...] and a prior for each."
+            )
+        if c > len(named):
+            raise LabelError(
+                f"{who}: `y` must hold classes that have a prior, {named.tolist()}, got another. "
+                "Name it in `classes` and `priors`, or let priors be the classes' shares."
+            )
+
+    def _log_priors(self, mass: Floats) -> Floats:
+        """Logarithms of π_k, (c,); 0 of a class without rows."""
+        if self.priors is None:
+            shares = mass
+        elif isinstance(self.priors, str):
+            shares = (mass > 0.0).astype(np.float64)
+        else:
+            named = validation.labels(self.classes, len(mass), type(self).__name__, what="classes")
+            shares = np.asarray(self.priors, dtype=np.float64)[np.argsort(named)]
+        total = shares.sum()
+        return np.log(np.where(shares > 0.0, shares, 1.0) / (total if total > 0.0 else 1.0))
+
+
+def _positive(priors: Any, c: int) -> bool:
+    """Whether these are c numbers > 0."""
+    try:
+        given = np.asarray(priors)
+    except ValueError:  # of lists of different lengths
+        return False
+    if given.shape != (c,) or given.dtype.kind not in "iuf":
+        return False
+    return bool(((given > 0.0) & np.isfinite(given)).all())
+
 
 _TARGETS = ("identity", "variance")
 

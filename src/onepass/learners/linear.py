@@ -8,10 +8,20 @@ the answer, so ``coef_`` and ``intercept_`` show that difference, as scikit-lear
     x ↦ classes_[1]  where  (W₁ − W₀)ᵀ x + (b₁ − b₀) ≥ 0                                 (2)
 
 Cost: O(dc) a row, O(dc) memory.
+
+Gradients: rows of features, shared by all outputs or not, as a step of a memory wants them.
+
+Choice: a name and its options, as one checked specification.
+
+Learners take a name (``loss="huber"``) and its options (``huber_delta=2.0``) side by side, as
+scikit-learn's searches want them. An option left at None has the default of what the name stands
+for; an option of something else is refused, so that none is accepted and ignored.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -19,10 +29,21 @@ from sklearn.base import clone
 from onepass import validation
 from onepass.errors import Array, Floats, NotFittedError, ParameterError
 from onepass.learners.estimator import Classifier
+from onepass.update import Step
 
 __all__ = [
-    "HALVES", "NEAR", "Linear", "initial_weights", "named_columns", "plain_parts", "said_at_first",
-]  # fmt: skip
+    "HALVES",
+    "NEAR",
+    "Linear",
+    "chosen",
+    "initial_weights",
+    "named_columns",
+    "placed_outputs",
+    "plain_parts",
+    "row_step",
+    "said_at_first",
+]
+
 
 NEAR = 1 << 15
 """Numbers of rows that are converted at once, and fit into the nearer caches."""
@@ -153,3 +174,100 @@ def said_at_first(learner: Classifier, row: Floats) -> Any:
     begun = clone(learner)
     begun.partial_fit(row[None][:0], np.empty(0), classes=learner.classes)
     return begun.predict_one(row)
+
+
+def row_step(w: Floats, memory: Any, features: Floats, Y: Floats, noise: float) -> Step:
+    """One step of the equation for some rows, its errors of the shape of their answers.
+
+    Parameters
+    ----------
+    w : ndarray of shape (p, c) or (p,)
+    memory : state of a memory
+    features : ndarray of shape (n, p) or (n, p, c)
+        Shared by all outputs, with weights (p, c), or not, with weights (p,).
+    Y : ndarray of shape (n, c)
+    noise : float
+    """
+    n, c = Y.shape
+    if features.ndim == 2:
+        step: Step = memory.learn(w, features.T, Y - features @ w, np.full(n, noise))
+        return step
+    G = features.transpose(1, 0, 2).reshape(-1, n * c)
+    e = (Y - features.transpose(0, 2, 1) @ w).reshape(-1)
+    step = memory.learn(w, G, e, np.full(n * c, noise), group=c)
+    return step._replace(errors=step.errors.reshape(n, c))
+
+
+def placed_outputs(w: Floats, outputs: Array, c: int) -> Floats:
+    """Weights (p, c′) with their outputs at these places of c, zero elsewhere.
+
+    Weights (p,) that all outputs share are as they are.
+
+    Parameters
+    ----------
+    w : ndarray of shape (p, c′) or (p,)
+    outputs : ndarray of shape (c′,)
+    c : int
+    """
+    if w.ndim == 1:
+        return w
+    wide = np.zeros((len(w), c))
+    wide[:, outputs] = w
+    return wide
+
+
+T = TypeVar("T")
+
+
+def chosen(catalogue: Mapping[str, type[T]], what: str, params: Mapping[str, Any], who: str) -> T:
+    """The specification that a user's parameters name.
+
+    Parameters
+    ----------
+    catalogue : dict of str to dataclass
+        What can be chosen. A field's metadata holds its range, as `validate.in_range` takes it.
+    what : str
+        The parameter that holds the name.
+    params : dict of str to object
+        The learner's parameters.
+    who : str
+        The learner, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If the name is unknown, or an option is out of range or belongs to another name.
+
+    Examples
+    --------
+    >>> from onepass.learners.losses import REGRESSION_LOSSES
+    >>> chosen(REGRESSION_LOSSES, "loss", {"loss": "huber", "huber_delta": 2}, "SGDRegressor")
+    Huber(huber_delta=2.0)
+    """
+    name = params[what]
+    if not isinstance(name, str) or name not in catalogue:
+        raise ParameterError(
+            f"{who}: `{what}` must be one of {', '.join(map(repr, catalogue))}, got {name!r}. "
+            "Choose one of these."
+        )
+    kinds: Mapping[str, Any] = catalogue
+    ranges = _ranges(kinds[name])
+    given = {}
+    for other, kind in kinds.items():
+        for option in _ranges(kind):
+            value = params.get(option)
+            if value is None:
+                continue
+            if option not in ranges:
+                raise ParameterError(
+                    f"{who}: `{option}` must be left out with {what}={name!r}, got {value!r}. "
+                    f"Leave it out, or choose {what}={other!r}."
+                )
+            given[option] = validation.in_range(value, option, who, **ranges[option])
+    return catalogue[name](**given)
+
+
+@cache
+def _ranges(kind: Any) -> dict[str, Mapping[str, float]]:
+    """The options of a dataclass, and the range of each."""
+    return {f.name: f.metadata for f in fields(kind)}

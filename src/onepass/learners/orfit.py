@@ -17,19 +17,296 @@ Cost: O(mp) time a row, O(mp) memory for a memory of m directions.
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.
 [2] The same, CDC 2022.
+
+Fitting: rows as gradients, and the one step that the ORFit learners share.
+
+A row's gradients are its features, shared by all outputs, or Φ(x) (p × c) where a feature map
+gives each output its own. A row of weight s is as good as s rows: it is √s times as long.
 """
 
+import math
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.errors import Array, Floats, ParameterError
-from onepass.learners.estimator import Classifier, Regressor
-from onepass.learners.fitting import Fitting
-from onepass.learners.linear import initial_weights
+from onepass import linalg, validation
+from onepass.errors import (
+    Array,
+    Floats,
+    MemoryFullWarning,
+    MergeError,
+    NumericalError,
+    ParameterError,
+    ShapeError,
+)
+from onepass.learners.estimator import Classifier, Layout, Regressor
+from onepass.learners.linear import Linear, initial_weights, placed_outputs, row_step
+from onepass.memory.certificate import ForgettingBound, certified
+from onepass.memory.choice import specification
 
-__all__ = ["ORFitClassifier", "ORFitRegressor"]
+__all__ = ["Fitting", "ORFitClassifier", "ORFitRegressor"]
+
+
+_WIDTH = 64  # rows a block, where a block is the same as its rows
+_LARGEST = 1e140  # inner products of longer rows would overflow
+
+
+class Fitting(Linear):
+    """What the regressor and the classifier share."""
+
+    memory: Any
+    noise: float
+    fit_intercept: bool
+    feature_map: Callable[[Floats], Floats] | None
+    block_update: bool
+    n_features_in_: int
+    parameters_: Floats
+    start_: Floats | None
+    memory_: Any
+    noisy_: bool
+    contradictions_: int
+    forgotten_: float
+    full_: bool
+    rows_seen_: int
+
+    @property
+    def weights_(self) -> Floats:  # type: ignore[override]  # a view, not a second copy
+        """Weights, (p, c), without the intercept's."""
+        return self.parameters_[1:] if self.fit_intercept else self.parameters_
+
+    @property
+    def offset_(self) -> Floats:  # type: ignore[override]  # a view, not a second copy
+        """The intercept's weights, (c,)."""
+        c = self.parameters_.shape[1:]
+        return self.parameters_[0] if self.fit_intercept else np.zeros(c or 1)
+
+    @property
+    def forgetting_bound_(self) -> ForgettingBound:
+        """The certificate of forgetting: how far past answers can have moved.
+
+        Of classes the answers are the scores; of rows with weights, √weight times the answer.
+        """
+        memory = getattr(self, "memory_", None)
+        noise = float(getattr(self, "noisy_", self.noise))
+        return certified(memory, _forgotten(self), noise=noise, linear=True)
+
+    def _start(self, d: int, c: int) -> None:
+        where = type(self).__name__
+        noise = validation.in_range(self.noise, "noise", where, low=0.0)
+        self.noisy_ = noise > 0.0
+        self.contradictions_ = 0
+        self.forgotten_ = 0.0
+        self.full_ = False
+        self._begin_with(self._mapped(np.zeros((1, d)), c), c, noise)
+
+    def _begin_with(self, first: Floats, c: int, noise: float) -> None:
+        """Weights and memory for gradients of this shape."""
+        own = first.ndim == 3
+        p = first.shape[1]
+        shape = (p,) if own else (p, c)
+        start = np.zeros(shape)
+        initial = getattr(self, "initial_coef", None)
+        part = start[1:] if self.fit_intercept else start
+        given = initial_weights(initial, len(part), 1 if own else c, type(self).__name__)
+        part[...] = given[:, 0] if own else given
+        self.parameters_ = start
+        self.start_ = start if start.any() else None
+        self.memory_ = specification(self.memory, type(self).__name__).start(
+            p, 1 if own else c, noise
+        )
+
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
+        del known  # an output whose class is not known yet has seen zeros
+        noise = self._noise_now()
+        features = self._mapped(X, Y.shape[1])
+        largest = max(linalg.magnitude(features), linalg.magnitude(Y))
+        if s is not None:  # a row of weight s is as good as s rows: it is √s times as long
+            root = np.sqrt(s)
+            features = features * root.reshape(-1, *[1] * (features.ndim - 1))
+            Y = Y * root[:, None]
+        n = len(X)
+        w, memory, against = self.parameters_, self.memory_, 0
+        forgotten = _forgotten(self)
+        width = n if self.block_update else _WIDTH if memory.exact_in_blocks else 1
+        errors = np.empty(Y.shape)
+        good = False
+        try:
+            quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+            one_by_one = linalg.single_threaded(len(w) ** 2 if width == 1 else 0)
+            with quiet, one_by_one:  # threads that share a row wait longer than they work
+                for i in range(0, n, max(width, 1)):
+                    rows = slice(i, i + width)
+                    step = row_step(w, memory, features[rows], Y[rows], noise)
+                    forgotten += float(memory.forgets(step.w, w))
+                    w, memory, errors[rows] = step.w, step.memory, step.errors
+                    against += step.contradictions
+            good = largest < _LARGEST and linalg.finite(w, errors)
+        except np.linalg.LinAlgError:  # the SVD of numbers that overflowed
+            pass
+        if not good:
+            raise NumericalError(
+                f"{type(self).__name__}: rows must be small enough to square and sum, below "
+                f"{_LARGEST:g}, got values up to {largest:.3g}. "
+                "Give features and answers in larger units."
+            )
+        self.parameters_, self.memory_ = w, memory
+        self.contradictions_ += int(against)
+        self.forgotten_ = forgotten
+        self._warn_when_full()
+        said = Y - errors
+        return said if s is None else said / root[:, None]
+
+    merged_alike: ClassVar[tuple[str, ...]] = ("memory", "noise", "fit_intercept", "feature_map")
+
+    @property
+    def merging(self) -> Any:
+        """``exact`` with all directions, ``approximate`` with some of them."""
+        return getattr(specification(self.memory, type(self).__name__), "merging", "refused")
+
+    def _unmergeable(self) -> str:
+        if self.merging != "refused":
+            return ""
+        return (
+            f"got one of memory {self.memory!r}, which keeps nothing of them. "
+            "Use op.memory.Basis() or op.memory.Principal(m)."
+        )
+
+    def _merge(self, other: Any, layout: Layout) -> None:
+        """Learn the other's evidence as one block, from the weights as they are."""
+        self._noise_now()
+        if self.feature_map is not None:
+            self._refuse_other_features(other, layout)
+        elif layout.d > self.n_features_in_:
+            self._widen(layout.d)
+        w = self.parameters_
+        places = np.arange(len(w))
+        if self.feature_map is None:
+            first = int(self.fit_intercept)
+            places = np.concatenate((places[:first], layout.features + first))
+        own = other.memory_.evidence(other.parameters_, other.start_)
+        said = own.placed(places, len(w), layout.outputs, w.shape[-1])
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            step = self.memory_.merged(w, said)
+        if not linalg.finite(step.w):
+            raise NumericalError(
+                f"{type(self).__name__}.merge: what was learned must be small enough to square "
+                "and sum, got numbers beyond float64. Give features and answers in larger units."
+            )
+        mine = _forgotten(self) + float(self.memory_.forgets(step.w, w))
+        theirs = _forgotten(other) + own.moved(
+            step.w[places], placed_outputs(other.parameters_, layout.outputs, w.shape[-1])
+        )
+        self.forgotten_ = math.hypot(mine, theirs)  # of other rows each
+        self.parameters_, self.memory_ = step.w, step.memory
+        self.contradictions_ += other.contradictions_ + step.contradictions
+        self._warn_when_full()
+
+    def _refuse_other_features(self, other: Any, layout: Layout) -> None:
+        """A map reads its features by their places."""
+        same = np.array_equal(layout.features, np.arange(self.n_features_in_))
+        if not same or other.parameters_.shape[0] != self.parameters_.shape[0]:
+            raise MergeError(
+                f"{type(self).__name__}.merge: with a `feature_map` both learners must have the "
+                f"same features in the same order, {self.n_features_in_} here, got "
+                f"{other.n_features_in_} or in another order. Give all rows in one order."
+            )
+
+    def _noise_now(self) -> float:
+        """The noise of these rows.
+
+        Raises
+        ------
+        ParameterError
+            If it is out of range, or rows fitted exactly and rows averaged would be mixed.
+        """
+        who = type(self).__name__
+        noise = validation.in_range(self.noise, "noise", who, low=0.0)
+        if (noise > 0.0) != self.noisy_:
+            raise ParameterError(
+                f"{who}: `noise` must stay {'> 0' if self.noisy_ else '0'}, as it was when "
+                f"learning began, got {noise:g}. Call fit to begin anew."
+            )
+        return noise
+
+    def _scores(self, X: Floats) -> Floats:
+        c = len(getattr(self, "classes_", ())) or getattr(self, "n_outputs_", 1)
+        features = self._mapped(X, c)
+        if features.ndim == 2:
+            return np.asarray(features @ self.parameters_)
+        return np.asarray(features.transpose(0, 2, 1) @ self.parameters_)
+
+    def _mapped(self, X: Floats, c: int | None) -> Floats:
+        """The rows' gradients: (n, p) where outputs share them, or (n, p, c); any c where None."""
+        features = X.astype(np.float64, copy=False)
+        if self.feature_map is not None:
+            if not callable(self.feature_map):
+                raise ParameterError(
+                    f"{type(self).__name__}: `feature_map` must be a function of X, got "
+                    f"{self.feature_map!r}. Give None for the features as they are."
+                )
+            features = np.asarray(self.feature_map(X), dtype=np.float64)
+            good = features.ndim in {2, 3} and len(features) == len(X) and features.shape[1] > 0
+            if not good or (features.ndim == 3 and c not in {None, features.shape[2]}):
+                raise ShapeError(
+                    f"{type(self).__name__}: `feature_map` must turn X of shape {X.shape} into "
+                    f"features of shape ({len(X)}, p) or ({len(X)}, p, {c or 'c'}), got "
+                    f"{features.shape}. Check the map; name all classes beforehand."
+                )
+            if not np.isfinite(features).all():
+                raise NumericalError(
+                    f"{type(self).__name__}: `feature_map` must give finite features, got nan or "
+                    "infinity. Check the map on this block of X."
+                )
+        if self.fit_intercept:
+            ones = np.ones((len(X), 1, *features.shape[2:]))
+            features = np.concatenate((ones, features), axis=1)
+        if hasattr(self, "parameters_") and features.shape[1] != len(self.parameters_):
+            raise ShapeError(
+                f"{type(self).__name__}: `feature_map` and `fit_intercept` must stay as they were "
+                f"when learning began, with {len(self.parameters_)} weights, got "
+                f"{features.shape[1]} features a row. Call fit to begin anew."
+            )
+        return features
+
+    def _widen(self, d: int) -> None:
+        if self.feature_map is not None:
+            raise ParameterError(
+                f"{type(self).__name__}.grow: `feature_map` fixes the features, so none can be "
+                f"added, got {d}. Start a new learner with another map."
+            )
+        extra = d - self.n_features_in_
+        zeros = np.zeros((extra, self.parameters_.shape[1]))
+        self.parameters_ = np.vstack((self.parameters_, zeros))
+        if self.start_ is not None:
+            self.start_ = np.vstack((self.start_, zeros))
+        self.memory_ = self.memory_.grown(len(self.parameters_))
+        self.full_ = False
+
+    def _warn_when_full(self) -> None:
+        """Say once that little or nothing more can be learned, and why."""
+        p = len(self.parameters_)
+        spent = self.memory_.rank >= p
+        at_odds = self.rows_seen_ >= 2 * p and 2 * self.contradictions_ > self.rows_seen_
+        if self.full_ or not (spent or at_odds):
+            return
+        self.full_ = True
+        why = f"{self.contradictions_:,} of {self.rows_seen_:,} rows contradict rows before them"
+        if spent:
+            why = f"the memory holds all {p} directions"
+        warnings.warn(
+            f"{type(self).__name__}: {why}, so with noise=0 little or nothing more can be learned. "
+            "Use a smaller memory, noise > 0, or op.RLSRegressor, which averages.",
+            MemoryFullWarning,
+            stacklevel=2,
+        )
+
+
+def _forgotten(learner: Any) -> float:
+    """By how much past answers can have moved; infinite if nobody counted."""
+    begun = hasattr(learner, "memory_")
+    return float(getattr(learner, "forgotten_", math.inf if begun else 0.0))
 
 
 class ORFitRegressor(Fitting, Regressor):

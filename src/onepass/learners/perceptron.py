@@ -31,7 +31,7 @@ from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier
 from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
 from onepass.learners.single_steps import SingleSteps
-from onepass.learners.stepsize import Steps
+from onepass.learners.step_size import Steps
 
 __all__ = ["Perceptron"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from onepass import compiled, linalg
 from onepass.errors import Floats
 from onepass.learners.one_by_one import OneByOne
-from onepass.learners.stepsize import Steps
+from onepass.learners.step_size import Steps
 
 __all__ = ["SingleSteps"]
 

@@ -132,12 +132,11 @@ def _same(a: Any, b: Any) -> bool:
 
 _ROOMS = (  # each may hold what is of itself and of those below
     "onepass.pipeline",
-    "onepass.clusterers",
     "onepass.learners",
     "onepass.features",
     "onepass.forgetting",
     "onepass.memory",
-    "onepass.losses",
+    "onepass.learners.losses",
     "onepass.centering",
 )
 _MISSES = "onepass.features"  # nan is a feature's trade, and a bug of a learner

@@ -35,7 +35,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from onepass.errors import Floats
-from onepass.losses import Loss
+from onepass.learners.losses import Loss
 
 __all__ = [
     "STEP_RULES",
