@@ -19,7 +19,8 @@ from pyarrow import feather
 import onepass as op
 from onepass.cli import main
 from onepass.serialization import archive
-from onepass.stream import delimited, jsonlines
+from onepass.stream import csv as delimited
+from onepass.stream import jsonlines
 
 RUN = "run {} --target y --save m.onepass --checkpoint 0 --block 500 -q"
 N, AT = 2500, 2000  # rows, and the one that is bad

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from onepass.errors import SourceError
 from onepass.stream import read
-from onepass.stream.ahead import Ahead
+from onepass.stream.sources import Ahead
 
 
 def threads() -> list[threading.Thread]:

@@ -20,7 +20,7 @@ from onepass.errors import (
     RowsRefusedWarning,
     SourceError,
 )
-from onepass.stream import delimited, jsonlines, read
+from onepass.stream import csv, jsonlines, read
 
 DAMAGE = {
     "csv": (b"1\n", b"1,a,2,3\n", b"?,a,2\n", b"1,\xff,2\n", b"inf,a,2\n", b"1,a,-inf\n",
@@ -58,7 +58,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, list[bytes], list[int]]:
 def small() -> Any:
     """Files are parsed a few rows at a time, and what they hold is known by their first rows."""
     with pytest.MonkeyPatch.context() as patch:
-        for source, sample in ((delimited, 7 + HEAD * 8), (jsonlines, HEAD * 34)):
+        for source, sample in ((csv, 7 + HEAD * 8), (jsonlines, HEAD * 34)):
             patch.setattr(source, "_SAMPLE", sample)
             patch.setattr(source, "_CHUNK", 200)
         yield

@@ -12,7 +12,7 @@ from pyarrow import csv
 
 import onepass as op
 from onepass.stream import read
-from onepass.stream.blocks import rows_a_block
+from onepass.stream.stream import rows_a_block
 
 N, P = 12_345, 6
 

@@ -13,10 +13,9 @@ import pytest
 import sklearn.datasets
 
 from onepass.errors import MissingExtraError, SourceError
-from onepass.stream import catalogue, dataset, datasets, fetch, images, places, read
-from onepass.stream.entry import Content
-from onepass.stream.openml import OpenMLImages
-from onepass.stream.pictures import Images, Pictures
+from onepass.stream import dataset, dataset_files, datasets, fetch, images, read
+from onepass.stream.dataset_files import Content, OpenMLImages
+from onepass.stream.images import Images, Pictures
 
 
 def crc(*answers: float) -> int:
@@ -28,8 +27,8 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine that has no data."""
     monkeypatch.delenv("ONEPASS_DATA", raising=False)
     monkeypatch.setenv("ONEPASS_CACHE", str(tmp_path / "cache"))
-    for name, entry in catalogue.ENTRIES.items():
-        monkeypatch.setitem(catalogue.ENTRIES, name, dataclasses.replace(entry, system=None))
+    for name, entry in datasets.ENTRIES.items():
+        monkeypatch.setitem(datasets.ENTRIES, name, dataclasses.replace(entry, system=None))
     return tmp_path / "cache"
 
 
@@ -73,7 +72,7 @@ def test_flights_by_name_through_read() -> None:
 
 def test_datasets_describe_themselves(nowhere: Path) -> None:
     known = {one.name: one for one in datasets()}
-    assert list(known) == catalogue.names()
+    assert list(known) == datasets.names()
     assert known["flights"].found
     assert known["flights"].place.name == "flights.parquet"
     assert not known["elec2"].found
@@ -87,13 +86,13 @@ def test_datasets_describe_themselves(nowhere: Path) -> None:
         assert one.rows > 1000
 
 
-@pytest.mark.parametrize("name", sorted(set(catalogue.names()) - {"flights"}))
+@pytest.mark.parametrize("name", sorted(set(datasets.names()) - {"flights"}))
 def test_sets_that_are_there(name: str) -> None:
-    if catalogue.entry(name).located() is None:
+    if datasets.find_entry(name).located() is None:
         pytest.skip(f"{name} is not here: set ONEPASS_DATA to the folder that has it")
     stream = dataset(name, block=8192)
-    assert sum(len(rows) + rows.skipped for rows in stream) == catalogue.entry(name).rows
-    if isinstance(catalogue.entry(name).content, Pictures):
+    assert sum(len(rows) + rows.skipped for rows in stream) == datasets.find_entry(name).rows
+    if isinstance(datasets.find_entry(name).content, Pictures):
         assert images(name).train_images.shape == (60000, 28, 28)
         assert images(name).test_images.shape == (10000, 28, 28)
 
@@ -131,7 +130,7 @@ def write_rows(path: Path, rows: int) -> None:
 def small(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> Path:
     """A data set of 5 rows in the catalogue."""
     entry = dataclasses.replace(
-        catalogue.entry("elec2"),
+        datasets.find_entry("elec2"),
         name="small",
         rows=5,
         target="y",
@@ -139,7 +138,7 @@ def small(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> Path:
         content=Content(("x0", "x1", "y"), crc(0, 1, 2, 0, 1)),
         fetcher=None,
     )
-    monkeypatch.setitem(catalogue.ENTRIES, "small", entry)
+    monkeypatch.setitem(datasets.ENTRIES, "small", entry)
     return nowhere / "small/rows.csv.gz"
 
 
@@ -163,8 +162,8 @@ def test_wrong_content(
     small: Path, monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], pattern: str
 ) -> None:
     write_rows(small, 5)
-    changed = dataclasses.replace(catalogue.entry("small"), **entry)
-    monkeypatch.setitem(catalogue.ENTRIES, "small", changed)
+    changed = dataclasses.replace(datasets.find_entry("small"), **entry)
+    monkeypatch.setitem(datasets.ENTRIES, "small", changed)
     with pytest.raises(SourceError, match=pattern):
         dataset("small")
 
@@ -179,13 +178,13 @@ def test_places_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.setenv("ONEPASS_DATA", str(tmp_path / "named"))
     monkeypatch.setenv("ONEPASS_CACHE", str(tmp_path / "cache"))
     system = str(tmp_path / "system")
-    assert places.located([file], system) == [tmp_path / "named" / file]
+    assert dataset_files.located([file], system) == [tmp_path / "named" / file]
     monkeypatch.delenv("ONEPASS_DATA")
-    assert places.located([file], system) == [tmp_path / "cache" / file]
-    assert places.located([file], system, tmp_path / "other") == [tmp_path / "other" / file]
+    assert dataset_files.located([file], system) == [tmp_path / "cache" / file]
+    assert dataset_files.located([file], system, tmp_path / "other") == [tmp_path / "other" / file]
     (tmp_path / "cache" / file).unlink()
-    assert places.located([file], system) == [tmp_path / "system/a"]  # unpacked
-    assert places.located([file], None) is None
+    assert dataset_files.located([file], system) == [tmp_path / "system/a"]  # unpacked
+    assert dataset_files.located([file], None) is None
 
 
 @pytest.mark.parametrize(
@@ -205,9 +204,9 @@ def test_cache_folder(
         monkeypatch.delenv(name, raising=False)
     for name, value in named.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(places.sys, "platform", platform)
-    assert places.cache_folder() == Path(expected).expanduser()
-    assert places.cache_folder("here") == Path("here")
+    monkeypatch.setattr(dataset_files.sys, "platform", platform)
+    assert dataset_files.cache_folder() == Path(expected).expanduser()
+    assert dataset_files.cache_folder("here") == Path("here")
 
 
 def test_fetching_a_table(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +226,8 @@ def test_fetching_a_table(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", openml)
     columns = ("period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer", "class")
     content = Content(columns, crc(1, 0, 1))
-    entry = dataclasses.replace(catalogue.entry("elec2"), rows=3, content=content)
-    monkeypatch.setitem(catalogue.ENTRIES, "elec2", entry)
+    entry = dataclasses.replace(datasets.find_entry("elec2"), rows=3, content=content)
+    monkeypatch.setitem(datasets.ENTRIES, "elec2", entry)
     steps = []
     folder = fetch("elec2", progress=lambda step, fraction: steps.append((step, fraction)))
     assert folder == nowhere / "elec2"
@@ -254,13 +253,13 @@ def test_fetching_images(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None
     answer = SimpleNamespace(data=x.astype(float), target=y.astype(str))
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda *_, **__: answer)
     entry = dataclasses.replace(
-        catalogue.entry("mnist"),
+        datasets.find_entry("mnist"),
         content=pictures,
         form=pictures.source,
         rows=5,
         fetcher=OpenMLImages("mnist_784", 1, pictures),
     )
-    monkeypatch.setitem(catalogue.ENTRIES, "mnist", entry)
+    monkeypatch.setitem(datasets.ENTRIES, "mnist", entry)
     got = images("mnist")
     assert isinstance(got, Images)
     assert got.train_images.shape == (3, 28, 28)
@@ -284,6 +283,6 @@ def test_bundled_set_needs_pyarrow_and_says_so(monkeypatch: pytest.MonkeyPatch) 
     def missing(module: str, *, extra: str, where: str) -> None:
         raise MissingExtraError(f"{where} needs {module}: {extra}.")
 
-    monkeypatch.setattr("onepass.stream.parquet.need", missing)
+    monkeypatch.setattr("onepass.stream.arrow.need", missing)
     with pytest.raises(MissingExtraError, match="needs pyarrow"):
         dataset("flights")

@@ -21,7 +21,7 @@ from onepass.stream import (
     rotation_angles,
     split_mnist,
 )
-from onepass.stream.rotation import rotated
+from onepass.stream.digits import rotated
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from onepass.errors import ColumnError, ParameterError, SourceError, TypeMismatchError
-from onepass.stream import delimited, read
+from onepass.stream import csv, read
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """First bytes so few that files of a test are longer."""
-    monkeypatch.setattr(delimited, "_SAMPLE", 64)
-    monkeypatch.setattr(delimited, "_CHUNK", 128)
+    monkeypatch.setattr(csv, "_SAMPLE", 64)
+    monkeypatch.setattr(csv, "_CHUNK", 128)
 
 
 def test_kinds_in_csv() -> None:

@@ -16,7 +16,7 @@ from onepass.errors import (
     SourceError,
     TypeMismatchError,
 )
-from onepass.stream import delimited, read
+from onepass.stream import csv, read
 
 N = 40
 
@@ -128,8 +128,8 @@ def test_spellings_are_for_csv_alone(source: Any) -> None:
 
 
 def test_what_fits_no_longer_is_told_with_the_ways_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delimited, "_SAMPLE", 64)
-    monkeypatch.setattr(delimited, "_CHUNK", 64)
+    monkeypatch.setattr(csv, "_SAMPLE", 64)
+    monkeypatch.setattr(csv, "_CHUNK", 64)
     late = "a,y\n" + "".join(f"{'?' if i == 30 else i},{i}\n" for i in range(N))
     said = r"row 30 .*column 'a' must be a number.*got '\?'.*--na '\?'.*--type a=text"
     with pytest.raises(SourceError, match=said):

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onepass.errors import SourceError
-from onepass.stream import delimited, read, records
-from onepass.stream.records import Records
+from onepass.stream import csv as delimited
+from onepass.stream import csv as records
+from onepass.stream import read
+from onepass.stream.csv import Records
 
 FIELDS = st.text(st.sampled_from('ab",\n\r;\t é'), min_size=0, max_size=6)
 

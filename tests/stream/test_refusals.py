@@ -21,8 +21,7 @@ from onepass.errors import (
     SourceError,
     TypeMismatchError,
 )
-from onepass.stream import delimited, read
-from onepass.stream import parquet as parquet_source
+from onepass.stream import arrow, csv, read
 
 PACKED = gzip.compress(
     b"a,y\n" + b"1,2\n3,4\n" * 5000 + bytes(np.arange(97, 123)) + b",1\n", mtime=0
@@ -86,8 +85,8 @@ def test_parquet_damaged_inside(tmp_path: Path) -> None:
 
 
 def test_rows_far_behind_the_first_block(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(delimited, "_SAMPLE", 256)
-    monkeypatch.setattr(delimited, "_CHUNK", 128)
+    monkeypatch.setattr(csv, "_SAMPLE", 256)
+    monkeypatch.setattr(csv, "_CHUNK", 128)
     path = tmp_path / "a.csv"
     path.write_text("a,y\n" + "1,2\n" * 1000 + "1,2,3\n")
     refused(SourceError, r"row 1000 \(counting from 0\) must have 2 fields", path)
@@ -161,8 +160,8 @@ def test_files_need_an_extra_and_nothing_else_does(
     def missing(module: str, *, extra: str, where: str) -> None:
         raise MissingExtraError(f"{where} needs {module}: {extra}.")
 
-    monkeypatch.setattr(delimited, "need", missing)
-    monkeypatch.setattr(parquet_source, "need", missing)
+    monkeypatch.setattr(csv, "need", missing)
+    monkeypatch.setattr(arrow, "need", missing)
     (tmp_path / "a.csv").write_text("a\n1\n")
     refused(MissingExtraError, "needs pyarrow: files", tmp_path / "a.csv")
     refused(MissingExtraError, "needs pyarrow: files", io.StringIO("a\n1\n"))

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onepass.errors import ParameterError, SourceError
-from onepass.stream import Rows, delimited, read
+from onepass.stream import Rows, csv, read
 
 N = 4000
 RNG = np.random.default_rng(3)
@@ -93,8 +93,8 @@ KINDS = ["csv", "pipe", "parquet", "parquet, groups", "frame", "pair", "dicts", 
 def test_the_rest_is_that_of_the_whole(
     kind: str, block: int, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delimited, "_SAMPLE", 20_000)
-    monkeypatch.setattr(delimited, "_CHUNK", 7_000)
+    monkeypatch.setattr(csv, "_SAMPLE", 20_000)
+    monkeypatch.setattr(csv, "_CHUNK", 7_000)
     options = {} if kind == "pair" else {"target": "load", "time": "when"}
 
     def opened(start: int) -> Any:

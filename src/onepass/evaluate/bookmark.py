@@ -21,7 +21,7 @@ from onepass.evaluate.memento import specification
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.atomic import stamp
-from onepass.stream.head import changed
+from onepass.stream.stream import changed
 
 __all__ = ["Bookmark", "Standing", "standing"]
 

@@ -27,7 +27,7 @@ from onepass.evaluate.continual_course import Course, Rules, Run, arriving
 from onepass.evaluate.continual_jobs import Job, Progress, Setting, done
 from onepass.evaluate.continual_kept import Shelf, described
 from onepass.evaluate.continual_report import ContinualReport
-from onepass.stream.arrivals import Listed
+from onepass.stream.tasks import Listed
 from onepass.validation import whole
 
 __all__ = ["continual"]

@@ -9,7 +9,7 @@ from onepass.errors import LabelError, ParameterError
 from onepass.evaluate.continual_course import Rules
 from onepass.evaluate.continual_makers import is_learner
 from onepass.evaluate.metrics import metric_class
-from onepass.stream.arrivals import Listed, experience
+from onepass.stream.tasks import Listed, experience
 from onepass.validation import whole
 
 __all__ = ["named", "rules", "seeds", "source"]

@@ -29,7 +29,7 @@ from onepass.errors import Array, ColumnError, ParameterError
 from onepass.evaluate.blocks import Block, sliceable
 from onepass.evaluate.moments import dues, moments
 from onepass.serialization.archive import damaged
-from onepass.stream.blocks import stacked
+from onepass.stream.stream import stacked
 from onepass.validation.table import Table
 
 __all__ = ["Room", "Turns", "Waiting"]

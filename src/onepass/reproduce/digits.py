@@ -20,7 +20,7 @@ import numpy as np
 
 from onepass.errors import Array, Floats, ParameterError
 from onepass.stream import Images
-from onepass.stream.rotation import SplineOrder, rotated
+from onepass.stream.digits import SplineOrder, rotated
 
 __all__ = ["Draw", "RotatedDigits", "rotated"]
 

@@ -5,17 +5,21 @@ columns with their answers, in order, in bounded memory. Streams of tasks, for c
 are :class:`Experiences`.
 """
 
-from onepass.stream.borders import blurred, task_free
+from onepass.stream.boundaries import blurred, task_free
 from onepass.stream.class_tasks import experiences
+from onepass.stream.dataset_files import Description
 from onepass.stream.datasets import dataset, datasets, fetch, folder, images
-from onepass.stream.digit_tasks import permuted_mnist, split_fashion_mnist, split_mnist
-from onepass.stream.digit_turns import rotated_mnist, rotation_angles
-from onepass.stream.entry import Description
-from onepass.stream.experiences import Exam, Experience, Experiences
-from onepass.stream.pictures import Images
+from onepass.stream.digits import (
+    permuted_mnist,
+    rotated_mnist,
+    rotation_angles,
+    split_fashion_mnist,
+    split_mnist,
+)
+from onepass.stream.images import Images
 from onepass.stream.read import read
-from onepass.stream.rows import Rows
-from onepass.stream.stream import Stream
+from onepass.stream.stream import Rows, Stream
+from onepass.stream.tasks import Exam, Experience, Experiences
 from onepass.stream.write import write
 
 __all__ = [

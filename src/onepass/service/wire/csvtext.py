@@ -9,8 +9,8 @@ from onepass.errors import Array, OnepassError, RequestError, SourceError, need
 from onepass.service.wire.arrays import Arrays
 from onepass.service.wire.limits import Limits, refused, shown
 from onepass.service.wire.rows import Asked, asked
-from onepass.stream.bytestream import packed_as
-from onepass.stream.misread import Misread
+from onepass.stream.csv import Misread
+from onepass.stream.files import packed_as
 
 __all__ = ["read_csv"]
 

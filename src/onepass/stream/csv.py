@@ -10,27 +10,262 @@ other value in such a column is parsed again as text and converted by literals.
 The text is cut into whole rows here, and pyarrow parses them from memory. If it read the file
 itself, it would read many blocks ahead in a thread that calls back into Python, which aborts at
 exit.
+
+Misread: what went wrong in a delimited text file, said in the user's words.
+
+pyarrow says the column by its number and the row by its line; here they get their name and the
+place that :class:`~onepass.stream.stream.Rows` counts by, and the message says what to do.
+
+Records: where the rows of a delimited text end, so that it can be parsed piece by piece.
+
+A line break ends a row unless it stands in a quoted field. A field is quoted if it begins with a
+quotation mark; a doubled mark within it stands for itself; what follows the closing mark belongs
+to the field as it is. This is how pyarrow reads, and RFC 4180 where it says anything.
 """
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from onepass.errors import OnepassError, SourceError, need
+from onepass.errors import OnepassError, RowsRefusedWarning, SourceError, need
 from onepass.stream.arrow import to_array
-from onepass.stream.blocks import stacked
-from onepass.stream.bytestream import DAMAGED, Bytes
-from onepass.stream.literals import ISO, LETTERS, ZONED, Literals, Oddity
-from onepass.stream.misread import Misread
-from onepass.stream.pieces import Piece
-from onepass.stream.records import Records, is_left
-from onepass.stream.remote import Remote
-from onepass.stream.undecided import Undecided
+from onepass.stream.dtypes import Undecided
+from onepass.stream.files import DAMAGED, Bytes, Remote
+from onepass.stream.literals import ISO, LETTERS, SKIP, ZONED, Literals, Oddity
+from onepass.stream.sources import Piece
+from onepass.stream.stream import stacked
 from onepass.validation.table import Table
 
-__all__ = ["Delimited"]
+__all__ = ["Delimited", "Misread", "Records", "is_left"]
+
+
+_WHERE = "op.stream.read"
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
+_PACKED = re.compile(r"[Ii]nvalid data stream|ZSTD|zstd")
+_OTHER_CODES = {
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+    b"PAR1": "Parquet",
+    b"PK\x03\x04": "a zip archive or a spreadsheet",
+}
+_DELIMITERS = (b";", b"\t", b",", b"|")
+_SHELL = {"\t": "tab"}
+
+
+class Misread:
+    """Makes four-part errors for one file.
+
+    Parameters
+    ----------
+    source : str
+        The file's name.
+    names : sequence of str
+        Its columns.
+    first : int
+        Where the first row of the text at hand stands in the source.
+    headed : bool
+        Whether the columns' names stand before it.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        names: Sequence[str] = (),
+        *,
+        first: int = 0,
+        headed: bool = True,
+    ) -> None:
+        self._source = source
+        self._names = names
+        self._headed = headed
+        # pyarrow counts from 1, the line of names included
+        self._shift = first - (2 if headed else 1)
+
+    def check_beginning(self, sample: bytes, delimiter: str) -> None:
+        """Refuse what is no delimited text in UTF-8 by its first bytes.
+
+        Parameters
+        ----------
+        sample : bytes
+            The first of them.
+        delimiter : str
+            What stands between two fields.
+
+        Raises
+        ------
+        SourceError
+            If the file is empty, in another code or format, or delimited by something else.
+        """
+        if not sample.strip():
+            raise self._error("must hold rows, got an empty file", "Check that it was written")
+        for mark, code in _OTHER_CODES.items():
+            if sample.startswith(mark):
+                raise self._error(
+                    f"must be delimited text in UTF-8, got {code}",
+                    "Write it as CSV in UTF-8, or give the file a suffix that says what it is",
+                )
+        first = sample.lstrip().split(b"\n", 1)[0]
+        others = [mark for mark in _DELIMITERS if mark in first]
+        if others and delimiter.encode() not in first and b'"' not in first:
+            came, wanted = others[0].decode(), delimiter
+            raise self._error(
+                f"must have fields with {wanted!r} between them, got {came!r} in its first line",
+                f"Give delimiter={came!r} (--delimiter {_SHELL.get(came, repr(came))}); or, if "
+                "this is a name, put it in quotation marks",
+            )
+
+    def error(self, wrong: Exception) -> SourceError:
+        """The error in the user's words."""
+        said = str(wrong)
+        if isinstance(wrong, DAMAGED) or "compressed stream" in said or _PACKED.search(said):
+            return self._error(
+                f"must be a whole packed file, got one that breaks off or is damaged ({said})",
+                "Copy or download it again",
+            )
+        if isinstance(wrong, UnicodeDecodeError) or "invalid UTF8" in said:
+            return self._code(said)
+        if "Empty CSV" in said:
+            return self._error("must hold rows, got a header alone", "Check that it was written")
+        return self._ragged(said) or self._other(wrong)
+
+    def _ragged(self, said: str) -> SourceError | None:
+        found = _RAGGED.search(said)
+        if found is None:
+            return None
+        line, expected, came = (int(number) for number in found.groups())
+        return self._error(
+            f"row {line + self._shift} (counting from 0) must have {expected} fields, as "
+            f"{'in the first line' if self._headed else 'there are names'}, got {came}",
+            "Fix the line, where a field that holds the delimiter must stand in quotation marks, "
+            f"or give {SKIP}",
+        )
+
+    def _code(self, said: str) -> SourceError:
+        line = re.search(r"Row #(\d+)", said)
+        column = re.search(r"column #(\d+)", said)
+        place = f"row {int(line[1]) + self._shift} (counting from 0)" if line else "the text"
+        if column and int(column[1]) < len(self._names):
+            place += f", column {self._names[int(column[1])]!r}"
+        return self._error(
+            f"{place} must be UTF-8, got other bytes",
+            f"Write it in UTF-8, as with: iconv -f latin1 -t utf-8; or give {SKIP}",
+        )
+
+    def _other(self, wrong: Exception) -> SourceError:
+        return self._error(f"must be delimited text, got: {wrong}", "Check the file")
+
+    def _error(self, what: str, remedy: str) -> SourceError:
+        joint = "" if what.startswith("must") else ":"
+        return SourceError(f"{_WHERE}: {self._source}{joint} {what}. {remedy}.")
+
+
+_LONGEST = 16 << 20  # bytes; a longer row is a quotation mark that was not closed
+
+
+class _Readable(Protocol):
+    """Gives as many bytes as asked, but at its end."""
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+
+
+def is_left(source: str, row: int, leave: int | None) -> bool:
+    """Whether to leave an unterminated last line unread; if so, a warning names it.
+
+    Parameters
+    ----------
+    source : str
+        The source's name.
+    row : int
+        The number of its row.
+    leave : int or None
+        The first row that may be left; None for none.
+    """
+    if leave is None or row < leave:
+        return False
+    warnings.warn(
+        f"{source}: row {row} (counting from 0) was left, as its line has no line break and may "
+        "still be written. End it with a line break if it is whole.",
+        RowsRefusedWarning,
+        stacklevel=2,
+    )
+    return True
+
+
+class Records:
+    r"""Finds the ends of rows.
+
+    Parameters
+    ----------
+    delimiter : str
+        What stands between two fields, one character.
+    source : str
+        The source's name, for messages.
+
+    Examples
+    --------
+    >>> Records(",", "a.csv").end(b'1,"a\nb"\n2,"c\n')
+    8
+    """
+
+    def __init__(self, delimiter: str, source: str) -> None:
+        self._source = source
+        delimiter = re.escape(delimiter)
+        stop = rf"{delimiter}\r\n"
+        field = rf'(?:"(?:[^"]++|"")*+"[^{stop}]*+|[^"{stop}][^{stop}]*+|)'
+        # possessive within a row: nothing is tried twice. Not over rows: before 3.11.5, Python
+        # counts to them what matched of the row that did not
+        pattern = rf"(?:{field}(?:{delimiter}{field})*+(?:\r\n|\n|\r))*"
+        self._rows = re.compile(pattern.encode())
+        self._row = re.compile(pattern.encode()[:-1] + b"?")
+
+    def end(self, text: bytes) -> int:
+        """Where the last whole row of a text ends that begins with one; 0 if none is whole."""
+        if b'"' not in text:
+            return max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        found = self._rows.match(text)
+        return 0 if found is None else found.end()
+
+    def first(self, text: bytes) -> int:
+        """Where the first row that is not blank ends; the length of the text if none is whole."""
+        end = 0
+        while end < len(text) and not text[:end].strip():
+            found = self._row.match(text, end)
+            end = found.end() if found is not None and found.end() > end else len(text)
+        return end
+
+    def chunks(self, file: _Readable, size: int) -> Iterator[bytes]:
+        """Texts of whole rows, about ``size`` bytes each, or as long as one row.
+
+        Raises
+        ------
+        SourceError
+            If a row is longer than 16 MiB.
+        """
+        left, wanted = b"", size
+        while more := file.read(wanted):
+            text = left + more
+            end = self.end(text)
+            if end:
+                yield text[:end]
+                left, wanted = text[end:], size
+            elif len(text) > _LONGEST:
+                raise self.too_long()
+            else:  # twice as much each time, or a long row would be looked through too often
+                left, wanted = text, len(text)
+        if left:
+            yield left
+
+    def too_long(self) -> SourceError:
+        """What is said where no row ends."""
+        return SourceError(
+            f"op.stream.read: {self._source} must have rows of some mebibytes at most, got one "
+            "that is longer. Look for a quotation mark that is not closed."
+        )
+
 
 _SAMPLE = 4 << 20  # bytes by which the types are fixed
 _CHUNK = 256 << 10  # bytes parsed at a time

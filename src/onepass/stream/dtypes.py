@@ -4,19 +4,97 @@ A kind is number, truth, text or date (see :mod:`onepass.validation.table`). It 
 first piece of the stream in which the column has a value, or beforehand: by the user's ``types``,
 or by those of a source that has some, as a Parquet file has. A column without a kind stands as
 nan. A later value of another kind is refused, with its place.
+
+Warnings and errors for columns of text that look like numbers, dates or truth values.
+
+One ``?`` among twenty thousand numbers makes a column text, and each of its numbers a category.
+Only the user knows what such a cell means.
+
+Undecided columns: those whose kind may hang on rows that are passed over.
+
+A stream may begin in the middle of a source. Its columns have the kinds that they would have had
+there. Most are certain beforehand, but a column may be empty in the first bytes of a text. So of
+the rows that are passed over these columns are read, each until it has shown a value.
 """
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, ParameterError, SourceError
-from onepass.stream.literals import KINDS, LETTERS, Literals, as_text
-from onepass.stream.oddities import report
+from onepass.errors import Array, MixedColumnWarning, ParameterError, SourceError, TypeMismatchError
+from onepass.stream.literals import KINDS, LETTERS, Literals, Oddity, as_text, typed
+from onepass.stream.sources import LOOKED_AT
 from onepass.validation.table import Table, as_python, is_missing
 
-__all__ = ["Kinds", "absent", "checked_types", "refuse"]
+__all__ = ["Kinds", "Undecided", "absent", "checked_types", "refuse", "report"]
+
+
+_MOST = 0.9  # if more of the values of a target are of one kind, the others are errors
+
+
+def report(
+    odd: Iterable[Oddity],
+    *,
+    read: Sequence[str],
+    targets: Sequence[str],
+    types: Mapping[str, str],
+    skip: bool = False,
+) -> None:
+    """Warn of columns that are taken as text; refuse those whose values would be misread.
+
+    Parameters
+    ----------
+    odd : iterable of Oddity
+        The columns to check.
+    read, targets : sequence of str
+        The columns that are read, and those of them that are targets.
+    types : dict of str to str
+        The kinds that are given; only ambiguous dates are reported of these columns.
+    skip : bool
+        Whether bad rows are skipped, so that a given kind is a remedy.
+
+    Raises
+    ------
+    TypeMismatchError
+        If numbers have separators or dates an order that the options do not name, or nearly all
+        values of a target are of one kind.
+    """
+    for one in odd:
+        given = types.get(one.name)
+        ambiguous = one.what == "ambiguous" and given == "date"
+        if one.name not in read or not (given is None or ambiguous):
+            continue
+        where = f"{one.source}: column {one.name!r}"
+        at = f"{one.value!r} in row {one.row} (counting from 0)"
+        text, kind = typed(one.name, "text"), typed(one.name, one.kind)
+        if one.what in {"spelling", "ambiguous"}:
+            raise TypeMismatchError(
+                f"op.stream.read: {where} must hold {one.noun}, got {at}. Give {one.remedy}, or "
+                f"{text} if it is text."
+            )
+        count = f"{one.fits:,} of the first {one.values:,} values are {one.noun}"
+        if one.what == "zeros":
+            found, ways = f"{count}, as {at}", [f"{kind} if they are numbers"]
+        else:
+            found = f"{count}, but {at} is not"
+            spelling = f"na=({one.value!r},) (--na {one.value!r}) if it means missing"
+            options = f"{one.remedy} and {kind}" if one.remedy else kind
+            rest = f"{options} to skip the rows with other values"
+            ways = [spelling] * (not one.quoted) + [rest] * skip
+        give = f"Give {', '.join(ways)}{', or ' * bool(ways)}{text} if"
+        if one.what == "mixed" and one.name in targets and one.fits > _MOST * one.values:
+            raise TypeMismatchError(
+                f"op.stream.read: {one.source}: the target {one.name!r} must hold numbers or "
+                f"labels, got both: {found}. {give} all of them are labels: then the task is "
+                "classification."
+            )
+        warnings.warn(
+            f"{where} is taken as text: {found}. {give} it is text.",
+            MixedColumnWarning,
+            stacklevel=2,
+        )
 
 
 def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
@@ -170,3 +248,38 @@ def _shown(value: Any) -> str:
     if isinstance(value, np.datetime64):
         return repr(str(value))
     return repr(value.item() if isinstance(value, np.generic) else value)
+
+
+class Undecided:
+    """Which columns must still be read of rows that are passed over.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The columns that are not certain, in the source's order.
+    start : int
+        Rows before this one are passed over.
+
+    Examples
+    --------
+    >>> undecided = Undecided(["gear", "when"], start=5000)
+    >>> undecided.learn(Table.from_rows([{"gear": "low", "when": None}]))
+    >>> undecided.names, undecided.passes(2000, 1000), undecided.passes(4500, 1000)
+    (['when'], True, False)
+    """
+
+    def __init__(self, names: Iterable[str], start: int) -> None:
+        self.names = list(names)
+        self.start = start
+
+    def passes(self, first: int, n: int = 1) -> bool:
+        """Whether n rows, the first of which stands at ``first``, need not be given in full."""
+        return first >= LOOKED_AT and first + n <= self.start
+
+    def learn(self, table: Table) -> None:
+        """Take note of the columns that have a value here."""
+        if self.names:
+            seen = table.columns
+            self.names = [
+                name for name in self.names if name not in seen or is_missing(seen[name]).all()
+            ]

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onepass.errors import Array, ParameterError
-from onepass.stream.experiences import Change, Experiences, Part, Task
+from onepass.stream.tasks import Change, Experiences, Part, Task
 from onepass.validation import in_range, whole
 
 __all__ = ["blurred", "task_free"]
