@@ -9,7 +9,7 @@ from oracles import DenseP
 
 torch = pytest.importorskip("torch")
 
-from onepass.nn.belief import Belief, Covariance  # noqa: E402
+from onepass.nn.kalman import Belief, Covariance  # noqa: E402
 
 KINDS = {"numpy": np.float64, "torch": torch.empty(0, dtype=torch.float64)}
 each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())

@@ -17,7 +17,7 @@ from onepass.errors import (
 
 torch = pytest.importorskip("torch")
 
-from onepass.nn.between import learned  # noqa: E402
+from onepass.nn.merge import learned  # noqa: E402
 
 
 def linear(p: int = 40, c: int = 2, seed: int = 0) -> Any:

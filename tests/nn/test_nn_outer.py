@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 
 from torch.utils.checkpoint import checkpoint  # noqa: E402  if there is torch
 
+from onepass.nn.jacobian import Untold, Watch  # noqa: E402
 from onepass.nn.module import Network  # noqa: E402
-from onepass.nn.outer import Untold, Watch  # noqa: E402
 
 nn = torch.nn
 functional = nn.functional

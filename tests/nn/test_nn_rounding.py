@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 
 import onepass as op  # noqa: E402
 from onepass.errors import ParameterError  # noqa: E402
-from onepass.nn.inputs import batch  # noqa: E402
-from onepass.nn.rounding import rounded  # noqa: E402
+from onepass.nn.batch import batch  # noqa: E402
+from onepass.nn.probe import rounded  # noqa: E402
 
 nn = torch.nn
 

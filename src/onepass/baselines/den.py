@@ -43,7 +43,7 @@ from onepass.baselines.den_units import (
 )
 from onepass.baselines.tasked import Tasked
 from onepass.errors import NotFittedError, NumericalError, TypeMismatchError
-from onepass.nn.inputs import Batch
+from onepass.nn.batch import Batch
 
 __all__ = ["DEN"]
 

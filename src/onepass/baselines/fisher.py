@@ -27,9 +27,8 @@ import torch
 
 from onepass.baselines.forward import forward
 from onepass.baselines.loss import LossName, loss_of_rows
-from onepass.nn.answers import chosen
-from onepass.nn.inputs import Batch
-from onepass.nn.mode import evaluating
+from onepass.nn.batch import Batch, chosen
+from onepass.nn.function import evaluating
 
 __all__ = ["drawn", "squared_slopes"]
 

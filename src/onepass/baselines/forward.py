@@ -7,10 +7,8 @@ from typing import Any
 import torch
 
 from onepass.errors import ShapeError
-from onepass.nn.answers import chosen, told
-from onepass.nn.function import substituted
-from onepass.nn.inputs import Batch
-from onepass.nn.mode import NORMS, evaluating
+from onepass.nn.batch import Batch, chosen, told
+from onepass.nn.function import NORMS, evaluating, substituted
 
 __all__ = ["all_or_nothing", "forward", "predicted", "said", "slopes"]
 

@@ -37,7 +37,7 @@ from onepass import validation
 from onepass.baselines.forward import predicted
 from onepass.baselines.tasked import Tasked
 from onepass.errors import NotFittedError, ParameterError
-from onepass.nn.inputs import joined
+from onepass.nn.batch import joined
 
 __all__ = ["ICaRL", "herded"]
 

@@ -17,9 +17,8 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
-from onepass.nn.inputs import Batch, batch
-from onepass.nn.mode import refuse_max_norm
-from onepass.nn.numbers import numbers
+from onepass.nn.batch import Batch, batch, numbers
+from onepass.nn.function import refuse_max_norm
 
 __all__ = ["among", "answers", "as_tensor", "learning", "plain", "rows"]
 

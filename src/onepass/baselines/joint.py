@@ -16,7 +16,7 @@ from onepass import validation
 from onepass.baselines.forward import all_or_nothing
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
-from onepass.nn.inputs import joined
+from onepass.nn.batch import joined
 
 __all__ = ["Joint"]
 

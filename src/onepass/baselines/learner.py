@@ -26,8 +26,7 @@ from onepass.baselines import intake
 from onepass.baselines.forward import predicted, said, slopes
 from onepass.baselines.loss import LOSSES, LossName, loss_of_rows
 from onepass.errors import NumericalError, ParameterError, ShapeError
-from onepass.nn.inputs import Batch, tensors
-from onepass.nn.tables import holds_places
+from onepass.nn.batch import Batch, holds_places, tensors
 
 __all__ = ["Learner", "Step"]
 

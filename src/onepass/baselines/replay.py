@@ -22,7 +22,7 @@ from onepass import validation
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
 from onepass.errors import ShapeError, TypeMismatchError
-from onepass.nn.inputs import joined
+from onepass.nn.batch import joined
 
 __all__ = ["Replay"]
 

@@ -15,7 +15,7 @@ from onepass.baselines.forward import all_or_nothing, predicted
 from onepass.baselines.learner import Learner
 from onepass.baselines.loss import LossName
 from onepass.errors import ShapeError
-from onepass.nn.inputs import joined
+from onepass.nn.batch import joined
 
 __all__ = ["Tasked"]
 

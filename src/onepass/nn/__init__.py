@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from onepass.nn.lofi import LoFi as LoFi
     from onepass.nn.ntkrls import NTKRLS as NTKRLS
     from onepass.nn.ogd import OGD as OGD
-    from onepass.nn.onestep import OneStepSGD as OneStepSGD
+    from onepass.nn.orfit import OneStepSGD as OneStepSGD
     from onepass.nn.orfit import ORFit as ORFit
     from onepass.nn.saving import load as load
 

@@ -19,7 +19,7 @@ be scaled and not reduced along a direction. ẇ = 0 is the state equation of co
 rows come one by one: w_k = w_{k−1}. And that the filter with R = 0 is ORFit is true if Q₀ = I, or
 any multiple of it, and nothing is added to Q (q = 0, γ = 1); Q₀ is not named.
 
-P is kept as it is in the span of the gradients, exactly (:mod:`onepass.nn.belief`), never p × p.
+P is kept as it is in the span of the gradients, exactly (:mod:`onepass.nn.kalman`), never p × p.
 Cost of a step: c backward passes, O(p k) and, with process noise, O(k³) time, and O(p k) memory,
 for k = n c gradients so far, at most p. For long streams see :class:`~onepass.nn.lofi.LoFi`.
 
@@ -32,9 +32,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.nn.filtering import Taken
+from onepass.nn.kalman import Taken, Wandering
 from onepass.nn.losses import LossName
-from onepass.nn.wandering import Wandering
 
 __all__ = ["EKF"]
 

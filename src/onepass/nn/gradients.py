@@ -21,7 +21,7 @@ import torch
 
 from onepass import linalg
 from onepass.errors import NumericalError, ParameterError
-from onepass.nn.inputs import Batch
+from onepass.nn.batch import Batch
 from onepass.nn.module import Network
 
 __all__ = [

@@ -1,23 +1,525 @@
 """Learner: what all learners of networks share: their verbs, and what they tell.
 
-Rows are learned one after the other (:mod:`onepass.nn.stepping`), in the module itself.
+Rows are learned one after the other (:mod:`onepass.nn.learner`), in the module itself.
+
+Telling: what a learner of networks tells of itself: how sure it is, how far answers have moved.
+
+With P the covariance of the weights that a learner knows, and g the gradient of an output,
+
+    std = √(gᵀ P g)                                                                         (1)
+
+is how far the output is unknown because the weights are: that of the linearised network. The noise
+of an answer is not in it: an answer lies within √(std² + noise) of what is said.
+
+Copying: a learner is copied between two steps, whoever is learning or asking meanwhile.
+
+A step writes weights and memory one after the other, and a module that is asked has tensors in the
+place of its parameters. What is copied then would be half of one state and half of the next.
+
+Stepping: rows that are learned whole, one after the other, in the weights of a module.
+
+A row is one step: its outputs and their Jacobian at the present weights, the errors and gradients
+that the loss makes of them (:mod:`onepass.nn.losses`), and what the learner does with these. The
+weights are the module's own, and a step is taken whole or not at all: an interrupt waits for its
+end. The memory is written in place, so that there is no way back behind a step that was taken:
+what refuses a row is looked for before the first step (:mod:`onepass.nn.trial`).
+Half precision could not take in steps that are small beside the weights, so that w is kept beside
+such a module in float32, and rounded into it.
+
+A row whose errors, gradients or step are not finite is not learned. It is told by a warning after
+the call, and counted; on a device such rows are masked, and counted there: no step waits for that.
+A warning is told between steps, so that one that is raised as an error leaves no step half taken.
 """
 
+import copy
+import inspect
+import math
 import os
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
+from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
 
-from onepass import validation
-from onepass.errors import MergeError, ParameterError
-from onepass.nn import telling
-from onepass.nn.answers import refuse_width
-from onepass.nn.losses import LossName, answers, check
+from onepass import linalg, validation
+from onepass.errors import (
+    MemoryFullWarning,
+    MergeError,
+    NotFiniteError,
+    NumericalError,
+    ParameterError,
+    RowsRefusedWarning,
+    ShapeError,
+    TaskWarning,
+)
+from onepass.interrupt import Interrupt
+from onepass.memory.certificate import ForgettingBound
+from onepass.nn.batch import Batch, numbers, refuse_width
+from onepass.nn.function import plainly
+from onepass.nn.losses import LossName, answers, as_rows, check, shape_of, targets
 from onepass.nn.module import Network
 from onepass.nn.saving import save
-from onepass.nn.stepping import Stepper
+from onepass.nn.selection import broken
+from onepass.nn.trial import Call, prepared, tried, untold
 
-__all__ = ["Learner"]
+__all__ = [
+    "Copied",
+    "Learner",
+    "Stepper",
+    "deviations",
+    "drift",
+    "explained",
+    "filled",
+    "refuse_nameless",
+    "refuse_verb",
+    "representation",
+    "tags",
+    "warn_of_no_tasks",
+]
+
+
+_VERBS = {
+    "learn_one": "use learn(X[k:k+1], y[k:k+1])",
+    "predict_one": "use predict(X[k:k+1])[0]",
+    "partial_fit": "use learn(X, y), which goes on from what was learned before",
+    "fit": "use learn(X, y) of a new learner around a new module",
+    "predict_proba": (
+        "use outputs(X).softmax(1), which are probabilities with loss='cross_entropy'; of numbers "
+        "predict(X, return_std=True) says how sure it is"
+    ),
+}
+_AT_ONCE = 1 << 22  # numbers of a Jacobian that are made at once for standard deviations
+
+
+def deviations(learner: Any, x: Any, variances: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """What a learner's module says of rows, and (1).
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    x : rows, as the module takes them
+    variances : callable
+        gᵀ P g of each column of G (p, n·c), (n·c,).
+
+    Returns
+    -------
+    said, std : Tensors of shape (n, c)
+
+    Raises
+    ------
+    ParameterError
+        If it learns classes.
+    """
+    where, net = f"op.nn.{type(learner).__name__}.predict", learner.network
+    if learner.loss != "squared":
+        raise ParameterError(
+            f"{where}: `return_std` must be False for classes, got True with "
+            f"loss={learner.loss!r}. A class has no standard deviation: see `outputs`."
+        )
+    rows = net.prepare(x, where)
+    said = net.outputs(rows)
+    n, c = said.shape
+    width = max(_AT_ONCE // max(net.p * c, 1), 1)
+    std = torch.zeros_like(said)
+    for i in range(0, n, width):
+        with plainly(net.device, net.p):
+            J = linalg.widened(net.jacobian(rows[i : i + width])[1])
+            found = torch.as_tensor(variances(J.T), device=std.device).clamp_min(0.0).sqrt()
+        std[i : i + width] = found.reshape(-1, c).to(std.dtype)
+    return said, std
+
+
+def refuse_nameless(said: Any, where: str) -> None:
+    """Refuse outputs (n, c) that name no class; a device is waited for.
+
+    Parameters
+    ----------
+    said : Tensor of shape (n, c)
+    where : str
+        What the user called, for messages.
+
+    Raises
+    ------
+    NumericalError
+        If one is nan, of which there is no largest.
+    """
+    bad = said.isnan().any(dim=1)
+    if bool(bad.any()):
+        raise NumericalError(
+            f"{where}: outputs must be numbers to name a class, got nan in row "
+            f"{int(bad.nonzero()[0])}. Look at that row, and at the module's weights; `outputs` "
+            "gives all of them as they are."
+        )
+
+
+def refuse_verb(learner: Any, name: str) -> None:
+    """Refuse a verb that other learners have, and say what a network has in its place.
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    name : str
+        Of an attribute that it has not.
+
+    Raises
+    ------
+    AttributeError
+        So that ``hasattr`` says no.
+    """
+    if name in _VERBS:
+        kind = type(learner).__name__
+        raise AttributeError(
+            f"op.nn.{kind}: the verb must be one of networks, got {name!r}: {_VERBS[name]}.",
+            name=name,
+            obj=learner,
+        )
+
+
+def drift(learner: Any, x: Any, said: Any) -> float:
+    """√(Σ (outputs now − outputs then)²), over all rows.
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    x : rows, as the module takes them
+    said : Tensor or array of shape (n,) or (n, …)
+        The outputs then.
+
+    Raises
+    ------
+    ShapeError, TypeMismatchError, NotFiniteError
+        If these are not as many finite numbers as there are outputs.
+    """
+    where = f"op.nn.{type(learner).__name__}.drift"
+    now = learner.network.outputs(learner.network.prepare(x, where)).double()
+    remedy = "Give what `outputs` said of these rows just after each was learned."
+    then = numbers(said, "said", where, remedy).to(now.device).double()
+    if then.ndim < 1 or then.numel() != now.numel() or len(then) != len(now):
+        raise ShapeError(
+            f"{where}: `said` must hold {now.shape[1]} number(s) for each of {len(now)} rows, got "
+            f"shape {tuple(then.shape)}. {remedy}"
+        )
+    if not bool(then.isfinite().all()):
+        raise NotFiniteError(
+            f"{where}: `said` must be finite, got nan or infinity. From what was no number nothing "
+            "has moved by so much: leave these rows out."
+        )
+    return float(torch.linalg.vector_norm(now - then.reshape(now.shape)))
+
+
+def explained(bound: ForgettingBound, *, linear: bool, forgotten: float) -> ForgettingBound:
+    """A certificate of forgetting, with what a network's does not tell.
+
+    Parameters
+    ----------
+    bound : ForgettingBound
+    linear : bool
+        Whether the module is linear in its weights.
+    forgotten : float
+        What it says of all steps; infinite if nobody knows.
+    """
+    if bound.kind == "estimate":
+        turns = (
+            "it counts what the memory let go, and not that the gradients of a network turn while "
+            "it learns: measure both with drift(x, said)"
+        )
+        return bound if linear else replace(bound, why=turns)
+    if math.isinf(forgotten):
+        merged = (
+            "a merge has moved answers of its parts, and their memories know directions without "
+            "their lengths, so that nobody knows by how much; op.memory.Principal(m) and "
+            "op.memory.Sketch(m) keep lengths"
+        )
+        return replace(bound, why=merged)
+    return bound
+
+
+def filled(memory: Any, p: int, remedy: str) -> str | None:
+    """What is wrong with a memory that holds all directions, None with another.
+
+    Parameters
+    ----------
+    memory : state of a memory, or None
+    p : int
+        Weights.
+    remedy : str
+        What to do, as a sentence.
+    """
+    if memory is None or memory.rank < p:
+        return None
+    return (
+        f"the memory should hold fewer directions than there are weights, got all {p}: nothing "
+        f"more can be learned. {remedy}"
+    )
+
+
+def warn_of_no_tasks(where: str) -> None:
+    """Warn the caller's caller that no task can be over where there are none."""
+    warnings.warn(
+        f"{where}: `per_task` must be a number of rows for a task to be over, got None: gradients "
+        "of each batch have entered the memory at once, and nothing was done. Give per_task=100, "
+        "or leave after_task() out.",
+        TaskWarning,
+        stacklevel=3,
+    )
+
+
+def representation(learner: Any) -> str:
+    """A learner in one line: its arguments that are not the defaults, its module, its size.
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    """
+    known = inspect.signature(type(learner)).parameters
+    given = [type(learner.module).__name__]
+    for name in learner.arguments:
+        value = getattr(learner, name)
+        if value != known[name].default:
+            given.append(f"{name}={value!r}")
+    name, p = type(learner).__name__, learner.network.p
+    return f"<{name}({', '.join(given)}), p={p}, rows_seen_={learner.rows_seen_}>"
+
+
+def tags(learner: Any) -> Tags:
+    """What scikit-learn asks of an estimator: whether it classifies or regresses.
+
+    Parameters
+    ----------
+    learner : learner of op.nn
+    """
+    classes = learner.loss != "squared"
+    return Tags(
+        estimator_type="classifier" if classes else "regressor",
+        target_tags=TargetTags(required=True),
+        classifier_tags=ClassifierTags() if classes else None,
+        regressor_tags=None if classes else RegressorTags(),
+    )
+
+
+class Copied:
+    """What is copied and pickled as it is between two steps: other threads wait, or are waited for.
+
+    Pickling goes on after a state was given, so that what is pickled is a copy, with a module of
+    its own.
+    """
+
+    network: Network
+
+    def __copy__(self) -> Self:
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        with self.network.turn:
+            vars(twin).update(copy.deepcopy(vars(self), memo))
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self.network.turn:
+            return copy.deepcopy(vars(self), {id(self): self})
+
+
+class Stepper(Copied, ABC):
+    """What learns rows by steps.
+
+    Parameters
+    ----------
+    network : Network
+    """
+
+    loss: LossName
+    block_update: bool
+    _where: str
+    _untaken: ClassVar[tuple[str, str]] = ("where they are not", "noise > 0")
+    """Which rows are left out, and what makes them fewer."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.rows_seen_ = 0
+        self._outputs: int | None = None
+        self._shape: tuple[int, ...] | None = None  # of an answer, as it was learned
+        self._refused: Any = 0
+        self._masked: Any = 0  # rows refused before those of the step
+        self._space: Any = None  # for the Jacobian, used again
+        self._wide: Any = None  # w of a module of half precision
+        self._full = False  # whether it was told that no direction is free
+
+    @abstractmethod
+    def _learn(self, rows: Batch, e: Any, J: Any) -> None:
+        """Take the step of rows with errors e (n, c) in float64 and gradients J (n·c, p)."""
+
+    def _filled(self) -> str | None:
+        """What is wrong if no direction is free any more, None while one is."""
+        return None
+
+    # -- weights ---------------------------------------------------------------------------------
+
+    @property
+    def _like(self) -> Any:
+        """An empty tensor of the precision that is computed in, on the module's device."""
+        return linalg.widened(torch.empty(0, dtype=self.network.dtype, device=self.network.device))
+
+    @property
+    def _weights(self) -> Any:
+        """W (p,) in the precision that is computed in: half precision could not take in a step.
+
+        Where a weight of the module is not what was written into it, it is what it has become.
+        """
+        said, dtype = self.network.weights(), self._like.dtype
+        if said.dtype == dtype:
+            self._wide = None
+            return said
+        now, known = said.to(dtype), self._wide
+        self._wide = now if known is None else torch.where(known.to(said.dtype) == said, known, now)
+        return self._wide
+
+    def _take(self, w: Any) -> None:
+        """Let the module have these weights (p,)."""
+        self.network.set_weights(w.to(self.network.dtype))
+        if self._wide is not None:
+            self._wide = w
+
+    def _sound(self, w: Any) -> Any:
+        """Whether weights (p,) are finite in the module's precision."""
+        return linalg.sound(w.to(self.network.dtype)[None])[0]
+
+    def _refuse_frozen(self, where: str) -> None:
+        """Refuse to write into what was frozen since the learner was made."""
+        for name, each in zip(self.network.names, self.network.parameters, strict=True):
+            if not each.requires_grad:
+                raise ParameterError(
+                    f"{where}: what learns must require grad, but {name!r} was frozen since. Thaw "
+                    "it with requires_grad_(True), or make a new learner, which leaves it be."
+                )
+
+    def _refuse_broken(self) -> None:
+        """Refuse to learn from weights that are no numbers: told at first, and where rows fail.
+
+        Where a device would have to be waited for, it is looked for after the call.
+        """
+        named = zip(self.network.names, self.network.parameters, strict=True)
+        lost = broken(named)
+        if lost is not None:
+            raise NumericalError(
+                f"{self._where}: the weights that learn must be finite, but {lost}. No row can be "
+                "learned from there: load them as they were before, or write numbers into them."
+            )
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _steps(self, x: Any, y: Any, verb: str) -> Iterator[Any]:
+        """Take the steps; yield the outputs (n, c) just before each."""
+        where = f"{self._where}.{verb}"
+        net = self.network
+        rows = prepared(net, x, where)
+        self._refuse_frozen(where)
+        n, call = len(rows), Call(net, rows, where)
+        width = max(self._rows_a_step(n), 1)
+        c, like = self._outputs_a_row(call), self._like.to(net.dtype)
+        wanted = targets(y, n, c, self.loss, like, where)
+        if n > width:
+            tried(call, c)
+        interrupt, before, shape = Interrupt(), self._refused, shape_of(y)
+        first = not self.rows_seen_
+        for i in range(0, n, width):
+            with net.turn, interrupt.held(), plainly(net.device, net.p):
+                said = self._whole_step(call, wanted, i, width)
+                self._shape = shape
+                net.columns = rows.columns if first else net.columns
+            interrupt.heard()
+            self._tell_if_full(4)
+            yield said
+        self._warn(before, where)
+
+    def _outputs_a_row(self, call: Call) -> int:
+        """The outputs of a row: as many as when rows were learned first, or as the first has."""
+        if self._outputs is not None or not call.rows.n:
+            return self._outputs or 1
+        try:
+            return int(self.network.outputs(call.rows[:1]).shape[1])
+        except Exception as wrong:
+            untold(call, wrong, 0, 1)
+            raise
+
+    def _whole_step(self, call: Call, wanted: Any, i: int, width: int) -> Any:
+        """The step of rows i to i + width of a call; where it fails it is told how far one came."""
+        known, self._outputs = self._outputs, wanted.shape[1]
+        try:
+            return self._step(call.rows[i : i + width], wanted[i : i + width])
+        except BaseException as wrong:
+            self._outputs = known
+            if isinstance(wrong, Exception):
+                untold(call, wrong, i, min(width, call.rows.n - i))
+            raise
+
+    def _rows_a_step(self, n: int) -> int:
+        """How many of n rows given are learned together."""
+        return n if self.block_update else 1
+
+    def _step(self, rows: Batch, y: Any) -> Any:
+        self._masked = self._refused
+        said, J = self._derived(rows, y.shape[1])
+        e, G = as_rows(self.loss, said, y, linalg.widened(J))
+        good = e.to(G.dtype).isfinite() & linalg.sound(G).reshape(len(e), -1)
+        good = good.all(dim=1)
+        waits = linalg.waits(good)
+        if waits or not bool(good.all()):
+            self._refused = self._refused + (~good).sum()
+            e = torch.where(good[:, None], e, 0.0)
+            G = torch.where(good.repeat_interleave(len(G) // len(e))[:, None], G, 0.0)
+        try:
+            if waits or bool(good.any()):
+                self._learn(rows, e, G)
+            if not waits and self._refused is not self._masked:
+                self._refuse_broken()
+        except BaseException:
+            self._refused = self._masked
+            raise
+        self.rows_seen_ += len(rows)
+        return said
+
+    def _derived(self, rows: Batch, c: int) -> tuple[Any, Any]:
+        """Outputs (n, c), and J (n·c, p) in reused memory."""
+        space, net = self._space, self.network
+        if space is not None:  # the module may have moved to another device
+            alike = (space.dtype, space.device) == (net.dtype, net.device)
+            space = space if alike and len(space) >= len(rows) * c else None
+        said, J = net.jacobian(rows, out=space, c=c)
+        self._space = J if space is None else space
+        return said, J
+
+    def _tell_if_full(self, stacklevel: int) -> None:
+        """Warn once, between steps, when no direction is free any more."""
+        said = None if self._full else self._filled()
+        if said is not None:
+            self._full = True
+            warnings.warn(f"{self._where}: {said}", MemoryFullWarning, stacklevel=stacklevel)
+
+    def _warn(self, before: Any, where: str) -> None:
+        """Tell of rows that were left out since then; once a call, the only wait for a device."""
+        if self._refused is before:
+            return
+        count = int(self._refused) - int(before)
+        if count:
+            self._refuse_broken()
+            frozen = broken(self.network.module.named_parameters())
+            bad, tames = self._untaken
+            grown = f"have grown too large ({tames} tames steps)"
+            said = grown if frozen is None else f"do not learn: {frozen}"
+            warnings.warn(
+                f"{where}: the module's outputs, their gradients and the steps that fit them must "
+                f"be finite, got {count} row(s) {bad}; these were not learned, all others "
+                f"were. Look at their inputs, or at weights that {said}.",
+                RowsRefusedWarning,
+                stacklevel=4,
+            )
 
 
 class Learner(Stepper):
@@ -161,7 +663,7 @@ class Learner(Stepper):
         said : Tensor of shape (n,) or (n, …)
             (n, 1) if y was (n, 1), of any number of axes if y had them.
         std : Tensor of the shape of said
-            If ``return_std``: see :mod:`onepass.nn.telling`.
+            If ``return_std``: see :mod:`onepass.nn.learner`.
 
         Raises
         ------
@@ -173,10 +675,10 @@ class Learner(Stepper):
         if not return_std:
             said = self.network.outputs(self.network.prepare(x, f"{self._where}.predict"))
             if self.loss != "squared":
-                telling.refuse_nameless(said, f"{self._where}.predict")
+                refuse_nameless(said, f"{self._where}.predict")
             return self._said(said)
         with self.network.turn:
-            said, std = telling.deviations(self, x, self._variances(f"{self._where}.predict"))
+            said, std = deviations(self, x, self._variances(f"{self._where}.predict"))
         return self._said(said), self._said(std)
 
     def outputs(self, x: Any) -> Any:
@@ -246,20 +748,20 @@ class Learner(Stepper):
         ShapeError, TypeMismatchError, NotFiniteError
             If these are not as many finite numbers as there are outputs.
         """
-        return telling.drift(self, x, said)
+        return drift(self, x, said)
 
     def __repr__(self) -> str:
-        return telling.representation(self)
+        return representation(self)
 
     if not TYPE_CHECKING:  # to whom all names would be known
 
         def __getattr__(self, name: str) -> Any:
             """Say of other learners' verbs, which a network has not, what to use in their place."""
-            telling.refuse_verb(self, name)
+            refuse_verb(self, name)
             return object.__getattribute__(self, name)  # raises as ever, a property as it did
 
     def __sklearn_tags__(self) -> Any:
-        return telling.tags(self)
+        return tags(self)
 
     # -- what stands behind them -----------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 For long noisy streams: what is known of p weights is kept in p (m + 2) numbers, however many rows
 come, as P⁻¹ = diag(Υ) + W Wᵀ with W (p × m). A row is taken in by P, as by any Kalman filter, its
 gradient becomes a column of W, and the column that says least goes into the diagonal
-(:mod:`onepass.nn.precision`). From row to row, by w ← w₀ + γ (w − w₀) + N(0, q I), P becomes
+(:mod:`onepass.nn.lofi`). From row to row, by w ← w₀ + γ (w − w₀) + N(0, q I), P becomes
 γ² P + q I, exactly. [1] lets weights decay towards 0; here it is towards the initial weights w₀,
 where a network is a network. q = (1 − γ²) · prior is its steady state. Until m columns are full
 nothing is left out, and the filter is the EKF.
@@ -12,18 +12,191 @@ Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memo
 [1] P. G. Chang, G. Durán-Martín, A. Shestopaloff, M. Jones, K. Murphy, "Low-rank extended Kalman
     filtering for online learning of neural networks from streaming data", CoLLAs 2023,
     arXiv 2305.19535; "diagonal LO-FI".
+
+Precision: what LO-FI knows of p weights, as a precision that is diagonal plus low rank.
+
+With P⁻¹ = diag(Υ) + W Wᵀ, W (p × k), rows with gradients G (p × n), noise R and errors e are taken
+in by ([1], update step)
+
+    W̃ = [W, G / √R],      w ← w + P̃ G e / R,      P̃⁻¹ = diag(Υ) + W̃ W̃ᵀ                     (1)
+    W̃ᵀ W̃ = V Λ² Vᵀ,       W ← W̃ V[:, :m],         Υ ← Υ + Σ over the rest of (W̃ v)²        (2)
+
+(2) is the truncated singular value decomposition of [1], W̃ V = U Λ. V turns columns and nothing
+else, so that no division by a singular value is done, no orthogonality can be lost, and what leaves
+W is in the diagonal to the last digit.
+
+(1) is done where it is small, in an orthonormal basis Q of Υ^-½ W̃ = Q T, as least squares:
+
+    w ← w + Υ^-½ Q x,      x = argmin ‖Tᵀ x − [0; e / √R]‖² + ‖x‖²                          (3)
+
+by QR of [Tᵀ; I]. T is as large as 1 / √R and is never squared, so that R may be small. A row that
+is in the span of the past but for its rounding has a part outside of it as long as that rounding,
+of which nothing is known, and which would be moved by rounding / R. So what of a column is no
+longer than its rounding is left out of T, and in (2) what is no longer than the rounding of the
+largest.
+
+[1] P. G. Chang, G. Durán-Martín, A. Shestopaloff, M. Jones, K. Murphy, "Low-rank extended Kalman
+    filtering for online learning of neural networks from streaming data", CoLLAs 2023,
+    arXiv 2305.19535; "diagonal LO-FI".
 """
 
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from onepass import validation
-from onepass.errors import ParameterError
-from onepass.nn.filtering import Taken
-from onepass.nn.losses import LossName
-from onepass.nn.precision import Precision
-from onepass.nn.wandering import Wandering
+import numpy as np
+import torch
 
-__all__ = ["LoFi"]
+from onepass import linalg, validation
+from onepass.columns import Columns
+from onepass.errors import Floats, ParameterError
+from onepass.nn.kalman import Taken, Wandering, refuse_overflow, triangle
+from onepass.nn.losses import LossName
+
+__all__ = ["LoFi", "Precision"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Precision:
+    """What is known of the weights: P⁻¹ = diag(Υ) + W Wᵀ.
+
+    The small matrices are NumPy's, on whatever device the long ones are: their eigenvectors are
+    waited for anyway, once a step, and once more where process noise is added.
+
+    Parameters
+    ----------
+    diagonal : Tensor of shape (p,)
+        Υ, in float64: in float32 it would stand still where rows add little.
+    rows : Tensor of shape (k, p)
+        Wᵀ, k <= m.
+    m : int
+        Columns of W at most.
+    """
+
+    diagonal: Any
+    rows: Any
+    m: int
+
+    @classmethod
+    def start(cls, p: int, m: int, prior: float, kind: Any) -> "Precision":
+        """Before the first row, of p weights of a variance; ``kind`` is an empty tensor."""
+        diagonal = torch.full((p,), 1.0 / prior, dtype=torch.float64, device=kind.device)
+        return cls(diagonal, kind.new_empty((0, p)), m)
+
+    @property
+    def rank(self) -> int:
+        """No direction is used up for good."""
+        return 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both."""
+        return int(self.diagonal.nbytes + self.rows.nbytes)
+
+    def learned(self, w: Any, J: Any, e: Any, noise: float) -> tuple["Precision", Any]:
+        """After rows with gradients J (n, p) and errors e (n,), and the weights: (1) to (3).
+
+        Raises
+        ------
+        NumericalError
+            If the variance of an answer is no number.
+        """
+        wide, k = torch.cat((self.rows, J / noise**0.5)), len(self.rows)
+        root = self.diagonal.sqrt().to(wide.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gram = linalg.inner(wide.T, wide.T)
+            Q, T, gram, known = _spanned((wide / root).T, gram, e)
+        refuse_overflow(gram)
+        asked = np.append(np.zeros(k), known / noise**0.5)
+        prior = np.eye(len(T), len(T) + 1)
+        U = triangle(np.column_stack((T.T, asked)), prior)
+        x = linalg.solve_upper(U[:-1, :-1], U[:-1, -1:])  # (3)
+        w = w + (linalg.times(Q, x)[:, 0] / root).to(w.dtype)
+        return self._turned(wide, gram), w
+
+    def drifted(self, decay: float, added: float) -> "Precision":
+        """After P ← decay² P + added · I, by Woodbury's identity twice.
+
+        D = 1 / (γ² + q Υ),   Υ ← D Υ,   W ← γ D W U⁻¹,   Uᵀ U = I + q Wᵀ D W, exactly. With
+        D^½ W = Q T nothing is squared, as in (3): W ← γ D^½ Q (T U⁻¹), UᵀU = I + q TᵀT.
+
+        Raises
+        ------
+        NumericalError
+            If it is no number.
+        """
+        if decay == 1.0 and not added:
+            return self
+        D = 1.0 / (decay**2 + added * self.diagonal)
+        root = D.sqrt().to(self.rows.dtype)
+        rows = root * self.rows
+        if added and len(rows):
+            Q, T = _spanned(rows.T)
+            U = triangle(added**0.5 * T, np.eye(len(T)))
+            rows = linalg.times(Q, linalg.solve_upper_transposed(U, T.T).T).T
+        return replace(self, diagonal=D * self.diagonal, rows=decay * root * rows)
+
+    def variances(self, G: Any) -> Any:
+        """gᵀ P g of each column of G (p, n), (n,), in float64.
+
+        With Υ^-½ g = Q c + o, o orthogonal to Q, it is ‖U⁻ᵀ c‖² + ‖o‖², UᵀU = I + T Tᵀ.
+        """
+        root = self.diagonal.sqrt().to(self.rows.dtype)
+        vectors = linalg.like(G, root) / root[:, None]
+        Q, T = _spanned((self.rows / root).T)
+        U = triangle(T.T, np.eye(len(T)))
+        found = Columns(Q.T.contiguous()).split(vectors)
+        inside, outside = linalg.together(found.inside, linalg.norms(found.outside))
+        whole = np.einsum("ij,ij->j", inside, inside) + outside**2
+        outside = np.where(outside > linalg.blur(vectors) * np.sqrt(whole), outside, 0.0)
+        F = linalg.solve_upper_transposed(U, inside)
+        return np.einsum("ij,ij->j", F, F) + outside**2
+
+    def _turned(self, wide: Any, gram: Floats) -> "Precision":
+        """(2), if there is need of it."""
+        if len(wide) <= self.m:
+            return replace(self, rows=wide)
+        values, vectors = linalg.eigh(gram)
+        left = int((values > linalg.blur(wide) ** 2 * values[-1]).sum())
+        V = vectors.T[::-1][:left].copy()  # largest first
+        rest = (linalg.like(V[self.m :], wide) @ wide).double()
+        diagonal = self.diagonal + rest.square_().sum(dim=0)
+        return Precision(diagonal, linalg.like(V[: self.m], wide) @ wide, self.m)
+
+
+def _spanned(A: Any, *small: Any) -> list[Any]:
+    """Q orthonormal and T with A = Q T, each column to its rounding; and small ones, as NumPy's.
+
+    Parts of a column that are no longer than its rounding are left out. A device is waited for
+    once.
+
+    Parameters
+    ----------
+    A : Tensor of shape (p, n)
+
+    Returns
+    -------
+    Q : Tensor of shape (p, n)
+        Columns of zeros stand for those that are not new.
+    T : ndarray of shape (n, n)
+        Rows of zeros there.
+    *small : ndarrays
+    """
+    lengths, blur = linalg.norms(A), linalg.blur(A)
+    Q, L, kept = linalg.orthonormal(A, linalg.resolution(A) * lengths, lengths)
+    L, kept, lengths, *others = linalg.together(L, kept, lengths, *small)
+    refuse_overflow(lengths**2)
+    T = (L * kept).T
+    doubtful = np.flatnonzero((kept == 0.0) & (lengths > 0.0))
+    if len(doubtful) and blur < 0.01 * linalg.resolution(A):  # more is to be seen than squares show
+        rest = A[:, doubtful] - linalg.times(Q, T[:, doubtful])
+        again = linalg.host(linalg.inner(Q, rest))
+        T[:, doubtful] += again
+        rest = rest - linalg.times(Q, again)
+        least = linalg.like(blur * lengths[doubtful], linalg.norms(rest))
+        Q[:, doubtful], L, kept = linalg.orthonormal(rest, least)
+        L, kept = linalg.together(L, kept)
+        T[np.ix_(doubtful, doubtful)] = (L * kept).T
+    return [Q, np.where(np.abs(T) > blur * lengths, T, 0.0), *others]
 
 
 class LoFi(Wandering):

@@ -27,7 +27,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
-from onepass.nn.numbers import numbers
+from onepass.nn.batch import numbers
 
 __all__ = ["LOSSES", "LossName", "Rows", "answers", "as_rows", "check", "shape_of", "targets"]
 

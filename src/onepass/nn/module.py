@@ -13,14 +13,18 @@ from typing import Any
 
 import torch
 
-from onepass.nn.derivative import Derivative
-from onepass.nn.function import Function
-from onepass.nn.inputs import Batch, batch
-from onepass.nn.mode import refuse_batch_statistics, refuse_max_norm, warn_of_training
+from onepass.nn.batch import Batch, batch
+from onepass.nn.function import (
+    Function,
+    Turn,
+    in_turn,
+    refuse_batch_statistics,
+    refuse_max_norm,
+    warn_of_training,
+)
+from onepass.nn.jacobian import Derivative
 from onepass.nn.probe import Probe, straight
-from onepass.nn.selection import select
-from onepass.nn.turn import Turn, in_turn
-from onepass.nn.weights import input_dtype, pieces, room
+from onepass.nn.selection import input_dtype, pieces, room, select
 from onepass.validation import whole
 
 __all__ = ["Network"]

@@ -32,7 +32,7 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
-from onepass.nn.filtering import Filter, Taken
+from onepass.nn.kalman import Filter, Taken
 from onepass.nn.losses import LossName
 
 __all__ = ["NTKRLS"]

@@ -29,7 +29,8 @@ import torch
 from onepass import linalg, validation
 from onepass.interrupt import Interrupt
 from onepass.memory.choice import specification
-from onepass.nn.answers import refuse_width
+from onepass.nn.batch import Batch, refuse_width
+from onepass.nn.function import plainly
 from onepass.nn.gradients import (
     GradientsName,
     begun,
@@ -40,11 +41,8 @@ from onepass.nn.gradients import (
     of_rows,
     slots,
 )
-from onepass.nn.inputs import Batch
-from onepass.nn.learner import Learner
+from onepass.nn.learner import Learner, filled, warn_of_no_tasks
 from onepass.nn.losses import LossName
-from onepass.nn.mode import plainly
-from onepass.nn.telling import filled, warn_of_no_tasks
 from onepass.serialization.state import nbytes
 
 __all__ = ["OGD"]

@@ -25,6 +25,17 @@ exact while m is a multiple of c, as singular values then come in groups of c, o
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version; section 6.
+
+One-Step SGD for networks: each row fitted in one step, nothing kept.
+
+    w ← w + G (GᵀG + r I)⁻¹ e                                                              (1)
+
+ORFit with P = I ([1] section 5.1): the row is fitted, and past answers move as they may. With
+noise r > 0 it is the normalised LMS filter.
+Cost of a step: c backward passes.
+
+[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+    Recursive Least-Squares", extended version.
 """
 
 from typing import Any, ClassVar, Self
@@ -35,22 +46,19 @@ import torch
 from onepass import linalg
 from onepass.errors import ModuleError, NumericalError
 from onepass.interrupt import Interrupt
-from onepass.memory import Basis
+from onepass.memory import Basis, Nothing
 from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification
-from onepass.nn.belief import Belief, Covariance
-from onepass.nn.fitting import fitted, variances
-from onepass.nn.inputs import Batch
-from onepass.nn.layered import Keeping
-from onepass.nn.learner import Learner
-from onepass.nn.likeness import fingerprint
+from onepass.nn.batch import Batch
+from onepass.nn.function import plainly
+from onepass.nn.kalman import Belief, Covariance
+from onepass.nn.learner import Learner, explained, filled
 from onepass.nn.losses import LossName
-from onepass.nn.merging import merge
-from onepass.nn.mode import plainly
-from onepass.nn.telling import explained, filled
+from onepass.nn.memory import Keeping, fitted, variances
+from onepass.nn.merge import fingerprint, merge
 from onepass.serialization.state import nbytes
 
-__all__ = ["ORFit"]
+__all__ = ["ORFit", "OneStepSGD"]
 
 
 class ORFit(Learner):
@@ -215,7 +223,7 @@ class ORFit(Learner):
         Its memory says what its rows would have taught: of a module linear in its weights exactly
         what learning them after this one's does, while neither memory has let go of anything. Of
         others both know linearisations that have turned since, and the merged weights are between
-        the two (:mod:`onepass.nn.merging`): measure them. The other is not changed.
+        the two (:mod:`onepass.nn.merge`): measure them. The other is not changed.
 
         Parameters
         ----------
@@ -356,3 +364,50 @@ class ORFit(Learner):
     def _filled(self) -> str | None:
         remedy = "Use noise > 0, a smaller memory, or a wider network."
         return filled(self._memory, self.network.p // (self._shared or 1), remedy)
+
+
+class OneStepSGD(ORFit):
+    """Each row fitted in one step, and nothing kept: ORFit without a memory ([1] section 5.1).
+
+    With noise r > 0 it is the normalised LMS filter, for networks.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Learns in place.
+    noise : float, default=0.0
+        r >= 0, as in :class:`ORFit`.
+    loss, learns, block_update, chunk
+        As in :class:`ORFit`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import onepass as op
+    >>> net = op.nn.OneStepSGD(torch.nn.Linear(2, 1))
+    >>> x, y = torch.tensor([[1.0, 2.0]]), torch.tensor([3.0])
+    >>> bool((net.learn(x, y).predict(x) - y).abs() < 1e-5)
+    True
+    """
+
+    arguments: ClassVar[tuple[str, ...]] = Learner.arguments
+
+    def __init__(
+        self,
+        module: Any,
+        noise: float = 0.0,
+        *,
+        loss: LossName = "squared",
+        learns: Any = "all",
+        block_update: bool = False,
+        chunk: int | None = None,
+    ) -> None:
+        super().__init__(
+            module,
+            Nothing(),
+            noise,
+            loss=loss,
+            learns=learns,
+            block_update=block_update,
+            chunk=chunk,
+        )

@@ -7,27 +7,95 @@ The file is one of :mod:`onepass.serialization.archive`, of the kind ``network``
      "learned": {…}}
 
 Memories and their specifications stand in it as :mod:`onepass.serialization.codec` tells, tensors
-as :mod:`onepass.nn.tensors` does.
+as :mod:`onepass.nn.saving` does.
 
 The module's code is not in the file, and nothing in it is run: a module made alike is handed to
 :func:`load`, which compares names, shapes and dtypes, and writes nothing before all is read.
+
+Tensors in a file: a tensor is its bytes, of whatever precision, back to the last bit.
+
+It stands there as ``{"@": "tensor", "dtype": "bfloat16", "of": array}``.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from importlib import import_module
 from typing import Any
 
+import numpy as np
 import torch
 
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
-from onepass.nn.tensors import TensorBuilder, TensorTaker, as_array, as_tensor
-from onepass.nn.weights import broken
+from onepass.nn.selection import broken
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
+from onepass.serialization.codec import MARK, Builder, Entry, Taker
 
-__all__ = ["KIND", "load", "save"]
+__all__ = ["KIND", "TensorBuilder", "TensorTaker", "as_array", "as_tensor", "load", "save"]
+
+
+_BITS = {torch.bfloat16: torch.int16}  # NumPy knows no such numbers
+_DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
+           "bool")  # fmt: skip
+
+
+class TensorTaker(Taker):
+    """Takes what holds tensors apart."""
+
+    def __init__(self, where: str, states: tuple[type, ...]) -> None:
+        super().__init__(where)
+        self.known |= dict(_own(states))
+
+    def take(self, value: Any, owner: Entry | None, path: Any, *, finite: bool) -> Any:
+        """Any part; a single number of a device is waited for."""
+        if isinstance(value, torch.Tensor):
+            return value.item() if value.ndim == 0 else as_array(value)
+        return super().take(value, owner, path, finite=finite)
+
+
+class TensorBuilder(Builder):
+    """Builds what holds tensors, on a device."""
+
+    def __init__(self, where: str, states: tuple[type, ...]) -> None:
+        super().__init__(where, {})
+        self.known |= {cls.__name__: entry for cls, entry in _own(states)}
+        self.device: Any = "cpu"
+
+    def give(self, value: Any, owner: Entry | None, path: Any, *, finite: bool) -> Any:
+        """Any part; tensors on the device."""
+        if self.mark(value, path) == "tensor":
+            return as_tensor(value, self.where).to(self.device)
+        return super().give(value, owner, path, finite=finite)
+
+
+def _own(states: tuple[type, ...]) -> list[tuple[type, Entry]]:
+    """States that stand in no list of op.memory, as if they did."""
+    room = "onepass.memory"
+    taken: Any = {cls: tuple(each.name for each in fields(cls) if each.init) for cls in states}
+    return [(cls, Entry(cls, room, arguments, None)) for cls, arguments in taken.items()]
+
+
+def as_array(tensor: Any) -> dict[str, Any]:
+    """A tensor as an array."""
+    near = tensor.detach().cpu().contiguous()
+    array = near.view(_BITS[near.dtype]).numpy() if near.dtype in _BITS else near.numpy()
+    return {MARK: "tensor", "dtype": str(near.dtype).removeprefix("torch."), "of": array}
+
+
+def as_tensor(said: Any, where: str) -> Any:
+    """The tensor that an array stands for."""
+    found = type(said) is dict and set(said) == {MARK, "dtype", "of"} and said["dtype"] in _DTYPES
+    array = said["of"] if found else None
+    dtype = getattr(torch, said["dtype"]) if found else None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
+        raise damaged(where, "a tensor in it is none")
+    tensor = torch.from_numpy(array.copy(order="C"))
+    if tensor.dtype != _BITS.get(dtype, dtype):
+        raise damaged(where, f"a tensor in it is not of {said['dtype']}")
+    return tensor.view(dtype)
+
 
 KIND = "network"
 """The kind of such a file."""

@@ -11,10 +11,8 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from onepass.errors import ModuleError, OnepassError, ShapeError
-from onepass.nn.answers import by_module, in_a_line, refuse_width
-from onepass.nn.inputs import Batch
+from onepass.nn.batch import Batch, by_module, holds_places, in_a_line, refuse_width
 from onepass.nn.module import Network
-from onepass.nn.tables import holds_places
 
 __all__ = ["Call", "prepared", "tried", "untold"]
 

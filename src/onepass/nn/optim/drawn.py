@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from onepass.errors import ParameterError, ShapeError, TypeMismatchError
+from onepass.nn.batch import Batch, joined, mapped
 from onepass.nn.gradients import slots
-from onepass.nn.inputs import Batch, joined, mapped
 from onepass.nn.losses import targets
 from onepass.nn.module import Network
 

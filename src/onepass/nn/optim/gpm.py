@@ -30,7 +30,7 @@ from onepass import linalg, validation
 from onepass.columns import Columns
 from onepass.errors import CheckpointError, NumericalError
 from onepass.interrupt import Interrupt
-from onepass.nn.mode import evaluating
+from onepass.nn.function import evaluating
 from onepass.nn.optim.activations import listening
 from onepass.nn.optim.bases import grown, thresholds, triangle
 from onepass.nn.optim.drawn import drawn, together

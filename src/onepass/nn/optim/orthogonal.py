@@ -29,6 +29,7 @@ from onepass.errors import (
 )
 from onepass.interrupt import Interrupt
 from onepass.memory.choice import specification
+from onepass.nn.function import evaluating
 from onepass.nn.gradients import (
     GradientsName,
     begun,
@@ -38,7 +39,6 @@ from onepass.nn.gradients import (
     left_out,
     sound_of_rows,
 )
-from onepass.nn.mode import evaluating
 from onepass.nn.optim.drawn import Labelled, drawn
 from onepass.nn.optim.projected import Projected
 from onepass.nn.optim.written import read, written

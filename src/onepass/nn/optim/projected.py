@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NoReturn
 import torch
 
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
-from onepass.nn.mode import plainly
+from onepass.nn.function import plainly
 from onepass.nn.module import Network
 from onepass.nn.selection import select
 

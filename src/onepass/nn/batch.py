@@ -4,21 +4,51 @@ A tuple or list holds positional arguments of ``forward``, a dict its keyword ar
 be nested. The first axis of every tensor counts rows. Text, numbers, truth values and None go to
 ``forward`` as they are. A list of plain numbers is read as an array, and so is a table of numbers,
 as blocks of a stream are. Columns with names are found by name, as in other learners.
+
+Numbers: what a user gives as numbers, of whatever library, as a tensor of real ones.
+
+Tables: rows that ask for a place that a table of embeddings has not, found before they are used.
+
+Whole numbers among the inputs of a module are mostly places in a table. One that the table has not
+shows when the module is asked, and then in words that do not tell which table, nor its places; on
+an accelerator it ends the program. So tables are watched while the module is asked once more.
+
+Answers: what a module gives, as a matrix with one row for each row that was asked.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from onepass import linalg
-from onepass.errors import NotFiniteError, ShapeError, TypeMismatchError
+from onepass.errors import NotFiniteError, OnepassError, ShapeError, TypeMismatchError
 from onepass.validation import matrix, native
 from onepass.validation.table import Table, is_frame
 
-__all__ = ["Batch", "batch", "joined", "mapped", "tensors"]
+__all__ = [
+    "SHAPED",
+    "Batch",
+    "as_matrix",
+    "batch",
+    "by_module",
+    "chosen",
+    "holds_places",
+    "in_a_line",
+    "joined",
+    "mapped",
+    "numbers",
+    "refuse_places",
+    "refuse_width",
+    "tensors",
+    "told",
+]
+
 
 _CONSTANTS = (str, bool, int, float, type(None))
 _COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64}
@@ -340,3 +370,327 @@ def _refuse_nonfinite(found: list[tuple[str, Any]], dtype: Any, where: str) -> N
                 "Drop the row, or impute it before learning; numbers too large for the dtype "
                 "need scaling."
             )
+
+
+def numbers(given: Any, name: str, where: str, remedy: str) -> Any:
+    """Real numbers as a tensor, detached, wherever they lie.
+
+    Parameters
+    ----------
+    given : Tensor, array, or list of numbers or of tensors of one shape
+    name : str
+        What the user calls it, for messages.
+    where : str
+        The public call, for messages.
+    remedy : str
+        What to do where there are no numbers, as a sentence.
+
+    Raises
+    ------
+    ShapeError
+        If its rows have several lengths.
+    TypeMismatchError
+        If it holds no real numbers.
+    """
+    if isinstance(given, torch.Tensor):
+        tensor = given
+    elif isinstance(given, (list, tuple)) and given and all(map(torch.is_tensor, given)):
+        tensor = _together(given, name, where)
+    else:
+        tensor = torch.from_numpy(native(_array(given, name, where, remedy)))
+    if tensor.is_meta:
+        raise TypeMismatchError(
+            f"{where}: `{name}` must hold numbers, got a tensor on the device 'meta', where there "
+            "are none. Make it on the module's device."
+        )
+    if tensor.is_complex():
+        raise TypeMismatchError(
+            f"{where}: `{name}` must hold real numbers, got complex ones. Give real and imaginary "
+            "parts as two outputs."
+        )
+    return tensor.detach()
+
+
+def _together(given: Any, name: str, where: str) -> Any:
+    """Tensors, one for each row, as one."""
+    try:
+        return torch.stack([each.detach() for each in given])
+    except RuntimeError as wrong:
+        raise _uneven(name, where) from wrong
+
+
+def _array(given: Any, name: str, where: str, remedy: str) -> Any:
+    try:
+        array = np.asarray(given)
+    except ValueError as wrong:
+        raise _uneven(name, where) from wrong
+    except (TypeError, RuntimeError) as wrong:  # of things that will not be numbers
+        said = f"{where}: `{name}` must hold numbers, got {type(given).__name__}: {wrong}. {remedy}"
+        raise TypeMismatchError(said) from wrong
+    if array.dtype.kind not in "biufc":
+        objects = array.dtype.kind == "O" and not array.ndim
+        came = type(given).__name__ if objects else f"{array.dtype}"
+        raise TypeMismatchError(f"{where}: `{name}` must hold numbers, got {came}. {remedy}")
+    return array
+
+
+def _uneven(name: str, where: str) -> ShapeError:
+    return ShapeError(
+        f"{where}: `{name}` must have as many numbers in each row, got rows of several lengths. "
+        "Give an array of shape (n,) or (n, c)."
+    )
+
+
+_TABLES = (nn.Embedding, nn.EmbeddingBag)
+_AT_ONCE = 1024  # rows
+
+
+def holds_places(rows: Batch) -> bool:
+    """Whether rows hold whole numbers, and so may ask for places.
+
+    Parameters
+    ----------
+    rows : Batch
+    """
+    real = (each.is_floating_point() or each.is_complex() for each in rows.tensors)
+    return not all(real)
+
+
+def refuse_places(module: Any, rows: Batch, ask: Callable[[Batch], Any], where: str) -> None:
+    """Ask a module with all its tables watched; a device is waited for.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    rows : Batch
+    ask : callable
+        Asks the module.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ShapeError
+        If rows ask for a place that a table has not.
+    """
+    tables = [(name, each) for name, each in module.named_modules() if isinstance(each, _TABLES)]
+    for i in range(0, rows.n if tables else 0, _AT_ONCE):
+        part = rows[i : i + _AT_ONCE]
+        with ExitStack() as held:
+            for name, table in tables:
+                watch = _watch(name, i, part.n, where)
+                handle = table.register_forward_pre_hook(watch, prepend=True, with_kwargs=True)
+                held.callback(handle.remove)
+            ask(part)
+
+
+def _watch(name: str, first: int, n: int, where: str) -> Callable[..., None]:
+    """A hook that looks at the places that n rows, of which one is the first, ask a table for."""
+
+    def look(table: Any, args: Any, kwargs: Any) -> None:
+        places = args[0] if args else kwargs.get("input")
+        if not isinstance(places, torch.Tensor) or not places.numel():
+            return
+        bad = (places < 0) | (places >= table.num_embeddings)
+        if not bool(bad.any()):
+            return
+        at = bad.nonzero()[0]
+        row = f" in row {first + int(at[0])}" if len(places) == n > 1 else ""
+        raise ShapeError(
+            f"{where}: the whole numbers that {type(table).__name__} {name!r} is asked for must be "
+            f"its places, 0 to {table.num_embeddings - 1}, got {int(places[tuple(at)])}{row}. "
+            "Number them from 0 on, and make the table as large as the largest plus one, or give "
+            "all that are unknown one place of their own."
+        )
+
+    return look
+
+
+SHAPED = (
+    "Give rows of the shape of those; where a row has one output for each of its steps, cut or pad "
+    "it to as many steps, or let the module give the last alone."
+)
+"""What to do where a row has another number of outputs."""
+
+_CALL = re.compile(r"forward\(\) (got|missing|takes)")
+_PLACES = re.compile(r"out of (range|bounds)|valid range")
+_RAISED = "the module raised this when it was given"
+_SHAPES = ("shape", "size", "dimension", "channel", "elements")
+
+
+def as_matrix(given: Any, n: int, where: str) -> Any:
+    """The outputs as a tensor of shape (n, c); (n,) is (n, 1), all axes after the first are c.
+
+    Parameters
+    ----------
+    given : Any
+        What the module gave: a tensor, an object or dict with ``logits``, or a tuple, list or dict
+        that holds one tensor.
+    n : int
+        The number of rows that were asked.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    TypeMismatchError
+        If no one tensor of real numbers can be chosen.
+    ShapeError
+        If it has not one row for each row asked, or no outputs.
+    """
+    tensor = chosen(given, where)
+    if not tensor.is_floating_point():
+        raise TypeMismatchError(
+            f"{where}: the module's outputs must be real numbers with a derivative, got "
+            f"{tensor.dtype}. Give scores instead of classes, and complex outputs as two real ones "
+            "(torch.view_as_real)."
+        )
+    if tensor.ndim == 0 and n == 1:
+        return tensor.reshape(1, 1)
+    if tensor.ndim == 0 or tensor.shape[0] != n:
+        raise ShapeError(
+            f"{where}: the module must give one row of outputs for each of {n} rows, got the shape "
+            f"{tuple(tensor.shape)}. The first axis counts rows, of one row too: give X[0:1] in "
+            "place of X[0]. Keep it throughout: batch_first=True, flatten(1), squeeze(-1), and no "
+            "mean over rows."
+        )
+    if 0 in tensor.shape[1:]:
+        raise ShapeError(
+            f"{where}: the module must give at least one output a row, got the shape "
+            f"{tuple(tensor.shape)}. Give a last layer with outputs."
+        )
+    return tensor.reshape(n, tensor.shape[1:].numel())
+
+
+def refuse_width(came: int, c: int, where: str) -> None:
+    """Refuse another number of outputs a row than there was when rows were learned first.
+
+    Parameters
+    ----------
+    came, c : int
+    where : str
+        What the user called, for messages.
+
+    Raises
+    ------
+    ShapeError
+    """
+    if came != c:
+        raise ShapeError(
+            f"{where}: the module must give {c} output(s) a row, as when it first learned, got "
+            f"{came}. {SHAPED}"
+        )
+
+
+def chosen(given: Any, where: str) -> Any:
+    """The tensor in the outputs of a module: the output, its ``logits``, or its only part.
+
+    Raises
+    ------
+    TypeMismatchError
+        If there are several, or none.
+    """
+    if isinstance(given, torch.Tensor):
+        return given
+    named = given.get("logits") if isinstance(given, Mapping) else None
+    named = getattr(given, "logits", None) if named is None else named
+    if isinstance(named, torch.Tensor):
+        return named
+    parts = list(given.values()) if isinstance(given, Mapping) else given
+    if isinstance(parts, (tuple, list)):
+        found = [each for each in parts if isinstance(each, torch.Tensor)]
+        if len(found) == 1 and len(parts) == 1:
+            return found[0]
+    size = f" of {len(given)}" if isinstance(given, (tuple, list, Mapping)) else ""
+    raise TypeMismatchError(
+        f"{where}: the module must give one tensor, or an object with `logits`, got "
+        f"{type(given).__name__}{size}. Wrap it in a module whose forward gives the tensor that is "
+        "to be learned, such as module(x)[0]."
+    )
+
+
+@contextmanager
+def told(batch: Batch, where: str, look: Callable[[], None]) -> Iterator[None]:
+    """Say what came where a module fails on it; what is no fault of shapes or dtypes passes.
+
+    Parameters
+    ----------
+    batch : Batch
+    where : str
+        The public call, for messages.
+    look : callable
+        Raises what says more of a place that there is not, if it can.
+    """
+    try:
+        yield
+    except (torch.OutOfMemoryError, OnepassError):
+        raise
+    except TypeError as wrong:
+        said = in_a_line(wrong)
+        if not _CALL.search(said):
+            wrong.add_note(f"{where}: {_RAISED} {batch.came}.")
+            raise
+        names = f", named {', '.join(map(repr, batch.kwargs))}" if batch.kwargs else ""
+        raise TypeMismatchError(
+            f"{where}: `x` must hold the arguments of the module's forward, got "
+            f"{len(batch.args) + len(batch.kwargs)}{names}, and it raised: {said}. A tuple or "
+            "list holds its positional arguments, a dict its keyword arguments by their names."
+        ) from wrong
+    except (RuntimeError, ValueError, IndexError) as wrong:
+        if holds_places(batch):
+            _looked(look)
+        came, single = batch.came, any(each.ndim == 1 for each in batch.tensors)
+        refused = _refused(in_a_line(wrong), came, where, places=holds_places(batch), single=single)
+        if refused is not None:
+            raise refused from wrong
+        wrong.add_note(f"{where}: {_RAISED} {came}.")
+        raise
+    except Exception as wrong:
+        wrong.add_note(f"{where}: {_RAISED} {batch.came}.")
+        raise
+
+
+def by_module(wrong: Exception) -> bool:
+    """Whether this is what a module itself raised, and no fault of shapes or dtypes.
+
+    Parameters
+    ----------
+    wrong : Exception
+    """
+    return any(_RAISED in note for note in getattr(wrong, "__notes__", ()))
+
+
+def _looked(look: Callable[[], None]) -> None:
+    try:
+        look()
+    except ShapeError:
+        raise
+    except Exception:  # noqa: BLE001, S110  it is told as it was raised at first
+        pass
+
+
+def in_a_line(wrong: Exception) -> str:
+    """What was said, in a line."""
+    return str(wrong).strip().partition("\n")[0].rstrip(".")
+
+
+def _refused(said: str, came: str, where: str, *, places: bool, single: bool) -> Exception | None:
+    """What a module says of dtypes, places or shapes that it cannot take; None of other things."""
+    words = said.lower()
+    if "dtype" in words or "scalar type" in words:
+        return TypeMismatchError(
+            f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
+            "Whole numbers stay whole, for embeddings: give real numbers as floats."
+        )
+    if places and _PLACES.search(words):
+        return ShapeError(
+            f"{where}: whole numbers in `x` must be places that the module has, got {came}, and it "
+            f"raised: {said}. Number them from 0 on, below the size of what they choose from."
+        )
+    if any(word in words for word in _SHAPES):
+        return ShapeError(
+            f"{where}: the module must take what it is given, got {came}, and it raised: {said}. "
+            "The first axis counts rows, of one row too: give X[0:1] in place of X[0]; "
+            f"{'of one column give X[:, None]' if single else 'check the others'}."
+        )
+    return None
