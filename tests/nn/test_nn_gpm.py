@@ -95,7 +95,7 @@ CONVOLUTIONS = {
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
 @pytest.mark.parametrize("case", CONVOLUTIONS)
 def test_weights_meet_the_vectors_that_are_told(case: str) -> None:
-    from onepass.nn.optim.activations import layers, met
+    from onepass.nn.optim.gpm import layers, met
 
     layer, shape = CONVOLUTIONS[case]
     generator = torch.Generator().manual_seed(0)

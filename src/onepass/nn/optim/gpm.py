@@ -19,27 +19,339 @@ R itself is not kept, but the triangle of its QR decomposition, which has all th
 Cost: of a step, 4 o d k multiplications a layer; of the end of a task, O(N d² + d³) for each layer.
 
 [1] G. Saha, I. Garg, K. Roy, "Gradient Projection Memory for Continual Learning", ICLR 2021.
+
+Activations: what the layers of a module are given, as the vectors that their weights meet.
+
+A linear layer's weights W (o × d) meet its inputs x ∈ ℝᵈ. Those of a convolution, seen as W
+(o × d) with d = channels · kernel, meet each patch of its input; with groups, each group of outputs
+meets the patches of its own channels.
+
+Bases: the directions that a layer's inputs have, as far as they matter: (2) and (3) of GPM.
+
+Sorts: which parameters GPM holds as the weights of layers, which it freezes, which are free.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
+from torch import nn
 
 from onepass import linalg, validation
 from onepass.columns import Columns
-from onepass.errors import CheckpointError, NumericalError
+from onepass.errors import CheckpointError, NumericalError, ParameterError, listed
 from onepass.interrupt import Interrupt
 from onepass.nn.function import evaluating
-from onepass.nn.optim.activations import listening
-from onepass.nn.optim.bases import grown, thresholds, triangle
-from onepass.nn.optim.drawn import drawn, together
-from onepass.nn.optim.projected import Projected
-from onepass.nn.optim.sorts import sorted_out
-from onepass.nn.optim.written import read, written
+from onepass.nn.optim.projected import Projected, drawn, read, together, written
 from onepass.serialization.state import nbytes
 
-__all__ = ["GPM"]
+__all__ = [
+    "GPM",
+    "Layer",
+    "Sorts",
+    "grown",
+    "layers",
+    "listening",
+    "met",
+    "sorted_out",
+    "thresholds",
+    "triangle",
+]
+
+
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer whose weights meet vectors.
+
+    Parameters
+    ----------
+    name : str
+        As the module names it; the first name of a layer or weight that is used more than once.
+    modules : tuple of torch.nn.Module
+        Those that share the weight.
+    groups : int
+        Groups of outputs; 1 but for grouped convolutions.
+    d : int
+        The length of the vectors.
+    """
+
+    name: str
+    modules: tuple[Any, ...]
+    groups: int
+    d: int
+
+    @property
+    def weight(self) -> Any:
+        """The parameter, of shape (groups · o, …), … being d numbers."""
+        return self.modules[0].weight
+
+    @property
+    def biases(self) -> tuple[Any, ...]:
+        """The parameters that are added to what the weights give."""
+        return tuple(each.bias for each in self.modules if each.bias is not None)
+
+
+def layers(module: Any) -> dict[str, Layer]:
+    """The linear layers and convolutions of a module whose weights are parameters, by name.
+
+    Layers within attention are no such: their weights are used without the layer being asked.
+    """
+    within = {
+        id(part)
+        for each in module.modules()
+        if isinstance(each, nn.MultiheadAttention)
+        for part in each.modules()
+    }
+    sharing: dict[int, list[tuple[str, Any]]] = {}
+    for name, each in module.named_modules():
+        known = isinstance(each, (nn.Linear, *_CONVOLUTIONS)) and id(each) not in within
+        if known and "weight" in each._parameters:  # noqa: SLF001  else it is made of others
+            sharing.setdefault(id(each.weight), []).append((name, each))
+    found = [_layer(users) for users in sharing.values() if len({type(u) for _, u in users}) == 1]
+    return {each.name: each for each in found}
+
+
+def _layer(users: list[tuple[str, Any]]) -> Layer:
+    name, first = users[0]
+    groups = first.groups if isinstance(first, _CONVOLUTIONS) else 1
+    d = math.prod(first.weight.shape[1:])
+    return Layer(name, tuple(each for _, each in users), groups, d)
+
+
+def met(layer: Any, x: Any) -> Any:
+    """The vectors that a layer's weights meet in inputs x, (groups, N, d).
+
+    Parameters
+    ----------
+    layer : torch.nn.Linear, Conv1d, Conv2d or Conv3d
+    x : Tensor
+        As the layer is given it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> met(torch.nn.Conv1d(2, 1, 3), torch.arange(10.0).reshape(1, 2, 5)).tolist()[0][1]
+    [1.0, 2.0, 3.0, 6.0, 7.0, 8.0]
+    """
+    if isinstance(layer, nn.Linear):
+        return x.reshape(1, -1, layer.in_features)
+    axes = len(layer.kernel_size)
+    x = x if x.ndim == axes + 2 else x[None]
+    patches = _padded(layer, x)
+    shape = zip(layer.kernel_size, layer.stride, layer.dilation, strict=True)
+    for axis, (size, stride, dilation) in enumerate(shape, 2):
+        patches = patches.unfold(axis, dilation * (size - 1) + 1, stride)[..., ::dilation]
+    channels, groups = layer.in_channels, layer.groups
+    # (n, channels, places…, kernel…) -> (channels, n, places…, kernel…), by groups
+    patches = patches.transpose(0, 1).reshape(
+        groups, channels // groups, -1, math.prod(layer.kernel_size)
+    )
+    return patches.transpose(1, 2).reshape(groups, patches.shape[2], -1)
+
+
+def _padded(layer: Any, x: Any) -> Any:
+    if layer.padding == "valid":
+        return x
+    if layer.padding == "same":
+        totals = [d * (k - 1) for d, k in zip(layer.dilation, layer.kernel_size, strict=True)]
+        ends = [(total // 2, total - total // 2) for total in totals]
+    else:
+        ends = [(each, each) for each in layer.padding]
+    flat = [number for pair in reversed(ends) for number in pair]  # the last axis comes first
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    return nn.functional.pad(x, flat, mode=mode)
+
+
+@contextmanager
+def listening(known: dict[str, Layer], hear: Callable[[str, Any], None]) -> Iterator[None]:
+    """While within, tell the vectors that each layer's weights meet, by the layer's name."""
+
+    def listener(name: str) -> Callable[[Any, Any, Any, Any], None]:
+        def told(part: Any, args: Any, kwargs: Any, out: Any) -> None:
+            del out  # told when the layer has taken what it was given: else it says why not
+            x = args[0] if args else kwargs["input"]
+            hear(name, met(part, x.detach()))
+
+        return told
+
+    with ExitStack() as stack:
+        for layer in known.values():
+            for part in layer.modules:
+                hook = part.register_forward_hook(listener(layer.name), with_kwargs=True)
+                stack.callback(hook.remove)
+        yield
+
+
+def triangle(before: Any, vectors: Any) -> Any:
+    """What has the same RRᵀ as all vectors R so far, in float64, at most d × d for each group.
+
+    Parameters
+    ----------
+    before : Tensor of shape (groups, at most d, d), or None
+    vectors : Tensor of shape (groups, N, d)
+    """
+    rows = vectors.double()
+    rows = rows if before is None else torch.cat((before, rows), dim=1)
+    return rows if rows.shape[1] <= rows.shape[2] else torch.linalg.qr(rows, mode="r").R
+
+
+def grown(basis: Columns | None, T: Any, threshold: float, kind: Any) -> Columns:
+    """M with so many directions of R̂ that the threshold is reached: [1] (8), (9).
+
+    Parameters
+    ----------
+    basis : Columns, optional
+        M, of d numbers each; none before the first task.
+    T : Tensor of shape (N, d)
+        Rᵀ, or its triangle, in float64.
+    threshold : float
+        ε.
+    kind : Tensor
+        Of the precision of M, on its device.
+    """
+    d = T.shape[1]
+    basis = Columns.start(d, kind, 1) if basis is None else basis
+    M = basis.rows.double()
+    rest = T - (T @ M.T) @ M
+    rest = rest - (rest @ M.T) @ M
+    _, sigma, V = torch.linalg.svd(rest, full_matrices=False)
+    whole, energy = T.square().sum(), sigma.square()
+    held = whole - energy.sum()
+    # Here, once a task, a device is waited for: how many columns there are must be known.
+    short = held + energy.cumsum(0) < threshold * whole * (1.0 - 1e-12)
+    some = held < threshold * whole * (1.0 - 1e-12)
+    alive = sigma > linalg.rounding(kind) * d**0.5 * whole.sqrt()
+    k = min(int(short.sum()) + int(some), int(alive.sum()))
+    if not k:
+        return basis
+    new = basis.split(V[:k].T.to(kind.dtype)).outside
+    W, _, kept = linalg.orthonormal(new, linalg.small(torch.full_like(new[0], 0.5)))
+    return basis.appended(linalg.present(W, kept))
+
+
+def thresholds(given: Any, names: list[str], where: str) -> dict[str, float]:
+    """ε of each layer.
+
+    Raises
+    ------
+    ParameterError
+        If one is missing or not in (0, 1], or a name means no layer.
+    """
+    if isinstance(given, Mapping):
+        return {name: _level(_meant(given, name, names, where), where) for name in names}
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        if len(given) != len(names):
+            raise ParameterError(
+                f"{where}: `threshold` must have one number for each of the {len(names)} layers "
+                f"{listed(names)}, got {len(given)}. Give a single one for all, or a dict by names."
+            )
+        return {name: _level(each, where) for name, each in zip(names, given, strict=True)}
+    return {name: _level(given, where) for name in names}
+
+
+def _meant(given: Mapping[str, Any], name: str, names: list[str], where: str) -> Any:
+    for pattern in given:
+        if not any(fnmatchcase(each, str(pattern)) for each in names):
+            raise ParameterError(
+                f"{where}: `threshold` must name layers, got {pattern!r}, which means none of "
+                f"{listed(names)}. Use their names or patterns, such as '*'."
+            )
+    for pattern, level in given.items():
+        if fnmatchcase(name, str(pattern)):
+            return level
+    raise ParameterError(
+        f"{where}: `threshold` must have a number for each layer, got none for {name!r}. "
+        "Add it, or '*' at the end for all others."
+    )
+
+
+def _level(given: Any, where: str) -> float:
+    return validation.in_range(given, "threshold", where, above=0.0, high=1.0)
+
+
+class Sorts(NamedTuple):
+    """What becomes of parameters."""
+
+    layers: dict[str, Layer]
+    """Those whose weights' steps are projected, by name."""
+    fixed: list[Any]
+    """Parameters that learn in the first task alone."""
+
+
+def sorted_out(
+    module: Any, chosen: dict[str, Any], *, biases: str, others: str, where: str
+) -> Sorts:
+    """What becomes of the chosen parameters of a module.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    chosen : dict of str to Parameter
+    biases : {"frozen", "free"}
+    others : {"refuse", "frozen", "free"}
+    where : str
+        What the user called, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If an option is none of these, no weight of a layer is chosen, or others are unasked.
+    """
+    _refuse_words(biases, others, where)
+    found, ours = layers(module), {id(each) for each in chosen.values()}
+    tied = _elsewhere(module, found)
+    held = {n: e for n, e in found.items() if id(e.weight) in ours and id(e.weight) not in tied}
+    known = {id(each.weight) for each in held.values()}
+    shifts = {id(bias) for each in found.values() for bias in each.biases} - known
+    strange = {n: p for n, p in chosen.items() if id(p) not in known | shifts}
+    if not held or (strange and others == "refuse"):
+        raise _strangers(strange, where)
+    fixed = [p for p in chosen.values() if id(p) in shifts] if biases == "frozen" else []
+    return Sorts(held, fixed + (list(strange.values()) if others == "frozen" else []))
+
+
+def _refuse_words(biases: Any, others: Any, where: str) -> None:
+    """Refuse options that there are not.
+
+    Raises
+    ------
+    ParameterError
+    """
+    known = {"biases": ("frozen", "free"), "others": ("refuse", "frozen", "free")}
+    for name, given in (("biases", biases), ("others", others)):
+        if given not in known[name]:
+            raise ParameterError(
+                f"{where}: `{name}` must be one of {', '.join(known[name])}, got {given!r}. "
+                "'frozen' keeps past answers."
+            )
+
+
+def _elsewhere(module: Any, known: dict[str, Any]) -> set[int]:
+    """Weights of layers that are also used by something that is no such layer, by identity."""
+    own = {id(part): layer.weight for layer in known.values() for part in layer.modules}
+    weights = {id(layer.weight) for layer in known.values()}
+    return {
+        id(each)
+        for part in module.modules()
+        for each in part.parameters(recurse=False)
+        if id(each) in weights and own.get(id(part)) is not each
+    }
+
+
+def _strangers(strange: dict[str, Any], where: str) -> ParameterError:
+    came = listed(list(strange)) if strange else "biases alone"
+    return ParameterError(
+        f"{where}: `module` must have linear layers or convolutions that the optimizer moves, and "
+        f"nothing else unasked, got {came}. Name the layers to hold with `projects`, or say what "
+        "becomes of the others: others='frozen' after the first task, or others='free'."
+    )
 
 
 class GPM(Projected):

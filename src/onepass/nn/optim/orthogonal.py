@@ -39,9 +39,7 @@ from onepass.nn.gradients import (
     left_out,
     sound_of_rows,
 )
-from onepass.nn.optim.drawn import Labelled, drawn
-from onepass.nn.optim.projected import Projected
-from onepass.nn.optim.written import read, written
+from onepass.nn.optim.projected import Labelled, Projected, drawn, read, written
 from onepass.serialization.state import nbytes
 
 __all__ = ["OrthogonalGradient"]
