@@ -19,8 +19,8 @@ from sklearn.base import BaseEstimator, is_classifier
 from onepass import forgetting, learners, memory
 from onepass.errors import NumericalError
 from onepass.features import Encode, Impute, RandomReLU, Scale
+from onepass.features.pipeline import Pipeline
 from onepass.learners.estimator import Classifier, Regressor
-from onepass.pipeline import Pipeline
 
 __all__ = [
     "CHECKED",

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import onepass as op
-from onepass import learners, models
+from onepass import learners
 from onepass.cli import main
+from onepass.features import presets
 
 ONEPASS = [sys.executable, "-c", "import sys; from onepass.cli import main; sys.exit(main())"]
 HEADER = "id,by,km,at,price"
@@ -95,7 +96,7 @@ def test_run_writes_the_report_of_the_library(capsys: pytest.CaptureFixture[str]
     report = op.evaluate.Report.from_json("a/b/report.json")
     stream = op.stream.read("trips.csv", target="price", drop=["id"])
     again = op.evaluate.prequential(
-        models.pipelines(["rls"], "regression"), stream, ["rmse", "mae"], window=50
+        presets.pipelines(["rls"], "regression"), stream, ["rmse", "mae"], window=50
     )
     assert report.overall == again.overall
     assert report.recent == again.recent
@@ -111,7 +112,7 @@ def test_blocks_change_nothing_that_is_learned(block: int) -> None:
     does(f"run trips.csv --target price --block {block} -q --report out")
     said = op.evaluate.Report.from_json("out/report.json").scores["rls"].overall
     stream = op.stream.read("trips.csv", target="price")
-    whole = op.evaluate.prequential(models.pipelines(["rls"], "regression"), stream)
+    whole = op.evaluate.prequential(presets.pipelines(["rls"], "regression"), stream)
     assert said == pytest.approx(whole.scores["rls"].overall, abs=1e-6)
 
 
@@ -167,10 +168,10 @@ def test_several_targets_are_learned_together() -> None:
     assert list(rows(Path("said.csv").read_text())[0]) == ["said0", "said1"]
 
 
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", presets.names())
 @pytest.mark.usefixtures("trips")
 def test_every_learner_is_offered(name: str) -> None:
-    task = "regression" if name in models.names("regression") else "classification"
+    task = "regression" if name in presets.names("regression") else "classification"
     extra = "--set orfit.noise=1" if name == "orfit" else ""
     target = "price" if task == "regression" else "by"
     does(f"run trips.csv --target {target} --model {name} {extra} -q")
@@ -178,9 +179,9 @@ def test_every_learner_is_offered(name: str) -> None:
 
 def test_models_follow_the_list_of_learners() -> None:
     listed = {
-        models.learner_class(name, task).__name__
+        presets.learner_class(name, task).__name__
         for task in ("regression", "classification")
-        for name in models.names(task)
+        for name in presets.names(task)
     }
     assert listed == set(learners.__all__)
 

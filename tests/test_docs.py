@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from cyclopts import App
 
-from onepass import evaluate, models
+from onepass import evaluate
 from onepass.cli.app import app
+from onepass.features import presets
 from test_readme import run_document
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -69,7 +70,7 @@ def test_every_command_has_examples_in_its_help(
 
 
 def test_models_and_metrics_are_documented() -> None:
-    named = set(models.names()).union(*evaluate.METRICS.values())
+    named = set(presets.names()).union(*evaluate.METRICS.values())
     assert not {name for name in named if f"`{name}`" not in section("run")}
 
 

@@ -5,35 +5,36 @@ from typing import Any
 
 import pytest
 
-from onepass import learners, models
+from onepass import learners
 from onepass.errors import ParameterError
+from onepass.features import presets
 
 
 def test_each_learner_has_a_name() -> None:
     for listed in learners.__all__:
         name = listed.removesuffix("Regressor").removesuffix("Classifier").lower()
         task = "regression" if listed.endswith("Regressor") else "classification"
-        assert models.learner_class(name, task) is getattr(learners, listed)
+        assert presets.learner_class(name, task) is getattr(learners, listed)
 
 
 def test_a_learner_that_is_listed_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     new = type("NewRegressor", (learners.SGDRegressor,), {})
     monkeypatch.setattr(learners, "NewRegressor", new, raising=False)
     monkeypatch.setattr(learners, "__all__", [*learners.__all__, "NewRegressor"])
-    assert "new" in models.names("regression")
-    assert type(models.pipelines(["new"], "regression")["new"].learner) is new
+    assert "new" in presets.names("regression")
+    assert type(presets.pipelines(["new"], "regression")["new"].learner) is new
 
 
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_every_parameter_can_be_set(task: str) -> None:
-    for name in models.names(task):
-        for parameter in inspect.signature(models.learner_class(name, task)).parameters:
-            made = models.pipelines([name], task, {f"{name}.{parameter}": 0.5})
+    for name in presets.names(task):
+        for parameter in inspect.signature(presets.learner_class(name, task)).parameters:
+            made = presets.pipelines([name], task, {f"{name}.{parameter}": 0.5})
             assert getattr(made[name].learner, parameter) == 0.5
 
 
 def test_features_are_set_in_all_models_and_shared_by_none() -> None:
-    made = models.pipelines(["rls", "sgd"], "regression", {"encode.max_categories": 7})
+    made = presets.pipelines(["rls", "sgd"], "regression", {"encode.max_categories": 7})
     first, second = made["rls"].steps, made["sgd"].steps
     assert [step.max_categories for step in (first[0], second[0])] == [7, 7]
     assert not {id(step) for step in first} & {id(step) for step in second}
@@ -56,4 +57,4 @@ def test_what_is_not_there_is_refused(
     chosen: list[str], task: str, settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ParameterError, match=message):
-        models.pipelines(chosen, task, settings)
+        presets.pipelines(chosen, task, settings)

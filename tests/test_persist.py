@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, clone, is_classifier
 
 from onepass import features, learners, memory
 from onepass.errors import Array, CheckpointError, Floats
+from onepass.features.pipeline import Pipeline
 from onepass.learners.estimator import Regressor
-from onepass.pipeline import Pipeline
 from onepass.serialization import archive, codec
 from onepass.serialization.codec import built, taken
 from onepass.serialization.models import describe, load, save

@@ -23,9 +23,9 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.features import Encode, Impute, Scale
+from onepass.features.pipeline import Pipeline
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.learners.estimator import Regressor
-from onepass.pipeline import Pipeline
 from onepass.serialization import models
 from onepass.validation.table import Table
 

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from onepass import features as features
     from onepass import forgetting as forgetting
     from onepass import memory as memory
-    from onepass import models as models
     from onepass import nn as nn
     from onepass import reproduce as reproduce
     from onepass import service as service
     from onepass import stream as stream
+    from onepass.features import presets as presets
+    from onepass.features.pipeline import Pipeline as Pipeline
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
     from onepass.learners import ARTIPCACluster as ARTIPCACluster
     from onepass.learners import NearestClassMean as NearestClassMean
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from onepass.learners import SGDRegressor as SGDRegressor
     from onepass.learners import StreamingLDA as StreamingLDA
     from onepass.learners import StreamingQDA as StreamingQDA
-    from onepass.pipeline import Pipeline as Pipeline
     from onepass.serialization.models import load as load
     from onepass.serialization.models import save as save
     from onepass.service import durable as durable
@@ -46,7 +46,7 @@ _PUBLIC = {
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",
     "Perceptron": "learners",
-    "Pipeline": "pipeline",
+    "Pipeline": "features.pipeline",
     "RLSClassifier": "learners",
     "RLSRegressor": "learners",
     "SGDClassifier": "learners",
@@ -62,7 +62,7 @@ _PUBLIC = {
     "forgetting": "",
     "load": "serialization.models",
     "memory": "",
-    "models": "",
+    "models": "features.presets",
     "nn": "",
     "reproduce": "",
     "save": "serialization.models",

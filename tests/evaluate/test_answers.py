@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onepass import models, stream
+from onepass import stream
 from onepass.errors import ColumnError, NotFittedError, OnepassError
 from onepass.evaluate import answers
+from onepass.features import presets
 
 ROWS = [{"id": i, "km": i % 7, "by": ("sea", "air")[i % 2]} for i in range(100)]
 TOLD = np.array([2.0 * row["km"] + (row["by"] == "sea") for row in ROWS])
@@ -15,7 +16,7 @@ TOLD = np.array([2.0 * row["km"] + (row["by"] == "sea") for row in ROWS])
 
 @pytest.fixture
 def model() -> Any:
-    return models.pipelines(["rls"], "regression")["rls"].partial_fit(ROWS, TOLD)
+    return presets.pipelines(["rls"], "regression")["rls"].partial_fit(ROWS, TOLD)
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
@@ -36,7 +37,7 @@ def test_nothing_is_learned(model: Any) -> None:
 
 def test_several_outputs_have_a_column_each() -> None:
     X = np.eye(3)
-    model = models.pipelines(["rls"], "regression")["rls"].partial_fit(X, np.c_[X[:, 0], X[:, 1]])
+    model = presets.pipelines(["rls"], "regression")["rls"].partial_fit(X, np.c_[X[:, 0], X[:, 1]])
     (block,) = answers(model, stream.read(X))
     assert list(block) == ["said0", "said1"]
 
@@ -54,7 +55,7 @@ def test_an_error_says_which_rows(model: Any) -> None:
     with pytest.raises(OnepassError, match=r"5 rows from row 5 \(from 0\)|1 rows from row 10"):
         list(answers(model, stream.read(bad, block=5)))
     with pytest.raises(NotFittedError):
-        list(answers(models.pipelines(["rls"], "regression")["rls"], stream.read(ROWS)))
+        list(answers(presets.pipelines(["rls"], "regression")["rls"], stream.read(ROWS)))
 
 
 def test_an_error_counts_rows_that_were_skipped(model: Any) -> None:

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from onepass.errors import NumericalError, ParameterError, ShapeError
 from onepass.features import RandomConvolution
-from onepass.features.patches import cells
+from onepass.features.convolution import cells
 
 
 def slowly(picture: np.ndarray, feature: RandomConvolution) -> np.ndarray:

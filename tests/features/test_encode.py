@@ -23,8 +23,8 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.features import Encode
+from onepass.features.pipeline import Pipeline
 from onepass.learners import RLSRegressor
-from onepass.pipeline import Pipeline
 from onepass.validation.table import Table
 
 ENCODERS = st.builds(

@@ -28,7 +28,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.features import ONNXFeatures, TorchFeatures
-from onepass.features.network import FrozenNetwork
+from onepass.features.pretrained import FrozenNetwork
 from onnx_files import convolution, doubling, written
 
 torch = pytest.importorskip("torch")

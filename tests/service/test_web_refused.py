@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from web_server import Server, rows
 
-from onepass import models
 from onepass.errors import ParameterError, ShapeError
+from onepass.features import presets
 from onepass.service.shelf import Shelf
 from onepass.service.trial import hold_learnable
 from onepass.service.web.app import Application
@@ -153,13 +153,13 @@ def test_a_learner_that_could_learn_nothing_is_not_made(
     assert not (server.folder / "bad.db").exists()
 
 
-CLASSIFIERS = models.names("classification")
+CLASSIFIERS = presets.names("classification")
 
 
 @pytest.mark.parametrize(
     ("task", "name", "settings"),
     [
-        *(("regression", name, {}) for name in models.names("regression")),
+        *(("regression", name, {}) for name in presets.names("regression")),
         *(("classification", name, {}) for name in CLASSIFIERS),
         *(("classification", name, {"classes": ["ham", "spam"]}) for name in CLASSIFIERS),
         *(("classification", name, {"classes": [1, 2]}) for name in CLASSIFIERS),
@@ -173,7 +173,7 @@ CLASSIFIERS = models.names("classification")
 def test_one_that_could_learn_is_made(task: str, name: str, settings: dict[str, Any]) -> None:
     given = {f"{name}.{parameter}": value for parameter, value in settings.items()}
     try:
-        model = models.pipelines([name], task, given)[name]
+        model = presets.pipelines([name], task, given)[name]
     except ParameterError:
         pytest.skip("it has no such parameter")
     hold_learnable(model)
@@ -185,7 +185,7 @@ def test_one_that_could_learn_is_made(task: str, name: str, settings: dict[str, 
 def test_what_a_text_comes_to_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few bytes of text are as many numbers as there are categories."""
     monkeypatch.setattr(arrays, "_VALUES", 1000)
-    model = models.pipelines(["rls"], "regression")["rls"]
+    model = presets.pipelines(["rls"], "regression")["rls"]
     rows = [{"who": f"u{i}"} for i in range(30)]
     model.partial_fit(rows, np.zeros(30))
     before = model.predict(rows[:3])

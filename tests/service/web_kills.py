@@ -87,8 +87,8 @@ def nursery_of_plans() -> Nursery:
     """Of processes that serve."""
     prepare = """
 import web_kills
-import onepass.cli.serve, onepass.cli.app, onepass.models, onepass.serialization.models, uvicorn
-import onepass.service.web.app, onepass.service.web.auth, onepass.service.web.logs
+import onepass.cli.serve, onepass.cli.app, onepass.features.presets, onepass.serialization.models,
+uvicorn import onepass.service.web.app, onepass.service.web.auth, onepass.service.web.logs
 import onepass.service.web.connection, onepass.service.web.running, onepass.service.web.starting
 import onepass.service.web.stopping, onepass.service.wire.limits
 """

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from onepass import evaluate, models
+from onepass import evaluate
 from onepass.errors import ColumnError
+from onepass.features import presets
 from onepass.stream import read
 
 AT = pd.date_range("2024-01-01", periods=40, freq="7min")
@@ -77,7 +78,7 @@ def test_times_may_be_dropped_as_features(kind: str, drop: Any, tmp_path: Path) 
 def test_answers_that_come_later_need_no_feature_of_the_times(kind: str, tmp_path: Path) -> None:
     stream = read(source(kind, tmp_path), target="y", time="at", drop=["at"], types={"x": "number"})
     report = evaluate.prequential(
-        models.pipelines(["rls"], "regression"), stream, delay_until="paid"
+        presets.pipelines(["rls"], "regression"), stream, delay_until="paid"
     )
     assert (report.rows, report.waiting) == (40, 9)
 
@@ -85,7 +86,9 @@ def test_answers_that_come_later_need_no_feature_of_the_times(kind: str, tmp_pat
 @pytest.mark.parametrize("kind", KINDS)
 def test_times_may_say_when_answers_come(kind: str, tmp_path: Path) -> None:
     stream = read(source(kind, tmp_path), target="y", time="at", types={"x": "number"})
-    report = evaluate.prequential(models.pipelines(["rls"], "regression"), stream, delay_until="at")
+    report = evaluate.prequential(
+        presets.pipelines(["rls"], "regression"), stream, delay_until="at"
+    )
     assert (report.rows, report.waiting) == (40, 1)
 
 

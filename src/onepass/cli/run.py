@@ -138,7 +138,7 @@ def run(
     quiet
         Show the table alone.
     """
-    from onepass.models import pipelines
+    from onepass.features.presets import pipelines
     from onepass.stream import read
 
     fit_together({

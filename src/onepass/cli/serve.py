@@ -179,8 +179,8 @@ def _begun(
         Of a model that is named, as are the settings.
     settings : dict
     """
-    from onepass import models
     from onepass.errors import ParameterError
+    from onepass.features import presets
     from onepass.serialization.models import load
     from onepass.service.trial import hold_learnable
 
@@ -195,10 +195,10 @@ def _begun(
     elif len(path.parts) > 1 or path.suffix:
         raise ParameterError(
             f"serve: {model} must be a model file that is there, or the name of a model, got no "
-            f"such file. Choose another, or one of {', '.join(models.names(task or _TASK))}."
+            f"such file. Choose another, or one of {', '.join(presets.names(task or _TASK))}."
         )
     else:
-        made = models.pipelines([model], task or _TASK, settings)[model]
+        made = presets.pipelines([model], task or _TASK, settings)[model]
         name = name or model
         if all(served.name != name for served in shelf):
             hold_learnable(made)

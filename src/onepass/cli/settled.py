@@ -9,7 +9,7 @@ from cyclopts import CycloptsError
 from onepass.cli.arguments import pairs
 
 if TYPE_CHECKING:
-    from onepass.pipeline import Pipeline
+    from onepass.features.pipeline import Pipeline
 
 __all__ = ["hold_settings"]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, ColumnError, NumericalError, TypeMismatchError
-from onepass.features.steps import Steps
+from onepass.features.pipeline import Steps
 from onepass.features.transformer import all_or_nothing
 from onepass.learners.estimator import Learner
 from onepass.validation.table import Table, is_frame

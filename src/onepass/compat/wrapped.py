@@ -10,7 +10,7 @@ from sklearn.base import is_classifier
 
 from onepass.compat.intake import Intake
 from onepass.errors import Array
-from onepass.features.steps import Steps
+from onepass.features.pipeline import Steps
 from onepass.learners.estimator import Learner
 
 __all__ = ["Row", "Wrapped", "classifies", "frame", "series"]

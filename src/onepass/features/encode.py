@@ -16,22 +16,427 @@ Cost: O(width) time a row; memory of the categories, at most ``max_categories`` 
 
 [1] K. Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009;
     section 2.
+
+Intake: what a user gives, as a table whose columns are of the kinds known so far, or refused.
+
+Layout: which output columns come with the rows of a table, and where they stand.
+
+Outputs are appended row after row, and within a row in the order of the input columns; so the
+layout is the same however a stream is cut into blocks.
+
+Union: what two encoders know of their columns, as one.
+
+The second one's rows came after the first one's. So what only it knows is appended in the order in
+which it came there, as if its rows had brought it here: columns, and of each its outputs.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from onepass.errors import Array, ColumnError, Floats, ParameterError
-from onepass.features.columns import Number
-from onepass.features.dates import CYCLES
-from onepass.features.intake import are_dicts, hold_kinds, hold_whole, incoming
-from onepass.features.layout import Columns, encoded, extended
-from onepass.features.union import NamedColumns
-from onepass.validation.table import Table, named_row
+from onepass.errors import (
+    Array,
+    ColumnError,
+    Floats,
+    MergeError,
+    NotFiniteError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
+from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
+from onepass.features.transformer import Transformer, matrix_with_gaps
+from onepass.validation.arrays import Places, hold_values
+from onepass.validation.table import (
+    Table,
+    check_encodable,
+    is_frame,
+    is_missing,
+    named_row,
+    to_column,
+)
 
-__all__ = ["Encode"]
+__all__ = [
+    "Columns",
+    "Encode",
+    "Extension",
+    "NamedColumns",
+    "Union",
+    "are_dicts",
+    "encoded",
+    "extended",
+    "hold_kinds",
+    "hold_whole",
+    "incoming",
+    "united",
+]
+
+
+_KINDS = {"f": "numbers", "O": "text", "M": "dates"}
+
+
+def are_dicts(X: Any) -> bool:
+    """Whether X is a sequence of rows given as dicts."""
+    return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
+
+
+def incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:
+    """Rows as a table; as an array (n, d) where they are numbers without names.
+
+    Parameters
+    ----------
+    X : Table, DataFrame, sequence of dicts, or array-like of shape (n, d)
+    names : sequence of str, optional
+        The columns known so far: those of an array are taken to be these, in this order.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ShapeError, TypeMismatchError, NotFiniteError
+        If X is no such thing, or an array of another width than known.
+    """
+    if isinstance(X, Table):
+        return X
+    if is_frame(X):
+        return Table.from_frame(X)
+    if are_dicts(X):
+        return Table.from_rows(X)
+    if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # a sparse one is refused as such
+        raise TypeMismatchError(
+            f"{where}: `X` must be rows, got one dict. Give a list of dicts, a frame or an array; "
+            "learn_one and predict_one of a Pipeline take one dict."
+        )
+    if isinstance(X, (list, tuple)) and not X:
+        return Table({}, 0)
+    array = _mixed(X)
+    if array is None:
+        return matrix_with_gaps(X, where, d=None if names is None else len(names), names=names)[0]
+    if names is not None and array.shape[1] != len(names):
+        raise ShapeError(
+            f"{where}: `X` must have {len(names)} columns, as those learned so far, got "
+            f"{array.shape[1]}. Give a frame or dicts to have columns found by name."
+        )
+    named = [f"x{j}" for j in range(array.shape[1])] if names is None else names
+    columns = {name: to_column(array[:, j], name) for j, name in enumerate(named)}
+    return Table(columns, array.shape[0])
+
+
+def hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
+    """Refuse a column of another kind than known, infinity, and text that UTF-8 cannot encode.
+
+    Raises
+    ------
+    TypeMismatchError, NotFiniteError
+        Naming the column, the row and the value.
+    """
+    for name, values in table.columns.items():
+        column, kind = columns.get(name), values.dtype.kind
+        if column is not None and kind != column.code:
+            known = ~is_missing(values)
+            if known.any():
+                i = int(known.argmax())
+                raise TypeMismatchError(
+                    f"{where}: column {name!r} must hold {column.kind}, as so far, got "
+                    f"{_KINDS[kind]}: {str(values[i])!r} in row {i}. "
+                    "Convert the column to the kind it had, or give it another name."
+                )
+        elif kind == "O":
+            check_encodable(values, where, name)
+        elif kind == "f" and np.isinf(values).any():
+            i = int(np.isinf(values).argmax())
+            raise NotFiniteError(
+                f"{where}: `X` must be finite or missing, got {values[i]} in row {i}, column "
+                f"{name!r}. Drop the row, or put nan there and impute it (op.features.Impute())."
+            )
+
+
+def hold_whole(
+    rows: Floats | Table, names: Sequence[str], where: str, missing: str
+) -> Floats | Table:
+    """The rows; refused where one lacks a value, in a column that is there or should be.
+
+    Parameters
+    ----------
+    rows : Table or ndarray of shape (n, d)
+        The rows.
+    names : sequence of str
+        Columns that must be there.
+    where : str
+        The public call, for messages.
+    missing : {"keep", "skip", "error"}
+        With "keep" nothing is refused.
+
+    Raises
+    ------
+    NotFiniteError
+        Naming the row and the column.
+    """
+    if missing == "keep":
+        return rows
+    if isinstance(rows, np.ndarray):
+        columns: dict[str, Array] = {f"x{j}": column for j, column in enumerate(rows.T)}
+    else:
+        columns = rows.columns
+    absent = [name for name in names if name not in columns]
+    for name in [*absent, *columns]:
+        gaps = np.ones(len(rows), dtype=bool) if name in absent else is_missing(columns[name])
+        if gaps.any():
+            raise NotFiniteError(
+                f"{where}: `X` must hold a value in every column, got none in row "
+                f"{int(gaps.argmax())}, column {name!r}. Leave such rows out, as with "
+                'op.stream.read(..., missing="skip"), or construct Encode(missing="keep") and put '
+                "Impute() behind it."
+            )
+    return rows
+
+
+def _mixed(X: Any) -> Array | None:
+    """A matrix of text, dates or mixed values; None where the numbers' way must judge X."""
+    if hasattr(X, "toarray"):
+        return None
+    try:
+        array = np.asarray(X)
+    except ValueError:  # rows of different lengths
+        return None
+    if array.ndim != 2 or array.shape[1] == 0 or array.dtype.kind not in "OUSM":
+        return None
+    return array if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
+
+
+Columns: TypeAlias = dict[str, Column | None]
+"""What is known of each input column; None for one that has shown no value yet."""
+
+
+class Extension(NamedTuple):
+    """What a block of rows brings."""
+
+    columns: Columns
+    """What is known of each input column now."""
+    names: list[str]
+    """The names of the new output columns, in order."""
+    rows: list[int]
+    """The row that each of them came with."""
+
+
+def extended(
+    columns: Columns, table: Table, width: int, begin: Callable[[Array, int], Column]
+) -> Extension:
+    """Take in what these rows bring.
+
+    Parameters
+    ----------
+    columns : dict
+        What is known before these rows; it is left as it is.
+    table : Table of n >= 0 rows
+        Columns of the kinds known, or missing in every row.
+    width : int
+        The number of output columns before these rows.
+    begin : callable
+        Makes a column from its values, shape (n,), and the row of its first one.
+    """
+    after = columns | {name: None for name in table.names if name not in columns}
+    coming: list[tuple[int, int, int, str, str]] = []
+    for position, (name, column) in enumerate(after.items()):
+        values = table.columns.get(name)
+        if values is None:
+            continue
+        if column is None:
+            known = ~is_missing(values)
+            if not known.any():
+                continue
+            after[name] = column = begin(values, int(known.argmax()))  # noqa: PLW2901
+        if values.dtype.kind == column.code:
+            coming += [
+                (row, position, i, name, label)
+                for i, (row, label) in enumerate(column.arrivals(values))
+            ]
+    coming.sort()
+    return Extension(
+        _placed(after, [(name, label) for *_, name, label in coming], width),
+        [name + label for *_, name, label in coming],
+        [row for row, *_ in coming],
+    )
+
+
+def encoded(columns: Mapping[str, Column | None], table: Table, width: int) -> Floats:
+    """The rows of a table as an array of shape (n, width)."""
+    hold_values(table.n, width, "Encode")
+    out = np.zeros((table.n, width))
+    for name, column in columns.items():
+        if column is not None:
+            values = table.columns.get(name)
+            fits = values is not None and values.dtype.kind == column.code
+            column.write(values if fits else None, out)
+    return out
+
+
+def _placed(columns: Columns, coming: Iterable[tuple[str, str]], width: int) -> Columns:
+    """The columns, once their new outputs stand from ``width`` on."""
+    places: dict[str, dict[str, int]] = {}
+    for at, (name, label) in enumerate(coming, width):
+        places.setdefault(name, {})[label] = at
+    for name, new in places.items():
+        column = columns[name]
+        if column is not None:
+            columns[name] = column.placed(new)
+    return columns
+
+
+class Union(NamedTuple):
+    """The columns of both."""
+
+    columns: Columns
+    layout: list[str]
+    """The names of the output columns."""
+    at: Array
+    """The place of each output of the second, (width′,)."""
+
+
+class NamedColumns(Transformer):
+    """Columns that are known by name: how they begin, and how two that know some become one."""
+
+    merging = "exact"
+
+    columns_: Columns
+    layout_: list[str]
+    categories: str
+    max_categories: int
+    hash_size: int
+    times: Sequence[str]
+    extra: str
+    seed: int
+
+    def join(self, other: "NamedColumns", at: Places | None, where: str) -> Places:
+        """Know the other's columns and categories too, in the order in which they came there."""
+        if not hasattr(self, "columns_"):
+            self._start()
+        rows = self.rows_seen_ + other.rows_seen_
+        if at is not None:  # numbers, from the feature before
+            self.take(np.empty((0, at.d)), None)
+            self.rows_seen_ = rows
+            return at
+        both = united(self, other, where)
+        new = both.layout[len(self.layout_) :]
+        self._hold(both.columns, new)
+        self.rows_seen_ = rows
+        return Places(both.at, len(both.layout), both.layout)
+
+    def differs(self, other: "NamedColumns") -> str:
+        """Where the other's rows would have been encoded in another way here, and why."""
+        if not self.rows_seen_:
+            return ""
+        for name, mine in self.columns_.items():
+            theirs = other.columns_.get(name)
+            if mine is None or mine.code == "O":
+                continue  # nothing was known of it, or 0 stands for a missing text in both
+            if theirs is None or theirs.since:
+                rows = other.rows_seen_ if theirs is None else theirs.since
+                return (
+                    f"column {name!r} had no value in the first {rows:,} rows of the second, which "
+                    "took it for 0, while it is missing to the first. Give all parts its values"
+                )
+        extra = [name for name in other.columns_ if name not in self.columns_]
+        if extra and self.extra != "learn":
+            return (
+                f"the second has a column {extra[0]!r}, which the first would {self.extra}. "
+                "Leave it out"
+            )
+        return ""
+
+    def _begin(self, values: Array, first: int) -> Column:
+        """A column whose first value stands in row ``first``."""
+        since = self.rows_seen_ + first
+        if values.dtype.kind == "f":
+            return Number(since=since)
+        if values.dtype.kind == "M":
+            origin = int(values[first].astype("datetime64[us]").astype(np.int64))
+            return Date(parts=tuple(self.times), origin=origin, since=since)
+        if self.categories == "hash":
+            return Hashed(size=self.hash_size, seed=self.seed, since=since)
+        return Text(limit=self.max_categories, since=since)
+
+    @abstractmethod
+    def _start(self) -> None:
+        """Know no column yet; refuse hyperparameters out of range."""
+
+    @abstractmethod
+    def _hold(self, columns: Columns, new: list[str]) -> None:
+        """Know these columns, and the outputs that came."""
+
+
+def united(one: NamedColumns, other: NamedColumns, where: str) -> Union:
+    """What both know of their columns.
+
+    Parameters
+    ----------
+    one, other : Encode
+        With the same parameters.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    MergeError
+        If a column is of two kinds, or cannot hold what both know.
+    """
+    layout = list(one.layout_)
+    mine = _owners(one)
+    known = {owner: at for at, owner in enumerate(mine)}
+    at: list[int] = []
+    new: dict[str, dict[str, int]] = {}
+    for owner, label in zip(_owners(other), other.layout_, strict=True):
+        place = known.get(owner)
+        if place is None:
+            place = len(layout)
+            layout.append(label)
+            new.setdefault(owner[0], {})[owner[1]] = place
+        at.append(place)
+    columns: Columns = dict(one.columns_)
+    for name, theirs in other.columns_.items():
+        column = columns.setdefault(name, None)
+        if theirs is None:
+            continue
+        _hold_one_kind(name, column, theirs, where)
+        if column is None:
+            column = theirs.unplaced(one.rows_seen_ + theirs.since)
+        if name in new:
+            column = column.placed(new[name])
+        _hold_room(name, column, where)
+        columns[name] = column
+    return Union(columns, layout, np.array(at, dtype=np.intp))
+
+
+def _owners(encode: NamedColumns) -> list[tuple[str, str]]:
+    """Of each output, the column that it belongs to, and its label there."""
+    owner = [("", "")] * len(encode.layout_)
+    for name, column in encode.columns_.items():
+        for place in () if column is None else column.outputs:
+            owner[place] = (name, encode.layout_[place][len(name) :])
+    return owner
+
+
+def _hold_one_kind(name: str, mine: Column | None, theirs: Column, where: str) -> None:
+    if mine is not None and not mine.alike(theirs):
+        kinds = f"{mine.kind}, as in the first, got {theirs.kind}"
+        if mine.kind == theirs.kind:
+            kinds = "counted from one date, got two. Leave 'elapsed' out of Encode(times=...)"
+        raise MergeError(
+            f"{where}: column {name!r} must hold {kinds}. Give all parts the same columns."
+        )
+
+
+def _hold_room(name: str, column: Column, where: str) -> None:
+    """Refuse categories beyond those that have an output each: nobody knows which came first."""
+    if column.crowded:
+        raise MergeError(
+            f"{where}: column {name!r} must have no more categories in both parts together than "
+            f"Encode(max_categories=...) allows, got {len(column.outputs)} or more. Allow more, or "
+            'learn with Encode(categories="hash").'
+        )
+
 
 _CHOICES = {
     "categories": ("onehot", "hash"), "extra": ("learn", "ignore", "refuse"),

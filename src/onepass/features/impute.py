@@ -20,8 +20,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from onepass.errors import Array, Floats, NumericalError, ParameterError
-from onepass.features.columnwise import Columnwise
-from onepass.features.gaps import matrix_with_gaps
+from onepass.features.transformer import Columnwise, matrix_with_gaps
 from onepass.validation.table import Table
 
 __all__ = ["Impute"]

@@ -28,7 +28,7 @@ from typing import ClassVar
 import numpy as np
 
 from onepass.errors import Array, Floats, NumericalError
-from onepass.features.columnwise import Columnwise, narrow
+from onepass.features.transformer import Columnwise, narrow
 
 __all__ = ["Scale"]
 

@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass.errors import Array, Floats, ParameterError, ShapeError, TypeMismatchError, need
-from onepass.features.network import FrozenNetwork
-from onepass.features.opened import Opened
+from onepass.features.pretrained import FrozenNetwork, Opened
 from onepass.validation import native
 
 __all__ = ["TorchFeatures"]

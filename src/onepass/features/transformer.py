@@ -13,27 +13,33 @@ blocks changes nothing.
 
 The width may grow, at the end. Within a block the rows before a new column's first row hold 0
 there, and whatever stands behind is widened *as if the new column had been zero all along*.
+
+Columnwise: features that take a matrix of numbers, column by column.
+
+Gaps: a matrix in which nan stands for a value that is missing.
 """
 
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
+from onepass import validation
 from onepass.errors import Array, Floats, MergeError, ParameterError
-from onepass.validation.arrays import Places, hold_alike
+from onepass.validation.arrays import Places, hold_alike, places
+from onepass.validation.table import Table, has_names, is_frame
 
-__all__ = ["Transformer", "all_or_nothing"]
+__all__ = ["Columnwise", "Transformer", "all_or_nothing", "matrix_with_gaps", "narrow"]
 
 
 class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     """A one-pass feature: what it has learned lies in attributes that end with an underscore.
 
-    A feature of matrices is a :class:`onepass.features.columnwise.Columnwise`, which brings most
+    A feature of matrices is a :class:`onepass.features.transformer.Columnwise`, which brings most
     of the hooks below. A hook never writes into an array, list or dict that an attribute held when
     it was called: it makes new ones and assigns them.
     """
@@ -253,3 +259,201 @@ def _size(thing: Any) -> int:
     if hasattr(thing, "__dataclass_fields__"):
         return sum(_size(getattr(thing, name)) for name in thing.__dataclass_fields__)
     return 8
+
+
+_HELD = 16384  # numbers of a part: several arrays of that size lie in a core's own cache
+
+
+def narrow(n: int, d: int) -> list[slice]:
+    """Columns by parts of at least one, so that n rows of a part stay in cache.
+
+    Examples
+    --------
+    >>> len(narrow(1024, 40)), len(narrow(1, 40))
+    (3, 1)
+    """
+    width = max(1, _HELD // max(n, 1))
+    return [slice(j, min(d, j + width)) for j in range(0, d, width)]
+
+
+class Columnwise(Transformer):
+    """A feature of matrices (n, d), whose d may grow.
+
+    A new one brings the hooks ``_start``, ``_widen``, ``_step`` and ``_seen`` and, where its width
+    is not that of its input, ``n_features_out_`` and ``get_feature_names_out``.
+    """
+
+    @abstractmethod
+    def _start(self, d: int) -> None:
+        """Set what is learned to its beginning; refuse hyperparameters out of range."""
+
+    @abstractmethod
+    def _widen(self, d: int) -> None:
+        """Take new input columns, zero in every row so far; there are d then."""
+
+    @abstractmethod
+    def _step(self, X: Floats, born: Array) -> tuple[Floats, Array]:
+        """Learn n >= 0 rows; return them as seen at their time, and each column's first row.
+
+        ``born`` (d,) is as in ``take``. ``rows_seen_`` counts the rows before these.
+        """
+
+    @abstractmethod
+    def _join(self, other: Any, at: Array, known: int) -> Array:
+        """Learn what another learned, its input columns at these places; say where its outputs are.
+
+        All columns are there already, of which the first ``known`` are not new, and ``rows_seen_``
+        counts the rows before the other's.
+        """
+
+    @abstractmethod
+    def _seen(self, X: Floats) -> Floats:
+        """The rows, each as if it were the next one."""
+
+    @property
+    def n_features_out_(self) -> int:
+        """The number of columns that come out now."""
+        return getattr(self, "n_features_in_", 0)
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
+        """The names of the columns that come out now, shape (n_features_out_,).
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            The names of the columns that go in; by default those seen while learning, or
+            x0, x1, ... where they had none.
+        """
+        return np.array(self._names_in(input_features), dtype=object)
+
+    def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
+        """A finite matrix of the width known."""
+        array, names = validation.matrix(X, where, **self._shape())
+        if learning:
+            self._meet(names)
+        return array
+
+    def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+        """A finite row of the width known, as a matrix."""
+        row = validation.row_vector(x, where, **self._shape())
+        if learning:
+            self._meet([str(name) for name in x] if isinstance(x, dict) else None)
+        return row[None, :]
+
+    def take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
+        """Begin or widen if need be, then take a step."""
+        n, d = read.shape
+        now = getattr(self, "n_features_in_", None)
+        if now is None:
+            self._start(d)
+            self.rows_seen_ = 0
+        elif d > now:
+            self._widen(d)
+            names = getattr(self, "feature_names_in_", None)
+            if names is not None and len(names) < d:
+                new = [f"x{j}" for j in range(len(names), d)]
+                self.feature_names_in_ = np.append(names, new).astype(object)
+        self.n_features_in_ = d
+        said = self._step(read, np.zeros(d, dtype=np.intp) if born is None else born)
+        self.rows_seen_ += n
+        return said
+
+    def ask(self, read: Any) -> Floats:
+        """The rows, each as if it were the next one, also before anything was learned."""
+        if hasattr(self, "n_features_in_"):
+            return self._seen(read)
+        said: Floats = clone(self).grow(read.shape[1]).transform(read)
+        return said
+
+    def join(self, other: Any, at: Places | None, where: str) -> Places:
+        """Know what another with the same parameters learned; return where its outputs belong."""
+        at = places(self, other, where) if at is None else at
+        if at.names is not None and not hasattr(self, "n_features_in_"):
+            self._meet(at.names)
+        known = getattr(self, "n_features_in_", 0)
+        self.take(np.empty((0, at.d)), None)
+        if at.names is not None:
+            self.feature_names_in_ = np.array(at.names, dtype=object)
+        out = self._join(other, at.at, known)
+        self.rows_seen_ += other.rows_seen_
+        names = None if at.names is None else self.get_feature_names_out().tolist()
+        return Places(out, self.n_features_out_, names)
+
+    def _meet(self, names: list[str] | None) -> None:
+        """Note the names of the first block."""
+        if names is not None and not hasattr(self, "n_features_in_"):
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _shape(self) -> dict[str, Any]:
+        """The input columns' number and names, as far as they are known."""
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "d": getattr(self, "n_features_in_", None),
+            "names": None if names is None else list(names),
+        }
+
+    def _names_in(self, given: Sequence[str] | None = None) -> list[str]:
+        names = getattr(self, "feature_names_in_", None) if given is None else given
+        if names is not None:
+            return [str(name) for name in names]
+        return [f"x{j}" for j in range(getattr(self, "n_features_in_", 0))]
+
+
+def matrix_with_gaps(
+    X: Any, where: str, *, d: int | None = None, names: Sequence[str] | None = None
+) -> tuple[Floats, list[str] | None]:
+    """The rows of X as an array of shape (n, d), finite or nan, and its columns' names.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, d), Table or DataFrame
+        Numbers; nan, None and null are missing.
+    where, d, names
+        As in :func:`onepass.validation.matrix`, which refuses what is no such matrix.
+
+    Raises
+    ------
+    ShapeError, ColumnError, TypeMismatchError, NotFiniteError
+        If X is not a matrix of real numbers with these columns; infinity is refused.
+
+    Examples
+    --------
+    >>> matrix_with_gaps([[1, None], [2, 3]], "here")[0].tolist()
+    [[1.0, nan], [2.0, 3.0]]
+    """
+    if isinstance(X, Table) or is_frame(X):
+        named = isinstance(X, Table) or has_names(X)
+        table = X if isinstance(X, Table) else Table.from_frame(X)
+        names = names if named else None  # columns without names are taken in their order
+        filled = {name: _filled(column) for name, column in table.columns.items()}
+        array, columns = validation.matrix(Table(filled, table.n), where, d=d, names=names)
+        order = table.names if names is None else names
+        missing = np.column_stack([table[name] != table[name] for name in order])
+        return np.where(missing, np.nan, array), columns if named else None
+    raw = _floats(X)
+    array, _ = validation.matrix(_filled(raw), where, d=d, names=names)
+    if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
+        array = np.where(np.isnan(raw), raw.dtype.type(np.nan), array)
+    return array, None
+
+
+def _floats(X: Any) -> Any:
+    """X as an array; None among numbers becomes nan; what is no number is left as it is."""
+    if hasattr(X, "toarray"):
+        return X
+    try:
+        raw = np.asarray(X)
+    except ValueError:  # rows of different lengths
+        return X
+    if raw.dtype.kind == "O":
+        with suppress(TypeError, ValueError):
+            return raw.astype(np.float64)  # None becomes nan
+    return raw
+
+
+def _filled(raw: Any) -> Any:
+    """Numbers with zeros where they are missing, so that what is left to refuse is refused."""
+    if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
+        known: Array = np.where(np.isnan(raw), raw.dtype.type(0), raw)
+        return known
+    return raw

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from onepass.features import RandomConvolution, RandomFourier, RandomReLU
+from onepass.features.pipeline import Pipeline
 from onepass.learners import (
     ARTIPCAClassifier,
     NearestClassMean,
@@ -24,7 +25,6 @@ from onepass.learners import (
     StreamingLDA,
     StreamingQDA,
 )
-from onepass.pipeline import Pipeline
 
 __all__ = [
     "FILTERS",

@@ -131,7 +131,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 _ROOMS = (  # each may hold what is of itself and of those below
-    "onepass.pipeline",
+    "onepass.features.pipeline",
     "onepass.learners",
     "onepass.features",
     "onepass.forgetting",

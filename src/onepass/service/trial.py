@@ -21,7 +21,7 @@ def hold_learnable(model: Any) -> None:
     Parameters
     ----------
     model : Pipeline
-        Of :func:`onepass.models.pipelines`; it stays as it is.
+        Of :func:`onepass.features.presets.pipelines`; it stays as it is.
 
     Raises
     ------

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from onepass.errors import ParameterError
-from onepass.models import pipelines
+from onepass.features.presets import pipelines
 from onepass.serialization import archive
 from onepass.serialization.models import given_back
 from onepass.service.shelf import Shelf

@@ -18,7 +18,7 @@ from sklearn.base import is_classifier
 from onepass import learners
 from onepass.errors import ParameterError, meant
 from onepass.features import Encode, Impute, Scale
-from onepass.pipeline import Pipeline
+from onepass.features.pipeline import Pipeline
 
 __all__ = ["learner_class", "names", "pipelines"]
 

@@ -19,8 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass.errors import Array, Floats, ParameterError, TypeMismatchError, need
-from onepass.features.network import FrozenNetwork
-from onepass.features.opened import Opened
+from onepass.features.pretrained import FrozenNetwork, Opened
 
 __all__ = ["ONNXFeatures"]
 

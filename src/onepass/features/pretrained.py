@@ -12,13 +12,19 @@ row of noise, so that what is handed in later is known to be the same.
     projections and pre-trained models for continual learning", NeurIPS 2023.
 [2] H. Zhuang, Z. Weng, H. Wei, R. Xie, K.-A. Toh, Z. Lin, "ACIL: Analytic class-incremental
     learning with absolute memorization and privacy protection", NeurIPS 2022.
+
+Opened: a network that is ready to be asked for its outputs, a row of numbers for each row.
+
+Shapes: in which shape a network takes a row, which streams give as numbers side by side.
+
+Trial: whether a network says the same of a row each time, found out with a row of noise.
 """
 
 import copy
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -29,17 +35,260 @@ from onepass.errors import (
     Array,
     Floats,
     MergeError,
+    ModuleError,
     NumericalError,
     OnepassError,
     ParameterError,
     ShapeError,
 )
-from onepass.features.frozen import Frozen
-from onepass.features.opened import Opened
-from onepass.features.shapes import formed, hold_shape
-from onepass.features.trial import alike, tried
+from onepass.features.random_features import Frozen
 
-__all__ = ["FrozenNetwork"]
+__all__ = ["FrozenNetwork", "Opened", "alike", "formed", "hold_shape", "tried"]
+
+
+class Opened(NamedTuple):
+    """A network that is ready to be asked."""
+
+    ask: Callable[[Array], Any]
+    """Outputs, an array of n rows, of an array (n, *shape)."""
+    digest: str
+    """SHA-256 of its weights or its file."""
+    shape: tuple[int | None, ...] | None = None
+    """The shape of a row, as far as it says one; None where a size may be any."""
+    rows: int | None = None
+    """The number of rows that it takes at once, if no other."""
+    whole: np.dtype[Any] | None = None
+    """The dtype of the whole numbers that it takes, if no others."""
+
+    def outputs(self, rows: Array, width: int | None, where: str) -> Floats:
+        """What it says of rows, side by side.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, *shape)
+            At least one, and no more than it takes at once.
+        width : int, optional
+            The numbers that it gives for a row, where that is known.
+        where : str
+            Who asks what, for messages: ``"TorchFeatures: the module"``.
+
+        Returns
+        -------
+        ndarray of shape (n, width)
+
+        Raises
+        ------
+        ModuleError, ShapeError
+            If it raises, or gives anything else.
+        """
+        n = len(rows)
+        if self.rows is not None and n < self.rows:
+            rows = np.concatenate((rows, np.zeros((self.rows - n, *rows.shape[1:]), rows.dtype)))
+        try:
+            said = self.ask(rows)
+        except OnepassError:
+            raise
+        except Exception as wrong:  # whatever a user's network makes of rows
+            raise ModuleError(
+                f"{where} must answer rows of shape {rows.shape[1:]}, got "
+                f"{type(wrong).__name__} from it: {str(wrong).strip()[:300]}. Give rows of the "
+                "shape and size that it takes; where they come flat, say it: shape=..."
+            ) from wrong
+        Z: Floats = said.reshape(len(said), -1)[:n] if said.ndim and said.size else said
+        if Z.ndim != 2 or not Z.size or len(said) != len(rows) or width not in {None, Z.shape[1]}:
+            raise ShapeError(
+                f"{where} must give {width or 'one or more'} numbers for each of {len(rows)} rows, "
+                f"got an output of shape {said.shape}. Let it answer each row, with the rows along "
+                "the first axis."
+            )
+        return Z
+
+
+def formed(told: Any, said: Sequence[int | None] | None, d: int, where: str) -> tuple[int, ...]:
+    """The shape of a row of d numbers.
+
+    Parameters
+    ----------
+    told : sequence of int, optional
+        What the user said, or the shape in which the first rows came.
+    said : sequence of int or None, optional
+        What the network says of itself, None where a size may be any.
+    d : int
+        Numbers of a row.
+    where : str
+        Who asks, for messages.
+
+    Returns
+    -------
+    tuple of int
+        ``told`` if given, with as many leading axes of length 1 as ``said`` has; else ``said`` if
+        but one size is open; else ``(d,)``.
+
+    Raises
+    ------
+    ParameterError, ShapeError
+        If these do not go together.
+
+    Examples
+    --------
+    >>> formed(None, (1, None, 28), 784, "ONNXFeatures")
+    (1, 28, 28)
+    """
+    if told is not None:
+        shape = _lined(_sizes(told, where), said)
+        if said is not None and not _fits(shape, said):
+            raise ParameterError(
+                f"{where}: `shape` must be one that the network takes, {_shown(said)}, got "
+                f"{shape}. Construct it without `shape`, or with one that fits."
+            )
+    elif said is None:
+        shape = (d,)
+    else:
+        shape = _closed(said, d, where)
+    if math.prod(shape) != d:
+        raise ShapeError(
+            f"{where}: rows must have {math.prod(shape)} numbers, as shape {shape} has, got {d} "
+            "columns. Give rows of that width, or construct it with another `shape`."
+        )
+    return shape
+
+
+def hold_shape(came: Sequence[int], known: Any, where: str) -> None:
+    """Refuse pictures of another shape than known; leading axes of length 1 are nothing.
+
+    Raises
+    ------
+    ShapeError
+    """
+    if known is None or _bare(came) == _bare(known):
+        return
+    raise ShapeError(
+        f"{where}: rows must have shape {tuple(known)}, as before or as `shape` says, got "
+        f"{tuple(came)}. Bring the axes into that order, or start a new feature."
+    )
+
+
+def _sizes(told: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(told, (tuple, list)) or not told:
+        raise ParameterError(
+            f"{where}: `shape` must be a tuple of sizes, such as (3, 32, 32), got {told!r}. "
+            "Construct it with one."
+        )
+    return tuple(validation.whole(k, "shape", where, low=1) for k in told)
+
+
+def _fits(shape: Sequence[int], said: Sequence[int | None]) -> bool:
+    return len(shape) == len(said) and all(
+        open_ is None or k == open_ for k, open_ in zip(shape, said, strict=True)
+    )
+
+
+def _lined(shape: tuple[int, ...], said: Sequence[int | None] | None) -> tuple[int, ...]:
+    """A shape with the leading axes of length 1 that the network has."""
+    if said is None or len(said) == len(shape):
+        return shape
+    bare = _bare(shape)
+    return (1,) * (len(said) - len(bare)) + bare
+
+
+def _closed(said: Sequence[int | None], d: int, where: str) -> tuple[int, ...]:
+    """What the network says, one open size being what is left of d."""
+    if sum(k is None for k in said) > 1:
+        raise ParameterError(
+            f"{where}: `shape` must be given for a network whose rows may have many, {_shown(said)}"
+            f", got none for {d} columns. Construct it with `shape`, such as (3, 32, 32)."
+        )
+    rest = max(1, math.prod(k for k in said if k is not None))
+    return tuple(max(1, d // rest) if k is None else k for k in said)
+
+
+def _bare(shape: Sequence[int]) -> tuple[int, ...]:
+    sizes = tuple(int(k) for k in shape)
+    while len(sizes) > 1 and sizes[0] == 1:
+        sizes = sizes[1:]
+    return sizes
+
+
+def _shown(said: Sequence[int | None]) -> str:
+    sizes = ", ".join("any" if k is None else str(k) for k in said)
+    return f"({sizes}{',' if len(said) == 1 else ''})"
+
+
+_ALIKE = 0.03  # of the largest output: more than devices and half precision differ
+
+
+def tried(
+    ask: Callable[[Array], Floats],
+    shape: tuple[int, ...],
+    where: str,
+    *,
+    several: bool,
+    whole: bool,
+) -> Floats:
+    """What a network says of a row of noise, the same for all time.
+
+    Parameters
+    ----------
+    ask : Callable
+        Outputs (n, k) of rows (n, *shape).
+    shape : tuple of int
+        Of a row.
+    where : str
+        Who asks, for messages.
+    several : bool
+        Whether several rows are ever asked at once.
+    whole : bool
+        Whether rows must be whole numbers.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+
+    Raises
+    ------
+    ParameterError
+        If the row has another answer when it is asked again, or when another is beside it.
+
+    Examples
+    --------
+    >>> said = tried(lambda rows: rows.sum(axis=1, keepdims=True), (4,), "here", several=True,
+    ...              whole=False)
+    >>> len(said)
+    1
+    """
+    noise = np.random.default_rng(0).random((2, *shape), dtype=np.float32)
+    noise = np.round(noise) if whole else noise  # 0 or 1, which most indices may be
+    alone: Floats = ask(noise[:1])[0]
+    again = ask(noise[:1])[0]
+    beside = ask(noise)[0] if several else alone
+    for other, when in ((again, "it is asked once more"), (beside, "another row is beside it")):
+        if not alike(alone, other):
+            raise ParameterError(
+                f"{where}: a network must say the same of a row each time, whatever other rows are "
+                f"asked with it, got another answer when {when}. Let it draw no lots and take no "
+                "statistics of a batch; for the latter, batch_size=1 asks each row alone."
+            )
+    return alone
+
+
+def alike(one: Floats, two: Floats) -> bool:
+    """Whether two outputs are the same but for rounding, on whatever device.
+
+    Parameters
+    ----------
+    one, two : ndarray of shape (k,)
+
+    Examples
+    --------
+    >>> sum([alike(np.array([1.0, 2.0]), np.array([1.001, 2.0]))])
+    1
+    """
+    if one.shape != two.shape:
+        return False
+    a, b = (np.nan_to_num(each.astype(np.float64)) for each in (one, two))
+    size = max(float(np.abs(each).max(initial=0.0)) for each in (a, b))
+    return float(np.abs(a - b).max(initial=0.0)) <= _ALIKE * size
+
 
 _SMALL = {"u1", "i1", "f2"}  # dtypes that float32 holds to the last bit
 
