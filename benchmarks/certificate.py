@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
 import onepass as op
-from onepass.evaluate.style import COLOURS, DARK, sheet
+from onepass.evaluate.figures import COLOURS, DARK, sheet
 
 Floats = NDArray[np.float64]
 

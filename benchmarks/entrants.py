@@ -9,7 +9,7 @@ from river import forest, linear_model, optim, preprocessing, tree
 from sklearn.base import BaseEstimator, RegressorMixin
 
 import onepass as op
-from onepass.compat.river import adopt
+from onepass.integrations.river import adopt
 
 Setting = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from figures import DOCS, picture
 
-from onepass.evaluate.style import COLOURS, GREY, sheet
+from onepass.evaluate.figures import COLOURS, GREY, sheet
 
 TITLES = {
     "rows": ("rows seen, p = 5", "Over rows: flat, and so is memory"),

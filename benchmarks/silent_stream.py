@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import onepass as op
-from onepass.evaluate.style import COLOURS, DARK, GREY, sheet
+from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
 
 Floats = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from threadpoolctl import threadpool_info
 
-from onepass.processes import side_by_side
+from onepass.evaluate.parallel import side_by_side
 
 
 def begin(given: Any, tell: Any) -> None:

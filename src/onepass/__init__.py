@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onepass import baselines as baselines
-    from onepass import compat as compat
     from onepass import errors as errors
     from onepass import evaluate as evaluate
     from onepass import features as features
     from onepass import forgetting as forgetting
+    from onepass import integrations as integrations
     from onepass import memory as memory
     from onepass import nn as nn
     from onepass import reproduce as reproduce

@@ -9,9 +9,9 @@ from river import evaluate, linear_model, metrics, naive_bayes, preprocessing, t
 from sklearn.base import clone, is_classifier, is_regressor
 
 import onepass as op
-from onepass.compat.river import adopt
 from onepass.errors import LabelError, ParameterError, ShapeError, TypeMismatchError
 from onepass.evaluate import prequential
+from onepass.integrations.river import adopt
 
 
 def _table(n: int = 300, seed: int = 0) -> tuple[list[dict[str, Any]], list[float]]:

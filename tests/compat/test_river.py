@@ -35,7 +35,6 @@ from sklearn.base import clone, is_classifier
 
 import onepass as op
 from onepass import learners
-from onepass.compat.river import Classifier, MultiTargetRegressor, Regressor, wrap
 from onepass.errors import (
     ColumnError,
     NotFiniteError,
@@ -44,6 +43,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.features import Encode, Impute, Scale
+from onepass.integrations.river import Classifier, MultiTargetRegressor, Regressor, wrap
 
 PIPELINES = {
     "names": op.Pipeline(Encode(), op.RLSRegressor()),

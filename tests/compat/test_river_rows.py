@@ -12,7 +12,7 @@ from onepass.errors import OnepassError
 
 pytest.importorskip("river")
 
-from onepass.compat.river import wrap
+from onepass.integrations.river import wrap
 
 NAMES = list("cab")
 N = 120

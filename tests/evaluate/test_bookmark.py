@@ -23,10 +23,10 @@ from onepass.errors import (
     SourceError,
 )
 from onepass.evaluate import Report, prequential, standing
-from onepass.evaluate.memento import kept
+from onepass.evaluate.curves import Tally
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.metrics.kept import heard, said
-from onepass.evaluate.tally import Tally
+from onepass.evaluate.state import kept
 from onepass.serialization import archive
 
 N = 480

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from onepass.evaluate import LastValue, prequential
+from onepass.evaluate.curves import Tally
 from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.tally import Tally
 from onepass.interrupt import Interrupt
 
 

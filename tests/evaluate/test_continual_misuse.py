@@ -28,7 +28,7 @@ from onepass.errors import (
     SourceError,
 )
 from onepass.evaluate import continual
-from onepass.evaluate.continual_kept import described
+from onepass.evaluate.continual_jobs import described
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:400] / 16.0, Y[:400]

@@ -10,7 +10,7 @@ import pytest
 
 from onepass.errors import ParameterError, SourceError
 from onepass.evaluate import ContinualReport
-from onepass.evaluate.continual_course import Run
+from onepass.evaluate.continual_run import Run
 
 
 def made(

@@ -10,10 +10,10 @@ import pytest
 from river import drift
 
 import onepass as op
-from onepass.compat.detectors import detectors
 from onepass.errors import CheckpointWarning, ParameterError
 from onepass.evaluate import Report, prequential
 from onepass.evaluate.drift import MOST, Drift, Marks
+from onepass.integrations.river import detectors
 
 
 class Heard:

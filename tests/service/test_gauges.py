@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.compat.detectors import detectors
+from onepass.integrations.river import detectors
 from onepass.service.blocks import Block
 from onepass.service.diary import Diary
 from onepass.service.gauges import Gauges

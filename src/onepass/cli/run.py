@@ -32,7 +32,7 @@ from onepass.cli.usage import MOST_WAITING, fit_together, known_measures, timed,
 
 if TYPE_CHECKING:
     from onepass.evaluate import Report
-    from onepass.evaluate.bookmark import Standing
+    from onepass.evaluate.resume import Standing
     from onepass.stream import Stream
 
 __all__ = ["run"]

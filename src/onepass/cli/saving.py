@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from onepass.cli.terminal import remark
 
 if TYPE_CHECKING:
-    from onepass.evaluate.bookmark import Standing
+    from onepass.evaluate.resume import Standing
 
 __all__ = ["files", "kept", "resumable", "run_file", "save_models"]
 

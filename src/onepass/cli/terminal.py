@@ -36,7 +36,7 @@ def show(result: RenderableType) -> None:
     elif isinstance(result, str):
         print(result)  # noqa: T201  no line is broken
     else:
-        from onepass.evaluate.sheet import plain
+        from onepass.evaluate.tables import plain
 
         print(plain(result), end="")  # noqa: T201
 

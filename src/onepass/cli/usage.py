@@ -122,9 +122,9 @@ def known_measures(
     MissingExtraError
         If detectors are asked for and River is not installed.
     """
-    from onepass.compat.detectors import detectors
     from onepass.evaluate.drift import watch
     from onepass.evaluate.metrics import metric_class
+    from onepass.integrations.river import detectors
 
     for name in metrics:
         metric_class(name, task, "run: --metrics")

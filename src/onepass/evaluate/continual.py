@@ -12,6 +12,8 @@ last is learned. Beside them stands what it took: bytes, prototypes, time, and r
 =========== =======================================================================================
 
 Cost: what the learners cost, and T + 1 tests of all rows to test.
+
+Continual given: what a user gives to be evaluated, looked over and brought into one form.
 """
 
 import os
@@ -21,16 +23,123 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from onepass.errors import ParameterError, RowsRefusedWarning
-from onepass.evaluate import continual_given as given
-from onepass.evaluate.continual_course import Course, Rules, Run, arriving
-from onepass.evaluate.continual_jobs import Job, Progress, Setting, done
-from onepass.evaluate.continual_kept import Shelf, described
+import numpy as np
+
+from onepass.errors import LabelError, ParameterError, RowsRefusedWarning
+from onepass.evaluate.continual_jobs import Job, Progress, Setting, Shelf, described, done
 from onepass.evaluate.continual_report import ContinualReport
-from onepass.stream.tasks import Listed
+from onepass.evaluate.continual_run import Course, Rules, Run, arriving, is_learner
+from onepass.evaluate.metrics import metric_class
+from onepass.stream.tasks import Listed, experience
 from onepass.validation import whole
 
-__all__ = ["continual"]
+__all__ = ["checked_models", "checked_rules", "checked_seeds", "checked_source", "continual"]
+
+_SCENARIOS = ("class", "task", "domain")
+
+
+def checked_models(models: Any) -> dict[str, Any]:
+    """The models by name."""
+    if isinstance(models, Mapping):
+        named = {str(name): model for name, model in models.items()}
+    else:
+        named = {}
+        for model in models if isinstance(models, (list, tuple)) else [models]:
+            kind = getattr(model, "__name__", type(model).__name__)
+            name, i = kind, 2
+            while name in named:
+                name, i = f"{kind} {i}", i + 1
+            named[name] = model
+    wrong = {k: m for k, m in named.items() if not is_learner(m) and not _makes(m)}
+    if wrong or not named:
+        name, model = next(iter(wrong.items()), ("", None))
+        raise ParameterError(
+            f"{_WHERE}: `models` must be learners, with `predict` and `partial_fit` or `learn`, or "
+            f"functions that make one, got {f'{name!r}: {model!r}' if wrong else 'none'}. Give an "
+            "instance, or a function of the seed; a network to a learner, as in "
+            "op.nn.ORFit(module) or op.baselines.EWC(module)."
+        )
+    return named
+
+
+def _makes(model: Any) -> bool:
+    """Whether it may be a function that makes a learner; a torch module is called with rows."""
+    return callable(model) and not hasattr(model, "named_parameters")
+
+
+def checked_seeds(seeds: Any) -> list[int]:
+    """The seeds of the runs."""
+    if isinstance(seeds, (list, tuple, range, np.ndarray)):
+        chosen = [whole(seed, "seeds", _WHERE, low=0) for seed in seeds]
+    else:
+        chosen = list(range(whole(seeds, "seeds", _WHERE, low=1)))
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ParameterError(
+            f"{_WHERE}: `seeds` must be a number of seeds, or seeds that differ, got {seeds!r}. "
+            "Give 5 for 0, 1, 2, 3, 4."
+        )
+    return chosen
+
+
+def checked_source(experiences: Any) -> Any:
+    """What is gone through: known beforehand, made of a seed, or an iterator."""
+    if hasattr(experiences, "exams") or callable(experiences):
+        return experiences
+    if isinstance(experiences, (list, tuple)) and experiences:
+        made = [experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1)]
+        return _alike(Listed(made))
+    if isinstance(experiences, Iterable) and not isinstance(experiences, (list, tuple, str)):
+        return (experience(e, f"task {i}", _WHERE) for i, e in enumerate(experiences, 1))
+    raise ParameterError(
+        f"{_WHERE}: `experiences` must be op.stream.Experiences, a function of a seed that makes "
+        f"them, or experiences one after the other, got {type(experiences).__name__}. Make them "
+        "with op.stream.experiences(X, y)."
+    )
+
+
+def _alike(listed: Listed) -> Listed:
+    """Experiences whose answers are all numbers, or all labels of one kind."""
+    kinds = dict.fromkeys(
+        "numbers" if not one.classes else "text" if isinstance(one.classes[0], str) else "labels"
+        for one in listed
+    )
+    if len(kinds) > 1:
+        raise LabelError(
+            f"{_WHERE}: all `experiences` must have answers of one kind, got {' and '.join(kinds)}."
+            " Give all labels one type; real numbers (of dtype float) are regression."
+        )
+    return listed
+
+
+def checked_rules(known: Any, scenario: Any, metric: Any, rules: dict[str, Any]) -> Rules:
+    """What holds for all runs, as the tasks have it."""
+    tests = getattr(known, "tests", ()) or getattr(known, "tasks", known)
+    exams = [exam.classes for exam in tests]
+    task = "classification" if known.classes else "regression"
+    shared = len(set(exams)) == 1
+    natural = "domain" if shared or task == "regression" else "class"
+    wanted = natural if scenario is None else scenario
+    if wanted not in _SCENARIOS:
+        raise ParameterError(
+            f"{_WHERE}: `scenario` must be one of {', '.join(_SCENARIOS)}, got {scenario!r}. "
+            "Choose one, or leave it out."
+        )
+    if (wanted == "domain") != (natural == "domain") and len(exams) > 1:
+        have = "share their classes" if shared else "have classes of their own"
+        have = "have numbers for answers" if task == "regression" else have
+        raise ParameterError(
+            f"{_WHERE}: `scenario` must go with the tasks, got {wanted!r} of tasks that {have}. "
+            + ("Leave it out." if natural == "domain" else "Make them with within=True for that.")
+        )
+    if not (callable(rules["clock"]) or rules["clock"] is None):
+        raise ParameterError(
+            f"{_WHERE}: `clock` must be a function that gives seconds, got {rules['clock']!r}. "
+            "Give time.process_time."
+        )
+    measure = metric or ("accuracy" if task == "classification" else "rmse")
+    metric_class(measure, task, _WHERE)
+    return Rules(wanted, task, measure, **rules)
+
 
 _WHERE = "op.evaluate.continual"
 
@@ -115,12 +224,12 @@ def continual(
     >>> bool(report.average_accuracy > 0.9), report.accuracy_matrix.shape
     (True, (5, 5))
     """
-    named = given.named(models)
+    named = checked_models(models)
     rules = {"batch": whole(batch, "batch", _WHERE, low=1),
              "block": whole(block, "block", _WHERE, low=1), "clock": clock}  # fmt: skip
     processes = whole(jobs, "jobs", _WHERE, low=1)
-    chosen = given.seeds(seeds)
-    source = given.source(experiences)
+    chosen = checked_seeds(seeds)
+    source = checked_source(experiences)
     if not (callable(on_progress) or on_progress is None):
         raise ParameterError(
             f"{_WHERE}: `on_progress` must be a function of a Progress, got {on_progress!r}. Give "
@@ -144,7 +253,7 @@ def continual(
             "function of the seed, such as functools.partial(op.stream.split_mnist, …)."
         )
     first = setting.source(chosen[0])
-    setting = Setting(named, source, given.rules(first, scenario, metric, rules))
+    setting = Setting(named, source, checked_rules(first, scenario, metric, rules))
     outlines = {seed: _outline(setting.source(seed), path is not None) for seed in chosen}
     if len({(len(each.tasks), len(each.experiences)) for each in outlines.values()}) > 1:
         raise ParameterError(
@@ -274,7 +383,7 @@ def _as_they_come(
             f"{_WHERE}: there must be an experience, got none. Give an iterator that has some."
         )
     listed = Listed([first])
-    settled = given.rules(
+    settled = checked_rules(
         listed, scenario or "class" if listed.classes else scenario, metric, rules
     )
     setting = Setting(named, listed, settled)

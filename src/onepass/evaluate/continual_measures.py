@@ -24,16 +24,39 @@ borders), "after task j" is the experience after which most of its rows have com
 [3] A. Chaudhry et al., "Riemannian walk for incremental learning", ECCV 2018.
 [4] N. Díaz-Rodríguez, V. Lomonaco, D. Filliat, D. Maltoni, "Don't forget, there is more than
     forgetting: new metrics for continual learning", 2018.
+
+Continual score: what came of one learner, over all seeds.
+
+Continual measured: the measures of one model, or of each by its name.
+
+Continual pairs: whether one learner is better than another, by a paired t-test over seeds.
+
+With differences d_s of the seeds s = 1 … n that two learners share, t = d̄ √n / sd(d) has Student's
+distribution with n − 1 degrees of freedom if they do not differ. Seeds draw the same rows and order
+for both, so that what these make harder or easier is no part of the difference. Of m tests the
+k-th smallest p is multiplied by m − k + 1 [1], so that the chance of any false alarm stays p.
+Where seeds change nothing of either learner there is one run of each, whatever their number, and so
+no t and no p.
+
+[1] S. Holm, "A simple sequentially rejective multiple test procedure", 1979.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import t as student
 
-from onepass.errors import Array, Floats
+from onepass.errors import Array, Floats, ParameterError, meant
+from onepass.evaluate.continual_run import Run
 
-__all__ = ["MEASURES", "Scored"]
+if TYPE_CHECKING:
+    from onepass.evaluate.continual_report import ContinualReport
+
+__all__ = ["MEASURES", "ContinualScore", "Measured", "Scored", "pairs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,3 +145,297 @@ MEASURES: Mapping[str, Callable[[Scored], float]] = {
     "whole_forward": _whole_forward,
 }
 """Name -> what it makes of a matrix."""
+
+
+@dataclass(frozen=True, repr=False)
+class ContinualScore:
+    """What one learner knew of all tasks after each experience, over all seeds.
+
+    Parameters
+    ----------
+    model : str
+        Its name.
+    runs : sequence of Run
+        One a seed.
+    sign : float
+        1 where more is better, −1 of errors.
+    """
+
+    model: str
+    runs: Sequence[Run]
+    sign: float
+
+    def __repr__(self) -> str:
+        return f"<ContinualScore {self.model}: {self.average_accuracy:.4g}, seeds {self.seeds}>"
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of the runs."""
+        return [run.seed for run in self.runs]
+
+    @property
+    def matrices(self) -> Floats:
+        """R of each seed, (S, I, J): after experience i on task j; nan where not tested."""
+        return np.array([run.matrix for run in self.runs], dtype=float)
+
+    @property
+    def accuracy_matrix(self) -> Floats:
+        """R, (I, J): the mean over the seeds."""
+        mean: Floats = self.matrices.mean(axis=0)
+        return mean
+
+    @property
+    def error_matrix(self) -> Floats:
+        """The same, of a metric that is an error."""
+        return self.accuracy_matrix
+
+    def values(self, measure: str) -> Floats:
+        """A measure of each seed, (S,); nan where it is not defined.
+
+        Parameters
+        ----------
+        measure : str
+            A key of ``MEASURES``: average, forgetting, …
+
+        Raises
+        ------
+        ParameterError
+            If there is no such measure.
+        """
+        if measure not in MEASURES:
+            raise ParameterError(
+                f"ContinualScore.values: `measure` must be one of {', '.join(MEASURES)}, got "
+                f"{measure!r}.{meant(measure, MEASURES) or ' Choose from these.'}"
+            )
+        scored = [
+            Scored(matrix, np.array(run.before, dtype=float), np.array(run.when), self.sign)
+            for matrix, run in zip(self.matrices, self.runs, strict=True)
+        ]
+        with np.errstate(invalid="ignore"):  # nothing is known of inf less inf
+            return np.array([MEASURES[measure](one) for one in scored])
+
+    def mean(self, measure: str) -> float:
+        """A measure's mean over the seeds."""
+        with np.errstate(invalid="ignore"):
+            return float(self.values(measure).mean())
+
+    def deviation(self, measure: str) -> float:
+        """Its standard deviation over the seeds, of n − 1; nan of a single seed."""
+        values = self.values(measure)
+        with np.errstate(invalid="ignore"):
+            return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+
+    @property
+    def average_accuracy(self) -> float:
+        """Over all tasks after the last experience: mean over the seeds."""
+        return self.mean("average")
+
+    @property
+    def average_error(self) -> float:
+        """The same, of a metric that is an error."""
+        return self.mean("average")
+
+    @property
+    def average_incremental_accuracy(self) -> float:
+        """Over the tasks so far after each experience, and then over experiences."""
+        return self.mean("average_incremental")
+
+    @property
+    def forgetting(self) -> float:
+        """What was lost of the best that was known of a task."""
+        return self.mean("forgetting")
+
+    @property
+    def backward_transfer(self) -> float:
+        """What later tasks brought to earlier ones, or took from them where it is negative."""
+        return self.mean("backward_transfer")
+
+    @property
+    def forward_transfer(self) -> float:
+        """What earlier tasks brought to later ones before these came."""
+        return self.mean("forward_transfer")
+
+    @property
+    def complete(self) -> bool:
+        """Whether no run stopped and some prediction was correct; if not, it is never the best."""
+        return not any(run.stopped for run in self.runs) and self._ever_right
+
+    @property
+    def _ever_right(self) -> bool:
+        """Whether the accuracy was ever above 0; True for error metrics."""
+        return self.sign < 0 or bool(np.any(np.nan_to_num(self.matrices)))
+
+    @property
+    def nbytes(self) -> float | None:
+        """Bytes kept from row to row, the most."""
+        return self._over("nbytes")
+
+    @property
+    def prototypes(self) -> float | None:
+        """How many prototypes at the end, if it has any."""
+        return self._over("prototypes")
+
+    @property
+    def repeated(self) -> float | None:
+        """How often a row was learned again: 0 in one pass; None if the learner does not tell."""
+        return self._over("repeated")
+
+    @property
+    def learning(self) -> float | None:
+        """Seconds to learn a row; None without a clock."""
+        return self._over("learning")
+
+    @property
+    def answering(self) -> float | None:
+        """Seconds to answer a row; None without a clock."""
+        return self._over("answering")
+
+    @property
+    def rows(self) -> int:
+        """Rows learned with the first seed."""
+        return self.runs[0].rows
+
+    @property
+    def notes(self) -> list[str]:
+        """What is known of its limits here, and where and why it stopped."""
+        told = dict.fromkeys(note for run in self.runs for note in run.notes)
+        stops: dict[str, list[str]] = {}
+        for run in self.runs:
+            if run.stopped:
+                stops.setdefault(f"stopped at {run.stopped}", []).append(str(run.seed))
+        if not (stops or self._ever_right):
+            told["predicted no label correctly"] = None
+        if len(self.runs) == 1:
+            return [*told, *stops]
+        return [*told, *(f"with seed {', '.join(of)} {stop}" for stop, of in stops.items())]
+
+    def _over(self, name: str) -> float | None:
+        values: list[Any] = [getattr(run, name) for run in self.runs]
+        known = [value for value in values if value is not None]
+        return float(np.mean(known)) if known else None
+
+
+class Measured(ABC):
+    """Measures of models: numbers and arrays of one, dicts of them by name of several."""
+
+    @property
+    @abstractmethod
+    def scores(self) -> Mapping[str, ContinualScore]:
+        """All that came of each model, by its name."""
+
+    @property
+    def accuracy_matrix(self) -> Any:
+        """R, (I, J): after experience i on the rows to test of task j; mean over the seeds."""
+        return self._each("accuracy_matrix")
+
+    @property
+    def error_matrix(self) -> Any:
+        """The same, of a metric that is an error."""
+        return self._each("accuracy_matrix")
+
+    @property
+    def average_accuracy(self) -> Any:
+        """Over all tasks after the last experience."""
+        return self._each("average_accuracy")
+
+    @property
+    def average_error(self) -> Any:
+        """The same, of a metric that is an error."""
+        return self._each("average_accuracy")
+
+    @property
+    def average_incremental_accuracy(self) -> Any:
+        """Over the tasks so far after each experience, and then over experiences."""
+        return self._each("average_incremental_accuracy")
+
+    @property
+    def forgetting(self) -> Any:
+        """What was lost of the best that was known of a task."""
+        return self._each("forgetting")
+
+    @property
+    def backward_transfer(self) -> Any:
+        """What later tasks brought to earlier ones, or took from them where it is negative."""
+        return self._each("backward_transfer")
+
+    @property
+    def forward_transfer(self) -> Any:
+        """What earlier tasks brought to later ones before these came."""
+        return self._each("forward_transfer")
+
+    def _each(self, what: str) -> Any:
+        found = {name: getattr(score, what) for name, score in self.scores.items()}
+        return next(iter(found.values())) if len(found) == 1 else found
+
+
+_WHERE = "ContinualReport.compare"
+
+
+def pairs(
+    report: "ContinualReport", measure: str = "average", against: str | None = None
+) -> list[dict[str, Any]]:
+    """Each pair of models, or each other model beside one.
+
+    Parameters
+    ----------
+    report : ContinualReport
+        What to tell.
+    measure : str
+        A key of ``MEASURES``.
+    against : str, optional
+        Compare all with this model.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such model, or two share fewer than two seeds.
+    """
+    scores = report.scores
+    if against is not None and against not in scores:
+        raise ParameterError(
+            f"{_WHERE}: `against` must be one of {', '.join(scores)}, got {against!r}. Choose one."
+        )
+    chosen = (
+        list(combinations(scores, 2))
+        if against is None
+        else [(name, against) for name in scores if name != against]
+    )
+    found: list[dict[str, Any]] = []
+    for one, other in chosen:
+        known = [
+            dict(zip(scores[n].seeds, scores[n].values(measure), strict=True)) for n in (one, other)
+        ]
+        shared = [seed for seed in known[0] if seed in known[1]]
+        if len(shared) < 2:
+            raise ParameterError(
+                f"{_WHERE}: two models must share two seeds or more, got {len(shared)} of {one!r} "
+                f"and {other!r}. Evaluate them with the same seeds."
+            )
+        differences = np.array([known[0][seed] - known[1][seed] for seed in shared])
+        drawn = any(len({one[seed] for seed in shared}) > 1 for one in known)
+        t, p = _tested(differences) if drawn or not differences.any() else (None, None)
+        row = {"model": one, "against": other, "measure": measure, "n": len(shared)}
+        found.append(row | {"difference": float(differences.mean()), "t": t, "p": p})
+    corrected = _holm([row["p"] for row in found])
+    return [row | {"p_holm": p} for row, p in zip(found, corrected, strict=True)]
+
+
+def _tested(differences: Floats) -> tuple[float | None, float | None]:
+    """T and its two-sided p; None where it is not defined."""
+    n, mean, deviation = len(differences), differences.mean(), differences.std(ddof=1)
+    if not np.isfinite(mean):
+        return None, None
+    if deviation <= 1e-12 * abs(mean) or deviation == 0.0:  # the same in each seed
+        return (None, 0.0) if mean else (0.0, 1.0)
+    t = float(mean * np.sqrt(n) / deviation)
+    return t, float(2.0 * student.sf(abs(t), n - 1))
+
+
+def _holm(found: list[float | None]) -> list[float | None]:
+    known = sorted((p, i) for i, p in enumerate(found) if p is not None)
+    out: list[float | None] = [None] * len(found)
+    least = 0.0
+    for k, (p, i) in enumerate(known):
+        least = max(least, min(1.0, p * (len(known) - k)))
+        out[i] = least
+    return out

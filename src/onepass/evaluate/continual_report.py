@@ -1,27 +1,170 @@
-"""Continual report: what came of learning tasks one after the other."""
+"""Continual report: what came of learning tasks one after the other.
 
+Continual records: one a model, one a run, or one a number of its matrix.
+
+Continual exported: a report as frames and CSV of any library and program.
+"""
+
+import csv
+import io
 import json
+import math
 import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table as RichTable
 
-from onepass.evaluate.continual_course import Run
-from onepass.evaluate.continual_exported import Exported
-from onepass.evaluate.continual_figure import draw_curves, draw_matrices
-from onepass.evaluate.continual_measured import Measured
-from onepass.evaluate.continual_pairs import pairs
-from onepass.evaluate.continual_score import ContinualScore
-from onepass.evaluate.continual_table import SCENARIOS, to_latex, to_markdown, to_rich
-from onepass.evaluate.infinite import spelt
+from onepass.errors import ParameterError
+from onepass.evaluate.continual_figures import draw_curves, draw_matrices
+from onepass.evaluate.continual_measures import MEASURES, ContinualScore, Measured, pairs
+from onepass.evaluate.continual_run import Run
+from onepass.evaluate.continual_tables import SCENARIOS, to_latex, to_markdown, to_rich
 from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.reread import reread
-from onepass.evaluate.sheet import plain
+from onepass.evaluate.report import frame, reread, spelt
+from onepass.evaluate.tables import plain
 from onepass.serialization.atomic import writing
 
-__all__ = ["ContinualReport"]
+__all__ = ["ContinualReport", "Exported", "of_matrix", "of_runs", "of_scores"]
+
+
+_COSTS = ("nbytes", "prototypes", "repeated", "learning", "answering")
+
+
+def of_scores(report: "ContinualReport") -> Iterator[dict[str, Any]]:
+    """One for each model: means and deviations over the seeds, and costs.
+
+    Parameters
+    ----------
+    report : ContinualReport
+        What to tell.
+    """
+    for name, score in report.scores.items():
+        row: dict[str, Any] = {"model": name, "metric": report.metric, "seeds": len(score.runs)}
+        for measure in MEASURES:
+            row[measure] = _known(score.mean(measure))
+            row[f"{measure}_deviation"] = _known(score.deviation(measure))
+        row |= {cost: getattr(score, cost) for cost in _COSTS}
+        yield row | {"rows": score.rows, "notes": "; ".join(score.notes)}
+
+
+def of_runs(report: "ContinualReport") -> Iterator[dict[str, Any]]:
+    """One for each model and seed: tidy, with all numbers in full.
+
+    Parameters
+    ----------
+    report : ContinualReport
+        What to tell.
+    """
+    for name, score in report.scores.items():
+        values = {measure: score.values(measure) for measure in MEASURES}
+        for i, run in enumerate(score.runs):
+            row: dict[str, Any] = {"model": name, "seed": run.seed, "metric": report.metric}
+            row |= {measure: _known(float(each[i])) for measure, each in values.items()}
+            row |= {cost: getattr(run, cost) for cost in _COSTS}
+            yield row | {"rows": run.rows, "stopped": run.stopped}
+
+
+def of_matrix(report: "ContinualReport") -> Iterator[dict[str, Any]]:
+    """One for each model, seed, experience and task; experience 0 is before anything was learned.
+
+    Parameters
+    ----------
+    report : ContinualReport
+        What to tell.
+    """
+    for run in report.runs:
+        for i, row in enumerate([run.before, *run.matrix]):
+            for j, value in enumerate(row):
+                yield {
+                    "model": run.model,
+                    "seed": run.seed,
+                    "experience": i,
+                    "after": "" if i == 0 else report.experiences[i - 1],
+                    "task": report.tasks[j],
+                    report.metric: value,
+                }
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+_RECORDS: dict[str, Callable[[Any], Iterable[dict[str, Any]]]] = {
+    "scores": of_scores,
+    "runs": of_runs,
+    "matrix": of_matrix,
+    "pairs": pairs,
+}
+
+
+class Exported:
+    """What a report gives to other programs."""
+
+    def to_frame(
+        self,
+        library: Literal["pandas", "polars", "pyarrow"] | None = None,
+        *,
+        of: Literal["scores", "runs", "matrix", "pairs"] = "scores",
+    ) -> Any:
+        """A frame with a row for each model, each run, each number of R, or each pair of models.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Whose frame to make; the first of these that is installed by default.
+        of : {"scores", "runs", "matrix", "pairs"}
+            What to give.
+
+        Raises
+        ------
+        MissingExtraError
+            If the library, or any of the three, is not installed.
+        ParameterError
+            If there is no such thing to give.
+        """
+        rows = self._records(of, "to_frame")
+        names = list(rows[0]) if rows else []
+        columns = {name: [row[name] for row in rows] for name in names}
+        return frame(columns, library, "ContinualReport.to_frame")
+
+    def to_csv(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        of: Literal["scores", "runs", "matrix", "pairs"] = "runs",
+    ) -> str:
+        """The same as CSV; an empty cell where a number is not known.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it as well.
+        of : {"scores", "runs", "matrix", "pairs"}
+            What to give.
+        """
+        rows, text = self._records(of, "to_csv"), io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return self._written(text.getvalue(), path, "to_csv")
+
+    def _records(self, of: str, verb: str) -> list[dict[str, Any]]:
+        if of not in _RECORDS:
+            raise ParameterError(
+                f"ContinualReport.{verb}: `of` must be one of {', '.join(map(repr, _RECORDS))}, "
+                f"got {of!r}. Ask for one of these."
+            )
+        return list(_RECORDS[of](self))
+
+    def _written(self, text: str, path: Any, verb: str) -> str:
+        if path is not None:
+            with writing(path, f"ContinualReport.{verb}"):
+                Path(path).write_text(text, encoding="utf-8")
+        return text
+
 
 _FORMAT = 1
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from onepass.errors import Array, ParameterError, listed
 from onepass.evaluate.blocks import Block
-from onepass.evaluate.curve import plain_time
+from onepass.evaluate.curves import plain_time
 
 __all__ = ["MOST", "Drift", "Marks", "Watch", "counts_mistakes", "hold_suited", "restored", "watch"]
 

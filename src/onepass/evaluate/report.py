@@ -1,27 +1,255 @@
-"""Report: what came of an evaluation, as numbers, a table, a file, a figure."""
+"""Report: what came of an evaluation, as numbers, a table, a file, a figure.
+
+Columns as a frame of whichever library the reader has.
+
+Infinite numbers in JSON, which has no word for them: as the text ``"inf"`` or ``"-inf"``.
+
+A report as records: one a model, one a point of a curve, or one an alarm.
+
+Reread: a report that was written as JSON, from its text or from its file.
+
+Score: how one model did.
+"""
 
 import csv
 import json
+import math
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from rich.table import Table as RichTable
 
-from onepass.errors import ParameterError
-from onepass.evaluate.curve import Curve
-from onepass.evaluate.drift import restored
-from onepass.evaluate.figure import draw
-from onepass.evaluate.frames import frame
-from onepass.evaluate.infinite import numbers, spelt
-from onepass.evaluate.records import of_curves, of_drift, of_scores
-from onepass.evaluate.reread import reread
-from onepass.evaluate.score import Score
-from onepass.evaluate.sheet import to_html, to_markdown, to_rich, to_text
+from onepass.errors import MissingExtraError, ParameterError, SourceError
+from onepass.evaluate.curves import Curve, Values
+from onepass.evaluate.drift import Drift, restored
+from onepass.evaluate.figures import draw
+from onepass.evaluate.tables import to_html, to_markdown, to_rich, to_text
 from onepass.serialization.atomic import writing
 
-__all__ = ["FILES", "Report"]
+__all__ = [
+    "FILES",
+    "Report",
+    "Score",
+    "frame",
+    "numbers",
+    "of_curves",
+    "of_drift",
+    "of_scores",
+    "reread",
+    "spelt",
+]
+
+
+def frame(columns: dict[str, list[Any]], library: str | None, where: str) -> Any:
+    """Columns as a frame of a library that is installed.
+
+    Parameters
+    ----------
+    columns : dict of str to list
+        The columns, in order.
+    library : {"pandas", "polars", "pyarrow"} or None
+        Whose frame to make; None for the first that is installed.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    MissingExtraError
+        If it is not installed.
+    ParameterError
+        If it is none of the three.
+    """
+    makers = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
+    wanted = list(makers) if library is None else [library]
+    for name in wanted:
+        if name not in makers:
+            raise ParameterError(
+                f"{where}: `library` must be one of {', '.join(makers)}, got {name!r}. "
+                "Choose one of them, or None for the first that is installed."
+            )
+        try:
+            return getattr(import_module(name), makers[name])(columns)
+        except ImportError:
+            continue
+    raise MissingExtraError(
+        f"{where} needs {' or '.join(wanted)}. Install it with: pip install {wanted[-1]}"
+    )
+
+
+def spelt(tree: Any) -> Any:
+    """A tree of dicts and lists with infinite numbers as text.
+
+    Parameters
+    ----------
+    tree : dict, list or plain value
+        What is to be written.
+    """
+    if isinstance(tree, dict):
+        return {name: spelt(part) for name, part in tree.items()}
+    if isinstance(tree, list):
+        return [spelt(part) for part in tree]
+    return str(tree) if isinstance(tree, float) and math.isinf(tree) else tree
+
+
+def numbers(tree: Any) -> Any:
+    """A tree of numbers, with infinite ones as numbers again.
+
+    Parameters
+    ----------
+    tree : dict, list, number, text or None
+        What was read.
+
+    Examples
+    --------
+    >>> numbers(spelt({"mae": [1.0, float("inf"), None]}))
+    {'mae': [1.0, inf, None]}
+    """
+    if isinstance(tree, dict):
+        return {name: numbers(part) for name, part in tree.items()}
+    if isinstance(tree, list):
+        return [numbers(part) for part in tree]
+    return None if tree is None else float(tree)
+
+
+def of_scores(report: "Report") -> Iterator[dict[str, Any]]:
+    """One for each model: its metrics, time and memory.
+
+    Parameters
+    ----------
+    report : Report
+        What to tell.
+    """
+    for model, score in report.scores.items():
+        row: dict[str, Any] = {"model": model, "baseline": score.baseline}
+        row |= score.overall
+        if score.recent is not None:
+            row |= {f"recent_{metric}": value for metric, value in score.recent.items()}
+        row |= {"seconds": score.seconds, "nbytes": score.nbytes}
+        for name in _detectors(report):
+            said = (score.drift or {}).get(name)
+            row[f"{name}_alarms"] = None if said is None else said.alarms.count
+        yield row
+
+
+def of_drift(report: "Report") -> Iterator[dict[str, Any]]:
+    """One for each alarm and warning that was kept.
+
+    Parameters
+    ----------
+    report : Report
+        What to tell.
+    """
+    for model, score in report.scores.items():
+        for detector, said in (score.drift or {}).items():
+            for kind, marks in (("alarm", said.alarms), ("warning", said.warnings)):
+                for i, row in enumerate(() if marks is None else marks.rows):
+                    time = None if marks is None or marks.times is None else marks.times[i]
+                    told = {"model": model, "detector": detector, "kind": kind}
+                    yield told | {"row": row, "time": time}
+
+
+def _detectors(report: "Report") -> list[str]:
+    """The names of the detectors that watched."""
+    return list(dict.fromkeys(name for s in report.scores.values() for name in s.drift or ()))
+
+
+def of_curves(report: "Report") -> Iterator[dict[str, Any]]:
+    """One for each point, model and metric: over all rows, then over the last ones.
+
+    Parameters
+    ----------
+    report : Report
+        What to tell.
+    """
+    for over, curve in (("all", report.overall), (f"last {report.window}", report.recent)):
+        if curve is None:
+            continue
+        for model, metrics in curve.points.items():
+            for metric, values in metrics.items():
+                for i, value in enumerate(values):
+                    yield {
+                        "over": over,
+                        "rows": curve.rows[i],
+                        "time": None if curve.times is None else curve.times[i],
+                        "model": model,
+                        "metric": metric,
+                        "value": value,
+                    }
+
+
+_Report = TypeVar("_Report")
+
+
+def reread(
+    source: str | os.PathLike[str],
+    restored: Callable[[dict[str, Any]], _Report],
+    where: str,
+    version: int,
+) -> _Report:
+    """A report, as ``to_json`` wrote it.
+
+    Parameters
+    ----------
+    source : str or path
+        The text, which begins with ``{``, or the path of a file that holds it.
+    restored : callable
+        Makes the report of what was read; raises a ValueError, TypeError or KeyError of what is
+        none.
+    where : str
+        The public call, for messages.
+    version : int
+        The number of the format.
+
+    Raises
+    ------
+    SourceError
+        If there is no such file, or it is no report.
+    """
+    given = isinstance(source, str) and source.lstrip().startswith("{")
+    try:
+        text = str(source) if given else Path(source).read_text(encoding="utf-8")
+        return restored(json.loads(text))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as wrong:
+        raise SourceError(
+            f"{where}: {'the text' if given else source} must be a report that to_json wrote, in "
+            f"format {version}, got {type(wrong).__name__}: {wrong}. Write it again with to_json."
+        ) from wrong
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one model did.
+
+    Parameters
+    ----------
+    learner : str
+        The model as it was constructed.
+    baseline : bool
+        Whether it is one of the baselines.
+    overall : dict of str to float
+        Metric -> value over all rows; None where it is not defined.
+    recent : dict of str to float, or None
+        The same over the last ``window`` rows; None where no window was asked for.
+    seconds : float, or None
+        Time spent in the model; None where no clock was given.
+    nbytes : int, or None
+        Bytes of all that it has learned; None where it does not say.
+    drift : dict of str to Drift, or None
+        What each detector said of its errors; None where none watched it.
+    """
+
+    learner: str
+    baseline: bool
+    overall: Values
+    recent: Values | None
+    seconds: float | None
+    nbytes: int | None
+    drift: dict[str, Drift] | None = None
+
 
 _FORMAT = 1
 

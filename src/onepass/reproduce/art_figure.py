@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.evaluate.style import COLOURS, GREY, sheet
+from onepass.evaluate.figures import COLOURS, GREY, sheet
 from onepass.reproduce.dots import Dots, panel
 
 __all__ = ["drawn"]

@@ -11,8 +11,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass.errors import Array, Floats
+from onepass.evaluate.parallel import side_by_side
 from onepass.learners import ARTIPCAClassifier
-from onepass.processes import side_by_side
 from onepass.stream import Images
 
 __all__ = ["WAYS", "Found", "Job", "Setting", "done"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onepass.evaluate import ContinualReport
-from onepass.evaluate.style import COLOURS, GREY, sheet
+from onepass.evaluate.figures import COLOURS, GREY, sheet
 from onepass.reproduce.continual_learners import TITLES
 from onepass.reproduce.continual_streams import STREAMS
 from onepass.reproduce.dots import Dots, panel

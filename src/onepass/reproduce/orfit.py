@@ -25,7 +25,7 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import Array, Floats
-from onepass.evaluate.reference import LastValue
+from onepass.evaluate.naive import LastValue
 from onepass.learners import ORFitRegressor
 from onepass.memory import Latest, Nothing, Principal, Random
 from onepass.reproduce.digits import Draw, RotatedDigits

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onepass.errors import Floats
-from onepass.evaluate.style import COLOURS, DARK, GREY, sheet
+from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
 
 if TYPE_CHECKING:
     from onepass.reproduce.orfit_deep_outcome import DeepOutcome, Result

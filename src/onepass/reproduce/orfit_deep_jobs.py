@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onepass.processes import side_by_side
+from onepass.evaluate.parallel import side_by_side
 from onepass.reproduce.orfit_deep_course import Run, run
 from onepass.reproduce.orfit_deep_methods import METHODS
 from onepass.reproduce.orfit_deep_streams import STREAMS

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array
+from onepass.evaluate.curves import Tally
 from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.tally import Tally
 from onepass.service.guards import Guards
 
 __all__ = ["Course"]
@@ -27,7 +27,7 @@ class Course:
     window : int
         Rows that the recent error is about.
     detectors : mapping of str to detector
-        As :func:`onepass.compat.detectors` gives them; they are told of each row's error.
+        As :func:`onepass.integrations.river` gives them; they are told of each row's error.
 
     Attributes
     ----------

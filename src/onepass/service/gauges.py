@@ -40,7 +40,7 @@ class Gauges:
     window : int, default 1000
         Rows that the recent error is about.
     detectors : mapping of str to detector, optional
-        As :func:`onepass.compat.detectors` gives them; they are told of each row's error.
+        As :func:`onepass.integrations.river` gives them; they are told of each row's error.
     """
 
     def __init__(

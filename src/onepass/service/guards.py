@@ -25,7 +25,7 @@ class Guards:
     Parameters
     ----------
     detectors : mapping of str to detector
-        As :func:`onepass.compat.detectors` gives them.
+        As :func:`onepass.integrations.river` gives them.
 
     Attributes
     ----------

@@ -10,7 +10,6 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from onepass.compat.detectors import detectors
 from onepass.errors import (
     InUseError,
     OnepassError,
@@ -20,6 +19,7 @@ from onepass.errors import (
     UnknownError,
 )
 from onepass.evaluate.drift import hold_suited
+from onepass.integrations.river import detectors
 from onepass.service.charge import Charge
 from onepass.service.diary import Diary
 from onepass.service.gauges import Gauges, task_of

@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import onepass.compat.river as river  # noqa: PLR0402  mypy would look into this very file
+    import onepass.integrations.river as river  # noqa: PLR0402  mypy would look into this very file
 
 __all__ = ["river"]
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return import_module(f"onepass.compat.{name}")
-    raise AttributeError(f"module 'onepass.compat' has no attribute {name!r}")
+        return import_module(f"onepass.integrations.{name}")
+    raise AttributeError(f"module 'onepass.integrations' has no attribute {name!r}")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import Array, ColumnError, OnepassError, meant
-from onepass.evaluate.refusal import refusal
+from onepass.evaluate.blocks import refusal
 from onepass.validation.table import is_missing
 
 __all__ = ["answers"]

@@ -1,22 +1,155 @@
-"""A report as a figure: learning curves fit to print at the width of a column."""
+"""A report as a figure: learning curves fit to print at the width of a column.
+
+Style: how all figures look: fit to print, and told apart by all kinds of eyes.
+
+Ticks: where drift was detected, drawn on a model's learning curve.
+"""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onepass.errors import Array, Floats, ParameterError, need
-from onepass.evaluate.curve import Curve
+from onepass.evaluate.curves import Curve
+from onepass.evaluate.drift import Drift
 from onepass.evaluate.metrics import METRICS, Metric
-from onepass.evaluate.sheet import decimals, worded
-from onepass.evaluate.style import COLOURS, DASHES, GREY, sheet
-from onepass.evaluate.ticks import tick
+from onepass.evaluate.tables import decimals, worded
+from onepass.serialization.atomic import writing
 
 if TYPE_CHECKING:
     from onepass.evaluate.report import Report
 
-__all__ = ["draw"]
+__all__ = ["COLOURS", "DARK", "DASHES", "GREY", "draw", "sheet", "tick"]
+
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's; black and yellow left out."""
+
+GREY, DARK = "#767676", "#444444"
+DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
+
+_SETTINGS = {
+    "font.family": "sans-serif",
+    "font.size": 8.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": DARK,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.6,
+    "xtick.color": DARK,
+    "ytick.color": DARK,
+    "xtick.major.width": 0.6,
+    "xtick.major.size": 3.0,
+    "xtick.minor.size": 0.0,
+    "ytick.major.width": 0.0,
+    "pdf.fonttype": 42,  # letters, not outlines: journals ask for it
+    "svg.fonttype": "none",
+}
+
+
+@contextmanager
+def sheet(
+    size: tuple[float, float],
+    path: str | os.PathLike[str] | None,
+    where: str,
+    layout: str | None = None,
+) -> Iterator[Any]:
+    """An empty figure to draw on, written when the block ends without an error.
+
+    Settings of matplotlib that the user made are left alone.
+
+    Parameters
+    ----------
+    size : tuple of float
+        Width and height, in inches.
+    path : path, optional
+        Where to write it: .png, .svg or .pdf.
+    where : str
+        The public call, for messages.
+    layout : str, optional
+        Which of matplotlib's layout engines places the axes.
+
+    Yields
+    ------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    ParameterError
+        If the path has a suffix that stands for no kind of figure.
+    SourceError
+        If the file cannot be written.
+    """
+    matplotlib = need("matplotlib", extra="plot", where=where)
+    figures = need("matplotlib.figure", extra="plot", where=where)
+    with matplotlib.rc_context(_SETTINGS):
+        figure = figures.Figure(figsize=size, dpi=200, layout=layout)
+        if path is not None:
+            _check_suffix(figure, path, where)
+        yield figure
+        if path is not None:
+            with writing(path, where):
+                figure.savefig(path, bbox_inches="tight", pad_inches=0.04)
+
+
+def _check_suffix(figure: Any, path: str | os.PathLike[str], where: str) -> None:
+    if Path(path).suffix.lower().lstrip(".") not in figure.canvas.get_supported_filetypes():
+        raise ParameterError(
+            f"{where}: `path` must end in .png, .svg or .pdf, got {os.fspath(path)!r}. "
+            "Give the file another name."
+        )
+
+
+def tick(
+    axes: Any,
+    along: Array,
+    values: Floats,
+    drift: dict[str, Drift] | None,
+    colour: str,
+    *,
+    timed: bool,
+) -> None:
+    """Thin ticks across a curve, one for each alarm that was kept.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+        Where the curve is.
+    along : ndarray of shape (n,)
+        Where the curve's points stand: in rows, times as numbers, or datetime64.
+    values : ndarray of shape (n,)
+        The curve; nan where it is not known.
+    drift : dict of str to Drift, or None
+        What the detectors said.
+    colour : str
+        The model's.
+    timed : bool
+        Whether the curve stands over time.
+    """
+    known = np.isfinite(values)
+    for said in (drift or {}).values():
+        marks = said.alarms
+        if marks.rows and known.any():
+            at = np.array(marks.times if timed else marks.rows, dtype=along.dtype)
+            height = np.interp(_number(at), _number(along[known]), values[known])
+            axes.plot(at, height, ls="", marker="|", ms=12, mew=0.8, color=colour, zorder=5)
+
+
+def _number(along: Array) -> Floats:
+    plain: Floats = along.astype(np.int64 if along.dtype.kind == "M" else np.float64)
+    return plain
+
 
 _SIZE = (5.0, 3.0)  # inches
 

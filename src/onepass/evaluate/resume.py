@@ -5,25 +5,109 @@ every model and baseline, every sum and curve, the rows that wait for their answ
 in the source. It is written in one stroke between two blocks, so that its parts are always of one
 moment; a kill at any other leaves the file before. What was set up is kept with it, and what the
 source begins with: another pass is not gone on with by mistake.
+
+Differences between two trees of settings, said so that a reader finds the one to change.
+
+Passage: the blocks of a stream, one after the other, until it ends or is interrupted.
 """
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import CheckpointError, CheckpointWarning
-from onepass.evaluate.course import Course
-from onepass.evaluate.differences import differences
-from onepass.evaluate.memento import specification
+import numpy as np
+
+from onepass.errors import Array, CheckpointError, CheckpointWarning
+from onepass.evaluate.blocks import Block, blocks
+from onepass.evaluate.run import Course
+from onepass.evaluate.state import specification
+from onepass.interrupt import Interrupt
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.atomic import stamp
+from onepass.serialization.codec import MARK
 from onepass.stream.stream import changed
 
-__all__ = ["Bookmark", "Standing", "standing"]
+__all__ = ["Bookmark", "Standing", "differences", "standing", "starting", "through"]
+
+
+_LONGEST = 60  # letters of a value that is shown
+
+
+def differences(then: Any, now: Any) -> list[str]:
+    """In which ways settings are not those that they were.
+
+    Parameters
+    ----------
+    then, now : dict, list, plain value or array
+        Trees of settings; objects in them as :mod:`onepass.serialization.codec` tells them.
+
+    Returns
+    -------
+    differences : list of str
+        A phrase each; empty where they are equal.
+
+    Examples
+    --------
+    >>> differences({"window": 100, "metrics": ["mae"]}, {"window": 200, "metrics": ["mae"]})
+    ['window was 100 and is 200']
+    >>> len(differences({"ridge": np.eye(2)}, {"ridge": np.eye(2)}))
+    0
+    """
+    return list(_differences(then, now, ()))
+
+
+def _differences(then: Any, now: Any, path: tuple[str, ...]) -> Iterator[str]:
+    if type(then) is dict and type(now) is dict and then.get(MARK) == now.get(MARK):
+        # a step of a pipeline has a number for a name: its class says more
+        named = MARK in then and path and path[-1].isdigit()
+        inner = (*path[:-1], str(then[MARK])) if named else path
+        for name in _names(then, now):
+            if name not in now:
+                yield f"{_said((*inner, name))} was {_shown(then[name])} and is gone"
+            elif name not in then:
+                yield f"{_said((*inner, name))} is new: {_shown(now[name])}"
+            else:
+                yield from _differences(then[name], now[name], (*inner, name))
+    elif type(then) in {list, tuple} and type(now) is type(then) and len(then) == len(now):
+        if any(type(part) is dict for part in then):
+            for i, (a, b) in enumerate(zip(then, now, strict=True)):
+                yield from _differences(a, b, (*path, str(i)))
+        elif not _equal(then, now):
+            yield f"{_said(path)} was {_shown(then)} and is {_shown(now)}"
+    elif not _equal(then, now):
+        yield f"{_said(path)} was {_shown(then)} and is {_shown(now)}"
+
+
+def _names(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """The settings to compare; ``missing`` is left out if it was "error"."""
+    names = [*then, *(name for name in now if name not in then)]
+    return [name for name in names if name != "missing" or then.get(name) != "error"]
+
+
+def _equal(then: Any, now: Any) -> bool:
+    if isinstance(then, np.ndarray) or isinstance(now, np.ndarray):
+        return np.array_equal(np.asarray(then), np.asarray(now))
+    if type(then) in {list, tuple} and type(now) is type(then) and len(then) == len(now):
+        return all(_equal(a, b) for a, b in zip(then, now, strict=True))
+    nan = then != then and now != now  # noqa: PLR0124  only nan is not itself
+    return bool(nan or (then == now and isinstance(then, bool) == isinstance(now, bool)))
+
+
+def _said(path: tuple[str, ...]) -> str:
+    return ".".join(path) or "the whole"
+
+
+def _shown(value: Any) -> str:
+    if type(value) is dict and MARK in value:
+        return str(value[MARK])
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
 
 _KIND = "run"
 
@@ -281,3 +365,81 @@ class Bookmark:
             f"{self._where}: {self.place} must be resumed with the {what} that the run was begun "
             f"with, got others: {shown}. Resume it with those, or save to another file."
         )
+
+
+@contextmanager
+def starting(stream: Any, start: int, where: str) -> Iterator[Iterator[Block]]:
+    """The blocks of a stream from some row on; afterwards it begins again where it did.
+
+    Parameters
+    ----------
+    stream : Stream, iterable of blocks, or tuple (X, y)
+        A stream that has a ``start`` is told of it.
+    start : int
+        How many of the source's first rows to pass over.
+    where : str
+        The public call, for messages.
+    """
+    before = getattr(stream, "start", None)
+    if before is not None:
+        stream.start = start
+    try:
+        yield blocks(stream, where, start)
+    finally:
+        if before is not None:
+            stream.start = before
+
+
+def through(
+    source: Iterator[Block],
+    course: Course,
+    mark: Bookmark | None,
+    on_progress: Callable[[int], object] | None,
+    on_block: Callable[[Block, dict[str, Array]], object] | None,
+) -> bool:
+    """Take all blocks, or those before an interrupt; whether there was one.
+
+    Parameters
+    ----------
+    source : iterator of Block
+        The rows.
+    course : Course
+        It takes them.
+    mark : Bookmark or None
+        Where it is written how far the course has come.
+    on_progress, on_block : callable or None
+        As in ``op.evaluate.prequential``.
+    """
+    interrupt = Interrupt()
+    try:
+        for block in source:
+            with interrupt.held():
+                said = course.take(block)
+                if on_block is not None:
+                    on_block(block, said)
+                if on_progress is not None:
+                    on_progress(course.ledger.rows)
+                if mark is not None and mark.due():
+                    mark.write(course, finished=False)
+            if interrupt.asked:
+                break
+    except KeyboardInterrupt:
+        if not course.whole:  # raised within a block: not ours to call this a report
+            raise
+        interrupt.asked = True
+    except Exception:
+        if mark is not None and course.whole:  # nothing that was learned is lost
+            mark.write(course, finished=False)
+        raise
+    return _ended(course, mark, interrupt)
+
+
+def _ended(course: Course, mark: Bookmark | None, interrupt: Interrupt) -> bool:
+    """Write where the course ended, and learn what waits if the stream has; whether it had not."""
+    interrupted = interrupt.asked
+    with interrupt.held():
+        if mark is not None:  # before what waits is learned: the stream may grow
+            mark.write(course, finished=not interrupted)
+        if not interrupted:
+            course.finish()
+    return interrupted

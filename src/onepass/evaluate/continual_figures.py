@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onepass.errors import Floats
-from onepass.evaluate.continual_score import ContinualScore
-from onepass.evaluate.continual_table import percent
+from onepass.evaluate.continual_measures import ContinualScore
+from onepass.evaluate.continual_tables import percent
+from onepass.evaluate.figures import COLOURS, DARK, DASHES, GREY, sheet
 from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.style import COLOURS, DARK, DASHES, GREY, sheet
 
 if TYPE_CHECKING:
     from onepass.evaluate.continual_report import ContinualReport

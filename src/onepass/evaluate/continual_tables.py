@@ -7,9 +7,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from onepass.evaluate.continual_score import ContinualScore
+from onepass.evaluate.continual_measures import ContinualScore
 from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.sheet import Column, decimals, worded
+from onepass.evaluate.tables import Column, decimals, worded
 
 if TYPE_CHECKING:
     from onepass.evaluate.continual_report import ContinualReport

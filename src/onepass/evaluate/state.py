@@ -6,7 +6,7 @@ which no file names, is kept as what it learned alone: whoever reads it knows it
 
 from typing import Any
 
-from onepass.evaluate.reference import BASELINES
+from onepass.evaluate.naive import BASELINES
 from onepass.learners.estimator import learned
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, built, can_learn, taken

@@ -1,0 +1,661 @@
+"""Continual course: learners go through experiences, and are tested after each.
+
+Continual learner: one set of verbs over learners of many makes.
+
+============================================ ======================================================
+what a learner has                           how it is taught and asked
+============================================ ======================================================
+``partial_fit(X, y)`` (scikit-learn's verb)  blocks of rows, or a whole experience where it says
+                                             ``by_task``; all labels beforehand, if it must know
+``learn(x, y)`` (networks)                   batches of rows, numbers as float32
+``learn_one(x, y)`` (River's verb)           row by row, as dicts
+``after_task()``                             called when an experience with borders ends
+============================================ ======================================================
+
+Nothing is asked of what it is, only of what it has.
+
+Continual makers: what is a learner, and what makes one, or a stream of tasks, of a seed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from typing import Any, Protocol
+
+import numpy as np
+from sklearn.exceptions import NotFittedError as NotFitted
+from sklearn.utils import get_tags
+
+from onepass import linalg
+from onepass.errors import (
+    Array,
+    LabelError,
+    OnepassError,
+    ParameterError,
+    ShapeError,
+    TypeMismatchError,
+)
+from onepass.evaluate.metrics import metric_class
+from onepass.evaluate.report import numbers
+from onepass.stream import Exam, Experience
+
+__all__ = [
+    "Course",
+    "Known",
+    "Pupil",
+    "Rules",
+    "Run",
+    "arriving",
+    "is_learner",
+    "made",
+    "misplaced",
+    "silence",
+    "takes_seed",
+    "through",
+]
+
+_ASKED = 4096  # rows asked about in one call
+
+
+class Pupil:
+    """A learner as continual evaluation teaches and asks it.
+
+    Parameters
+    ----------
+    model : learner
+        It learns in place.
+    labels : ndarray or None
+        All labels of the stream, for learners that must know them beforehand.
+    batch, block : int
+        Rows a call of ``learn``, and of ``partial_fit``.
+    """
+
+    def __init__(self, model: Any, labels: Array | None, batch: int, block: int) -> None:
+        self.model = model
+        self._labels = labels
+        self._batch, self._block = batch, block
+        self._told = False
+        self.rows = 0
+        self._before = _counted(self.inner)
+
+    @property
+    def inner(self) -> Any:
+        """The learner at the end of a Pipeline; it may be another once it has learned."""
+        return getattr(self.model, "learner", self.model)
+
+    def teach(self, X: Any, y: Array) -> None:
+        """Learn the rows of an experience in their order."""
+        for verb, how in (
+            ("partial_fit", self._by_blocks),
+            ("learn", self._by_batches),
+            ("learn_one", self._by_rows),
+        ):
+            if callable(getattr(self.model, verb, None)):
+                how(X, y)
+                return
+
+    def end(self) -> None:
+        """Be told that a task ended, if it wants to know."""
+        if callable(getattr(self.model, "after_task", None)):
+            self.model.after_task()
+
+    def say(self, X: Any, among: tuple[Any, ...] | None, like: Array) -> Array:
+        """What it says of rows; nothing (None, or zeros) before it can answer.
+
+        Parameters
+        ----------
+        X : ndarray or Table of shape (n, …)
+            The rows.
+        among : tuple, or None
+            The labels that they can have, where the learner is told.
+        like : ndarray
+            Answers, for the kind and shape of what is said.
+        """
+        said = [self._said(X[part], among, like[part]) for part in _parts(len(like), _ASKED)]
+        return np.concatenate(said) if said else like
+
+    @property
+    def masks(self) -> bool:
+        """Whether it can be told the labels among which to choose."""
+        verbs = ("decision_function", "predict_proba", "outputs")
+        return self._told_by() is not None or any(hasattr(self.model, verb) for verb in verbs)
+
+    # -- teaching ----------------------------------------------------------------------------------
+
+    def _by_blocks(self, X: Any, y: Array) -> None:
+        verb = self.model.partial_fit
+        # scikit-learn's classifiers must be told all labels; those with `test_then_train` need not
+        must = (
+            not hasattr(self.model, "test_then_train") and "classes" in signature(verb).parameters
+        )
+        size = max(1, len(y)) if getattr(self.inner, "by_task", False) else self._block
+        X = self._taken(X)
+        for part in _parts(len(y), size):
+            if must and self._labels is None:
+                raise ParameterError(
+                    f"{_WHERE}: {type(self.model).__name__} must know all classes beforehand, "
+                    "got an iterator, which tells none. Give a list of experiences, or a learner "
+                    "that takes new classes."
+                )
+            told = {"classes": self._labels} if must and not self._told else {}
+            verb(X[part], y[part], **told)
+            self._told = True
+            self.rows += len(y[part])
+
+    def _by_batches(self, X: Any, y: Array) -> None:
+        if y.dtype.kind not in "biuf":  # '0' would be taken for 0, and 0 never be '0'
+            raise LabelError(
+                f"{_WHERE}: {type(self.model).__name__} must be given classes as whole numbers "
+                f"from 0 on, got text, such as {str(y[0])!r}. Number the classes."
+            )
+        answers = y.astype(np.int64 if y.dtype.kind in "iub" else np.float32)
+        for part in _parts(len(y), self._batch):
+            self.model.learn(_narrow(X[part]), answers[part])
+            self.rows += len(answers[part])
+
+    def _by_rows(self, X: Any, y: Array) -> None:
+        for x, answer in zip(_dicts(X), y.tolist(), strict=True):
+            self.model.learn_one(x, answer)
+            self.rows += 1
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def _said(self, X: Any, among: tuple[Any, ...] | None, like: Array) -> Array:
+        try:
+            if among is not None and self.masks:
+                return self._among(X, among)
+            if not callable(getattr(self.model, "predict", None)):
+                said = np.array([self.model.predict_one(x) for x in _dicts(X)], dtype=object)
+                return _numbers(said) if like.dtype.kind == "f" else said
+            said = _array(self.model.predict(self._taken(X)))
+            return self._fitting(said, like)
+        except NotFitted:
+            return silence(like)
+
+    def _fitting(self, said: Array, like: Array) -> Array:
+        """Answers in the shape of those that are known."""
+        where = f"{_WHERE}: {type(self.model).__name__}.predict"
+        if said.size != like.size or said.shape[:1] != like.shape[:1]:
+            raise ShapeError(
+                f"{where} must say one answer a row, of shape {like.shape}, got {said.shape}. "
+                "Return labels, or numbers, not scores."
+            )
+        said = said.reshape(like.shape)
+        if like.dtype.kind == "f" and said.dtype.kind not in "biuf":
+            raise TypeMismatchError(
+                f"{where} must say numbers where answers are numbers, got {said.dtype}. Give a "
+                "regressor."
+            )
+        return said
+
+    def _taken(self, X: Any) -> Any:
+        """Rows as the learner takes them: networks float32, and arrays whoever knows no tables."""
+        if not callable(getattr(self.model, "partial_fit", None)):
+            return _narrow(X)
+        if hasattr(X, "names") and not hasattr(self.model, "test_then_train"):
+            return np.column_stack([X[name] for name in X.names])
+        return X
+
+    def _told_by(self) -> str | None:
+        """The argument of ``predict`` that names the labels to choose among, if it has one."""
+        verb = getattr(self.inner, "predict", None)
+        known = signature(verb).parameters if callable(verb) else {}
+        return next((name for name in ("task", "classes") if name in known), None)
+
+    def _among(self, X: Any, among: tuple[Any, ...]) -> Array:
+        """The best of some labels; None of each row where none of them is known yet."""
+        known, scores = getattr(self.inner, "classes_", None), None
+        if hasattr(self.model, "outputs") and self._told_by() is None:
+            scores = _array(self.model.outputs(_narrow(X)))
+            known = np.arange(scores.shape[-1])
+        some = list(among) if known is None else [c for c in among if c in known]
+        if not some:
+            # one that has learned nothing at all says so itself
+            return np.full(len(self.model.predict(self._taken(X))), None, dtype=object)
+        told, X = self._told_by(), self._taken(X)
+        if told is not None:
+            try:
+                return _array(self.model.predict(X, **{told: some}))
+            except LabelError:  # a network without outputs for them
+                return np.full(len(X), None, dtype=object)
+        if scores is None:
+            has = hasattr(self.model, "decision_function")
+            scores = np.asarray(
+                getattr(self.model, "decision_function" if has else "predict_proba")(X)
+            )
+        if scores.ndim == 1:  # two classes: the second's score less the first's
+            scores = np.stack([-scores, scores], axis=1)
+        if known is None or len(known) < scores.shape[1]:
+            return _array(self.model.predict(X))
+        at = np.array([int(np.flatnonzero(known == label)[0]) for label in some])
+        best: Array = np.array(some)[scores[:, at].argmax(axis=1)]
+        return best
+
+    # -- what it tells of itself -------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int | None:
+        """All that it keeps from row to row, a network's own weights among it."""
+        size = getattr(self.model, "nbytes", None)
+        if size is None:
+            kept = (
+                [v for k, v in vars(self.model).items() if k.endswith("_")]
+                if hasattr(self.model, "__dict__")
+                else []
+            )
+            arrays = [value.nbytes for value in kept if isinstance(value, np.ndarray)]
+            return int(sum(arrays)) if arrays else None
+        module = getattr(self.model, "module", None)
+        tensors = [] if module is None else [*module.parameters(), *module.buffers()]
+        return int(size) + int(sum(t.numel() * t.element_size() for t in tensors))
+
+    @property
+    def prototypes(self) -> int | None:
+        """How many it has, if it has any."""
+        found = getattr(self.inner, "prototypes_", None)
+        return None if found is None else len(found)
+
+    @property
+    def repeated(self) -> int | None:
+        """How often a row was learned again, as the learner tells; None if it does not."""
+        repeated, seen = _counted(self.inner)
+        if repeated is not None:
+            return repeated - (self._before[0] or 0)
+        return None if seen is None else max(0, seen - (self._before[1] or 0) - self.rows)
+
+
+def _counted(learner: Any) -> tuple[int | None, int | None]:
+    """Rows that were learned again, and rows that were learned, as a learner tells."""
+    told = (getattr(learner, name, None) for name in ("rows_repeated_", "rows_seen_"))
+    repeated, seen = (None if count is None else int(count) for count in told)
+    return repeated, seen
+
+
+def silence(like: Array) -> Array:
+    """What is said by who has nothing to say: zeros, or None of each row."""
+    real = like.dtype.kind == "f"
+    return np.zeros(like.shape) if real else np.full(len(like), None, dtype=object)
+
+
+def _parts(n: int, size: int) -> Iterator[slice]:
+    return (slice(a, min(a + size, n)) for a in range(0, n, size))
+
+
+def _narrow(X: Any) -> Any:
+    """Rows as networks take them."""
+    return X.astype(np.float32) if isinstance(X, np.ndarray) and X.dtype.kind in "fiub" else X
+
+
+def _dicts(X: Any) -> Iterator[dict[Any, Any]]:
+    """Rows as River takes them: values by the columns' names, or places."""
+    if hasattr(X, "rows"):
+        yield from X.rows()
+        return
+    for row in X.reshape(len(X), -1).tolist():
+        yield dict(enumerate(row))
+
+
+def _numbers(said: Array) -> Array:
+    return np.array([0.0 if one is None else one for one in said], dtype=float)
+
+
+def _array(said: Any) -> Array:
+    """Answers as an array, also those that a network gave on a device."""
+    return np.asarray(linalg.widened(said).detach().cpu() if hasattr(said, "cpu") else said)
+
+
+_WHERE = "op.evaluate.continual"
+
+
+class Known(Protocol):
+    """Experiences that are known beforehand."""
+
+    @property
+    def borders(self) -> bool:
+        """Whether a learner may be told that an experience ended."""
+
+    def exams(self) -> Iterator[Exam]:
+        """All rows to test, task by task."""
+
+    def __iter__(self) -> Iterator[Experience]: ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """One learner through all experiences, with one seed.
+
+    Parameters
+    ----------
+    model : str
+        Its name.
+    seed : int
+        Of what was drawn.
+    matrix : list of list of float or None
+        After experience i on the rows to test of task j; None where that could not be tested.
+    before : list of float or None
+        The same before anything was learned.
+    when : list of int
+        The experience after which task j has been learned, counted from 0.
+    rows : int
+        Rows learned.
+    nbytes : int or None
+        Kept from row to row: the most, after any experience and when it ended.
+    prototypes : int or None
+        How many, if it has any.
+    repeated : int or None
+        How often a row was learned again; 0 in one pass, None if it does not tell.
+    learning, answering : float or None
+        Seconds a row; None without a clock.
+    stopped : str or None
+        Where and why it could not go on; what it knew till then counts.
+    notes : list of str
+        What is known of its limits in this setting.
+    """
+
+    model: str
+    seed: int
+    matrix: list[list[float | None]]
+    before: list[float | None]
+    when: list[int]
+    rows: int
+    nbytes: int | None = None
+    prototypes: int | None = None
+    repeated: int | None = None
+    learning: float | None = None
+    answering: float | None = None
+    stopped: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def restored(cls, tree: Mapping[str, Any]) -> "Run":
+        """A run that was written with infinite numbers as text.
+
+        Raises
+        ------
+        ValueError
+            If numbers are not as many as they must be, or none.
+        """
+        plain = {**tree, "before": numbers(tree["before"])}
+        run = cls(**{**plain, "matrix": [numbers(row) for row in tree["matrix"]]})
+        _refuse_unlike(run)
+        return run
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for all runs.
+
+    Parameters
+    ----------
+    scenario : {"class", "task", "domain"}
+    task : {"regression", "classification"}
+    metric : str
+        Name from ``METRICS[task]``.
+    batch, block : int
+        Rows a call of networks, and of others.
+    clock : callable, optional
+        Gives seconds.
+    """
+
+    scenario: str
+    task: str
+    metric: str
+    batch: int
+    block: int
+    clock: Callable[[], float] | None = None
+
+
+class Course:
+    """One learner on its way.
+
+    Parameters
+    ----------
+    model : learner
+        It learns in place.
+    rules : Rules
+    labels : ndarray or None
+        All labels of the stream, if they are known.
+    called : str
+        What it is, for messages.
+    """
+
+    def __init__(self, model: Any, rules: Rules, labels: Array | None, called: str) -> None:
+        self.pupil = Pupil(model, labels, rules.batch, rules.block)
+        self.rules = rules
+        self._called = called
+        self._undefined = False
+        self.matrix: list[list[float]] = []
+        self.before: list[float] = []
+        self.stopped: str | None = None
+        self.failed: Exception | None = None
+        self._took = [0.0, 0.0]
+        self._asked = 0
+        self._most: int | None = None
+
+    def learn(self, experience: Experience, *, borders: bool) -> None:
+        """Learn an experience; a learner that refuses it learns no more."""
+        if self.stopped is not None:
+            return
+        began = self._now()
+        try:
+            self.pupil.teach(experience.X, experience.y)
+            self._weigh()
+            if borders:
+                self.pupil.end()
+                self._weigh()
+        except (OnepassError, ValueError, NotImplementedError) as refused:
+            self.stopped = f"{experience.name}: {refused}"
+            self.failed = refused
+        except Exception as wrong:
+            wrong.add_note(f"{_WHERE}: {self._called} raised this at {experience.name!r}.")
+            raise
+        self._took[0] += self._now() - began
+
+    def _weigh(self) -> None:
+        """What is let go when a task ends had to be kept till then."""
+        size = self.pupil.nbytes
+        self._most = size if self._most is None else max(size or 0, self._most)
+
+    def score(self, exam: Exam) -> float:
+        """How right it is of the rows to test of a task.
+
+        Who was stopped amid a block, and cannot answer since, says nothing.
+        """
+        among = exam.classes if self.rules.scenario == "task" and exam.classes else None
+        began = self._now()
+        try:
+            said = self.pupil.say(exam.X, among, exam.y)
+        except Exception as wrong:
+            if self.stopped is None:
+                asked = f"raised this when it was asked about {exam.name!r}"
+                wrong.add_note(f"{_WHERE}: {self._called} {asked}.")
+                raise
+            said = silence(exam.y)
+        self._undefined |= said.dtype.kind == "f" and bool(np.isnan(said).any())
+        self._took[1] += self._now() - began
+        self._asked += len(exam.y)
+        metric = metric_class(self.rules.metric, self.rules.task, _WHERE)()
+        return float(metric.add(exam.y, said).value)
+
+    def run(self, name: str, seed: int, when: Iterable[int]) -> Run:
+        """All of it, told."""
+        width = len(self.before)
+        rows = [[*row, *[np.nan] * (width - len(row))] for row in self.matrix]
+        timed = self.rules.clock is not None
+        return Run(
+            name,
+            seed,
+            [[_plain(value) for value in row] for row in rows],
+            [_plain(value) for value in self.before],
+            list(when),
+            self.pupil.rows,
+            self._most,
+            self.pupil.prototypes,
+            self.pupil.repeated,
+            self._took[0] / self.pupil.rows if timed and self.pupil.rows else None,
+            self._took[1] / self._asked if timed and self._asked else None,
+            self.stopped,
+            self._notes(),
+        )
+
+    def _notes(self) -> list[str]:
+        """What is known of the learner's limits, and what it could not be told."""
+        known: Mapping[str, str] = getattr(self.pupil.inner, "limits", {})
+        scenario = self.rules.scenario
+        notes = [known[scenario]] if scenario in known else []
+        if scenario == "task" and self.rules.task == "classification" and not self.pupil.masks:
+            notes.append("cannot be told a task's classes: it answered among all")
+        if self._undefined:
+            notes.append("said nan of some rows, of which nothing can be known")
+        return notes
+
+    def _now(self) -> float:
+        return 0.0 if self.rules.clock is None else self.rules.clock()
+
+
+def through(courses: Iterable[Course], source: Known, told: Callable[[int], object]) -> None:
+    """Learners go through a stream that is known, and are tested on all tasks after each.
+
+    Parameters
+    ----------
+    courses : iterable of Course
+    source : Known
+        Such as Experiences.
+    told : callable
+        Called with the number of experiences learned.
+    """
+    exams = list(source.exams())
+    everyone = list(courses)
+    for course in everyone:
+        course.before = [course.score(exam) for exam in exams]
+    for i, experience in enumerate(source):
+        for course in everyone:
+            course.learn(experience, borders=source.borders)
+            course.matrix.append([course.score(exam) for exam in exams])
+        told(i + 1)
+
+
+def arriving(
+    courses: Iterable[Course], source: Iterator[Any], told: Callable[[int], object]
+) -> list[str]:
+    """Learners go through experiences as they come, and are tested on those that have come.
+
+    Each is said before it is learned, so that what came before is seen to help; nothing is known
+    of what is still to come.
+
+    Parameters
+    ----------
+    courses : iterable of Course
+    source : iterator of Experience
+    told : callable
+        Called with the number of experiences learned.
+
+    Returns
+    -------
+    names : list of str
+        Of the experiences.
+    """
+    everyone, exams = list(courses), list[Exam]()
+    for i, experience in enumerate(source):
+        exams.append(
+            Exam(experience.name, experience.X_test, experience.y_test, experience.classes)
+        )
+        for course in everyone:
+            first = course.score(exams[-1])
+            if i:
+                course.matrix[-1].append(first)
+            course.before.append(first if i == 0 else np.nan)
+            course.learn(experience, borders=True)
+            course.matrix.append([course.score(exam) for exam in exams])
+        told(i + 1)
+    return [exam.name for exam in exams]
+
+
+def _plain(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _refuse_unlike(run: Run) -> None:
+    sizes = {len(run.when), *map(len, run.matrix)}
+    if not run.matrix or sizes != {len(run.before)}:
+        raise ValueError("a matrix must have a column for each task")
+    if any(i not in range(len(run.matrix)) for i in run.when):
+        raise ValueError("`when` must name experiences")
+    counts = (run.rows, run.nbytes, run.prototypes, run.repeated, run.learning, run.answering)
+    if not all(value is None or isinstance(value, (int, float)) for value in counts):
+        raise ValueError("what it took must be numbers")
+
+
+def is_learner(model: Any) -> bool:
+    """Whether it is a learner, not something that makes one."""
+    if isinstance(model, type):
+        return False
+    asked = any(callable(getattr(model, verb, None)) for verb in ("predict", "predict_one"))
+    taught = any(callable(getattr(model, v, None)) for v in ("partial_fit", "learn", "learn_one"))
+    return asked and taught
+
+
+def made(factory: Callable[..., Any], seed: int, where: str) -> Any:
+    """What a factory makes of a seed, if it takes one.
+
+    Parameters
+    ----------
+    factory : callable
+        Of ``seed``, of one argument without a default, or of none.
+    seed : int
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+        If it asks for more, or makes nothing.
+    """
+    if takes_seed(factory):
+        named = "seed" in signature(factory).parameters
+        thing = factory(seed=seed) if named else factory(seed)
+    else:
+        _refuse_more(factory, where)
+        thing = factory()
+    if thing is None:
+        raise ParameterError(
+            f"{where}: a factory must return what it makes, got None of {factory!r}. Add `return`."
+        )
+    return thing
+
+
+def _refuse_more(factory: Callable[..., Any], where: str) -> None:
+    """Refuse what asks for more than a seed."""
+    try:
+        signature(factory).bind()
+    except ValueError:  # built in, and tells nothing of its arguments
+        return
+    except TypeError as wrong:
+        raise ParameterError(
+            f"{where}: a factory must be called with a seed, or nothing, got {factory!r}: {wrong}. "
+            "Give what else it needs by functools.partial."
+        ) from wrong
+
+
+def takes_seed(factory: Any) -> bool:
+    """Whether a factory asks for a seed that it has not been given."""
+    if "seed" in getattr(factory, "keywords", {}):  # of functools.partial
+        return False
+    try:
+        known = signature(factory).parameters
+    except (TypeError, ValueError):
+        return False
+    if "seed" in known:
+        return True
+    places = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p for p in known.values() if p.kind in places and p.default is Parameter.empty]
+    return len(needed) == 1
+
+
+def misplaced(model: Any, task: str) -> str | None:
+    """What a model is, where it says so and does something else than the task asks for."""
+    if not hasattr(model, "__sklearn_tags__"):
+        return None
+    kind = get_tags(model).estimator_type
+    wanted = {"regression": "regressor", "classification": "classifier"}[task]
+    return None if kind in {None, wanted} else str(kind)
