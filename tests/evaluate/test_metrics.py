@@ -13,7 +13,7 @@ from sklearn import metrics as batch
 from onepass.errors import ParameterError, ShapeError
 from onepass.evaluate import METRICS
 from onepass.evaluate.metrics import Metric, metric_class
-from onepass.evaluate.metrics.total import Total
+from onepass.evaluate.metrics.metric import Total
 
 
 def _root(y: Any, said: Any) -> float:

@@ -27,14 +27,18 @@ A new metric is one class and one line in :data:`METRICS`.
 from collections.abc import Mapping
 
 from onepass.errors import ParameterError, meant
-from onepass.evaluate.metrics.classification import (
+from onepass.evaluate.metrics.metric import (
+    MAE,
+    R2,
+    RMSE,
     Accuracy,
     MacroF1,
+    MeanSquaredLoss,
     MeanZeroOneLoss,
+    Metric,
+    SquaredLoss,
     ZeroOneLoss,
 )
-from onepass.evaluate.metrics.metric import Metric
-from onepass.evaluate.metrics.regression import MAE, R2, RMSE, MeanSquaredLoss, SquaredLoss
 
 __all__ = [
     "MAE",

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import CheckpointError
-from onepass.evaluate.metrics.metric import Metric
-from onepass.evaluate.metrics.total import Total
+from onepass.evaluate.metrics.metric import Metric, Total
 from onepass.serialization.archive import damaged
 
 __all__ = ["heard", "said"]

@@ -1,14 +1,104 @@
-"""What a metric is: shown answers and sayings in pieces, it knows its value over all of them."""
+"""What a metric is: shown answers and sayings in pieces, it knows its value over all of them.
 
+Total: a running sum that does not lose the small to the large.
+
+After adding xₖ to s, t = fl(s + xₖ), what rounding lost is known exactly [1, two-sum]:
+
+    z = t − s,   lost ← lost + (s − (t − z)) + (xₖ − z),   s ← t                         (1)
+
+and s + lost is the sum as if it had been kept in twice the digits. So a sum over 10⁹ rows, or the
+same rows cut into other blocks, agrees to the last digit or two of float64.
+
+[1] D. E. Knuth, The Art of Computer Programming 2, section 4.2.2, theorem B.
+
+Metrics of answers that are real numbers, one or several a row.
+
+Metrics of answers that are labels: text or whole numbers, new ones at any time.
+"""
+
+import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from onepass.errors import Floats
-from onepass.evaluate.metrics.total import Total
+from onepass.errors import Array, Floats, ShapeError
 
-__all__ = ["Mean", "Metric", "averaged"]
+__all__ = [
+    "MAE",
+    "R2",
+    "RMSE",
+    "Accuracy",
+    "MacroF1",
+    "Mean",
+    "MeanSquaredLoss",
+    "MeanZeroOneLoss",
+    "Metric",
+    "SquaredLoss",
+    "Total",
+    "ZeroOneLoss",
+    "averaged",
+]
+
+
+class Total:
+    """A sum of numbers, or of arrays of one shape, with what rounding lost.
+
+    Examples
+    --------
+    >>> total = Total()
+    >>> for number in [1e16, 1.0, 1.0, -1e16]:
+    ...     total.add(number)
+    >>> float(total.value)
+    2.0
+    """
+
+    def __init__(self) -> None:
+        self._sum: Any = np.float64(0.0)
+        self._lost: Any = np.float64(0.0)
+
+    def add(self, x: Any) -> None:
+        """Add a number, or an array elementwise."""
+        if isinstance(x, float) and isinstance(self._sum, float):  # NumPy's too: the same digits
+            self._add(float(x), float(self._sum), float(self._lost))
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            t = self._sum + x
+            z = t - self._sum
+            self._lost = self._lost + ((self._sum - (t - z)) + (x - z))  # (1)
+        self._sum = t
+
+    def _add(self, x: float, before: float, lost: float) -> None:
+        """Add a number as Python does, which takes a tenth of the time and warns of nothing."""
+        self._sum = t = before + x
+        z = t - before
+        self._lost = lost + ((before - (t - z)) + (x - z))  # (1)
+
+    def merge(self, other: Self) -> None:
+        """Add all that another total holds."""
+        self.add(other._sum)
+        self._lost = self._lost + other._lost
+
+    @classmethod
+    def of(cls, total: Any, lost: Any) -> Self:
+        """The total that has these ``parts``."""
+        made = cls()
+        made._sum, made._lost = total, lost
+        return made
+
+    @property
+    def parts(self) -> tuple[Any, Any]:
+        """The rounded sum, and what rounding lost."""
+        return self._sum, self._lost
+
+    @property
+    def value(self) -> Any:
+        """The sum; infinite once a term or the sum itself was."""
+        if isinstance(self._sum, float):
+            return self._sum + self._lost if math.isfinite(self._sum) else self._sum
+        with np.errstate(invalid="ignore"):
+            return np.where(np.isfinite(self._sum), self._sum + self._lost, self._sum)
 
 
 def averaged(value: Any) -> float:
@@ -103,3 +193,280 @@ class Mean(Metric):
     def value(self) -> float:
         """The mean over all rows so far; nan before the first."""
         return averaged(self._total.value / self.rows) if self.rows else np.nan
+
+
+def _errors(y: Any, said: Any) -> Floats:
+    """How far what was said is off, in the unit of y."""
+    answers, sayings = np.asarray(y, dtype=np.float64), np.asarray(said, dtype=np.float64)
+    if answers.shape != sayings.shape:
+        raise ShapeError(
+            f"Metric.add: `said` must have the shape of `y`, {answers.shape}, got "
+            f"{sayings.shape}. Give one saying for each answer."
+        )
+    errors: Floats = answers - sayings
+    return errors
+
+
+def _squares(y: Any, said: Any) -> Floats:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _errors(y, said) ** 2
+
+
+class MAE(Mean):
+    """Mean absolute error.
+
+    Examples
+    --------
+    >>> MAE().add([1.0, 2.0], [1.5, 4.0]).value
+    1.25
+    """
+
+    label = "MAE"
+    better = "lower"
+    unit = "y"
+
+    @staticmethod
+    def _loss(y: Any, said: Any) -> Floats:
+        return np.abs(_errors(y, said))
+
+
+class MeanSquaredLoss(Mean):
+    """The notes' (1) with the squared loss: the mean of (ŷ − y)².
+
+    Examples
+    --------
+    >>> MeanSquaredLoss().add([1.0, 2.0], [1.0, 4.0]).value
+    2.0
+    """
+
+    label = "Mean squared loss"
+    better = "lower"
+    unit = "y²"
+
+    @staticmethod
+    def _loss(y: Any, said: Any) -> Floats:
+        return _squares(y, said)
+
+
+class SquaredLoss(MeanSquaredLoss):
+    """The notes' (2) with the squared loss: the sum of (ŷ − y)².
+
+    Examples
+    --------
+    >>> SquaredLoss().add([1.0, 2.0], [1.0, 4.0]).value
+    4.0
+    """
+
+    label = "Cumulative squared loss"
+
+    @property
+    def value(self) -> float:
+        """The sum over all rows so far."""
+        return averaged(self._total.value)
+
+
+class RMSE(MeanSquaredLoss):
+    """Root of the mean squared error.
+
+    Examples
+    --------
+    >>> RMSE().add([0.0, 0.0], [3.0, -3.0]).value
+    3.0
+    """
+
+    label = "RMSE"
+    unit = "y"
+
+    @property
+    def value(self) -> float:
+        """The root for each output, averaged; nan before the first row."""
+        return averaged(np.sqrt(self._total.value / self.rows)) if self.rows else np.nan
+
+
+class R2(Metric):
+    """The share of the answers' variance that was said: 1 is all, 0 is no better than the mean.
+
+    The sum about the mean is kept by Chan's rule for merging, in coordinates that begin at the
+    first answer: differences of near numbers are exact, so answers such as 10⁸ ± 1 keep their
+    digits. Constant answers give 1 where all were said exactly, otherwise 0; one row gives nan.
+
+    Examples
+    --------
+    >>> R2().add([1.0, 2.0, 3.0], [1.0, 2.0, 2.0]).value
+    0.5
+    """
+
+    label = "R²"
+    better = "higher"
+    unit = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._error = Total()  # Σ (y − ŷ)²
+        self._spread = Total()  # Σ (y − ȳ)²
+        self._origin: Any = None  # the first answer
+        self._mean: Any = np.float64(0.0)  # ȳ, counted from the origin
+
+    def add(self, y: Any, said: Any) -> Self:
+        """Take more rows."""
+        squares = _squares(y, said)
+        n = squares.shape[0]
+        if n == 0:
+            return self
+        answers = np.asarray(y, dtype=np.float64)
+        if self._origin is None:
+            self._origin = answers[0].copy()
+        with np.errstate(over="ignore", invalid="ignore"):
+            from_origin = answers - self._origin
+            mean = np.add.reduce(from_origin) / n
+            self._error.add(np.add.reduce(squares))
+            self._spread.add(np.add.reduce((from_origin - mean) ** 2))
+            self._join(n, mean)
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Take all rows that another metric of the same class has seen."""
+        if other.rows == 0:
+            return self
+        if self._origin is None:
+            self._origin = other._origin
+        self._error.merge(other._error)
+        self._spread.merge(other._spread)
+        self._join(other.rows, other._mean + (other._origin - self._origin))
+        return self
+
+    def _join(self, n: int, mean: Any) -> None:
+        """Join n rows of this mean: what they add to the spread beyond their own."""
+        total = self.rows + n
+        apart = mean - self._mean
+        self._spread.add(apart**2 * (self.rows * n / total))
+        self._mean = self._mean + apart * (n / total)
+        self.rows = total
+
+    @property
+    def value(self) -> float:
+        """The share over all rows so far; nan for fewer than two."""
+        if self.rows < 2:
+            return np.nan
+        error, spread = self._error.value, self._spread.value
+        if isinstance(error, float) and isinstance(spread, float):  # one output
+            return 1.0 - error / spread if spread > 0 else float(error == 0)
+        varied = spread > 0
+        with np.errstate(invalid="ignore", over="ignore"):
+            share = 1.0 - error / np.where(varied, spread, 1.0)
+        return float(np.mean(np.where(varied, share, np.where(error == 0, 1.0, 0.0))))
+
+
+def _right(y: Any, said: Any) -> Array:
+    """Whether what was said of each row is its label, shape (n,)."""
+    answers, sayings = np.ravel(np.asarray(y)), np.ravel(np.asarray(said))
+    if answers.shape != sayings.shape:
+        raise ShapeError(
+            f"Metric.add: `said` must hold {len(answers)} labels, one for each row of `y`, got "
+            f"{len(sayings)}. Give one saying for each answer."
+        )
+    if (answers.dtype.kind in "US") != (sayings.dtype.kind in "US"):
+        answers = answers.astype(object)  # arrays of text compare with nothing else
+    right: Array = np.asarray(answers == sayings, dtype=bool)
+    return right
+
+
+class Accuracy(Mean):
+    """The share of rows whose label was said.
+
+    Examples
+    --------
+    >>> Accuracy().add(["a", "b", "b"], [None, "b", "b"]).value
+    0.6666666666666666
+    """
+
+    label = "Accuracy"
+    better = "higher"
+    unit = ""
+
+    @staticmethod
+    def _loss(y: Any, said: Any) -> Floats:
+        return _right(y, said).astype(np.float64)
+
+
+class MeanZeroOneLoss(Mean):
+    """The notes' (1) with the 0/1 loss: the share of rows said wrongly.
+
+    Examples
+    --------
+    >>> MeanZeroOneLoss().add(["a", "b"], [None, "b"]).value
+    0.5
+    """
+
+    label = "Mean 0/1 loss"
+    better = "lower"
+    unit = ""
+
+    @staticmethod
+    def _loss(y: Any, said: Any) -> Floats:
+        return (~_right(y, said)).astype(np.float64)
+
+
+class ZeroOneLoss(MeanZeroOneLoss):
+    """The notes' (2) with the 0/1 loss: the number of rows said wrongly.
+
+    Examples
+    --------
+    >>> ZeroOneLoss().add(["a", "b"], [None, "a"]).value
+    2.0
+    """
+
+    label = "Mistakes"
+    unit = "rows"
+
+    @property
+    def value(self) -> float:
+        """The number of wrong rows so far."""
+        return float(self._total.value)
+
+
+class MacroF1(Metric):
+    """F1 of each class, averaged over all classes that were an answer or were said.
+
+    Classes come at any time. It is scikit-learn's ``f1_score(average="macro", zero_division=0)``.
+
+    Examples
+    --------
+    >>> MacroF1().add([0, 1, 1, 0], [0, 1, 0, 0]).value
+    0.7333333333333334
+    """
+
+    label = "Macro F1"
+    better = "higher"
+    unit = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._right: Counter[Any] = Counter()
+        self._either: Counter[Any] = Counter()  # how often answered plus how often said
+
+    def add(self, y: Any, said: Any) -> Self:
+        """Take more rows."""
+        right = _right(y, said)
+        answers = np.ravel(np.asarray(y))
+        self.rows += len(answers)
+        self._right.update(answers[right].tolist())
+        self._either.update(answers.tolist())
+        self._either.update(np.ravel(np.asarray(said)).tolist())
+        del self._either[None]  # nothing said is no class
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Take all rows that another metric of the same class has seen."""
+        self.rows += other.rows
+        self._right.update(other._right)
+        self._either.update(other._either)
+        return self
+
+    @property
+    def value(self) -> float:
+        """The mean over the classes so far; nan before the first row."""
+        if not self._either:
+            return np.nan
+        scores = [2 * self._right[label] / count for label, count in self._either.items()]
+        return float(np.mean(scores))
