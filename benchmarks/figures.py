@@ -20,7 +20,7 @@ from typing import Any
 
 from PIL import Image  # it comes with matplotlib
 
-from onepass.reproduce import EXPERIMENTS, art_tables
+from onepass_experiments import EXPERIMENTS, art_tables
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = Path(__file__).parent / "results"

@@ -20,7 +20,7 @@ import scipy.linalg
 
 import onepass as op
 from onepass.features import RandomConvolution
-from onepass.reproduce.continual_learners import FILTERS
+from onepass_experiments.continual_learners import FILTERS
 
 RESULTS = Path(__file__).parent / "results" / "fixed_features.json"
 PAGE = Path(__file__).parents[1] / "docs" / "features.md"

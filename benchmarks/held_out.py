@@ -2,8 +2,8 @@
 
 The last rows to learn of each task, 400 where tasks have classes of their own and 1000 else, are
 tested and not learned; rows to test never choose any. A learner is made as
-:mod:`onepass.reproduce.continual_learners` makes it, or with other settings; behind features those
-that the features know are theirs. What it reached is printed as JSON.
+:mod:`onepass_experiments.continual_learners` makes it, or with other settings; behind features
+those that the features know are theirs. What it reached is printed as JSON.
 
     ONEPASS_DATA=folder python benchmarks/held_out.py split-mnist icarl [--seeds 1] [--tasks 3]
         [--set '{"temperature": 1.0}']
@@ -21,8 +21,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 import onepass as op
-from onepass.reproduce.continual_learners import behind, network
-from onepass.reproduce.continual_streams import STREAMS, Stream, found
+from onepass_experiments.continual_learners import STREAMS, Stream, behind, found, network
 
 
 def held_out(stream: Stream) -> int:

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 import onepass as op
-from onepass.reproduce.digits import RotatedDigits
+from onepass_experiments.orfit import RotatedDigits
 
 try:
     import jax

@@ -375,7 +375,7 @@ def test_data_list_shows_every_set(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_reproduce_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    from onepass.reproduce import EXPERIMENTS, OTHER_NAMES
+    from onepass_experiments import EXPERIMENTS, OTHER_NAMES
 
     does("reproduce")
     told = capsys.readouterr().out.splitlines()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from onepass import baselines
-from onepass.reproduce.orfit_deep_methods import METHODS
+from onepass_experiments.orfit_deep_networks import METHODS
 from scripts import script
 from test_readme import run_document
 

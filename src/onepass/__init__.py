@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onepass import baselines as baselines
+    import onepass_experiments as reproduce  # noqa: F401
     from onepass import errors as errors
     from onepass import evaluate as evaluate
     from onepass import features as features
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from onepass import integrations as integrations
     from onepass import memory as memory
     from onepass import nn as nn
-    from onepass import reproduce as reproduce
     from onepass import service as service
     from onepass import stream as stream
     from onepass.features import presets as presets
@@ -53,12 +52,11 @@ _PUBLIC = {
     "SGDRegressor": "learners",
     "StreamingLDA": "learners",
     "StreamingQDA": "learners",
-    "baselines": "",
-    "compat": "",
     "durable": "service",
     "errors": "",
     "evaluate": "",
     "features": "",
+    "integrations": "",
     "forgetting": "",
     "load": "serialization.models",
     "memory": "",
@@ -73,7 +71,14 @@ _PUBLIC = {
 __all__ = list(_PUBLIC)
 
 
+_MOVED = {"baselines": "onepass_experiments.baselines", "compat": "onepass.integrations"}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        raise ImportError(f"onepass.{name} is now {_MOVED[name]}. Import it from there.")
+    if name == "reproduce":
+        return import_module("onepass_experiments")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass' has no attribute {name!r}")
     room = _PUBLIC[name]

@@ -11,9 +11,9 @@ from scipy.stats import ttest_rel
 
 from onepass.cli import main
 from onepass.errors import ParameterError
-from onepass.reproduce import ArtOutcome, art_table1, art_table2, art_tables
-from onepass.reproduce.art import PAPER
 from onepass.stream import Images
+from onepass_experiments import ArtOutcome, art_table1, art_table2, art_tables
+from onepass_experiments.art_ipca import PAPER
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_bad_numbers_are_refused(images: Any) -> None:
 def test_the_command_shows_the_table(
     images: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("onepass.reproduce.art.images_of", lambda _: images["MNIST"])
+    monkeypatch.setattr("onepass_experiments.art_ipca.images_of", lambda _: images["MNIST"])
     assert (
         main(
             [

@@ -8,8 +8,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from onepass.reproduce.continual_learners import TITLES
-from onepass.reproduce.continual_streams import STREAMS
+from onepass_experiments.continual_learners import STREAMS, TITLES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "continual-results.md").read_text(encoding="utf-8")

@@ -13,10 +13,9 @@ import pytest
 import onepass as op
 from onepass.cli import main
 from onepass.errors import ParameterError, SourceError
-from onepass.reproduce import ContinualOutcome, continual
-from onepass.reproduce.continual_learners import NETWORKS, TITLES, settings_of
-from onepass.reproduce.continual_streams import STREAMS
 from onepass.stream import Images
+from onepass_experiments import ContinualOutcome, continual
+from onepass_experiments.continual_learners import NETWORKS, STREAMS, TITLES, settings_of
 
 QUICK = ["ncm", "art-ipca", "rls-pixels"]
 
@@ -198,7 +197,7 @@ def test_the_command_keeps_runs_and_writes_the_page(
 ) -> None:  # fmt: skip
     pytest.importorskip("matplotlib")
     # the function has the module's name
-    monkeypatch.setattr(sys.modules["onepass.reproduce.continual"], "found", data.__getitem__)
+    monkeypatch.setattr(sys.modules["onepass_experiments.continual"], "found", data.__getitem__)
     monkeypatch.chdir(tmp_path)
     words = ["reproduce", "continual", "--streams", "split-mnist", "--methods", "ncm,rls-pixels"]
     words += ["--draws", "1", "--scale", "0.001", "--processes", "1"]

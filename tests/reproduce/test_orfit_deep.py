@@ -13,16 +13,19 @@ from rich.console import Console
 from onepass import baselines
 from onepass.cli import main
 from onepass.errors import NumericalError, ParameterError
-from onepass.reproduce import DeepOutcome, choose_settings, orfit_deep
-from onepass.reproduce.orfit_deep import chosen_settings
-from onepass.reproduce.orfit_deep_choice import _settings
-from onepass.reproduce.orfit_deep_course import run
-from onepass.reproduce.orfit_deep_loop import Loop
-from onepass.reproduce.orfit_deep_methods import METHODS, Method
-from onepass.reproduce.orfit_deep_networks import NETWORKS, network
-from onepass.reproduce.orfit_deep_outcome import Result, average, forgotten
-from onepass.reproduce.orfit_deep_streams import STREAMS, halved
 from onepass.stream import Images
+from onepass_experiments import DeepOutcome, choose_settings, orfit_deep
+from onepass_experiments.orfit_deep import _candidates, chosen_settings, run
+from onepass_experiments.orfit_deep_networks import (
+    METHODS,
+    NETWORKS,
+    STREAMS,
+    Loop,
+    Method,
+    halved,
+    network,
+)
+from onepass_experiments.orfit_deep_outcome import Result, average, forgotten
 
 torch = pytest.importorskip("torch")
 
@@ -54,7 +57,7 @@ def plain() -> Any:
     return {
         stream: {
             which: {
-                name: next(_settings(method.grid("angles" if stream == "angles" else "classes")))
+                name: next(_candidates(method.grid("angles" if stream == "angles" else "classes")))
                 for name, method in METHODS.items()
             }
             for which in NETWORKS
@@ -162,7 +165,7 @@ def test_chosen_settings_are_of_the_grids() -> None:
             assert set(methods) == set(METHODS)
             for name, settings in methods.items():
                 grid = METHODS[name].grid("angles" if stream == "angles" else "classes")
-                assert settings in list(_settings(grid))
+                assert settings in list(_candidates(grid))
 
 
 # -- the experiment -------------------------------------------------------------------------------

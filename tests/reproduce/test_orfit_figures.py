@@ -14,12 +14,10 @@ from rich.console import Console
 
 from onepass import ORFitRegressor, stream
 from onepass.errors import MissingExtraError, ParameterError, SourceError
-from onepass.reproduce import Outcome, RotatedDigits, orfit_figure6, orfit_figure7
-from onepass.reproduce.digits import rotated
-from onepass.reproduce.multipass import multipass_sgd
-from onepass.reproduce.outcome import band
-from onepass.reproduce.published import published
 from onepass.stream import Images
+from onepass_experiments import Outcome, RotatedDigits, orfit_figure6, orfit_figure7
+from onepass_experiments.orfit import multipass_sgd, rotated
+from onepass_experiments.outcome import band, published
 from oracles import sgd_multipass
 
 PRINTED = "ORFit, rule of 2022 as printed"

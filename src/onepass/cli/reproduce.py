@@ -60,7 +60,7 @@ def reproduce(
     quiet
         Show the table alone.
     """
-    from onepass.reproduce import EXPERIMENTS
+    from onepass_experiments import EXPERIMENTS
 
     if name is None:
         _list()
@@ -100,7 +100,7 @@ def reproduce(
 
 def _list() -> None:
     """All experiments, and by what other names they are known."""
-    from onepass.reproduce import EXPERIMENTS, OTHER_NAMES
+    from onepass_experiments import EXPERIMENTS, OTHER_NAMES
 
     for each, experiment in EXPERIMENTS.items():
         show(f"{each:16} {(experiment.__doc__ or '').splitlines()[0]}")
@@ -111,7 +111,7 @@ def _list() -> None:
 def _known(name: str) -> str:
     """The name of an experiment by any of its names."""
     from onepass.errors import meant
-    from onepass.reproduce import EXPERIMENTS, OTHER_NAMES
+    from onepass_experiments import EXPERIMENTS, OTHER_NAMES
 
     name = OTHER_NAMES.get(name, name)
     if name not in EXPERIMENTS:
@@ -126,7 +126,7 @@ def _known(name: str) -> str:
 def _given(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, of those that the experiment takes; and a clock, if it does."""
     from onepass.errors import meant
-    from onepass.reproduce import EXPERIMENTS, NAMES
+    from onepass_experiments import EXPERIMENTS, NAMES
 
     taken = set(signature(EXPERIMENTS[name]).parameters)
     given = {option: value for option, value in options.items() if value is not None}

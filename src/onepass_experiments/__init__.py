@@ -1,22 +1,18 @@
 """Reproduce: experiments of the papers, one file each, run by ``onepass reproduce NAME``.
 
 Each is a function that takes keyword arguments with defaults as in the paper, and gives an
-:class:`~onepass.reproduce.outcome.Outcome`: a table, JSON and a figure with the paper's numbers
+:class:`~onepass_experiments.outcome.Outcome`: a table, JSON and a figure with the paper's numbers
 beside ours.
 """
 
 from collections.abc import Callable
 
-from onepass.reproduce.art import art_table1, art_table2, art_tables
-from onepass.reproduce.art_outcome import ArtOutcome
-from onepass.reproduce.continual import continual, continual_names
-from onepass.reproduce.continual_outcome import ContinualOutcome
-from onepass.reproduce.digits import RotatedDigits
-from onepass.reproduce.orfit import orfit_figure6, orfit_figure7
-from onepass.reproduce.orfit_deep import known_names, orfit_deep
-from onepass.reproduce.orfit_deep_choice import choose_settings
-from onepass.reproduce.orfit_deep_outcome import DeepOutcome
-from onepass.reproduce.outcome import Outcome
+from onepass_experiments.art_ipca import ArtOutcome, art_table1, art_table2, art_tables
+from onepass_experiments.continual import ContinualOutcome, continual, continual_names
+from onepass_experiments.orfit import RotatedDigits, orfit_figure6, orfit_figure7
+from onepass_experiments.orfit_deep import choose_settings, known_names, orfit_deep
+from onepass_experiments.orfit_deep_outcome import DeepOutcome
+from onepass_experiments.outcome import Outcome
 
 __all__ = [
     "EXPERIMENTS",

@@ -1,0 +1,566 @@
+"""ART-IPCA on Split MNIST and Split Fashion-MNIST: Tables 1 and 2 of its paper.
+
+Five tasks of two classes each, 2,000 rows of a class to learn and 500 to test, pixels from 0 to 1,
+in one pass. Accuracy is that of each task's rows to test after the last task, averaged over tasks:
+among all ten classes (Table 1), or among the two of the task (Table 2).
+
+The paper's runs differ in the order of a task's rows, and in nothing else ([1] A.5.4); which rows
+of a class it took, it does not say. Here each run draws its own, to learn and to test. Its IPCA is
+given all rows of a task before prototypes are learned; *rows as they come* is the same without
+tasks. Methods are compared on the same rows in the same order, so that a paired t-test tells
+whether they differ by more than chance ([1] A.5.2).
+
+[1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
+    data", ICLR 2023, Tiny Papers.
+
+The figure of ART-IPCA's tables: accuracy as published and as repeated.
+
+What came of repeating the tables of ART-IPCA, beside what the paper shows.
+
+The runs of ART-IPCA's tables, one after the other or in several processes.
+
+A run follows from its place and its seed alone, so that its result is the same in any process.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from onepass import validation
+from onepass.errors import Array, Floats
+from onepass.evaluate.figures import COLOURS, GREY, sheet
+from onepass.evaluate.parallel import side_by_side
+from onepass.learners import ARTIPCAClassifier
+from onepass.stream import Images
+from onepass.stream import images as images_of
+from onepass_experiments.outcome import Dots, Shown, paired, panel
+
+__all__ = [
+    "WAYS",
+    "ArtOutcome",
+    "Entry",
+    "Found",
+    "Job",
+    "Setting",
+    "art_table1",
+    "art_table2",
+    "art_tables",
+    "done",
+    "drawn",
+]
+
+
+def drawn(title: str, entries: Sequence[Any], path: str | os.PathLike[str] | None) -> Any:
+    """What the paper has and what came, side by side, a panel for each data set.
+
+    Parameters
+    ----------
+    title : str
+    entries : sequence of Entry
+    path : path or None
+        Where to write it.
+    """
+    names = list(dict.fromkeys(one.data for one in entries))
+    with sheet((4.6 * len(names), 2.6), path, "ArtOutcome.plot", layout="constrained") as figure:
+        for axes, data in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+            those = [one for one in entries if one.data == data]
+            paper = [one.paper or (np.nan, np.nan) for one in those]
+            kinds = [
+                Dots("paper", GREY, [p[0] for p in paper], [p[1] for p in paper], 0.18, places=2),
+                Dots("here", COLOURS[0], [one.mean for one in those],
+                     [one.deviation for one in those], -0.18, places=2),
+            ]  # fmt: skip
+            panel(axes, data, [one.method for one in those], kinds)
+        figure.suptitle(title, fontsize=9)
+    return figure
+
+
+_FORMAT = 1
+_MEGABYTE = 1e6
+_BASE = "IPCA"  # what the others are compared with
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method on one data set.
+
+    Parameters
+    ----------
+    data, method : str
+    paper : tuple of two floats, or None
+        Accuracy and its standard deviation over runs, percent; None where the paper has none.
+    accuracy : list of float
+        Of each run, percent.
+    prototypes : float
+        At the end, on average.
+    nbytes : int
+        Of the learner at the end, at most.
+    compact : int
+        Of what answering needs.
+    seconds : float or None
+        Learning, on average; None without a clock.
+    """
+
+    data: str
+    method: str
+    paper: tuple[float, float] | None
+    accuracy: list[float]
+    prototypes: float
+    nbytes: int
+    compact: int
+    seconds: float | None
+
+    @property
+    def mean(self) -> float:
+        """Accuracy on average, percent."""
+        return float(np.mean(self.accuracy))
+
+    @property
+    def deviation(self) -> float:
+        """Its standard deviation over runs; 0 of one run."""
+        return float(np.std(self.accuracy, ddof=1)) if len(self.accuracy) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class ArtOutcome(Shown):
+    """What came of a table.
+
+    Parameters
+    ----------
+    name : str
+        As the command line knows it: ``"art-table1"``.
+    title : str
+        What is shown.
+    setup : dict of str to Any
+        All that was set, in plain values: enough to repeat it.
+    entries : tuple of Entry
+
+    Notes
+    -----
+    The CSV has a row for each run: data, method, run, accuracy in percent. The figure shows
+    accuracy as published and as repeated.
+    """
+
+    columns: ClassVar[list[str]] = [
+        "data", "method", "paper", "here", "difference", "p of IPCA", "prototypes", "MB",
+        "MB compact", "seconds",
+    ]  # fmt: skip
+    _groups: ClassVar[int] = 1
+
+    name: str
+    title: str
+    setup: dict[str, Any]
+    entries: tuple[Entry, ...]
+
+    def entry(self, data: str, method: str) -> Entry:
+        """What a method came to, such as ``outcome.entry("MNIST", "IPCA")``.
+
+        Parameters
+        ----------
+        data, method : str
+
+        Raises
+        ------
+        KeyError
+            If there is none.
+        """
+        return {(one.data, one.method): one for one in self.entries}[data, method]
+
+    def chance(self, entry: Entry) -> float | None:
+        """How probable such a difference to IPCA is, were there none: p of a paired t-test.
+
+        None of IPCA itself, of fewer than two runs, and where all runs differ by the same.
+
+        Parameters
+        ----------
+        entry : Entry
+        """
+        return paired(entry.accuracy, self.entry(entry.data, _BASE).accuracy)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, text and numbers."""
+        return {"format": _FORMAT, **asdict(self)}
+
+    def _tables(self) -> Iterator[dict[str, Any]]:
+        """Runs: data, method, run, accuracy in percent."""
+        for one in self.entries:
+            yield {
+                "data": np.full(len(one.accuracy), one.data, dtype=object),
+                "method": np.full(len(one.accuracy), one.method, dtype=object),
+                "run": np.arange(len(one.accuracy)),
+                "accuracy": np.round(one.accuracy, 3),
+            }
+
+    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
+        """Accuracy as published and as repeated, a panel for each data set."""
+        return drawn(self.title, self.entries, path)
+
+    def _caption(self) -> str:
+        setup = self.setup
+        several = setup["draws"] > 1
+        counted = f"{setup['draws']} runs, each of rows" if several else "One run, of rows"
+        tested = "± standard deviation over runs; p of a paired t-test; " if several else ""
+        return (
+            f"{counted} drawn anew, in an order of its own; seed {setup['seed']}, vigilance "
+            f"{setup['vigilance']:g}. {tested}MB of all that was learned, and of what answering "
+            "needs."
+        )
+
+    def _rows(self) -> Iterator[list[str]]:
+        for one in self.entries:
+            paper, chance = one.paper, self.chance(one)
+            yield [
+                one.data,
+                one.method,
+                "–" if paper is None else f"{paper[0]:.2f} ± {paper[1]:.2f}",
+                f"{one.mean:.2f}" + (f" ± {one.deviation:.2f}" if len(one.accuracy) > 1 else ""),
+                "–" if paper is None else f"{round(one.mean - paper[0], 2) + 0.0:+.2f}",
+                "–" if chance is None else f"{chance:.1g}",
+                f"{one.prototypes:,.0f}",
+                f"{one.nbytes / _MEGABYTE:.1f}",
+                f"{one.compact / _MEGABYTE:.1f}",
+                "–" if one.seconds is None else f"{one.seconds:.1f}",
+            ]
+
+
+_TRAIN, _TEST = 2000, 500  # rows of a class
+_TASKS = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
+_AXES = {"Fashion-MNIST": 250}  # the paper, A.5.4
+_AXES_ELSE = 200
+
+WAYS = {
+    "No PCA": "none",
+    "IPCA": "task",
+    "Static PCA": "static",
+    "IPCA, rows as they come": "incremental",
+}
+"""Method -> how the classifier learns its axes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One run.
+
+    Parameters
+    ----------
+    data, method : str
+        Which.
+    run : int
+        Of rows and their order.
+    """
+
+    data: str
+    method: str
+    run: int
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a run came to.
+
+    Parameters
+    ----------
+    single, multi : float
+        Percent right among all classes, and among those of the task.
+    prototypes : int
+        At the end.
+    nbytes, compact : int
+        Of all that was learned, and of what answering needs.
+    seconds : float or None
+        Learning; None without a clock.
+    """
+
+    single: float
+    multi: float
+    prototypes: int
+    nbytes: int
+    compact: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What all runs have in common.
+
+    Parameters
+    ----------
+    images : dict of str to Images
+    seed : int
+        Of all that is drawn.
+    vigilance : float
+    clock : callable, optional
+        Gives seconds.
+    """
+
+    images: dict[str, Images]
+    seed: int
+    vigilance: float
+    clock: Callable[[], float] | None
+
+
+def done(jobs: Sequence[Job], setting: Setting, processes: int) -> Iterator[tuple[Job, Found]]:
+    """Each run when it is done.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    setting : Setting
+        What they have in common.
+    processes : int
+        1 for this one alone.
+
+    Yields
+    ------
+    job : Job
+    found : Found
+    """
+    if processes == 1:
+        yield from ((job, _run(job, setting)) for job in jobs)
+        return
+    yield from side_by_side(jobs, _one, processes, _begin, setting, where="art_tables")
+
+
+_SETTING: list[Setting] = []
+"""That of a process that was begun for runs."""
+
+
+def _begin(setting: Setting, tell: Any) -> None:
+    del tell  # a run is short
+    _SETTING[:] = [setting]
+
+
+def _one(job: Job) -> Found:
+    return _run(job, _SETTING[0])
+
+
+def _run(job: Job, setting: Setting) -> Found:
+    """Learn the tasks one after the other, each row once; then test each."""
+    known, clock = setting.images[job.data], setting.clock
+    rng = np.random.default_rng([setting.seed, job.run])
+    tasks = [_rows(known.train_images, known.train_labels, c, _TRAIN, rng) for c in _TASKS]
+    tests = [_rows(known.test_images, known.test_labels, c, _TEST, rng) for c in _TASKS]
+    k = _AXES.get(job.data, _AXES_ELSE)
+    way = WAYS[job.method]
+    model = ARTIPCAClassifier(k, setting.vigilance, pca=way, max_prototypes=None)
+    with threadpool_limits(1, "blas"):
+        began = clock() if clock else 0.0
+        if way == "static":
+            model.learn_axes(np.vstack([X for X, _ in tasks]))
+        for X, y in tasks:
+            model.partial_fit(X, y)
+        took = clock() - began if clock else None
+        said = [(model.predict(X), model.predict(X, task=c), y) for c, (X, y) in
+                zip(_TASKS, tests, strict=True)]  # fmt: skip
+    single, multi = (
+        100.0 * float(np.mean([(each[i] == each[2]).mean() for each in said])) for i in (0, 1)
+    )
+    count = len(model.prototype_weights_)
+    return Found(single, multi, count, model.nbytes, model.compact().nbytes, took)
+
+
+def _rows(
+    pictures: Array, labels: Array, classes: Sequence[int], each: int, rng: np.random.Generator
+) -> tuple[Floats, Array]:
+    """Rows of classes, so many of each, in any order; all where there are fewer."""
+    chosen = []
+    for label in classes:
+        those = np.flatnonzero(labels == label)
+        chosen.append(rng.choice(those, min(each, len(those)), replace=False))
+    rows = rng.permutation(np.concatenate(chosen))
+    return pictures[rows].reshape(len(rows), -1) / 255.0, labels[rows]
+
+
+Progress: TypeAlias = Callable[[int, int], object]
+Clock: TypeAlias = Callable[[], float]
+
+_DATA = {"MNIST": "mnist", "Fashion-MNIST": "fashion-mnist"}
+
+PAPER: dict[int, dict[str, dict[str, tuple[float, float]]]] = {
+    1: {
+        "MNIST": {
+            "No PCA": (92.99, 0.41),
+            "IPCA": (94.03, 0.26),
+            "Static PCA": (94.04, 0.24),
+        },
+        "Fashion-MNIST": {
+            "No PCA": (76.09, 0.50),
+            "IPCA": (77.56, 0.60),
+            "Static PCA": (77.48, 0.39),
+        },
+    },
+    2: {
+        "MNIST": {
+            "No PCA": (99.47, 0.05),
+            "IPCA": (99.46, 0.07),
+            "Static PCA": (99.41, 0.06),
+        },
+        "Fashion-MNIST": {
+            "No PCA": (98.86, 0.09),
+            "IPCA": (98.86, 0.10),
+            "Static PCA": (98.79, 0.13),
+        },
+    },
+}
+"""Table -> data -> method -> accuracy and its standard deviation over 25 runs, percent ([1])."""
+
+
+def art_table1(
+    images: dict[str, Images] | None = None,
+    *,
+    draws: int = 25,
+    seed: int = 0,
+    vigilance: float = 0.5,
+    processes: int = 1,
+    clock: Clock | None = None,
+    progress: Progress | None = None,
+) -> ArtOutcome:
+    """ART-IPCA, classes told apart among all ten: Table 1 of its paper.
+
+    Parameters
+    ----------
+    images : dict of str to Images, optional
+        ``"MNIST"`` and ``"Fashion-MNIST"``, or one of them; both as ``op.stream.images`` finds
+        them, if not given.
+    draws : int, default=25
+        Runs, each of rows drawn anew.
+    seed : int, default=0
+        Of all that is drawn.
+    vigilance : float, default=0.5
+        ρ.
+    processes : int, default=1
+        In which runs are made side by side, each on one thread. With more than 1, a script needs
+        ``if __name__ == "__main__":`` around its work, and the clock must be a named function.
+    clock : callable, optional
+        Gives seconds, to tell how long learning takes.
+    progress : callable, optional
+        Called with the runs done and their number.
+
+    Returns
+    -------
+    outcome : ArtOutcome
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+    SourceError
+        If a data set cannot be had.
+    """
+    given = (images, draws, seed, vigilance, processes, clock, progress)
+    return _tables("art_table1", *given)[0]
+
+
+def art_table2(
+    images: dict[str, Images] | None = None,
+    *,
+    draws: int = 25,
+    seed: int = 0,
+    vigilance: float = 0.5,
+    processes: int = 1,
+    clock: Clock | None = None,
+    progress: Progress | None = None,
+) -> ArtOutcome:
+    """ART-IPCA, classes told apart among the two of a task: Table 2 of its paper.
+
+    Parameters
+    ----------
+    images, draws, seed, vigilance, processes, clock, progress
+        As in :func:`art_table1`; the runs are the same.
+
+    Returns
+    -------
+    outcome : ArtOutcome
+
+    Raises
+    ------
+    ParameterError, SourceError
+        As there.
+    """
+    given = (images, draws, seed, vigilance, processes, clock, progress)
+    return _tables("art_table2", *given)[1]
+
+
+def art_tables(
+    images: dict[str, Images] | None = None,
+    *,
+    draws: int = 25,
+    seed: int = 0,
+    vigilance: float = 0.5,
+    processes: int = 1,
+    clock: Clock | None = None,
+    progress: Progress | None = None,
+) -> tuple[ArtOutcome, ArtOutcome]:
+    """Tables 1 and 2 from the same runs.
+
+    Parameters
+    ----------
+    images, draws, seed, vigilance, processes, clock, progress
+        As in :func:`art_table1`.
+
+    Returns
+    -------
+    outcomes : two of ArtOutcome
+
+    Raises
+    ------
+    ParameterError, SourceError
+        As there.
+    """
+    return _tables("art_tables", images, draws, seed, vigilance, processes, clock, progress)
+
+
+def _tables(
+    where: str,
+    images: dict[str, Images] | None,
+    draws: int,
+    seed: int,
+    vigilance: float,
+    processes: int,
+    clock: Clock | None,
+    progress: Progress | None,
+) -> tuple[ArtOutcome, ArtOutcome]:
+    validation.whole(draws, "draws", where, low=1)
+    validation.whole(processes, "processes", where, low=1)
+    validation.in_range(vigilance, "vigilance", where, low=-1.0, high=1.0)
+    validation.whole(seed, "seed", where, low=0)
+    known = images if images is not None else {name: images_of(of) for name, of in _DATA.items()}
+    jobs = [Job(data, way, run) for data in known for run in range(draws) for way in WAYS]
+    runs: dict[tuple[str, str], dict[int, Found]] = {}
+    setting = Setting(known, seed, vigilance, clock)
+    for count, (job, found) in enumerate(done(jobs, setting, processes), 1):
+        runs.setdefault((job.data, job.method), {})[job.run] = found
+        if progress is not None:
+            progress(count, len(jobs))
+    setup = {"draws": draws, "seed": seed, "vigilance": vigilance}
+    one, two = (
+        ArtOutcome(
+            f"art-table{number}",
+            f"ART-IPCA, {heads}: accuracy after the last task, %",
+            setup,
+            tuple(
+                _entry(number, data, way, [runs[data, way][run] for run in range(draws)])
+                for data in known
+                for way in WAYS
+            ),
+        )
+        for number, heads in ((1, "single-headed"), (2, "multi-headed"))
+    )
+    return one, two
+
+
+def _entry(number: int, data: str, way: str, runs: Sequence[Found]) -> Entry:
+    seconds = [one.seconds for one in runs if one.seconds is not None]
+    return Entry(
+        data,
+        way,
+        PAPER[number].get(data, {}).get(way),
+        [one.single if number == 1 else one.multi for one in runs],
+        float(np.mean([one.prototypes for one in runs])),
+        max(one.nbytes for one in runs),
+        max(one.compact for one in runs),
+        float(np.mean(seconds)) if seconds else None,
+    )

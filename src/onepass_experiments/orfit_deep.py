@@ -1,0 +1,548 @@
+"""ORFit for deep networks, beside what else learns a stream: what the papers leave open.
+
+A wide perceptron and a small convolutional network learn streams of tasks, each row once:
+
+=================  ==================================================================  =============
+Rotation angles    by what angle a digit 2 is turned; 9 tasks of 20° each              RMSE, degrees
+Split MNIST        ten classes, two a task; tested among all ten ([1]'s hardest case)  accuracy
+  … task known     the same networks, tested among the two classes of the task         accuracy
+Rotated MNIST      ten classes, 15 tasks, each turned by 5° more                       accuracy
+Permuted MNIST     ten classes, 10 tasks, each with its own order of pixels            accuracy
+=================  ==================================================================  =============
+
+After each task all tasks are tested (:mod:`onepass_experiments.orfit_deep_outcome`). No method is
+told which task a row is of; some are told that a task ended. Settings were chosen on rows held out
+of those to learn, from other draws, and stand in ``orfit-deep-settings.json``.
+
+[1] G. M. van de Ven, A. S. Tolias, "Three scenarios for continual learning", 2019.
+
+The course of a run: a method learns a stream of tasks, and is tested after each.
+
+Jobs: the runs of ``orfit-deep``, one after the other or in several processes.
+
+A run follows from its place and its seed alone, so that its result is the same in any process.
+
+The choice of settings for ``orfit-deep``, without a look at rows to test.
+
+Each task of a stream, drawn with a seed of its own, gives up its last rows to learn: they are
+tested in place of the rows to test. Of a method's grid the settings are taken whose average at the
+end of the stream is best, (1) of :mod:`onepass_experiments.orfit_deep_outcome`. Settings that stop
+a method are not taken while others do not.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import product
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from onepass import validation
+from onepass.errors import Floats, OnepassError, ParameterError, need
+from onepass.evaluate.parallel import side_by_side
+from onepass.stream import Experience, Images
+from onepass.stream import images as images_of
+from onepass_experiments.orfit_deep_networks import (
+    BATCH,
+    METHODS,
+    NETWORKS,
+    STREAMS,
+    Grid,
+    Method,
+    Task,
+    halved,
+    network,
+)
+from onepass_experiments.orfit_deep_outcome import DeepOutcome, Result, average
+
+__all__ = [
+    "Job",
+    "Run",
+    "Setting",
+    "Settings",
+    "choose_settings",
+    "chosen_settings",
+    "done",
+    "known_names",
+    "orfit_deep",
+    "run",
+    "task_of",
+]
+
+
+_CLASSES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What one run gave.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (T, T)
+        On the rows to test of task j after task t: percent right among all classes, or the root
+        mean square error in degrees.
+    within : ndarray of shape (T, T), or None
+        Percent right among the classes of the task alone; None where tasks share their classes.
+    nbytes : int
+        Kept beside the weights, at the end.
+    seconds : float or None
+        Learning one row; None without a clock.
+    stopped : str or None
+        Why it could not go on.
+    """
+
+    matrix: Floats
+    within: Floats | None
+    nbytes: int
+    seconds: float | None
+    stopped: str | None
+
+
+def task_of(tasks: Sequence[Experience]) -> Task:
+    """What is to be said in a stream."""
+    return "classes" if tasks[0].classes else "angles"
+
+
+def run(
+    method: Method,
+    settings: dict[str, Any],
+    tasks: Sequence[Experience],
+    which: str,
+    seed: list[int],
+    clock: Callable[[], float] | None = None,
+) -> Run:
+    """Learn the tasks one after the other, each row once.
+
+    Parameters
+    ----------
+    method : Method
+        Which learns.
+    settings : dict of str to Any
+        Of the method.
+    tasks : sequence of Experience
+        Of pictures of shape (n, 1, 28, 28).
+    which : str
+        The network, one of ``NETWORKS``.
+    seed : list of int
+        Where its weights begin, and what the method draws.
+    clock : callable, optional
+        Gives seconds.
+    """
+    with _one_thread():
+        return _run(method, settings, tasks, which, seed, clock)
+
+
+def _run(
+    method: Method,
+    settings: dict[str, Any],
+    tasks: Sequence[Experience],
+    which: str,
+    seed: list[int],
+    clock: Callable[[], float] | None,
+) -> Run:
+    kind = task_of(tasks)
+    module = network(which, _CLASSES if kind == "classes" else 1, seed)
+    learner = method.make(module, kind, seed[-1], **settings)
+    known, within, took, stopped = [], [], 0.0, None
+    for t, task in enumerate(tasks):
+        began = clock() if clock else 0.0
+        try:
+            if stopped is None:
+                _learn(learner, method, task, last=t == len(tasks) - 1)
+        except OnepassError as refused:
+            stopped = f"{task.name}: {refused}"
+        took += clock() - began if clock else 0.0
+        tested = [_tested(module, other) for other in tasks]
+        known.append([all_classes for all_classes, _ in tested])
+        within.append([own for _, own in tested])
+    matrix = np.array(known)
+    if method.at_the_end:
+        matrix[:-1] = np.nan
+    shared = kind == "angles" or len({task.classes for task in tasks}) == 1
+    own = None if shared else np.where(np.isnan(matrix), np.nan, np.array(within))
+    rows = sum(len(task.X) for task in tasks)
+    return Run(matrix, own, learner.nbytes, took / rows if clock else None, stopped)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """These tensors are small: several threads would mostly wait for each other."""
+    torch = need("torch", extra="torch", where="orfit_deep")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _learn(learner: Any, method: Method, task: Experience, *, last: bool) -> None:
+    """All rows of a task, in batches, and its end."""
+    torch = need("torch", extra="torch", where="orfit_deep")
+    x = torch.from_numpy(_features(task.X))
+    if not task.classes:
+        y = torch.from_numpy(task.y.astype(np.float32))[:, None]
+    else:
+        y = torch.from_numpy(task.y.astype(np.int64))
+    for begin in range(0, len(x), BATCH):
+        rows = slice(begin, begin + BATCH)
+        learner.learn(x[rows], y[rows])
+    if hasattr(learner, "after_task") and (last or not method.at_the_end):
+        learner.after_task()
+
+
+def _features(X: Floats) -> Floats:
+    """Pixels less the mean of MNIST's training pixels, over their deviation."""
+    return (X - np.float32(0.1307)) / np.float32(0.3081)
+
+
+def _tested(module: Any, task: Experience) -> tuple[float, float]:
+    """Percent right among all classes and among the task's; or the error in degrees, twice."""
+    torch = need("torch", extra="torch", where="orfit_deep")
+    with torch.no_grad():
+        said = module(torch.from_numpy(_features(task.X_test))).numpy()
+    if not task.classes:
+        error = float(np.rad2deg(np.sqrt(np.mean((said[:, 0] - task.y_test) ** 2))))
+        return error, error
+    own = np.array(task.classes)
+    right = (said.argmax(axis=1) == task.y_test, own[said[:, own].argmax(axis=1)] == task.y_test)
+    return 100.0 * float(right[0].mean()), 100.0 * float(right[1].mean())
+
+
+_APART = 10_000  # draws of one seed, at most, until they meet those of the next
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run.
+
+    Parameters
+    ----------
+    draw : int
+        Of rows, first weights and whatever a method draws.
+    stream, network, method : str
+        Names.
+    settings : dict of str to Any
+        Of the method.
+    """
+
+    draw: int
+    stream: str
+    network: str
+    method: str
+    settings: dict[str, Any]
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Stream, network and method."""
+        return self.stream, self.network, self.method
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What all runs have in common.
+
+    Parameters
+    ----------
+    images : Images
+        As networks take them.
+    scale : float
+        Rows, as a share of those that a stream has by default.
+    seed : int
+        Of all that is drawn.
+    clock : callable, optional
+        Gives seconds.
+    """
+
+    images: Images
+    scale: float
+    seed: int
+    clock: Callable[[], float] | None
+
+    def tasks(self, job: Job) -> list[Experience]:
+        """The tasks of a run."""
+        return list(
+            STREAMS[job.stream].make(self.images, self.scale, _APART * self.seed + job.draw)
+        )
+
+
+def done(jobs: Sequence[Job], setting: Setting, processes: int) -> Iterator[tuple[Job, Run]]:
+    """Each run when it is done.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        Those of a draw and a stream together, so that its tasks are made once.
+    setting : Setting
+        What they have in common.
+    processes : int
+        1 for this one alone.
+
+    Yields
+    ------
+    job : Job
+    run : Run
+    """
+    if processes == 1:
+        worker = _Worker(setting)
+        yield from ((job, worker(job)) for job in jobs)
+        return
+    yield from side_by_side(jobs, _one, processes, _begin, setting, where="orfit_deep")
+
+
+class _Worker:
+    """Runs jobs; keeps the tasks of the last stream."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._known: tuple[int, str] | None = None
+        self._tasks: list[Experience] = []
+
+    def __call__(self, job: Job) -> Run:
+        if self._known != (job.draw, job.stream):
+            self._tasks, self._known = self._setting.tasks(job), (job.draw, job.stream)
+        seed = [self._setting.seed, job.draw]
+        method = METHODS[job.method]
+        return run(method, job.settings, self._tasks, job.network, seed, self._setting.clock)
+
+
+_WORKERS: list[_Worker] = []
+"""The one of a process that was begun for jobs."""
+
+
+def _begin(setting: Setting, tell: Any) -> None:
+    del tell  # a run is short
+    _WORKERS[:] = [_Worker(setting)]
+
+
+def _one(job: Job) -> Run:
+    return _WORKERS[0](job)
+
+
+Progress: TypeAlias = Callable[[int, int], object]
+_Place: TypeAlias = tuple[str, str, str]  # stream, network and method
+Settings: TypeAlias = dict[str, dict[str, dict[str, dict[str, Any]]]]
+"""stream -> network -> method -> settings."""
+
+
+def orfit_deep(
+    images: Images | None = None,
+    *,
+    streams: Iterable[str] | None = None,
+    networks: Iterable[str] | None = None,
+    methods: Iterable[str] | None = None,
+    draws: int = 3,
+    scale: float = 1.0,
+    seed: int = 0,
+    processes: int = 1,
+    settings: Settings | None = None,
+    clock: Callable[[], float] | None = None,
+    progress: Progress | None = None,
+) -> DeepOutcome:
+    """ORFit and its rivals on networks: accuracy, forgetting, memory and time on streams of tasks.
+
+    Parameters
+    ----------
+    images : Images, optional
+        ``op.stream.images("mnist")`` if not given.
+    streams, networks, methods : iterable of str, optional
+        Which of ``STREAMS``, ``NETWORKS`` and ``METHODS``; all, if not given.
+    draws : int, default=3
+        Choices of rows, first weights and whatever a method draws.
+    scale : float, default=1.0
+        Rows to learn, as a share of 900 angles, 800 split, 750 rotated and 800 permuted digits.
+    seed : int, default=0
+        Of all that is drawn.
+    processes : int, default=1
+        In which runs are made side by side, each on one thread. With more than 1, a script needs
+        ``if __name__ == "__main__":`` around its work, and the clock must be a named function.
+    settings : dict, optional
+        Stream, network and method to the method's settings, in place of those chosen.
+    clock : callable, optional
+        Gives seconds, to tell the time a row takes.
+    progress : callable, optional
+        Called with the runs done and their number.
+
+    Returns
+    -------
+    outcome : DeepOutcome
+
+    Raises
+    ------
+    ParameterError
+        If a name is unknown, draws is no whole number >= 1, or scale is not positive.
+    MissingExtraError
+        If torch is not installed.
+    SourceError
+        If MNIST is wanted and cannot be had.
+    """
+    need("torch", extra="torch", where="orfit_deep")
+    validation.whole(draws, "draws", "orfit_deep", low=1)
+    validation.whole(processes, "processes", "orfit_deep", low=1)
+    validation.in_range(scale, "scale", "orfit_deep", above=0.0)
+    given_names = {"streams": streams, "networks": networks, "methods": methods}
+    chosen = {
+        what: validation.some_of(given_names[what], names, what, "orfit_deep")
+        for what, names in known_names().items()
+    }
+    known = halved(images_of("mnist") if images is None else images)
+    of = chosen_settings() if settings is None else settings
+    every = list(product(chosen["streams"], chosen["networks"], chosen["methods"]))
+    given = {place: _settings(of, place) for place in every}
+    todo = [
+        Job(draw, *place, given[place])
+        for draw in range(draws)
+        for stream in chosen["streams"]
+        for place in every
+        if place[0] == stream
+    ]
+    runs: dict[tuple[_Place, int], Run] = {}
+    for job, one in done(todo, Setting(known, scale, seed, clock), processes):
+        runs[job.place, job.draw] = one
+        if progress is not None:
+            progress(len(runs), len(todo))
+    by_place = {place: [runs[place, draw] for draw in range(draws)] for place in every}
+    setup = {"draws": draws, "scale": scale, "seed": seed, **chosen}
+    found = _in_order(by_place, given)
+    return DeepOutcome("orfit-deep", "One pass over streams of tasks", setup, found)
+
+
+def known_names() -> dict[str, list[str]]:
+    """What ``streams``, ``networks`` and ``methods`` of :func:`orfit_deep` may name."""
+    return {"streams": list(STREAMS), "networks": list(NETWORKS), "methods": list(METHODS)}
+
+
+def chosen_settings() -> Settings:
+    """The settings that were chosen on rows held out: stream, network and method to settings.
+
+    Examples
+    --------
+    >>> len(chosen_settings())
+    4
+    """
+    text = files("onepass_experiments").joinpath("orfit-deep-settings.json").read_text("utf-8")
+    return cast("Settings", json.loads(text))
+
+
+def _settings(of: Settings, place: _Place) -> dict[str, Any]:
+    """The settings of a method where it is to be run."""
+    stream, which, method = place
+    try:
+        return of[stream][which][method]
+    except KeyError as missing:
+        raise ParameterError(
+            f"orfit_deep: `settings` must hold some for {method} of {which} on {stream}, got none. "
+            "Choose them with onepass_experiments.choose_settings."
+        ) from missing
+
+
+def _in_order(
+    runs: dict[_Place, list[Run]], given: dict[_Place, dict[str, Any]]
+) -> tuple[Result, ...]:
+    """All results, those of a stream together."""
+    found = [one for place in runs for one in _summed_up(place, runs[place], given[place])]
+    titles = list(dict.fromkeys(one.stream for one in found))
+    return tuple(sorted(found, key=lambda one: titles.index(one.stream)))
+
+
+def _summed_up(place: _Place, runs: list[Run], settings: dict[str, Any]) -> list[Result]:
+    """All draws of a method as one result, or as two where tasks have classes of their own."""
+    stream, (_, which, method) = STREAMS[place[0]], place
+    within = [one.within for one in runs if one.within is not None]
+    readings = {stream.title: [one.matrix for one in runs]}
+    if within:
+        readings[f"{stream.title}, task known"] = within
+    stopped = next((one.stopped for one in runs if one.stopped), None)
+    return [
+        Result(
+            name,
+            which,
+            method,
+            stream.measure,
+            dict(settings),
+            [_plain(matrix) for matrix in matrices],
+            max(one.nbytes for one in runs),
+            [one.seconds for one in runs],
+            stopped,
+        )
+        for name, matrices in readings.items()
+    ]
+
+
+def _plain(matrix: Floats) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else float(value) for value in row] for row in matrix]
+
+
+_SEED = 9_999  # far from the draws that are shown
+
+
+def choose_settings(
+    images: Images | None = None,
+    *,
+    streams: Iterable[str] | None = None,
+    networks: Iterable[str] | None = None,
+    methods: Iterable[str] | None = None,
+    scale: float = 1.0,
+    heard: Callable[[str], object] | None = None,
+) -> Settings:
+    """Choose settings on rows held out of those to learn.
+
+    Parameters
+    ----------
+    images : Images, optional
+        ``op.stream.images("mnist")`` if not given; its rows to test are not used.
+    streams, networks, methods : iterable of str, optional
+        As in :func:`onepass_experiments.orfit_deep`.
+    scale : float, default=1.0
+        Rows, held out and learned, as a share of those that ``orfit_deep`` learns.
+    heard : callable, optional
+        Called with a line of text about each choice.
+
+    Returns
+    -------
+    settings : dict
+        Stream, network and method to the method's settings.
+    """
+    known = halved(images_of("mnist") if images is None else images)
+    found: Settings = {}
+    for stream in streams or STREAMS:
+        whole = STREAMS[stream].make(known, scale, _SEED)
+        fewest = min(len(task.train.rows) for task in whole.tasks)
+        tasks = list(whole.held_out(max(1, fewest // 4)))
+        for which, name in product(networks or NETWORKS, methods or METHODS):
+            best = _best(METHODS[name], tasks, which, heard)
+            found.setdefault(stream, {}).setdefault(which, {})[name] = best
+            if heard is not None:
+                heard(f"{stream}, {which}, {name}: {best}")
+    return found
+
+
+def _best(
+    method: Method,
+    tasks: Sequence[Experience],
+    which: str,
+    heard: Callable[[str], object] | None,
+) -> dict[str, Any]:
+    """The best settings of the method's grid."""
+    kind = task_of(tasks)
+    sign = -1.0 if kind == "classes" else 1.0
+    every = list(_candidates(method.grid(kind)))
+    if len(every) == 1:
+        return every[0]
+    tried = []
+    for place, settings in enumerate(every):
+        one = run(method, settings, tasks, which, [_SEED])
+        value = average(one.matrix)
+        tried.append((one.stopped is not None, sign * value, place))
+        if heard is not None:
+            heard(f"  {method.name} {settings}: {value:.1f}{' stopped' if one.stopped else ''}")
+    return every[min(tried)[2]]
+
+
+def _candidates(grid: Grid) -> Iterator[dict[str, Any]]:
+    for values in product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))

@@ -1,0 +1,696 @@
+"""Outcome: what came of repeating a paper's experiment, beside what the paper shows.
+
+The figure of a repeated experiment: the paper's curves on the left, ours on the right.
+
+Published: what a paper shows in a figure, from files of this package.
+
+Shown: what outcomes of experiments share: a table, a figure, and files of both.
+
+Dots: a panel of a figure in which each method has a line, and its numbers dots with bars.
+"""
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from rich.table import Table as RichTable
+from scipy.stats import ttest_rel
+
+from onepass.errors import Array, Floats, need
+from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
+from onepass.serialization.atomic import writing
+from onepass.stream import write
+
+__all__ = [
+    "Band",
+    "Dots",
+    "Line",
+    "Outcome",
+    "Published",
+    "Shown",
+    "band",
+    "draw",
+    "paired",
+    "panel",
+    "published",
+    "rounded",
+]
+
+
+_SIZE = (7.2, 5.0)  # inches: two columns of a page
+_TRAIN = (0, (1.5, 1.2))
+_LEARNED = "--"
+_BEHIND = 0.022  # of an axis, from one range over draws to the next
+
+
+def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
+    """Four panels: as published and here, over many rows and of the one learned on the way.
+
+    Bands are the standard deviation over the runs; the bars behind the last step, the range over
+    the draws of the images. Where the paper shows nothing, there is no left side.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        What to show.
+    path : path or None
+        Where to write the figure: .png, .svg or .pdf.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    ParameterError
+        If the path has another suffix.
+    SourceError
+        If the file cannot be written.
+    """
+    many = [line for line in outcome.lines if line.error in {"test", "train"}]
+    one = [line for line in outcome.lines if line.error == "sample"]
+    methods = list(dict.fromkeys(line.method for line in many))
+    colours = dict(zip(methods, (*COLOURS, *[GREY] * len(methods)), strict=False))
+    sides = 1 + any(line.paper is not None for line in many)
+    sample = outcome.setup["sample"]
+    with sheet(_SIZE, path, "Outcome.plot", layout="constrained") as figure:
+        panels = figure.subplots(2, sides, sharex=True, sharey="row", squeeze=False)
+        for row, lines in zip(panels, (many, one), strict=True):
+            if sides == 2:
+                _published(row[0], lines, colours)
+            _ours(row[-1], lines, colours)
+            _frame(row, lines)
+        for axes in panels[1]:
+            axes.axvline(sample, color=DARK, ls=_LEARNED, lw=0.8, zorder=1)
+            _label(axes, f"row {sample} is learned", sample)
+        for axes, title in zip(panels[0], ("as published", "here")[-sides:], strict=True):
+            axes.set_title(title, loc="left", fontsize=8, color=DARK)
+        kinds = " and ".join(dict.fromkeys(line.error for line in many))
+        panels[0][0].set_ylabel(f"{kinds} error, degrees")
+        panels[1][0].set_ylabel(f"error of row {sample} alone, degrees")
+        _key(figure, many, colours, outcome)
+    return figure
+
+
+def _published(axes: Any, lines: "Iterable[Line]", colours: dict[str, str]) -> None:
+    """The paper's curves, with the deviations that it shows after the last step."""
+    traced = []
+    for line in lines:
+        paper = line.paper
+        if paper is None or paper in traced:  # one curve may be the paper's for two methods
+            continue
+        traced.append(paper)
+        colour = colours[line.method]
+        axes.plot(paper.steps, paper.values, color=colour, **_stroke(line))
+        if paper.deviation is not None:
+            reach = [paper.values[-1] - paper.deviation, paper.values[-1] + paper.deviation]
+            axes.plot([paper.steps[-1]] * 2, reach, color=colour, lw=3, alpha=0.35, clip_on=False)
+
+
+def _ours(axes: Any, lines: "Sequence[Line]", colours: dict[str, str]) -> None:
+    """Our curves in bands of the deviation over runs; behind them, the range over draws."""
+    for line in lines:
+        ours, colour = line.ours, colours[line.method]
+        low, high = _reach(ours)
+        axes.fill_between(ours.steps, low, high, color=colour, alpha=0.2, lw=0)
+        axes.plot(ours.steps, ours.mean, color=colour, zorder=4, **_stroke(line))
+    tested = [line for line in lines if line.error != "train"]
+    for i, line in enumerate(tested):
+        place = 1.0 + (i + 1) * _BEHIND  # in parts of the axis' width
+        ends = [line.ours.low[-1], line.ours.high[-1]]
+        beside = {"transform": axes.get_yaxis_transform(), "clip_on": False, "lw": 1.1}
+        axes.plot([place] * 2, ends, color=colours[line.method], **beside)
+        dot = {**beside, "marker": "o", "ms": 2.6, "lw": 0}
+        axes.plot([place], [line.ours.mean[-1]], color=colours[line.method], **dot)
+
+
+def _stroke(line: "Line") -> dict[str, Any]:
+    train = line.error == "train"
+    return {"ls": _TRAIN, "lw": 1.1} if train else {"ls": "-", "lw": 1.4}
+
+
+def _reach(ours: "Band") -> tuple[Floats, Floats]:
+    mean, deviation = np.array(ours.mean), np.array(ours.deviation)
+    return np.maximum(mean - deviation, 0.0), mean + deviation
+
+
+def _frame(row: "Sequence[Any]", lines: "Sequence[Line]") -> None:
+    """Scales: rows from 1 on, in powers of ten where they are many; degrees from 0 on."""
+    last = max(line.ours.steps[-1] for line in lines)
+    rows = min(line.ours.steps[-1] for line in lines)
+    top = 1.04 * max(_high(line) for line in lines) or 1.0
+    row[0].set_ylim(-0.015 * top, top)  # a line at zero is seen whole
+    for axes in row:
+        if last > 10 * rows:
+            axes.set_xscale("log")
+        axes.set_xlim(1, max(last, 2))
+        if axes.get_subplotspec().is_last_row():
+            many = "steps (rows, over all epochs)"
+            axes.set_xlabel("rows learned" if last == rows else many)
+
+
+def _high(line: "Line") -> float:
+    known = [max(line.ours.high), float(_reach(line.ours)[1].max())]
+    return max(known if line.paper is None else [*known, *line.paper.values])
+
+
+def _label(axes: Any, text: str, x: float) -> None:
+    """Words at the head of an upright line."""
+    place = {"xytext": (3, -1), "textcoords": "offset points", "va": "top", "zorder": 6}
+    at = {"xycoords": axes.get_xaxis_transform(), "fontsize": 6.5, "color": DARK}
+    axes.annotate(text, (x, 1.0), **place, **at)
+
+
+def _key(figure: Any, lines: "list[Line]", colours: dict[str, str], outcome: "Outcome") -> None:
+    """Names and what the strokes mean, above the panels."""
+    strokes = need("matplotlib.lines", extra="plot", where="Outcome.plot")
+    shown = [
+        strokes.Line2D([], [], color=colours[name], lw=1.4, label=name)
+        for name in dict.fromkeys(line.method for line in lines)
+    ]
+    if any(line.error == "train" for line in lines):
+        shown += [
+            strokes.Line2D([], [], color=DARK, ls="-", lw=1.4, label="test"),
+            strokes.Line2D([], [], color=DARK, ls=_TRAIN, lw=1.1, label="train"),
+        ]
+    setup = outcome.setup
+    figure.legend(
+        handles=shown,
+        loc="outside upper left",
+        ncols=4,
+        frameon=False,
+        fontsize=7.5,
+        handlelength=2.0,
+        columnspacing=1.6,
+        title=(
+            f"{outcome.title}. Bands: ± standard deviation over {setup['runs']} runs; bars behind "
+            f"the last step: range over {setup['draws']} draws of the images"
+        ),
+        title_fontsize=7.5,
+        alignment="left",
+    )
+
+
+@dataclass(frozen=True)
+class Published:
+    """A curve of a paper.
+
+    Parameters
+    ----------
+    steps : list of int
+        Rows learned so far, rows of later epochs counted again.
+    values : list of float
+        Means over the runs.
+    deviation : float, or None
+        Standard deviation over the runs after the last step, where the paper shows it.
+    """
+
+    steps: list[int]
+    values: list[float]
+    deviation: float | None = None
+
+
+def published(file: str, figure: str) -> tuple[str, Mapping[tuple[str, str], Published]]:
+    """What a paper shows in a figure, and where.
+
+    Parameters
+    ----------
+    file : str
+        Such as ``"orfit-published.json"``.
+    figure : str
+        Such as ``"orfit-fig6"``.
+
+    Returns
+    -------
+    source : str
+    curves : dict of (method, error) to Published
+
+    Examples
+    --------
+    >>> _, curves = published("orfit-published.json", "orfit-fig7")
+    >>> curves["ORFit", "test"].values[-1]
+    37.32
+    """
+    text = files("onepass_experiments").joinpath(file).read_text(encoding="utf-8")
+    tree = json.loads(text)
+    curves = {
+        (method, error): Published(**curve)
+        for method, errors in tree[figure].items()
+        for error, curve in errors.items()
+    }
+    return tree["source"], curves
+
+
+_SAME = 1e-9  # differences that are rounding
+
+
+class Shown(ABC):
+    """An outcome with a name, a title and rows of text.
+
+    Attributes
+    ----------
+    name : str
+        As the command line knows it.
+    title : str
+        What is shown.
+    columns : list of str
+        Heads of the table.
+    """
+
+    columns: ClassVar[list[str]]
+    _words: ClassVar[int] = 2
+    """Columns of words, which come first; the others hold numbers."""
+    _groups: ClassVar[int] = 0
+    """Columns that rows of a section of the table have in common."""
+
+    name: str
+    title: str
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, text and numbers."""
+
+    @abstractmethod
+    def _tables(self) -> Iterable[dict[str, Any]]:
+        """All numbers as columns, one piece after the other."""
+
+    @abstractmethod
+    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
+        """The figure, and where to write it."""
+
+    @abstractmethod
+    def _rows(self) -> Iterator[list[str]]:
+        """The table's rows."""
+
+    @abstractmethod
+    def _caption(self) -> str:
+        """What is said below the table."""
+
+    def __rich__(self) -> RichTable:
+        return self.table()
+
+    def table(self) -> RichTable:
+        """The outcome as a table for a terminal."""
+        table = RichTable(title=self.title, caption=self._caption())
+        for i, column in enumerate(self.columns):
+            words = i < self._words
+            table.add_column(column, justify="left" if words else "right", no_wrap=words)
+        before: list[str] | None = None
+        for row in self._rows():
+            group = row[: self._groups]
+            if before not in (None, group):
+                table.add_section()
+            table.add_row(*row)
+            before = group
+        return table
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """The figure, as the class tells.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it; the suffix says how: .png, .svg, .pdf.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        ParameterError
+            If the path has another suffix.
+        SourceError
+            If the file cannot be written.
+        """
+        return self._draw(path)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """All numbers as one tidy table, whose columns the class tells; empty where there is none.
+
+        Parameters
+        ----------
+        path : path
+            Where to write it: .csv, .tsv, .csv.gz, .tsv.gz or .parquet.
+
+        Raises
+        ------
+        ParameterError
+            If the path has another suffix.
+        SourceError
+            If the file cannot be written.
+        """
+        write(self._tables(), path)
+
+    def to_markdown(self) -> str:
+        """The same table in Markdown, with what is said of it below."""
+        sides = ["---"] * self._words + ["---:"] * (len(self.columns) - self._words)
+        lines = ["| " + " | ".join(row) + " |" for row in [self.columns, sides, *self._rows()]]
+        return "\n".join([*lines, "", self._caption(), ""])
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """All of it as JSON.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it as well.
+
+        Raises
+        ------
+        SourceError
+            If the file cannot be written.
+        """
+        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        if path is not None:
+            with writing(path, f"{type(self).__name__}.to_json"):
+                Path(path).write_text(text + "\n", encoding="utf-8")
+        return text
+
+    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
+        """Write NAME.json, NAME.csv, NAME.md and NAME.png: all, numbers, table and figure.
+
+        Parameters
+        ----------
+        directory : path
+            Made if it is not there.
+
+        Returns
+        -------
+        paths : list of Path
+            What was written.
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed: then all but the figure is written.
+        SourceError
+            If the folder or a file cannot be written.
+        """
+        folder = Path(directory)
+        with writing(folder, f"{type(self).__name__}.save"):
+            folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / f"{self.name}{suffix}" for suffix in (".json", ".csv", ".md", ".png")]
+        self.to_json(paths[0])
+        self.to_csv(paths[1])
+        with writing(paths[2], f"{type(self).__name__}.save"):
+            paths[2].write_text(self.to_markdown(), encoding="utf-8")
+        self.plot(paths[3])
+        return paths
+
+
+def rounded(tree: Any, by: Callable[[float], float]) -> Any:
+    """A tree of dicts and lists with all its numbers that are not whole rounded.
+
+    Parameters
+    ----------
+    tree : dict, list, tuple or what they hold
+    by : callable
+        Rounds a number.
+    """
+    if isinstance(tree, dict):
+        return {name: rounded(part, by) for name, part in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [rounded(part, by) for part in tree]
+    return by(tree) if isinstance(tree, float) else tree
+
+
+def paired(ours: Sequence[float] | Floats, base: Sequence[float] | Floats) -> float | None:
+    """The p of a paired t-test, two-sided; None where there is nothing to test.
+
+    That is of fewer than two pairs, if all differ by the same, or if one is not finite.
+
+    Parameters
+    ----------
+    ours, base : sequence of float, or array
+        A number each of every run.
+    """
+    if len(ours) < 2 or not (np.isfinite(ours).all() and np.isfinite(base).all()):
+        return None
+    if np.ptp(np.subtract(ours, base)) < _SAME:
+        return None
+    return float(ttest_rel(ours, base).pvalue)
+
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Band:
+    """An error along the stream, over runs and draws of the data, in degrees.
+
+    Parameters
+    ----------
+    steps : list of int
+        Rows learned so far, rows of later epochs counted again.
+    mean : list of float
+        Over runs and draws.
+    low, high : list of float
+        Smallest and largest mean over the runs that any draw gave.
+    deviation : list of float
+        Standard deviation over the runs of a draw, averaged over the draws.
+    """
+
+    steps: list[int]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+    deviation: list[float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One method's error of one kind: ours, and the paper's.
+
+    Parameters
+    ----------
+    method : str
+        As the papers call it.
+    error : {"test", "train", "sample", "learned"}
+        Over the rows to test, over the rows to learn, of one row that is learned on the way, or
+        over the rows that have been learned so far.
+    ours : Band
+    paper : Published, or None
+        None where the papers do not show it.
+    """
+
+    method: str
+    error: str
+    ours: Band
+    paper: Published | None
+
+
+@dataclass(frozen=True)
+class Outcome(Shown):
+    """What came of an experiment.
+
+    Parameters
+    ----------
+    name : str
+        As the command line knows it: ``"orfit-fig6"``.
+    title : str
+        What is shown.
+    source : str
+        Where the published numbers stand.
+    setup : dict of str to Any
+        All that was set, in plain values: enough to repeat it.
+    lines : tuple of Line
+    remark : str
+        What is to be said of them besides.
+
+    Notes
+    -----
+    The CSV has a row for each step of each line: figure, method, error, step; mean, low, high and
+    deviation, as in :class:`Band`; and published, what the paper shows. The figure is the paper's,
+    as published on the left and as repeated on the right.
+    """
+
+    columns: ClassVar[list[str]] = [
+        "method",
+        "error",
+        "paper",
+        "here",
+        "range over draws",
+        "± over runs",
+    ]
+
+    name: str
+    title: str
+    source: str
+    setup: dict[str, Any]
+    lines: tuple[Line, ...]
+    remark: str = ""
+
+    def line(self, method: str, error: str = "test") -> Line:
+        """The line of a method, such as ``outcome.line("ORFit", "train")``.
+
+        Parameters
+        ----------
+        method : str
+            One of those in ``lines``.
+        error : {"test", "train", "sample", "learned"}, default="test"
+            Of what kind.
+
+        Raises
+        ------
+        KeyError
+            If there is no such line.
+        """
+        return {(line.method, line.error): line for line in self.lines}[method, error]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, text and numbers, those to a thousandth of a degree."""
+        tree: dict[str, Any] = rounded(
+            {"format": _FORMAT, **asdict(self)}, lambda value: round(value, 3)
+        )
+        return tree
+
+    def _tables(self) -> Iterable[dict[str, Any]]:
+        """Curves: figure, method, error, step; ours as in :class:`Band`; published."""
+        return map(self._curve, self.lines)
+
+    def _draw(self, path: str | os.PathLike[str] | None) -> Any:
+        """The figure of the paper, as published on the left and as repeated on the right."""
+        return draw(self, path)
+
+    def _caption(self) -> str:
+        draws, runs = self.setup["draws"], self.setup["runs"]
+        said = f"Degrees; {draws} draws of the images, {runs} runs each, seed {self.setup['seed']}."
+        return f"{said} {self.remark}".strip()
+
+    def _rows(self) -> Iterator[list[str]]:
+        """The table, the errors that the papers show one kind after the other."""
+        for error in dict.fromkeys(line.error for line in self.lines):
+            if error != "learned":
+                yield from (
+                    _row(line, self.setup["sample"]) for line in self.lines if line.error == error
+                )
+
+    def _curve(self, line: Line) -> dict[str, Array]:
+        """A line as columns."""
+        ours, paper = line.ours, line.paper
+        shown = {} if paper is None else dict(zip(paper.steps, paper.values, strict=True))
+        steps = sorted({*ours.steps, *shown})
+        said = {"figure": self.name, "method": line.method, "error": line.error}
+        columns = {key: np.full(len(steps), text, dtype=object) for key, text in said.items()}
+        columns["step"] = np.array(steps, dtype=np.float64)
+        for key in ("mean", "low", "high", "deviation"):
+            found = dict(zip(ours.steps, getattr(ours, key), strict=True))
+            columns[key] = _column(found, steps)
+        return {**columns, "published": _column(shown, steps)}
+
+
+def _row(line: Line, sample: int) -> list[str]:
+    """What is said of a line's last step."""
+    paper, ours = "–", line.ours
+    if line.paper is not None and line.paper.steps[-1] >= 0.99 * ours.steps[-1]:
+        spread = "" if line.paper.deviation is None else f" ± {line.paper.deviation:.1f}"
+        paper = f"{line.paper.values[-1]:.1f}{spread}"
+    here, low, high = (f"{abs(x[-1]):.1f}" for x in (ours.mean, ours.low, ours.high))
+    between = here if low == high else f"{low} – {high}"
+    error = f"row {sample}" if line.error == "sample" else line.error
+    return [line.method, error, paper, here, between, f"{ours.deviation[-1]:.1f}"]
+
+
+def band(steps: Array, errors: Floats) -> Band:
+    """Sum up errors over draws and runs.
+
+    Parameters
+    ----------
+    steps : ndarray of int of shape (t,)
+        When they were measured.
+    errors : ndarray of shape (draws, t, runs)
+        In degrees.
+    """
+    means = errors.mean(axis=2)
+    return Band(
+        steps.tolist(),
+        means.mean(axis=0).tolist(),
+        means.min(axis=0).tolist(),
+        means.max(axis=0).tolist(),
+        errors.std(axis=2).mean(axis=0).tolist(),
+    )
+
+
+def _column(found: dict[int, float], steps: list[int]) -> Array:
+    """Values at steps, nan where there is none, to a thousandth."""
+    values: Array = np.round([found.get(step, np.nan) for step in steps], 3)
+    return values + 0.0  # no minus before zero
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A kind of number that methods have.
+
+    Parameters
+    ----------
+    label : str
+        In the legend.
+    colour : str
+    means : sequence of float, or array
+        Of each method; nan where it has none.
+    spreads : sequence of float, array or None
+        Standard deviations; None for no bars.
+    offset : float
+        How far above its line.
+    mark : str
+        As matplotlib calls it.
+    places : int or None
+        Digits written beside a dot; None for none.
+    """
+
+    label: str
+    colour: str
+    means: Sequence[float] | Floats
+    spreads: Sequence[float] | Floats | None = None
+    offset: float = 0.0
+    mark: str = "o"
+    places: int | None = None
+
+
+def panel(axes: Any, title: str, methods: Sequence[str], kinds: Sequence[Dots]) -> None:
+    """Draw the methods from top to bottom.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+    title : str
+    methods : sequence of str
+    kinds : sequence of Dots
+        Those of which any method has a number.
+    """
+    lines = np.arange(len(methods), dtype=float)[::-1]
+    for kind in kinds:
+        means, at = np.asarray(kind.means, dtype=float), lines + kind.offset
+        some = np.isfinite(means)
+        if not some.any():
+            continue
+        bars = None if kind.spreads is None else np.nan_to_num(np.asarray(kind.spreads))[some]
+        axes.errorbar(
+            means[some], at[some], xerr=bars, fmt=kind.mark, color=kind.colour, label=kind.label,
+            capsize=2, markersize=4 if kind.mark == "o" else 9,
+        )  # fmt: skip
+        for mean, place in zip(means[some], at[some], strict=True):
+            if kind.places is not None:
+                axes.annotate(
+                    f"{mean:.{kind.places}f}", (mean, place), xytext=(0, 3.5), ha="center",
+                    fontsize=6, textcoords="offset points",
+                )  # fmt: skip
+    axes.set_yticks(lines, methods, fontsize=7)
+    axes.set_ylim(-0.7, len(methods) - 0.2)
+    axes.margins(x=0.1)
+    axes.set_title(title, fontsize=8)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.grid(visible=True, axis="x")
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=6, frameon=False, loc="best")
