@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onepass import baselines
+from onepass_experiments import baselines
 from test_readme import run_document
 
 PAGE = (Path(__file__).parents[1] / "docs" / "baselines.md").read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from onepass import baselines
+from onepass_experiments import baselines
 from onepass_experiments.orfit_deep_networks import METHODS
 from scripts import script
 from test_readme import run_document

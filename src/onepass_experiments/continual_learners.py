@@ -274,7 +274,7 @@ def network(name: str, settings: Mapping[str, Any], seed: int) -> Any:
     seed : int
         Of first weights, and of what it draws.
     """
-    torch, baselines = import_module("torch"), import_module("onepass.baselines")
+    torch, baselines = import_module("torch"), import_module("onepass_experiments.baselines")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = torch.nn.Sequential(

@@ -149,7 +149,7 @@ def _baseline(name: str) -> Callable[..., Any]:
     def make(module: Any, task: Task, seed: int, **settings: Any) -> Any:
         loss = "cross_entropy" if task == "classes" else "squared"
         seeded = {} if name == "SGD" else {"seed": seed}
-        made = getattr(import_module("onepass.baselines"), name)
+        made = getattr(import_module("onepass_experiments.baselines"), name)
         return made(module, loss=loss, **seeded, **settings)
 
     return make

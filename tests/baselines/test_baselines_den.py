@@ -20,8 +20,16 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from onepass.baselines.den_layers import Freedom, Layers, fitted  # noqa: E402
-from onepass.baselines.den_units import all_free, needed, new_free, path_free, split  # noqa: E402
+from onepass_experiments.baselines.den import (  # noqa: E402  # noqa: E402
+    Freedom,
+    Layers,
+    all_free,
+    fitted,
+    needed,
+    new_free,
+    path_free,
+    split,
+)
 
 
 def net(d: int = 3, hidden: tuple[int, ...] = (6, 5), c: int = 4) -> Any:

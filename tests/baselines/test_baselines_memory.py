@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onepass import baselines
 from onepass.errors import ParameterError
+from onepass_experiments import baselines
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from onepass import baselines
 from onepass.errors import (
     LabelError,
     NotFiniteError,
@@ -16,6 +15,7 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
+from onepass_experiments import baselines
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402

@@ -8,14 +8,14 @@ import pytest
 from sklearn.datasets import load_digits
 
 import onepass as op
-from onepass import baselines
 from onepass.errors import LabelError, NotFittedError, NumericalError, ParameterError, ShapeError
+from onepass_experiments import baselines
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from onepass.baselines.icarl import herded  # noqa: E402
+from onepass_experiments.baselines.icarl import herded  # noqa: E402
 
 HOLDING = ("EWC", "SI", "LwF")
 

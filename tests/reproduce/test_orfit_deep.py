@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from onepass import baselines
 from onepass.cli import main
 from onepass.errors import NumericalError, ParameterError
 from onepass.stream import Images
-from onepass_experiments import DeepOutcome, choose_settings, orfit_deep
+from onepass_experiments import DeepOutcome, baselines, choose_settings, orfit_deep
 from onepass_experiments.orfit_deep import _candidates, chosen_settings, run
 from onepass_experiments.orfit_deep_networks import (
     METHODS,

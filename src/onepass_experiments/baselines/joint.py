@@ -1,7 +1,7 @@
 """Joint: many passes over all rows so far: what could be had if nothing had to be let go.
 
 All rows are kept. When a task ends, SGD goes over all of them, ``epochs`` times, each time in a
-new order, by batches; steps are those of :class:`~onepass.baselines.SGD`.
+new order, by batches; steps are those of :class:`~onepass_experiments.baselines.SGD`.
 
 Cost: memory for all rows, and epochs · rows of all tasks so far a task. It is a bound, and no way
 to learn a stream.
@@ -13,10 +13,8 @@ import numpy as np
 import torch
 
 from onepass import validation
-from onepass.baselines.forward import all_or_nothing
-from onepass.baselines.learner import Learner
-from onepass.baselines.loss import LossName
 from onepass.nn.batch import joined
+from onepass_experiments.baselines.learner import Learner, LossName, all_or_nothing
 
 __all__ = ["Joint"]
 

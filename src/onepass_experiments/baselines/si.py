@@ -25,8 +25,7 @@ from typing import Any, ClassVar
 import torch
 
 from onepass import validation
-from onepass.baselines.loss import LossName
-from onepass.baselines.tasked import Tasked
+from onepass_experiments.baselines.learner import LossName, Tasked
 
 __all__ = ["SI"]
 

@@ -34,10 +34,9 @@ import torch
 from torch.nn import functional
 
 from onepass import validation
-from onepass.baselines.forward import predicted
-from onepass.baselines.tasked import Tasked
 from onepass.errors import NotFittedError, ParameterError
 from onepass.nn.batch import joined
+from onepass_experiments.baselines.learner import Tasked, predicted
 
 __all__ = ["ICaRL", "herded"]
 

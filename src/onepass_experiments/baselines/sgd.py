@@ -12,8 +12,7 @@ stochastic approximations", 1998.
 
 from typing import Any
 
-from onepass.baselines.learner import Learner
-from onepass.baselines.loss import LossName
+from onepass_experiments.baselines.learner import Learner, LossName
 
 __all__ = ["SGD"]
 

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 from onepass.errors import need
 
 if TYPE_CHECKING:
-    from onepass.baselines.den import DEN as DEN
-    from onepass.baselines.ewc import EWC as EWC
-    from onepass.baselines.icarl import ICaRL as ICaRL
-    from onepass.baselines.joint import Joint as Joint
-    from onepass.baselines.lwf import LwF as LwF
-    from onepass.baselines.replay import Replay as Replay
-    from onepass.baselines.sgd import SGD as SGD
-    from onepass.baselines.si import SI as SI
+    from onepass_experiments.baselines.den import DEN as DEN
+    from onepass_experiments.baselines.ewc import EWC as EWC
+    from onepass_experiments.baselines.icarl import ICaRL as ICaRL
+    from onepass_experiments.baselines.joint import Joint as Joint
+    from onepass_experiments.baselines.lwf import LwF as LwF
+    from onepass_experiments.baselines.replay import Replay as Replay
+    from onepass_experiments.baselines.sgd import SGD as SGD
+    from onepass_experiments.baselines.si import SI as SI
 
 # A name and the file it comes from: loaded, and torch with it, when first asked for.
 _PUBLIC = {
@@ -48,9 +48,9 @@ __all__ = ["DEN", "EWC", "SGD", "SI", "ICaRL", "Joint", "LwF", "Replay"]
 
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
-        raise AttributeError(f"module 'onepass.baselines' has no attribute {name!r}")
+        raise AttributeError(f"module 'onepass_experiments.baselines' has no attribute {name!r}")
     need("torch", extra="torch", where=f"op.baselines.{name}")
-    return getattr(import_module(f"onepass.baselines.{_PUBLIC[name]}"), name)
+    return getattr(import_module(f"onepass_experiments.baselines.{_PUBLIC[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -23,9 +23,7 @@ from typing import Any, ClassVar
 import torch
 
 from onepass import validation
-from onepass.baselines.forward import predicted
-from onepass.baselines.loss import LossName, loss_of_rows
-from onepass.baselines.tasked import Tasked
+from onepass_experiments.baselines.learner import LossName, Tasked, loss_of_rows, predicted
 
 __all__ = ["LwF"]
 

@@ -19,10 +19,9 @@ import numpy as np
 import torch
 
 from onepass import validation
-from onepass.baselines.learner import Learner
-from onepass.baselines.loss import LossName
 from onepass.errors import ShapeError, TypeMismatchError
 from onepass.nn.batch import joined
+from onepass_experiments.baselines.learner import Learner, LossName
 
 __all__ = ["Replay"]
 
