@@ -9,7 +9,7 @@ pytest.importorskip("msgspec")
 
 from onepass.service.intake import read_rows
 from onepass.service.packing import tensors_of
-from onepass.service.wire import tensors
+from onepass.service.protocol import v2
 
 
 def test_what_is_missing_stays_so() -> None:
@@ -19,7 +19,7 @@ def test_what_is_missing_stays_so() -> None:
     ]
     sent = read_rows(rows, ["x", ""], where="here")
     body, length = tensors_of(sent, {})
-    found = tensors.read(body, header=str(length), learning=True)
+    found = v2.read(body, header=str(length), learning=True)
     assert found.X.names == ["km", "kind", "word", "at"]
     for name in found.X.names:
         np.testing.assert_array_equal(found.X[name], sent.X[name])

@@ -15,9 +15,9 @@ from wire_bodies import arrow_stream
 from onepass.errors import LabelError, RequestError
 
 pytest.importorskip("msgspec")
-from onepass.service.wire import arrow
-from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import Asked, Output
+from onepass.service.protocol import arrow
+from onepass.service.protocol.limits import Limits
+from onepass.service.protocol.rows import Asked, Output
 
 PACKINGS = [None, "lz4", "zstd"]
 TABLE = pa.table(

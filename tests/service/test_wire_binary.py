@@ -15,13 +15,13 @@ from wire_bodies import CODES, binary_request, in_bytes, request, tensor
 from onepass.errors import LabelError, RequestError
 
 pytest.importorskip("msgspec")
-from onepass.service.wire import tensors
-from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import Asked, Output, Reply
+from onepass.service.protocol import v2
+from onepass.service.protocol.limits import Limits
+from onepass.service.protocol.rows import Asked, Output, Reply
 
 
 def read(body: bytes, length: Any, **more: Any) -> Asked:
-    return tensors.read(body, header=length, **more)
+    return v2.read(body, header=length, **more)
 
 
 @pytest.mark.parametrize("code", [code for name, code in CODES.items() if name != "BOOL"])
@@ -137,9 +137,9 @@ def test_bytes_without_the_header_are_no_json() -> None:
 
 def test_texts_are_not_as_long_as_they_like() -> None:
     body, length = binary_request({"a": np.array(["abc", "d"])})
-    assert tensors.read(body, Limits(text=3), header=length).X["a"].tolist() == ["abc", "d"]
+    assert v2.read(body, Limits(text=3), header=length).X["a"].tolist() == ["abc", "d"]
     with pytest.raises(RequestError, match="texts of at most 2 characters, got one of 3"):
-        tensors.read(body, Limits(text=2), header=length)
+        v2.read(body, Limits(text=2), header=length)
 
 
 # -- what is asked for, and what is sent back -----------------------------------------------------
@@ -161,12 +161,12 @@ def test_texts_are_not_as_long_as_they_like() -> None:
 )  # fmt: skip
 def test_what_is_to_be_binary(more: dict[str, Any], expected: tuple[Output, ...]) -> None:
     body = request(tensor("X", [[1.0]]), **more)
-    assert tensors.read(body).outputs == expected
+    assert v2.read(body).outputs == expected
 
 
 def sent(answers: dict[str, Any], **binary: bool) -> tuple[Reply, list[dict[str, Any]], bytes]:
     outputs = tuple(Output(name, each) for name, each in binary.items())
-    reply = tensors.write(Asked(None, outputs=outputs), answers, model="flow", version="7")
+    reply = v2.write(Asked(None, outputs=outputs), answers, model="flow", version="7")
     assert reply.headers is not None
     assert reply.kind == "application/octet-stream"
     length = int(reply.headers["inference-header-content-length"])
@@ -273,5 +273,5 @@ def test_the_short_way_leads_where_the_long_one_does(
         return type(asked.X), kept, asked.id, asked.outputs, heeded
 
     short = found()
-    with mock.patch.object(tensors, "packed_request", return_value=None):
+    with mock.patch.object(v2, "packed_request", return_value=None):
         assert found() == short

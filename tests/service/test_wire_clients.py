@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("msgspec")
-from onepass.service.wire import described, tensors
-from onepass.service.wire.rows import Asked, Reply
+from onepass.service.protocol import v2
+from onepass.service.protocol.rows import Asked, Reply
 
 HEADER = "inference-header-content-length"
 X = np.array([[0.1, -0.0, np.nan], [5e-324, 1.7976931348623157e308, 1 / 3]])
@@ -36,7 +36,7 @@ def module(name: str) -> ModuleType:
 
 
 def written(asked: Asked, answers: dict[str, Any] | None = None) -> Reply:
-    return tensors.write(asked, answers or ANSWERS, model="flow", version="7")
+    return v2.write(asked, answers or ANSWERS, model="flow", version="7")
 
 
 def length_of(reply: Reply) -> int | None:
@@ -74,7 +74,7 @@ def test_triton_sends_rows_and_reads_answers(*, binary: bool) -> None:
     rows = X if binary else np.nan_to_num(X, nan=7.0)
     wanted = [("y", binary), ("probabilities", not binary), ("classes", binary)]
     body, length = triton_request({"X": rows}, binary=binary, outputs=wanted, request_id="a7")
-    asked = tensors.read(body, header=length)
+    asked = v2.read(body, header=length)
     same(asked.X, rows)
     assert asked.id == "a7"
     assert [(each.name, each.binary) for each in asked.outputs] == wanted
@@ -92,7 +92,7 @@ def test_triton_sends_rows_and_reads_answers(*, binary: bool) -> None:
 def test_triton_sends_columns(*, binary: bool) -> None:
     named = {name: each for name, each in NAMED.items() if binary or name != "half"}
     body, length = triton_request(named, binary=binary)
-    asked = tensors.read(body, header=length)
+    asked = v2.read(body, header=length)
     for name, expected in named.items():
         same(asked.X[name], expected if expected.dtype == object else expected.astype(np.float64))
     assert [(each.name, each.binary) for each in asked.outputs] == [("y", True)]
@@ -105,7 +105,7 @@ def test_triton_reads_answers_of_each_kind(y: Any) -> None:
     expected = expected.astype(object) if expected.dtype.kind == "U" else expected
     for outputs in (None, [("y", False)]):
         body, length = triton_request({"X": X}, binary=True, outputs=outputs)
-        reply = written(tensors.read(body, header=length), {"y": np.array(y)})
+        reply = written(v2.read(body, header=length), {"y": np.array(y)})
         read = triton.InferenceServerClient.parse_response_body(
             reply.body, header_length=length_of(reply)
         )
@@ -116,7 +116,7 @@ def test_triton_sends_parameters() -> None:
     body, length = triton_request(
         {"X": X}, binary=True, parameters={"a": 1, "b": "c", "d": True}, priority=3, timeout=9
     )
-    asked = tensors.read(body, header=length)
+    asked = v2.read(body, header=length)
     assert dict(asked.parameters) == {
         "a": 1, "b": "c", "d": True, "priority": 3, "timeout": 9, "binary_data_output": True
     }  # fmt: skip
@@ -145,7 +145,7 @@ def test_kserve_sends_rows_and_reads_answers(*, binary: bool) -> None:
     wanted = [types.RequestedOutput(name, parameters={"binary_data": binary}) for name in ANSWERS]
     body, length = kserve_request({"X": rows}, binary=binary, request_id="a7",
                                   request_outputs=wanted)  # fmt: skip
-    asked = tensors.read(body, header=length)
+    asked = v2.read(body, header=length)
     same(asked.X, rows)
     assert asked.id == "a7"
     reply = written(asked)
@@ -163,15 +163,15 @@ def test_kserve_sends_rows_and_reads_answers(*, binary: bool) -> None:
 def test_kserve_sends_columns(*, binary: bool) -> None:
     named = {name: each for name, each in NAMED.items() if binary or name != "half"}
     body, length = kserve_request(named, binary=binary)
-    asked = tensors.read(body, header=length)
+    asked = v2.read(body, header=length)
     for name, expected in named.items():
         same(asked.X[name], expected if expected.dtype == object else expected.astype(np.float64))
 
 
 def test_kserve_reads_what_a_server_says_of_itself() -> None:
     models = module("kserve.protocol.rest.v2_datamodels")
-    told = json.loads(described.server("1.0").body)
+    told = json.loads(v2.server("1.0").body)
     assert models.ServerMetadataResponse(**told).extensions == ["binary_tensor_data"]
-    told = json.loads(described.model("flow", versions=["7"], learner="RLSRegressor").body)
+    told = json.loads(v2.model("flow", versions=["7"], learner="RLSRegressor").body)
     found = models.ModelMetadataResponse(**told)
     assert (found.inputs[0].name, found.inputs[0].shape) == ("X", [-1, -1])

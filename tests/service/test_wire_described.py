@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("msgspec")
-from onepass.service.wire import described
+from onepass.service.protocol import v2
 
 
 def tensor(name: str, datatype: str, *shape: int, **more: Any) -> dict[str, Any]:
@@ -14,13 +14,13 @@ def tensor(name: str, datatype: str, *shape: int, **more: Any) -> dict[str, Any]
 
 
 def test_a_server() -> None:
-    assert json.loads(described.server("1.0", ["binary_tensor_data", "learn"]).body) == {
+    assert json.loads(v2.server("1.0", ["binary_tensor_data", "learn"]).body) == {
         "name": "onepass", "version": "1.0", "extensions": ["binary_tensor_data", "learn"]
     }  # fmt: skip
 
 
 def test_a_model_that_has_learned_nothing() -> None:
-    told = json.loads(described.model("flow", versions=["0"], learner="RLSRegressor").body)
+    told = json.loads(v2.model("flow", versions=["0"], learner="RLSRegressor").body)
     assert told == {
         "name": "flow", "versions": ["0"], "platform": "onepass_RLSRegressor",
         "inputs": [tensor("X", "FP64", -1, -1)], "outputs": [tensor("y", "FP64", -1)],
@@ -28,14 +28,14 @@ def test_a_model_that_has_learned_nothing() -> None:
 
 
 def test_a_model_of_rows_without_names() -> None:
-    reply = described.model("flow", versions=["7"], learner="RLSRegressor", features=3, outputs=2)
+    reply = v2.model("flow", versions=["7"], learner="RLSRegressor", features=3, outputs=2)
     told = json.loads(reply.body)
     assert told["inputs"] == [tensor("X", "FP64", -1, 3)]
     assert told["outputs"] == [tensor("y", "FP64", -1, 2)]
 
 
 def test_a_classifier_of_columns() -> None:
-    reply = described.model(
+    reply = v2.model(
         "late",
         versions=["7"],
         learner="Pipeline",
@@ -56,6 +56,6 @@ def test_a_classifier_of_columns() -> None:
 
 
 def test_an_error_can_hold_anything() -> None:
-    reply = described.failed('no "such" model: \ud800 🚗\n')
+    reply = v2.failed('no "such" model: \ud800 🚗\n')
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"error": 'no "such" model: \\ud800 🚗\n'}

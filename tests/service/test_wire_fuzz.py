@@ -14,10 +14,10 @@ from wire_bodies import arrow_stream, binary_request, request, tensor
 from onepass.errors import RequestError
 
 pytest.importorskip("msgspec")
-from onepass.service.wire import arrow, invocations, tensors
-from onepass.service.wire.csvtext import read_csv
-from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import Asked
+from onepass.service.protocol import arrow, mlflow, v2
+from onepass.service.protocol.limits import Limits
+from onepass.service.protocol.mlflow import read_csv
+from onepass.service.protocol.rows import Asked
 
 LIMITS = Limits(unpacked=1 << 24, values=1 << 20)
 X = np.array([[0.5, -1e300, 3], [4, 5, 6]])
@@ -77,11 +77,11 @@ def edited(body: bytes, changes: list[tuple[float, int, bytes]]) -> bytes:
 
 def read_binary(body: bytes, limits: Limits, *, learning: bool) -> Asked:
     nearest = min(LENGTHS, key=lambda length: abs(length - len(body)))
-    return tensors.read(body, limits, header=LENGTHS[nearest], learning=learning)
+    return v2.read(body, limits, header=LENGTHS[nearest], learning=learning)
 
 
 READERS: dict[str, Callable[..., Asked]] = {
-    "tensors": tensors.read, "binary": read_binary, "invocations": invocations.read,
+    "tensors": v2.read, "binary": read_binary, "invocations": mlflow.read,
     "csv": read_csv, "arrow": arrow.read,
 }  # fmt: skip
 

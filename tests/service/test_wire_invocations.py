@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from onepass.errors import LabelError, RequestError
 
 pytest.importorskip("msgspec")
-from onepass.service.wire import invocations
-from onepass.service.wire.csvtext import read_csv
-from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import Asked
+from onepass.service.protocol import mlflow
+from onepass.service.protocol.limits import Limits
+from onepass.service.protocol.mlflow import read_csv
+from onepass.service.protocol.rows import Asked
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 ROWS = [{"speed": 1.5, "gear": "low", "wet": True}, {"speed": None, "gear": None, "wet": False}]
@@ -26,7 +26,7 @@ SPLIT = {"columns": list(COLUMNS), "index": [0, 1], "data": [list(row.values()) 
 
 
 def read(form: str, told: Any, *limits: Limits, **more: Any) -> Asked:
-    return invocations.read(json.dumps({form: told}).encode(), *limits, **more)
+    return mlflow.read(json.dumps({form: told}).encode(), *limits, **more)
 
 
 def rows(table: Any) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def test_values_keep_every_bit(values: list[tuple[float, str]]) -> None:
     told = [{"a": number, "b": text} for number, text in values]
     for ascii_only in (True, False):
         body = json.dumps({"instances": told}, ensure_ascii=ascii_only).encode()
-        X = invocations.read(body).X
+        X = mlflow.read(body).X
         assert struct.pack(f"{len(X)}d", *X["a"]) == struct.pack(
             f"{len(X)}d", *[v for v, _ in values]
         )
@@ -134,8 +134,8 @@ def test_many_numbers() -> None:
 
 def test_parameters_come_along() -> None:
     body = b'{"inputs": [[1]], "params": {"a": 1, "b": "c", "d": null}, "signature_name": "x"}'
-    assert invocations.read(body).parameters == {"a": 1, "b": "c", "d": None}
-    assert invocations.read(b'{"inputs": [[1]], "params": null}').parameters == {}
+    assert mlflow.read(body).parameters == {"a": 1, "b": "c", "d": None}
+    assert mlflow.read(b'{"inputs": [[1]], "params": null}').parameters == {}
 
 
 def test_labels_keep_what_they_are() -> None:
@@ -193,10 +193,10 @@ def test_labels_keep_what_they_are() -> None:
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(body: bytes, message: str | None) -> None:
     if message is None:
-        assert invocations.read(body).X.shape == (1, 0)
+        assert mlflow.read(body).X.shape == (1, 0)
         return
     with pytest.raises(RequestError, match=message) as refused:
-        invocations.read(body)
+        mlflow.read(body)
     assert len(str(refused.value)) < 1000
 
 
@@ -233,14 +233,14 @@ def test_limits_are_of_whoever_serves() -> None:
     ],
 )  # fmt: skip
 def test_predictions(y: Any, expected: Any) -> None:
-    reply = invocations.write({"y": y})
+    reply = mlflow.write({"y": y})
     assert reply.kind == "application/json"
     assert json.loads(reply.body) == {"predictions": expected}
 
 
 def test_half_a_character_cannot_be_written() -> None:
     with pytest.raises(LabelError, match="half a character"):
-        invocations.write({"y": np.array(["\ud800"], dtype=object)})
+        mlflow.write({"y": np.array(["\ud800"], dtype=object)})
 
 
 # -- CSV ------------------------------------------------------------------------------------------

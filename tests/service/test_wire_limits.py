@@ -13,9 +13,9 @@ from wire_bodies import arrow_stream
 from onepass.errors import ParameterError, RequestError
 
 pytest.importorskip("msgspec")
-from onepass.service.wire import arrow, invocations, tensors
-from onepass.service.wire.csvtext import read_csv
-from onepass.service.wire.limits import Limits, shown
+from onepass.service.protocol import arrow, mlflow, v2
+from onepass.service.protocol.limits import Limits, shown
+from onepass.service.protocol.mlflow import read_csv
 
 LENGTH = 6 << 20
 
@@ -34,28 +34,28 @@ def names(n: int) -> bytes:
 
 
 BOMBS: list[tuple[Callable[..., Any], bytes]] = [
-    (tensors.read, inputs(many(b"0,"))),
-    (tensors.read, inputs(many(b"300,"), shape="[1, 65536]")),
-    (tensors.read, inputs(b"[" + many(b"300,") + b"]")),
-    (tensors.read, inputs(many(b"[],"))),
-    (tensors.read, inputs(many(b"[0],"))),
-    (tensors.read, inputs(many(b'"a",'), datatype="BYTES")),
-    (tensors.read, inputs(many(b'"a",'), datatype="BYTES", shape="[1572865]")),
-    (tensors.read, inputs(b'["' + b'\\",\\"' * (LENGTH // 6) + b'"]', datatype="BYTES")),
-    (tensors.read, inputs(b'["' + b"],[" * (LENGTH // 3) + b'"]', datatype="BYTES")),
-    (tensors.read, inputs(b"[1]", shape=many(b"300,").decode())),
-    (tensors.read, b'{"inputs": ' + many(b'{"name":"","shape":[],"datatype":""},') + b"}"),
-    (tensors.read, b'{"inputs": [], "outputs": ' + many(b'{"name":""},') + b"}"),
-    (tensors.read, b'{"inputs": [], "parameters": {' + names(LENGTH // 11) + b"}}"),
-    (tensors.read, b'{"inputs": [], "other": ' + many(b'{"name":""},') + b"}"),
-    (invocations.read, b'{"inputs": ' + many(b"[[]],") + b"}"),
-    (invocations.read, b'{"inputs": ' + many(b'{"a":1,"a":1},') + b', "instances": 1}'),
-    (invocations.read, b'{"inputs": {' + names(LENGTH // 11) + b"}}"),
-    (invocations.read, b'{"inputs": {"a": ' + b"[" + many(b"300,") + b"]}}"),
-    (invocations.read, b'{"inputs": ' + many(b'{"a":{}},') + b"}"),
-    (invocations.read, b'{"dataframe_split": {"data": [], "columns": ' + many(b'"a",') + b"}}"),
-    (invocations.read, b'{"dataframe_split": {"data": [], "columns": ' + many(b"1,") + b"}}"),
-    (invocations.read, b'{"inputs": [[1]], "params": {' + names(LENGTH // 11) + b"}}"),
+    (v2.read, inputs(many(b"0,"))),
+    (v2.read, inputs(many(b"300,"), shape="[1, 65536]")),
+    (v2.read, inputs(b"[" + many(b"300,") + b"]")),
+    (v2.read, inputs(many(b"[],"))),
+    (v2.read, inputs(many(b"[0],"))),
+    (v2.read, inputs(many(b'"a",'), datatype="BYTES")),
+    (v2.read, inputs(many(b'"a",'), datatype="BYTES", shape="[1572865]")),
+    (v2.read, inputs(b'["' + b'\\",\\"' * (LENGTH // 6) + b'"]', datatype="BYTES")),
+    (v2.read, inputs(b'["' + b"],[" * (LENGTH // 3) + b'"]', datatype="BYTES")),
+    (v2.read, inputs(b"[1]", shape=many(b"300,").decode())),
+    (v2.read, b'{"inputs": ' + many(b'{"name":"","shape":[],"datatype":""},') + b"}"),
+    (v2.read, b'{"inputs": [], "outputs": ' + many(b'{"name":""},') + b"}"),
+    (v2.read, b'{"inputs": [], "parameters": {' + names(LENGTH // 11) + b"}}"),
+    (v2.read, b'{"inputs": [], "other": ' + many(b'{"name":""},') + b"}"),
+    (mlflow.read, b'{"inputs": ' + many(b"[[]],") + b"}"),
+    (mlflow.read, b'{"inputs": ' + many(b'{"a":1,"a":1},') + b', "instances": 1}'),
+    (mlflow.read, b'{"inputs": {' + names(LENGTH // 11) + b"}}"),
+    (mlflow.read, b'{"inputs": {"a": ' + b"[" + many(b"300,") + b"]}}"),
+    (mlflow.read, b'{"inputs": ' + many(b'{"a":{}},') + b"}"),
+    (mlflow.read, b'{"dataframe_split": {"data": [], "columns": ' + many(b'"a",') + b"}}"),
+    (mlflow.read, b'{"dataframe_split": {"data": [], "columns": ' + many(b"1,") + b"}}"),
+    (mlflow.read, b'{"inputs": [[1]], "params": {' + names(LENGTH // 11) + b"}}"),
     (read_csv, b"," * LENGTH),
     (read_csv, b'"' + b"\n" * LENGTH),
     (read_csv, b"a\n" + b"b\n" * (LENGTH // 2)),
@@ -82,7 +82,7 @@ def test_what_is_good_takes_little_more_than_its_rows() -> None:
         body = inputs(json.dumps(told).encode(), shape="[1000, 1000]")
         tracemalloc.start()
         try:
-            tensors.read(body)
+            v2.read(body)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -92,9 +92,9 @@ def test_what_is_good_takes_little_more_than_its_rows() -> None:
 def test_few_bytes_do_not_tell_of_many_values() -> None:
     told = [{f"{i:x}": 1} for i in range(3000)]
     with pytest.raises(RequestError, match="for 9,000,000, nearly all missing"):
-        invocations.read(json.dumps({"instances": told}).encode())
+        mlflow.read(json.dumps({"instances": told}).encode())
     told = [{f"{i:x}": 1} for i in range(300)]
-    assert len(invocations.read(json.dumps({"instances": told}).encode()).X.names) == 300
+    assert len(mlflow.read(json.dumps({"instances": told}).encode()).X.names) == 300
     nulls = pa.Array.from_buffers(pa.null(), 1 << 20, [None])
     with pytest.raises(RequestError, match="nearly all missing"):
         arrow.read(arrow_stream(pa.table({"a": nulls, "b": nulls})))

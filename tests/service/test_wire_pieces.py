@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from onepass.errors import RequestError
 
 msgspec = pytest.importorskip("msgspec")
-from onepass.service.wire import jsontext  # noqa: E402
-from onepass.service.wire.jsontext import COLUMN, ELEMENT, LIST, OBJECT, TEXT  # noqa: E402
-from onepass.service.wire.limits import Limits  # noqa: E402
+from onepass.service.protocol import json as jsontext  # noqa: E402
+from onepass.service.protocol.json import COLUMN, ELEMENT, LIST, OBJECT, TEXT  # noqa: E402
+from onepass.service.protocol.limits import Limits  # noqa: E402
 
 hard = st.text('ab,]}[{":\\ \n', max_size=8)
 scalars = st.none() | st.booleans() | st.integers(-9, 999) | st.floats(-1, 1) | hard

@@ -14,10 +14,9 @@ from onepass.errors import LabelError, RequestError
 from onepass.validation.table import Table
 
 pytest.importorskip("msgspec")
-from onepass.service.wire import tensors
-from onepass.service.wire.datatypes import DATATYPES
-from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import Asked, Output
+from onepass.service.protocol import v2
+from onepass.service.protocol.limits import Limits
+from onepass.service.protocol.rows import DATATYPES, Asked, Output
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -37,7 +36,7 @@ def test_doubles_keep_every_bit(*, rows: list[list[float]], nested: bool) -> Non
     told = tensor("X", np.array(rows))
     if not nested:
         told["data"] = np.array(rows).ravel().tolist()
-    asked = tensors.read(request(told))
+    asked = v2.read(request(told))
     assert asked.X.dtype == np.float64
     assert asked.X.shape == (len(rows), 3)
     assert bits(asked.X) == bits(rows)
@@ -68,7 +67,7 @@ def test_short_requests_are_read_as_all_others(data: st.DataObject) -> None:
 
 def outcome(body: Any, limits: Limits, *, learning: bool) -> Any:
     try:
-        asked = tensors.read(json.dumps(body).encode(), limits, learning=learning)
+        asked = v2.read(json.dumps(body).encode(), limits, learning=learning)
     except RequestError as wrong:
         return str(wrong)
     columns = {"": asked.X} if isinstance(asked.X, np.ndarray) else asked.X.columns
@@ -88,11 +87,11 @@ def test_a_number_is_the_double_nearest_to_its_text(text: str) -> None:
     expected = float(text)
     if np.isinf(expected):
         with pytest.raises(RequestError, match=r"inputs\[0\]\.data\[0\].* within float64"):
-            tensors.read(body)
+            v2.read(body)
     elif text.startswith("-0") and expected == 0.0 and text == "-0":
-        assert tensors.read(body).X == 0.0  # a whole number, which has no sign
+        assert v2.read(body).X == 0.0  # a whole number, which has no sign
     else:
-        assert bits(tensors.read(body).X) == bits([expected])
+        assert bits(v2.read(body).X) == bits([expected])
 
 
 @pytest.mark.parametrize("n", [2_000, 9_000])
@@ -102,11 +101,11 @@ def test_long_lists_are_read_piece_by_piece(*, n: int, nested: bool, gap: str) -
     X = np.random.default_rng(0).standard_normal((n, 7))
     told = tensor("X", X) | ({} if nested else {"data": X.ravel().tolist()})
     body = json.dumps({"inputs": [told]}, separators=("," + gap, ":" + gap)).encode()
-    assert bits(tensors.read(body).X) == bits(X)
+    assert bits(v2.read(body).X) == bits(X)
     X[n // 2, 3] = np.nan
     told["data"] = X.tolist()
     told["data"][n // 2][3] = None
-    assert bits(tensors.read(request(told)).X) == bits(X)
+    assert bits(v2.read(request(told)).X) == bits(X)
 
 
 def test_a_body_of_many_mebibytes_is_read() -> None:
@@ -114,12 +113,12 @@ def test_a_body_of_many_mebibytes_is_read() -> None:
     who = np.array([f'a "{i}", [{{}}], ' for i in range(4_000)] * 1, dtype=object)
     body = request(tensor("X", X), id="long", outputs=[{"name": "classes"}], parameters={"a": 1})
     assert len(body) > 4 << 20
-    asked = tensors.read(body)
+    asked = v2.read(body)
     assert bits(asked.X) == bits(X)
     assert (asked.id, asked.outputs, asked.parameters) == ("long", (Output("classes"),), {"a": 1})
     columns = {f"x{j}": X[:, j] for j in range(60)} | {"who": who}
     body = request(*(tensor(name, each) for name, each in columns.items()))
-    found = tensors.read(body).X
+    found = v2.read(body).X
     assert found.names == list(columns)
     assert all(bits(found[f"x{j}"]) == bits(X[:, j]) for j in range(60))
     assert found["who"].tolist() == who.tolist()
@@ -128,7 +127,7 @@ def test_a_body_of_many_mebibytes_is_read() -> None:
 @pytest.mark.parametrize("datatype", [name for name in DATATYPES if name[0] in "UIF"])
 def test_each_datatype_of_numbers_is_read_as_float64(datatype: str) -> None:
     told = tensor("X", [[1, 2], [3, 4]], datatype=datatype)
-    assert bits(tensors.read(request(told)).X) == bits([[1, 2], [3, 4]])
+    assert bits(v2.read(request(told)).X) == bits([[1, 2], [3, 4]])
 
 
 @given(st.data())
@@ -137,23 +136,23 @@ def test_narrow_numbers_are_rounded_as_their_bytes_would_be(data: st.DataObject)
     values = data.draw(st.lists(st.floats(width=width, allow_nan=False, allow_infinity=False),
                                 min_size=1, max_size=5))  # fmt: skip
     told = tensor("X", [values], datatype=f"FP{width}")
-    assert bits(tensors.read(request(told)).X) == bits([values])
+    assert bits(v2.read(request(told)).X) == bits([values])
     told["data"] = [[float(np.dtype(f"f{width // 8}").type(v).astype(np.float64)) for v in values]]
-    assert bits(tensors.read(request(told)).X) == bits([values])
-    assert np.float32(0.1) == tensors.read(request(tensor("X", [[0.1]], datatype="FP32"))).X
+    assert bits(v2.read(request(told)).X) == bits([values])
+    assert np.float32(0.1) == v2.read(request(tensor("X", [[0.1]], datatype="FP32"))).X
 
 
 def test_null_is_missing_and_3_0_is_a_whole_number() -> None:
     told = tensor("X", [[1, 2], [3, 4]]) | {"data": [1.0, None, 3e0, 4]}
     for datatype in ("INT64", "FP64", "FP32", "UINT8"):
-        X = tensors.read(request(told | {"datatype": datatype})).X
+        X = v2.read(request(told | {"datatype": datatype})).X
         assert bits(X) == bits([[1, np.nan], [3, 4]])
 
 
 @pytest.mark.parametrize("shape", [[0, 3], [3, 0]])
 def test_no_rows_and_no_columns(shape: list[int]) -> None:
     told = {"name": "X", "shape": shape, "datatype": "FP64", "data": []}
-    assert tensors.read(request(told)).X.shape == tuple(shape)
+    assert v2.read(request(told)).X.shape == tuple(shape)
 
 
 # -- named columns --------------------------------------------------------------------------------
@@ -164,7 +163,7 @@ def test_several_tensors_are_named_columns() -> None:
         "speed": np.array([1.5, 2.5]), "rank": np.array([3, 4]), "wet": np.array([True, False]),
         "gear": np.array(["low", "höch 🚗"]), "one": np.array([[5.0], [6.0]]),
     }  # fmt: skip
-    X = tensors.read(request(*(tensor(name, each) for name, each in named.items()))).X
+    X = v2.read(request(*(tensor(name, each) for name, each in named.items()))).X
     assert isinstance(X, Table)
     assert X.names == list(named)
     assert list(X.rows()) == [
@@ -174,9 +173,9 @@ def test_several_tensors_are_named_columns() -> None:
 
 
 def test_one_axis_is_a_column_of_rows() -> None:
-    X = tensors.read(request(tensor("speed", [1.0, 2.0, 3.0]))).X
+    X = v2.read(request(tensor("speed", [1.0, 2.0, 3.0]))).X
     assert (X.names, len(X)) == (["speed"], 3)
-    X = tensors.read(request(tensor("gear", [["low"], ["high"]]))).X
+    X = v2.read(request(tensor("gear", [["low"], ["high"]]))).X
     assert X["gear"].tolist() == ["low", "high"]
 
 
@@ -186,7 +185,7 @@ def test_missing_values_of_columns() -> None:
     told[1] |= {"datatype": "INT32", "data": [None, 2, 3]}
     told[2] |= {"datatype": "BOOL", "data": [True, None, 0]}
     told[3] |= {"datatype": "BYTES", "data": ["a", "", None]}
-    X = tensors.read(request(*told)).X
+    X = v2.read(request(*told)).X
     assert bits(X["number"]) == bits([1.5, np.nan, 2])
     assert bits(X["whole"]) == bits([np.nan, 2, 3])
     assert bits(X["truth"]) == bits([1, np.nan, 0])
@@ -196,13 +195,13 @@ def test_missing_values_of_columns() -> None:
 def test_dates_are_text_that_says_so() -> None:
     told = tensor("at", ["2026-11-22T23:08:40.5Z", "2026-11-23T00:08:40+02:00", "2026-11-22"])
     told |= {"parameters": {"content_type": "datetime"}}
-    at = tensors.read(request(told)).X["at"]
+    at = v2.read(request(told)).X["at"]
     assert at.dtype == np.dtype("datetime64[us]")
     expected = ["2026-11-22T23:08:40.5", "2026-11-22T22:08:40", "2026-11-22"]
     assert at.tolist() == np.array(expected, dtype="datetime64[us]").tolist()
     told["data"] = ["2026-11-22", None, "yesterday"]
     with pytest.raises(RequestError, match=r"inputs\[0\], row 2` must be a date.*'yesterday'"):
-        tensors.read(request(told))
+        v2.read(request(told))
 
 
 # -- rows to be learned ---------------------------------------------------------------------------
@@ -211,15 +210,15 @@ def test_dates_are_text_that_says_so() -> None:
 def test_what_belongs_to_rows_is_no_feature() -> None:
     told = [tensor("X", [[1.0], [2.0]]), tensor("y", [3.0, 4.0]),
             tensor("sample_weight", [1, 2]), tensor("time", [[5], [6]])]  # fmt: skip
-    asked = tensors.read(request(*told), learning=True)
+    asked = v2.read(request(*told), learning=True)
     assert bits(asked.X) == bits([[1], [2]])
     assert bits(asked.y) == bits([3, 4])
     assert bits(asked.sample_weight) == bits([1, 2])
     assert asked.time.tolist() == [5, 6]
     assert asked.time.dtype == np.int64
     for some in (told, [*told[:1], tensor("y", [[1.0, 2.0], [1.0, 2.0]])]):  # not to be learned
-        assert bits(tensors.read(request(*some)).X) == bits([[1], [2]])
-    assert tensors.read(request(*told[1:])).X.names == ["y", "sample_weight", "time"]
+        assert bits(v2.read(request(*some)).X) == bits([[1], [2]])
+    assert v2.read(request(*told[1:])).X.names == ["y", "sample_weight", "time"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +230,7 @@ def test_what_belongs_to_rows_is_no_feature() -> None:
 )  # fmt: skip
 def test_answers_keep_what_they_are(y: Any, datatype: str, kind: str) -> None:
     told = tensor("y", y) | {"datatype": datatype, "data": y}
-    asked = tensors.read(request(tensor("X", [[1.0], [2.0]]), told), learning=True)
+    asked = v2.read(request(tensor("X", [[1.0], [2.0]]), told), learning=True)
     assert asked.y.dtype.kind == kind
     assert asked.y.tolist() == y
     assert kind not in "iuf" or asked.y.itemsize == 8
@@ -241,16 +240,16 @@ def test_whole_numbers_of_64_bits_are_exact() -> None:
     y = [-(1 << 63), (1 << 63) - 1, (1 << 53) + 1]
     X = tensor("X", [[1.0]] * 3)
     told = request(X, tensor("y", y), tensor("time", y))
-    asked = tensors.read(told, learning=True)
+    asked = v2.read(told, learning=True)
     assert asked.y.tolist() == asked.time.tolist() == y
     y = np.array([1, 2, (1 << 64) - 1], dtype=np.uint64)
-    asked = tensors.read(request(X, tensor("y", y)), learning=True)
+    asked = v2.read(request(X, tensor("y", y)), learning=True)
     assert asked.y.tolist() == [1, 2, (1 << 64) - 1]
 
 
 def test_times_may_be_dates() -> None:
     told = [tensor("X", [[1.0], [2.0]]), tensor("time", ["2026-11-22T01:00+01:00", "2026-11-23"])]
-    time = tensors.read(request(*told), learning=True).time
+    time = v2.read(request(*told), learning=True).time
     assert time.dtype == np.dtype("datetime64[us]")
     assert str(time[0]) == "2026-11-22T00:00:00.000000"
 
@@ -270,7 +269,7 @@ def test_times_may_be_dates() -> None:
 )
 def test_what_cannot_be_learned_is_refused(told: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(RequestError, match=message):
-        tensors.read(request(*told), learning=True)
+        v2.read(request(*told), learning=True)
 
 
 # -- what is refused ------------------------------------------------------------------------------
@@ -362,7 +361,7 @@ DATA = r"inputs\[0\]\.data"
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(body: bytes, message: str) -> None:
     with pytest.raises(RequestError, match=message) as refused:
-        tensors.read(body)
+        v2.read(body)
     said = str(refused.value)
     assert len(said) < 1000
     assert " must " in said and ", got " in said and said[-1] in ".?"  # noqa: PT018
@@ -373,20 +372,20 @@ def test_what_is_wrong_far_behind_is_said_too(n: int) -> None:
     data: list[Any] = [[0.5, 0.25]] * n
     told = {"name": "X", "shape": [n, 2], "datatype": "FP64"}
     with pytest.raises(RequestError, match=rf"data\[{n - 2}\]\[1\]` must be a number.* got 'no'"):
-        tensors.read(request(told | {"data": [*data[:-2], [1, "no"], [1, 2]]}))
+        v2.read(request(told | {"data": [*data[:-2], [1, "no"], [1, 2]]}))
     with pytest.raises(RequestError, match=rf"data\[{n - 1}\]` must hold 2 values.* got 3"):
-        tensors.read(request(told | {"data": [*data[:-1], [1, 2, 3]]}))
+        v2.read(request(told | {"data": [*data[:-1], [1, 2, 3]]}))
     with pytest.raises(RequestError, match=f"hold {2 * n:,} values.* got {2 * n + 2:,} or more"):
-        tensors.read(request(told | {"data": [*data, [1, 2]]}))
+        v2.read(request(told | {"data": [*data, [1, 2]]}))
     with pytest.raises(
         RequestError, match=r"data.* must be a number, text, true, .* got an object"
     ):
-        tensors.read(request(told | {"data": [*data[:-1], [1, {}]]}))
+        v2.read(request(told | {"data": [*data[:-1], [1, {}]]}))
 
 
 def test_limits_are_of_whoever_serves() -> None:
     body = request(tensor("X", [[1.0, 2.0], [3.0, 4.0]]))
-    assert len(tensors.read(body, Limits(nbytes=len(body), rows=2, columns=2, values=4)).X) == 2
+    assert len(v2.read(body, Limits(nbytes=len(body), rows=2, columns=2, values=4)).X) == 2
     for limits in (
         Limits(nbytes=len(body) - 1),
         Limits(rows=1),
@@ -394,12 +393,12 @@ def test_limits_are_of_whoever_serves() -> None:
         Limits(values=3),
     ):
         with pytest.raises(RequestError, match="must have at most"):
-            tensors.read(body, limits)
+            v2.read(body, limits)
     words = request(tensor("a", ["x", "y"]), tensor("b", ["xyz", "y"]))
-    assert len(tensors.read(words, Limits(values=32, text=3)).X) == 2
+    assert len(v2.read(words, Limits(values=32, text=3)).X) == 2
     for limits in (Limits(values=31), Limits(text=2), Limits(columns=1)):
         with pytest.raises(RequestError, match="at most"):
-            tensors.read(words, limits)
+            v2.read(words, limits)
 
 
 # -- what is sent back ----------------------------------------------------------------------------
@@ -407,7 +406,7 @@ def test_limits_are_of_whoever_serves() -> None:
 
 def told_back(answers: dict[str, Any], *outputs: str, **more: Any) -> dict[str, Any]:
     asked = Asked(None, outputs=tuple(map(Output, outputs or ("y",))), **more)
-    reply = tensors.write(asked, answers, model="flow", version="7")
+    reply = v2.write(asked, answers, model="flow", version="7")
     assert reply.kind == "application/json"
     assert reply.headers is None
     return json.loads(reply.body)
@@ -468,4 +467,4 @@ def test_ask_in_the_wrong_place_is_not_passed_over(more: int) -> None:
     body = request(tensor("X", np.ones((1, 2))))
     wrong = body[:-1] + b', "ask": true' + b" " * more + b"}"
     with pytest.raises(RequestError, match="`ask` must stand among the `parameters`"):
-        tensors.read(wrong)
+        v2.read(wrong)

@@ -90,7 +90,7 @@ import web_kills
 import onepass.cli.serve, onepass.cli.app, onepass.features.presets, onepass.serialization.models,
 uvicorn import onepass.service.web.app, onepass.service.web.auth, onepass.service.web.logs
 import onepass.service.web.connection, onepass.service.web.running, onepass.service.web.starting
-import onepass.service.web.stopping, onepass.service.wire.limits
+import onepass.service.web.stopping, onepass.service.protocol.limits
 """
     return Nursery(prepare, "web_kills.carried_out(web_kills.Plan(**given))")
 

@@ -8,6 +8,7 @@ import msgspec
 
 from onepass.errors import UnknownError
 from onepass.service import page
+from onepass.service.protocol import v2
 from onepass.service.served import Served
 from onepass.service.shelf import Shelf
 from onepass.service.web.exchange import Answer, Asking
@@ -17,7 +18,6 @@ from onepass.service.web.openapi import described
 from onepass.service.web.pathless import pathless
 from onepass.service.web.state import onepass_version, state
 from onepass.service.web.threads import Threads
-from onepass.service.wire import described as told
 
 __all__ = ["About"]
 
@@ -57,7 +57,7 @@ class About:
     async def server(self, asking: Asking) -> Answer:
         """``GET /v2``."""
         del asking
-        return _sent(told.server(onepass_version()))
+        return _sent(v2.server(onepass_version()))
 
     async def model(self, asking: Asking, name: str, version: str | None = None) -> Answer:
         """``GET /v2/models/NAME``."""

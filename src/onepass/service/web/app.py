@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import httptools
 
 from onepass.errors import MethodError, ParameterError, UnknownError
+from onepass.service.protocol.limits import Limits
 from onepass.service.shelf import Shelf
 from onepass.service.web.about import About
 from onepass.service.web.admin import Admin
@@ -17,7 +18,6 @@ from onepass.service.web.failures import Failures
 from onepass.service.web.paths import Paths, allowed
 from onepass.service.web.threads import Threads
 from onepass.service.web.verbs import Verbs
-from onepass.service.wire.limits import Limits
 
 __all__ = ["Application", "Endpoint", "endpoints"]
 

@@ -7,8 +7,8 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from onepass.errors import BusyError, LongError, ParameterError
+from onepass.service.protocol.v2 import failed
 from onepass.service.web.failures import Failure
-from onepass.service.wire.described import failed
 
 __all__ = ["Answer", "Asking", "Room"]
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
+from onepass.service.protocol import arrow, mlflow, v2
+from onepass.service.protocol.limits import Limits
+from onepass.service.protocol.rows import Asked, Reply
 from onepass.service.web.exchange import Answer, Asking
-from onepass.service.wire import arrow, csvtext, invocations, tensors
-from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import Asked, Reply
 
 __all__ = ["Format", "format_of"]
 
@@ -89,7 +89,7 @@ def format_of(asking: Asking, *, scoring: bool = False) -> Format:
     """
     form = _named((asking.header(b"content-type") or "")[:_LONGEST], scoring)
     header = asking.header(_HEADER) if form is _TENSORS else None
-    return form if header is None else Format(partial(tensors.read, header=header), tensors.write)
+    return form if header is None else Format(partial(v2.read, header=header), v2.write)
 
 
 @lru_cache(maxsize=64)
@@ -106,10 +106,10 @@ def _named(said: str, scoring: bool) -> Format:  # noqa: FBT001
 def _scored(asked: Asked, found: Mapping[str, Any], *, model: str, version: str) -> Reply:
     """MLflow's answer, which says nothing else."""
     del asked, model, version
-    return invocations.write(found)
+    return mlflow.write(found)
 
 
-_TENSORS = Format(tensors.read, tensors.write)
+_TENSORS = Format(v2.read, v2.write)
 _ARROW = Format(arrow.read, arrow.write, tells_size=False)
-_CSV = Format(csvtext.read_csv, _scored, tells_ids=False)
-_MLFLOW = Format(invocations.read, _scored, tells_ids=False)
+_CSV = Format(mlflow.read_csv, _scored, tells_ids=False)
+_MLFLOW = Format(mlflow.read, _scored, tells_ids=False)

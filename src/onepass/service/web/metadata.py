@@ -4,8 +4,8 @@ from typing import Any
 
 from sklearn.base import is_classifier
 
-from onepass.service.wire.described import model
-from onepass.service.wire.rows import Reply
+from onepass.service.protocol.rows import Reply
+from onepass.service.protocol.v2 import model
 
 __all__ = ["of_model"]
 

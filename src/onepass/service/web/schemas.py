@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from onepass.service.wire.rows import OUTPUTS
+from onepass.service.protocol.rows import OUTPUTS
 
 __all__ = ["EXAMPLES", "NAME", "SCHEMAS", "VERSION"]
 

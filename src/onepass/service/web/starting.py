@@ -107,8 +107,8 @@ def started(
     patience : float, default 60
         Seconds within which rows must be on the disk.
     """
+    from onepass.service.protocol.limits import Limits  # noqa: PLC0415  the same
     from onepass.service.web.app import Application  # noqa: PLC0415  not without the extra
-    from onepass.service.wire.limits import Limits  # noqa: PLC0415  the same
 
     return Application(
         shelf,

@@ -1,4 +1,4 @@
-"""Verbs: predict, learn, ask and answer, in the formats of :mod:`onepass.service.wire`."""
+"""Verbs: predict, learn, ask and answer, in the formats of :mod:`onepass.service.protocol`."""
 
 import hashlib
 import time
@@ -9,6 +9,8 @@ import numpy as np
 
 from onepass.errors import ParameterError
 from onepass.service.charge import said_of
+from onepass.service.protocol.limits import Limits
+from onepass.service.protocol.rows import ANSWERS, ROLES, Asked, Output
 from onepass.service.requests import Receipt
 from onepass.service.served import Served
 from onepass.service.shelf import Shelf
@@ -19,8 +21,6 @@ from onepass.service.web.mail import Mail
 from onepass.service.web.parameters import asks
 from onepass.service.web.refusals import OfRows
 from onepass.service.web.threads import Threads
-from onepass.service.wire.limits import Limits
-from onepass.service.wire.rows import ANSWERS, ROLES, Asked, Output
 from onepass.validation.arrays import bounded
 from onepass.validation.table import Table
 

@@ -1,23 +1,58 @@
-"""Forms: rows, records and columns in JSON, as columns by their names.
+"""Invocations: MLflow's scoring protocol, JSON in four forms; :mod:`~.csvtext` has the fifth.
+
+======================= ==========================================================================
+the body has            which is
+======================= ==========================================================================
+``dataframe_split``     ``{"columns": ["speed", …], "data": [[3, …], …]}``; without columns, or
+                        with whole numbers as pandas counts them, rows without names
+``dataframe_records``   ``[{"speed": 3, …}, …]``; what a row lacks is missing
+``instances``           rows ``[[3, …], …]`` or ``[3, …]`` of numbers; records; or columns
+``inputs``              the same
+======================= ==========================================================================
+
+Columns are ``{"speed": [3, …], …}``, and the only one may be a matrix, ``{"X": [[3, …], …]}``.
+Whatever else stands in the body beside ``params`` is passed over, as MLflow does. Numbers, truth
+values and text are what JSON says they are; null is missing.
+
+Forms: rows, records and columns in JSON, as columns by their names.
 
 They are read piece by piece, so that no more than a piece stands in memory as Python's objects.
+
+CSV text: a body as MLflow takes it, with the types that the library finds in files of it.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
+from types import ModuleType
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from onepass.errors import Array
-from onepass.service.wire.gathered import Gathered, column
-from onepass.service.wire.jsontext import COLUMN, ELEMENT, LIST, OBJECT, TEXT, in_pieces
-from onepass.service.wire.limits import Limits, refused, shown
+from onepass.errors import Array, OnepassError, RequestError, SourceError, need
+from onepass.service.protocol.arrow import Arrays
+from onepass.service.protocol.json import (
+    COLUMN,
+    ELEMENT,
+    LIST,
+    OBJECT,
+    TEXT,
+    Gathered,
+    column,
+    decoded,
+    encoded,
+    in_pieces,
+    short,
+)
+from onepass.service.protocol.limits import Limits, refused, shown
+from onepass.service.protocol.rows import Asked, Reply, asked
+from onepass.stream.csv import Misread
+from onepass.stream.files import packed_as
 
-__all__ = ["UNNAMED", "Forms"]
+__all__ = ["UNNAMED", "Forms", "read", "read_csv", "write"]
+
 
 UNNAMED = "X"
 """What rows without names are called, as one matrix."""
@@ -217,3 +252,191 @@ def _inner(text: bytes) -> bytes:
     """The first character within brackets."""
     found = _INNER.match(text)
     return b"" if found is None else found[1]
+
+
+_NO_LIMITS = Limits()
+_LISTS = ("dataframe_records", "instances", "inputs")
+
+
+class _Split(msgspec.Struct):
+    data: msgspec.Raw
+    columns: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Body(msgspec.Struct):
+    dataframe_split: _Split | None = None
+    dataframe_records: msgspec.Raw = msgspec.Raw(b"")
+    instances: msgspec.Raw = msgspec.Raw(b"")
+    inputs: msgspec.Raw = msgspec.Raw(b"")
+    params: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_BODY = msgspec.json.Decoder(_Body)
+_PARAMS = msgspec.json.Decoder(dict[str, bool | int | float | str | None] | None)
+
+
+def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) -> Asked:
+    """What a request asks whose body is JSON.
+
+    Parameters
+    ----------
+    body : bytes
+    limits : Limits
+    learning : bool, default False
+        Whether the columns y, sample_weight and time are what these say, and no features.
+
+    Raises
+    ------
+    RequestError
+        If it is no such request, or too large.
+
+    Examples
+    --------
+    >>> read(b'{"dataframe_records": [{"speed": 3}, {"speed": null}]}').X["speed"]
+    array([ 3., nan])
+    >>> read(b'{"inputs": [[1, 2], [3, 4]]}').X
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    limits.hold_body(body)
+    found = decoded(_BODY, body)
+    lists = {key: text for key in _LISTS if (text := bytes(getattr(found, key)))}
+    keys = [*lists, *([] if found.dataframe_split is None else ["dataframe_split"])]
+    if len(keys) != 1:
+        must = "have one of `dataframe_split`, `dataframe_records`, `instances` and `inputs`"
+        raise refused("", must, " and ".join(keys) or "none", "Send the rows under one of them")
+    (key,) = keys
+    forms = Forms(key, limits, exact=learning)
+    if found.dataframe_split is not None:
+        named = forms.split(bytes(found.dataframe_split.columns), bytes(found.dataframe_split.data))
+    elif key == "dataframe_records":
+        named = forms.records(lists[key])
+    else:
+        named = forms.any(lists[key])
+    rows = asked(named, forms.place, learning=learning)
+    rows.parameters = decoded(_PARAMS, short(found.params, "params"), "params") or {}
+    return rows
+
+
+def write(answers: Mapping[str, Array]) -> Reply:
+    """What is sent back.
+
+    Parameters
+    ----------
+    answers : mapping of str to ndarray
+        Its ``y`` are the predictions. nan and infinity are null.
+
+    Raises
+    ------
+    LabelError
+        If a text among the answers is none that UTF-8 can write.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> write({"y": np.array([0.5, 1])}).body
+    b'{"predictions":[0.5,1.0]}'
+    """
+    return Reply(encoded({"predictions": answers["y"].tolist()}))
+
+
+_WHERE = "onepass.service.protocol.mlflow"
+_LONGEST = 1 << 20  # bytes of the line of names
+_MARKS = re.compile(rb"[\"\r\n]")
+
+
+def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) -> Asked:
+    r"""What a request asks whose body is CSV: a line of names, and a line for each row.
+
+    Parameters
+    ----------
+    body : bytes
+        In UTF-8, with commas.
+    limits : Limits
+    learning : bool, default False
+        Whether the columns y, sample_weight and time are what these say, and no features.
+
+    Raises
+    ------
+    RequestError
+        If it is no such text, or too large.
+    MissingExtraError
+        If pyarrow is not installed.
+
+    Examples
+    --------
+    >>> read_csv(b"speed,gear\n3,low\n,high\n").X["speed"]
+    array([ 3., nan])
+    """
+    limits.hold_body(body)
+    if packed_as(body[:8]) is not None:
+        raise refused("", "be CSV as text", "packed bytes", "Unpack it, or say Content-Encoding")
+    _hold_header(body, limits)
+    cells = body.count(b",") + body.count(b"\n") + body.count(b"\r")
+    if cells > limits.values:
+        must = f"have at most {limits.values:,} commas and ends of lines"
+        raise refused("", must, f"{cells:,}", "Send fewer rows at a time")
+    pa = need("pyarrow", extra="files", where=_WHERE)
+    try:
+        misread = Misread("the request")
+        misread.check_beginning(body[:_LONGEST], ",")
+        try:
+            columns = _columns(_parsed(body, pa), pa, limits)
+        except OnepassError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as wrong:
+            raise misread.error(wrong) from wrong
+    except SourceError as wrong:
+        raise RequestError(str(wrong).removeprefix("op.stream.read: ")) from wrong
+    return asked(columns, _place, learning=learning)
+
+
+def _parsed(body: bytes, pa: ModuleType) -> Any:
+    """The text as an Arrow table: in one block, by which all types are told."""
+    csv = need("pyarrow.csv", extra="files", where=_WHERE)
+    return csv.read_csv(
+        pa.BufferReader(body),
+        read_options=csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
+        parse_options=csv.ParseOptions(newlines_in_values=True),
+        convert_options=csv.ConvertOptions(strings_can_be_null=True),
+    )
+
+
+def _columns(table: Any, pa: ModuleType, limits: Limits) -> dict[str, Array]:
+    """A table's columns as arrays."""
+    arrays, names = Arrays(pa, limits), table.schema.names
+    limits.hold_text(max(map(len, names), default=0), "header")
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if twice is not None:
+        remedy = "Give each column a name of its own"
+        raise refused("header", "hold each name once", f"{shown(twice)} again", remedy)
+    limits.hold(table.num_rows, len(names), "", texts=arrays.texts(table.schema))
+    found = {}
+    for name, values in zip(names, table.columns, strict=True):
+        if pa.types.is_binary(values.type):  # as Arrow takes text that is not UTF-8
+            raise refused(_place(name), "be UTF-8", "other bytes", "Write it in UTF-8")
+        found[name] = arrays.of(values.combine_chunks(), _place(name))
+    return found
+
+
+def _hold_header(body: bytes, limits: Limits) -> None:
+    """Refuse a first line of too many names, or without commas where other marks stand."""
+    quoted, end = False, len(body)
+    for mark in _MARKS.finditer(body, 0, _LONGEST):
+        if mark[0] == b'"':
+            quoted = not quoted
+        elif not quoted:
+            end = mark.start()
+            break
+    else:
+        if len(body) > _LONGEST:
+            came = f"more than {_LONGEST:,} bytes"
+            raise refused("header", "be a line of names", came, "Begin with the columns' names")
+    first = body[:end]
+    limits.hold(0, first.count(b",") + 1, "header")
+    if b"," not in first and b'"' not in first and (b";" in first or b"\t" in first):
+        raise refused("header", "have commas between names", "others", "Write it with commas")
+
+
+def _place(name: str) -> str:
+    return f"columns[{shown(name)}]"

@@ -16,4 +16,4 @@ from onepass.errors import need
 
 __all__: list[str] = []
 
-need("msgspec", extra="serve", where="onepass.service.wire")
+need("msgspec", extra="serve", where="onepass.service.protocol")
