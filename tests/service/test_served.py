@@ -22,9 +22,8 @@ from onepass.errors import (
     UnknownError,
 )
 from onepass.service.charge import said_of
+from onepass.service.http.status import exposition, state
 from onepass.service.shelf import Shelf
-from onepass.service.web.exposition import exposition
-from onepass.service.web.state import state
 from onepass.validation.table import Table
 
 X, Y = np.ones((1, 3)), np.ones(1)

@@ -19,8 +19,8 @@ from web_server import Server, asked, rows
 
 import onepass as op
 from onepass.errors import BusyError, ForbiddenError, UnauthorizedError
-from onepass.service.web.auth import Tokens
-from onepass.service.web.exchange import Room
+from onepass.service.http.auth import Tokens
+from onepass.service.http.exchange import Room
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
 GET = b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n"

@@ -21,12 +21,16 @@ for package in ("msgspec", "uvicorn", "httptools"):
 from uvicorn.server import ServerState  # noqa: E402
 
 from onepass.errors import ParameterError, UnknownError  # noqa: E402
-from onepass.service.web import connection, door  # noqa: E402
-from onepass.service.web.connection import Connection  # noqa: E402
-from onepass.service.web.door import Door  # noqa: E402
-from onepass.service.web.exchange import Answer, Asking, Room  # noqa: E402
-from onepass.service.web.known import Head, Heads  # noqa: E402
-from onepass.service.web.later import Later  # noqa: E402
+from onepass.service.http import connection, door  # noqa: E402
+from onepass.service.http.connection import Connection  # noqa: E402
+from onepass.service.http.door import Door  # noqa: E402
+from onepass.service.http.exchange import (  # noqa: E402
+    Answer,
+    Asking,
+    Later,
+    Room,
+)
+from onepass.service.http.known import Head, Heads  # noqa: E402
 
 MOST = 200_000
 LARGE = 3_000_000

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from web_server import Server, rows
 
+from onepass.service.http.app import endpoints
+from onepass.service.http.openapi import DESCRIBED, described
 from onepass.service.protocol.limits import Limits
 from onepass.service.shelf import Shelf
-from onepass.service.web.app import endpoints
-from onepass.service.web.openapi import DESCRIBED, described
 
 
 @pytest.fixture(scope="module")

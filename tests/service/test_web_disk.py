@@ -17,8 +17,8 @@ import onepass as op
 from onepass.errors import CheckpointError, DamagedError, StoreError
 from onepass.service.blocks import Block
 from onepass.service.client import Client
-from onepass.service.web.failures import Failures
-from onepass.service.web.pathless import pathless
+from onepass.service.http.exchange import Failures
+from onepass.service.http.status import pathless
 
 INFER, LEARN, STATE = "/v2/models/rls/infer", "/v2/models/rls/learn", "/state"
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from web_server import Server, rows
 
-from onepass.service.web.openapi import DESCRIBED
+from onepass.service.http.openapi import DESCRIBED
 
 KINDS = ["application/json", "application/octet-stream", "application/vnd.apache.arrow.stream",
          "text/csv", "application/x-onepass", "", "multipart/form-data"]  # fmt: skip

@@ -17,7 +17,7 @@ import pytest
 from web_server import TOKEN, Server, asked, rows
 
 from onepass.errors import ParameterError, ServiceError
-from onepass.service.web.auth import Tokens, hold_safe
+from onepass.service.http.auth import Tokens, hold_safe
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"
 MOST = 20_000

@@ -9,10 +9,9 @@ import pytest
 
 from onepass.errors import BusyError, PendingError
 from onepass.service.blocks import Block
+from onepass.service.http import exchange
+from onepass.service.http.exchange import Asking, Later, Room
 from onepass.service.requests import Receipt, Request
-from onepass.service.web import mail
-from onepass.service.web.exchange import Asking, Room
-from onepass.service.web.later import Later
 
 
 def settled() -> Request:
@@ -21,10 +20,10 @@ def settled() -> Request:
 
 def test_who_is_answered_is_kept_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """One learner may be slow: those of others are let go, and it is told in its time."""
-    monkeypatch.setattr(mail, "_OFTEN", 0.01)
+    monkeypatch.setattr(exchange, "_OFTEN", 0.01)
 
     async def story() -> None:
-        box = mail.Mail(0.3)
+        box = exchange.Mail(0.3)
         slow = box.expect("slow", lambda receipt: receipt)
         for _ in range(100):
             quick = box.expect("quick", lambda receipt: receipt.version)
@@ -41,7 +40,7 @@ def test_who_is_answered_is_kept_for_nobody(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_comes_too_late_is_thrown_away() -> None:
     async def story() -> None:
-        box = mail.Mail(0.05)
+        box = exchange.Mail(0.05)
         letter = box.expect("slow", lambda receipt: receipt)
         heard: list[Any] = []
         letter.then = heard.append
@@ -56,7 +55,7 @@ def test_what_comes_too_late_is_thrown_away() -> None:
 
 def test_one_who_cannot_be_told_is_no_trouble_of_the_others() -> None:
     async def story() -> None:
-        loop, box = asyncio.get_running_loop(), mail.Mail(5.0)
+        loop, box = asyncio.get_running_loop(), exchange.Mail(5.0)
         wrong: list[Any] = []
         loop.set_exception_handler(lambda _, context: wrong.append(context["exception"]))
         letters = [box.expect("flow", lambda receipt: receipt.version) for _ in range(3)]
@@ -101,7 +100,7 @@ def test_what_is_cancelled_is_not_there() -> None:
 
 def test_letters_leave_nothing_to_the_garbage_collector() -> None:
     async def story() -> None:
-        box = mail.Mail(5.0)
+        box = exchange.Mail(5.0)
         gc.collect()
         gc.disable()
         try:

@@ -11,11 +11,11 @@ from web_server import Server, rows
 
 from onepass.errors import ParameterError, ShapeError
 from onepass.features import presets
+from onepass.service.http.app import Application
+from onepass.service.http.auth import Tokens
 from onepass.service.protocol.limits import Limits
 from onepass.service.shelf import Shelf
 from onepass.service.trial import hold_learnable
-from onepass.service.web.app import Application
-from onepass.service.web.auth import Tokens
 from onepass.validation import arrays
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"

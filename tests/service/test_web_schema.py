@@ -14,7 +14,7 @@ import schemathesis
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
-from onepass.service.web.openapi import described
+from onepass.service.http.openapi import described
 
 NAMES = {"name": ["rls", "none"], "version": ["1", "7"], "file": ["page.js", "none.js"]}
 CHANGES = [("/v2/models/{name}", "put"), ("/v2/models/{name}", "delete")]  # of any name

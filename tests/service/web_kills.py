@@ -88,9 +88,9 @@ def nursery_of_plans() -> Nursery:
     prepare = """
 import web_kills
 import onepass.cli.serve, onepass.cli.app, onepass.features.presets, onepass.serialization.models,
-uvicorn import onepass.service.web.app, onepass.service.web.auth, onepass.service.web.logs
-import onepass.service.web.connection, onepass.service.web.running, onepass.service.web.starting
-import onepass.service.web.stopping, onepass.service.protocol.limits
+uvicorn import onepass.service.http.app, onepass.service.http.auth, onepass.service.http.app
+import onepass.service.http.connection, onepass.service.http.server, onepass.service.http.server
+import onepass.service.http.server, onepass.service.protocol.limits
 """
     return Nursery(prepare, "web_kills.carried_out(web_kills.Plan(**given))")
 

@@ -125,11 +125,9 @@ def serve(
     quiet
         Do not say where it listens.
     """
-    from onepass.service.web.auth import Tokens, hold_safe, loopback
-    from onepass.service.web.logs import logged, set_up
-    from onepass.service.web.running import Listening, run
-    from onepass.service.web.starting import fed, read, shelved, started
-    from onepass.service.web.stopping import Stopping
+    from onepass.service.http.app import logged, set_up
+    from onepass.service.http.auth import Tokens, hold_safe, loopback
+    from onepass.service.http.server import Listening, Stopping, fed, read, run, shelved, started
 
     where = "serve"
     with usage(where), Stopping() as stopping:
@@ -228,7 +226,7 @@ def _ready(
     first: str | None,
     quiet: bool,  # noqa: FBT001  as the switch has it
 ) -> None:
-    from onepass.service.web.logs import logged
+    from onepass.service.http.app import logged
 
     logged("started", url=at, models=[served.name for served in shelf])
     names = ", ".join(served.name for served in shelf) or "none yet: PUT /v2/models/NAME makes one"

@@ -1,25 +1,108 @@
-"""App: the paths of the service, who may take them, and what is said of failures."""
+"""App: the paths of the service, who may take them, and what is said of failures.
 
+Paths: which verb answers a request, by its path and method.
+
+Logs: one line of JSON for each thing that happened, on standard error.
+"""
+
+import json
+import logging
+import sys
+import time
+import traceback
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import httptools
 
 from onepass.errors import MethodError, ParameterError, UnknownError
+from onepass.service.http.auth import ADMIN, LEARN, PREDICT, Tokens
+from onepass.service.http.exchange import Answer, Asking, Failures, Room, Threads
+from onepass.service.http.routes import About, Admin, Verbs
 from onepass.service.protocol.limits import Limits
 from onepass.service.shelf import Shelf
-from onepass.service.web.about import About
-from onepass.service.web.admin import Admin
-from onepass.service.web.auth import ADMIN, LEARN, PREDICT, Tokens
-from onepass.service.web.exchange import Answer, Asking, Room
-from onepass.service.web.failures import Failures
-from onepass.service.web.paths import Paths, allowed
-from onepass.service.web.threads import Threads
-from onepass.service.web.verbs import Verbs
 
-__all__ = ["Application", "Endpoint", "endpoints"]
+__all__ = ["Application", "Endpoint", "Paths", "allowed", "endpoints", "logged", "set_up"]
+
+
+_T = TypeVar("_T")
+
+
+class _Node(Generic[_T]):
+    """What goes on after some segments of a path."""
+
+    __slots__ = ("below", "methods", "parameter")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node[_T]] = {}
+        self.parameter: tuple[str, _Node[_T]] | None = None
+        self.methods: dict[str, _T] = {}
+
+
+class Paths(Generic[_T]):
+    """Endpoints by templates of paths.
+
+    Examples
+    --------
+    >>> paths = Paths()
+    >>> paths.add("GET", "/models/{name}", "the endpoint")
+    >>> paths.find("/models/flow")
+    ({'GET': 'the endpoint', 'HEAD': 'the endpoint'}, {'name': 'flow'})
+    >>> paths.find("/models/")
+    ({}, {})
+    """
+
+    def __init__(self) -> None:
+        self._root = _Node[_T]()
+
+    def add(self, method: str, template: str, endpoint: _T) -> None:
+        """Have an endpoint answer; what is answered to GET is answered to HEAD.
+
+        Parameters
+        ----------
+        method : str
+        template : str
+            Begins with a slash; a segment such as ``{name}`` stands for any that is not empty.
+        endpoint : Any
+        """
+        node = self._root
+        for segment in template.split("/")[1:]:
+            if segment.startswith("{"):
+                if node.parameter is None:
+                    node.parameter = (segment[1:-1], _Node())
+                node = node.parameter[1]
+            else:
+                node = node.below.setdefault(segment, _Node())
+        node.methods[method] = endpoint
+        if method == "GET":
+            node.methods["HEAD"] = endpoint
+
+    def find(self, path: str) -> tuple[Mapping[str, _T], dict[str, str]]:
+        """The endpoints at a path by their methods, none if there is no such path; its parameters.
+
+        Parameters
+        ----------
+        path : str
+            As it was before any segment was decoded twice: nothing in it leads upward.
+        """
+        node, found = self._root, {}
+        for segment in path.split("/")[1:]:
+            below = node.below.get(segment)
+            if below is None:
+                if node.parameter is None or not segment:
+                    return {}, {}
+                name, below = node.parameter
+                found[name] = segment
+            node = below
+        return node.methods, found
+
+
+def allowed(methods: Mapping[str, Any]) -> str:
+    """Methods as the header ``Allow`` lists them."""
+    return ", ".join(sorted(methods))
+
 
 _AT_ONCE = 16  # of the longest bodies
 _KNOWN, _SHORT = 1024, 256  # targets whose endpoints are kept, and the bytes of one
@@ -237,3 +320,63 @@ def _nothing(asking: Asking, methods: Mapping[str, Endpoint]) -> Exception:
         f"{asking.path[:200]}: there must be something at the path, but there is nothing. "
         "/openapi.json lists what there is."
     )
+
+
+_LOG = logging.getLogger("onepass.service")
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        said: dict[str, Any] = {
+            "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "what": record.getMessage(),
+            **getattr(record, "told", {}),
+        }
+        if record.exc_info:
+            said["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        return json.dumps(said, default=str)
+
+
+class _Errors(logging.Handler):
+    """To standard error, whatever that is when there is something to say."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:  # noqa: BLE001  as the standard library's handlers do
+            self.handleError(record)
+
+
+def set_up(level: str) -> None:
+    """Have the service's log written to standard error.
+
+    Parameters
+    ----------
+    level : str
+        Of the standard library: "debug", "info", "warning", "error".
+    """
+    handler = _Errors()
+    handler.setFormatter(_Lines())
+    for name in ("onepass.service", "uvicorn.error"):
+        log = logging.getLogger(name)
+        log.handlers, log.propagate = [handler], False
+        log.setLevel(level.upper() if name.startswith("onepass") else "ERROR")
+    logging.captureWarnings(capture=True)
+    logging.getLogger("py.warnings").handlers = [handler]
+
+
+def logged(what: str, **told: Any) -> None:
+    """Write a line, a warning if it tells ``why``; nothing in it may be secret.
+
+    Parameters
+    ----------
+    what : str
+        What happened, in a few words.
+    **told
+        What else there is to say.
+    """
+    level = logging.WARNING if "why" in told else logging.INFO
+    _LOG.log(level, what, extra={"told": told})

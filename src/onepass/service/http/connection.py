@@ -17,10 +17,9 @@ import time
 from functools import partial
 from typing import Any
 
-from onepass.service.web.door import Coming
-from onepass.service.web.exchange import Answer
-from onepass.service.web.later import Later
-from onepass.service.web.reading import NEVER, Reading, Turn
+from onepass.service.http.door import Coming
+from onepass.service.http.exchange import Answer, Later
+from onepass.service.http.reading import NEVER, Reading, Turn
 
 __all__ = ["Connection"]
 

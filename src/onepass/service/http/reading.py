@@ -15,9 +15,9 @@ from typing import Any
 import httptools
 
 from onepass.errors import OnepassError, ParameterError
-from onepass.service.web.door import Coming, Door
-from onepass.service.web.exchange import Answer
-from onepass.service.web.known import END, Head
+from onepass.service.http.door import Coming, Door
+from onepass.service.http.exchange import Answer
+from onepass.service.http.known import END, Head
 
 __all__ = ["NEVER", "Reading", "Turn"]
 

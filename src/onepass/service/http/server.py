@@ -1,24 +1,99 @@
-"""Running: the service on a port, until it is told to stop."""
+"""Running: the service on a port, until it is told to stop.
+
+Stopping: what signals do: the first ends in order, the second at once.
+
+At once is without loss: all that was acknowledged is on the disk already.
+
+Starting: the service put together out of its parts.
+"""
 
 import asyncio
 import gc
+import os
+import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 from onepass.errors import ParameterError, need
-from onepass.service.web.door import Door, Site
-from onepass.service.web.stopping import Stopping
+from onepass.service.http.app import logged
+from onepass.service.http.door import Door, Site
+from onepass.service.shelf import Shelf
+from onepass.service.sources import Source, source
+
+__all__ = ["Listening", "Stopping", "fed", "read", "run", "shelved", "started"]
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopping:
+    """Within its context SIGINT and SIGTERM stop the service.
+
+    Where a signal is ignored, it stays so; in threads that hear no signals, nothing is changed.
+
+    Attributes
+    ----------
+    code : int
+        The exit code of who was told to stop, 128 and the signal's number; 0 of who was not.
+    """
+
+    def __init__(self) -> None:
+        self.code = 0
+        self._stop: Callable[[], None] = _interrupt
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for each in _SIGNALS:
+                before = signal.getsignal(each)
+                if before is not signal.SIG_IGN:
+                    self._before[each] = before
+                    signal.signal(each, self._heard)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each, before in self._before.items():
+            signal.signal(each, before)  # type: ignore[arg-type]  # as getsignal gave it
+        self._before.clear()
+
+    @contextmanager
+    def by(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Within this context the first signal calls this, instead of interrupting.
+
+        Parameters
+        ----------
+        stop : callable
+        """
+        if self.code:
+            stop()
+        self._stop = stop
+        try:
+            yield
+        finally:
+            self._stop = _interrupt
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.code:
+            os._exit(128 + number)
+        self.code = 128 + number
+        self._stop()
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
 
 if sys.platform != "win32":
     import resource
-
-__all__ = ["Listening", "run"]
 
 _LONGEST = 30  # seconds for what is under way when it is told to stop
 _SWITCH = 1e-5  # seconds for which one thread has the interpreter while another wants it
@@ -137,7 +212,7 @@ def run(
         If uvicorn is not installed.
     """
     uvicorn = need("uvicorn", extra="serve", where=where)
-    from onepass.service.web.greeting import met  # noqa: PLC0415  an extra
+    from onepass.service.http.greeting import met  # noqa: PLC0415  an extra
 
     class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # an extra
         async def startup(self, sockets: Any = None) -> None:
@@ -242,3 +317,111 @@ def _quick() -> Iterator[None]:
         gc.set_threshold(*often)
         gc.unfreeze()
         sys.setswitchinterval(before)
+
+
+_WHERE = "onepass serve"
+
+
+def shelved(folder: Path, **options: Any) -> Shelf:
+    """The learners of a folder, open.
+
+    Parameters
+    ----------
+    folder : Path
+    **options
+        As :class:`~onepass.service.shelf.Shelf` takes them.
+
+    Raises
+    ------
+    StoreError, ParameterError
+        As opening them does.
+    """
+    for package in ("msgspec", "uvicorn", "httptools"):
+        need(package, extra="serve", where=_WHERE)
+    shelf = Shelf(folder, _WHERE, **options)
+    shelf.open_all()
+    return shelf
+
+
+def read(sources: Iterable[str]) -> list[tuple[str, Source]]:
+    """Sources by their addresses, none of which is asked yet; with the name of a learner, or none.
+
+    Parameters
+    ----------
+    sources : iterable of str
+        Addresses, as :func:`onepass.service.sources.source` takes them; before each the name of its
+        learner and ``=``, unless there is one alone.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such source.
+    MissingExtraError
+        If the package of a source is not installed.
+    """
+    found = []
+    for said in sources:
+        name, equals, address = said.partition("=")
+        if "://" in name or not equals:
+            name, address = "", said
+        found.append((name, source(address)))
+    return found
+
+
+def fed(shelf: Shelf, sources: Iterable[tuple[str, Source]]) -> None:
+    """Have learners learn what sources bring.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    sources : iterable of tuple[str, Source]
+        As ``read`` gives them.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such learner, or the two do not fit.
+    """
+    for name, each in sources:
+        names = shelf.names
+        if name not in names and (name or len(names) != 1):
+            raise ParameterError(
+                f"{_WHERE}: --source must be NAME=ADDRESS, of a learner that is served, or an "
+                f"address where there is one alone; there are {', '.join(names) or 'none'}, got "
+                f"{name[:100] or 'no name'}. Name one of them."
+            )
+        shelf.feed(name or names[0], each, logged)
+
+
+def started(
+    shelf: Shelf,
+    *,
+    tokens: Any,
+    most_bytes: int,
+    most_rows: int,
+    first: str | None,
+    patience: float = 60.0,
+) -> Any:
+    """The application.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    tokens : Tokens
+    most_bytes, most_rows : int
+        Of one request.
+    first : str, optional
+        The learner that answers ``/invocations``.
+    patience : float, default 60
+        Seconds within which rows must be on the disk.
+    """
+    from onepass.service.http.app import Application  # noqa: PLC0415  not without the extra
+    from onepass.service.protocol.limits import Limits  # noqa: PLC0415  the same
+
+    return Application(
+        shelf,
+        tokens=tokens,
+        limits=Limits(nbytes=most_bytes, rows=most_rows),
+        first=first,
+        patience=patience,
+    )

@@ -5,8 +5,8 @@ import time
 from typing import Any, Protocol
 
 from onepass.errors import ParameterError
-from onepass.service.web.exchange import Answer, Asking
-from onepass.service.web.known import Heads
+from onepass.service.http.exchange import Answer, Asking
+from onepass.service.http.known import Heads
 
 __all__ = ["Coming", "Door", "Site"]
 

@@ -9,8 +9,8 @@ import socket
 import ssl
 from typing import Any
 
-from onepass.service.web.connection import Connection
-from onepass.service.web.door import Door
+from onepass.service.http.connection import Connection
+from onepass.service.http.door import Door
 
 __all__ = ["Greeting", "met"]
 
