@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from onepass.learners import StreamingQDA as StreamingQDA
     from onepass.serialization.models import load as load
     from onepass.serialization.models import save as save
-    from onepass.service import durable as durable
+    from onepass.service.durable import durable as durable
 
 # A name and the room it comes from: loaded when first asked for, so that `import onepass` and
 # the command line's help take milliseconds.

@@ -22,8 +22,8 @@ from durable_files import asked_of
 
 import onepass as op
 from cases import snapshot
-from onepass.service.blocks import Block
 from onepass.service.journal import Journal
+from onepass.service.requests import Block
 
 ANY = "any moment"
 FIRST = ("made", "in place")  # steps of a file that is not there yet

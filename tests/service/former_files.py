@@ -23,8 +23,7 @@ from durable_files import changed, crashed
 import onepass as op
 from onepass.serialization import archive
 from onepass.service import schema
-from onepass.service.diary import Diary
-from onepass.service.gauges import Gauges
+from onepass.service.monitoring import Diary, Gauges
 
 FORMER = Path(__file__).with_name("former")
 PLACES = ("sea", "air", "road")

@@ -16,8 +16,7 @@ from web_server import TOKEN, Server
 
 import onepass as op
 from onepass.errors import ParameterError, ServiceError, TypeMismatchError
-from onepass.service.client import Client
-from onepass.service.speaking import Connection
+from onepass.service.client import Client, Connection
 
 
 def test_all_verbs(tmp_path: Path) -> None:

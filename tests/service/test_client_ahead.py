@@ -17,10 +17,8 @@ from web_server import TOKEN, Server, rows
 
 import onepass as op
 from onepass.errors import ParameterError, ServiceError, ShapeError, TypeMismatchError
-from onepass.service.ahead import Ahead
-from onepass.service.client import Client
+from onepass.service.client import Ahead, Client, Connection
 from onepass.service.requests import Receipt
-from onepass.service.speaking import Connection
 
 Request = tuple[str, dict[str, Any]]
 

@@ -10,9 +10,15 @@ from hypothesis.extra import numpy as hnp
 
 from cases import snapshot
 from onepass.errors import DamagedError
-from onepass.service.blocks import Block, joined
-from onepass.service.intake import read_rows
-from onepass.service.requests import Request, runs, said_from_bytes, said_to_bytes
+from onepass.service.requests import (
+    Block,
+    Request,
+    joined,
+    read_rows,
+    runs,
+    said_from_bytes,
+    said_to_bytes,
+)
 from onepass.validation.table import Table
 
 NUMBERS = st.sampled_from(["<f8", "<f4", "<f2", "<i8", "<u1", "|b1", ">f8", "<i4"])

@@ -326,9 +326,9 @@ def test_what_is_too_large_for_one_request_is_refused_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from onepass.errors import ShapeError
-    from onepass.service import written
+    from onepass.service import requests
 
-    monkeypatch.setattr(written, "_LARGEST", 10_000)
+    monkeypatch.setattr(requests, "_LARGEST", 10_000)
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         with pytest.raises(ShapeError, match="fewer"):
             durable.learn(X, Y)

@@ -11,10 +11,9 @@ from durable_files import bits, crashed, fill, make_room
 import onepass as op
 from onepass.errors import StoreError
 from onepass.service import Durable
-from onepass.service.blocks import Block
-from onepass.service.charge import Charge
 from onepass.service.journal import Journal
-from onepass.service.requests import Request
+from onepass.service.requests import Block, Request
+from onepass.service.writer import Charge
 
 X = np.random.default_rng(0).normal(size=(100, 4))
 Y = X.sum(axis=1)

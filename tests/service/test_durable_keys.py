@@ -259,9 +259,9 @@ def test_keys_of_old_are_forgotten(tmp_path: Path) -> None:
 def test_very_many_keys_of_old_are_forgotten_bit_by_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from onepass.service import upkeep
+    from onepass.service import journal
 
-    monkeypatch.setattr(upkeep, "_SOME", 10)
+    monkeypatch.setattr(journal, "_SOME", 10)
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), key_seconds=1000.0) as durable:
         together(
             durable,

@@ -17,7 +17,7 @@ from onepass.errors import (
     ShapeError,
 )
 from onepass.service import Durable
-from onepass.service.blocks import Block
+from onepass.service.requests import Block
 
 X = np.random.default_rng(0).normal(size=(40, 4))
 Y = X @ np.arange(4.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import onepass as op
 from onepass.errors import ParameterError, StoreError
 from onepass.features import presets
-from onepass.service import upkeep
+from onepass.service import journal
 
 X = np.random.default_rng(0).normal(size=(200, 4))
 Y = X @ np.arange(4.0) + np.random.default_rng(1).normal(size=200)
@@ -247,7 +247,7 @@ def test_more_go_than_come(tmp_path: Path) -> None:
 
 
 def test_long_blocks_go_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "_BYTES", 20_000)
+    monkeypatch.setattr(journal, "_BYTES", 20_000)
     with op.durable(tmp_path / "m.db", op.RLSRegressor(), keep=1) as durable:
         for _ in range(20):
             durable.learn(X, Y)

@@ -9,7 +9,7 @@ from durable_files import bits, crashed, fill, make_room
 
 import onepass as op
 from onepass.errors import CheckpointWarning, ParameterError, ShapeError, StoreError
-from onepass.service import Durable, examine, tending
+from onepass.service import Durable, examine, writer
 
 X = np.random.default_rng(0).normal(size=(400, 6))
 Y = X @ np.arange(6.0)
@@ -19,7 +19,7 @@ def test_it_is_ready_again_without_a_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody sends rows to what is not ready: it looks by itself whether there is room."""
-    monkeypatch.setattr(tending, "_AGAIN", 0.0)
+    monkeypatch.setattr(writer, "_AGAIN", 0.0)
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         durable.learn(X[:5], Y[:5])
         fill(durable)

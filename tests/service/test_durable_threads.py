@@ -19,7 +19,7 @@ from durable_files import bits, crashed
 import onepass as op
 from onepass.errors import OnepassError, StoreError
 from onepass.service.journal import Journal
-from onepass.service.keeper import Keeper
+from onepass.service.writer import Keeper
 
 X = np.random.default_rng(0).normal(size=(1000, 4))
 Y = X.sum(axis=1)

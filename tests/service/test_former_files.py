@@ -21,9 +21,8 @@ from nursery import Nursery
 from onepass.errors import DamagedError
 from onepass.serialization import archive, models
 from onepass.service import schema
-from onepass.service.blocks import Block
-from onepass.service.diary import Diary
-from onepass.service.gauges import Gauges
+from onepass.service.monitoring import Diary, Gauges
+from onepass.service.requests import Block
 
 MODELS = sorted(FORMER.glob("*.onepass"))
 JOURNALS = sorted(FORMER.glob("*.db"))

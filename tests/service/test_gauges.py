@@ -8,9 +8,8 @@ import pytest
 
 import onepass as op
 from onepass.integrations.river import detectors
-from onepass.service.blocks import Block
-from onepass.service.diary import Diary
-from onepass.service.gauges import Gauges
+from onepass.service.monitoring import Diary, Gauges
+from onepass.service.requests import Block
 
 
 def stream(n: int, seed: int = 0) -> tuple[Any, Any]:
@@ -246,7 +245,7 @@ def ones(rows: int) -> tuple[Block, Any]:
 def test_when_there_is_much_to_count_it_is_handed_on(
     blocks: int, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onepass.service.gauges.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("onepass.service.monitoring.time.monotonic", lambda: 100.0)
     gauges = Gauges(op.RLSRegressor())
     gauges.resume(None, 0)
     handed = [gauges.learned(*ones(rows)) for _ in range(blocks)]
@@ -260,7 +259,7 @@ def test_what_is_to_be_counted_is_no_older_than_the_rows_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr("onepass.service.gauges.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("onepass.service.monitoring.time.monotonic", lambda: now[0])
     gauges = Gauges(op.RLSRegressor())
     gauges.resume(None, 0)
     assert gauges.learned(*ones(1)) is None
@@ -282,7 +281,7 @@ def test_what_is_still_to_be_counted_stays_short(tmp_path: Path) -> None:
 
 def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("onepass.service.gauges.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("onepass.service.monitoring.time.monotonic", lambda: now[0])
     gauges = Gauges(op.Perceptron(), window=3)
     gauges.resume(None, 0)
     y = np.array(["a", "b", "a", "a"], dtype=object)

@@ -7,9 +7,8 @@ import pytest
 
 pytest.importorskip("msgspec")
 
-from onepass.service.intake import read_rows
-from onepass.service.packing import tensors_of
 from onepass.service.protocol import v2
+from onepass.service.requests import read_rows, tensors_of
 
 
 def test_what_is_missing_stays_so() -> None:

@@ -21,9 +21,9 @@ from onepass.errors import (
     TypeMismatchError,
     UnknownError,
 )
-from onepass.service.charge import said_of
 from onepass.service.http.status import exposition, state
-from onepass.service.shelf import Shelf
+from onepass.service.registry import Shelf
+from onepass.service.writer import said_of
 from onepass.validation.table import Table
 
 X, Y = np.ones((1, 3)), np.ones(1)
@@ -113,7 +113,7 @@ def test_a_detector_that_fails_takes_nothing_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = {"broken": Failing()}
-    monkeypatch.setattr("onepass.service.shelf.detectors", lambda *_: failing)
+    monkeypatch.setattr("onepass.service.registry.detectors", lambda *_: failing)
     for session in (1, 2):
         shelf = Shelf(tmp_path, "here", drift=("broken",))
         shelf.open_all()

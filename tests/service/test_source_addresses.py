@@ -8,8 +8,7 @@ import pytest
 pytest.importorskip("redis")
 
 from onepass.errors import MissingExtraError, ParameterError
-from onepass.service.sources import source
-from onepass.service.sources.address import Address
+from onepass.service.redis import Address, source
 
 PLAIN = "redis://localhost:6379/0?stream=flow&target=y"
 

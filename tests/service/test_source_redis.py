@@ -13,11 +13,10 @@ from redis_server import RedisServer, until
 
 import onepass as op
 from onepass.errors import ParameterError
-from onepass.service import Durable
-from onepass.service.gauges import Gauges
-from onepass.service.sources import Feeder, source
-from onepass.service.sources import feeder as feeding
-from onepass.service.sources import redis as streaming
+from onepass.service import Durable, consumer, redis
+from onepass.service.consumer import Feeder
+from onepass.service.monitoring import Gauges
+from onepass.service.redis import source
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +291,7 @@ def test_a_stream_that_is_not_there_yet_or_is_none(
 
 def test_a_redis_that_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the start, for a while, killed, and stopped so that it does not answer."""
-    monkeypatch.setattr(streaming, "_PATIENCE", 0.6)
+    monkeypatch.setattr(redis, "_PATIENCE", 0.6)
     server = RedisServer(tmp_path / "redis")
     with fed(tmp_path, server.url()) as (durable, feeder, gauges):
         until(lambda: "refused" in str(feeder.trouble))
@@ -464,7 +463,7 @@ def test_a_disk_that_is_full_stops_it_for_a_while(
     server: RedisServer, client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is refused, nothing is passed by: it is learned when there is room."""
-    monkeypatch.setattr(feeding, "_LONGEST", 0.2)
+    monkeypatch.setattr(consumer, "_LONGEST", 0.2)
     send(client, *entries(3))
     with fed(tmp_path, server.url()) as (durable, feeder, gauges):
         until(lambda: durable.rows_seen == 3)

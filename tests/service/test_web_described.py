@@ -11,7 +11,7 @@ from web_server import Server, rows
 from onepass.service.http.app import endpoints
 from onepass.service.http.openapi import DESCRIBED, described
 from onepass.service.protocol.limits import Limits
-from onepass.service.shelf import Shelf
+from onepass.service.registry import Shelf
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from web_server import Server, asked, output, rows
 
 import onepass as op
 from onepass.errors import CheckpointError, DamagedError, StoreError
-from onepass.service.blocks import Block
 from onepass.service.client import Client
 from onepass.service.http.exchange import Failures
 from onepass.service.http.status import pathless
+from onepass.service.requests import Block
 
 INFER, LEARN, STATE = "/v2/models/rls/infer", "/v2/models/rls/learn", "/state"
 

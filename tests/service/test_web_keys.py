@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from web_server import Server, rows
 
 import onepass as op
-from onepass.service.records import Answer
+from onepass.service.journal import Answer
 
 LEARN = "/v2/models/{}/learn"
 _DATATYPES = {"f": "FP64", "i": "INT64", "O": "BYTES"}

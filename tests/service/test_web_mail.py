@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from onepass.errors import BusyError, PendingError
-from onepass.service.blocks import Block
 from onepass.service.http import exchange
 from onepass.service.http.exchange import Asking, Later, Room
-from onepass.service.requests import Receipt, Request
+from onepass.service.requests import Block, Receipt, Request
 
 
 def settled() -> Request:

@@ -14,8 +14,7 @@ from onepass.features import presets
 from onepass.service.http.app import Application
 from onepass.service.http.auth import Tokens
 from onepass.service.protocol.limits import Limits
-from onepass.service.shelf import Shelf
-from onepass.service.trial import hold_learnable
+from onepass.service.registry import Shelf, hold_learnable
 from onepass.validation import arrays
 
 INFER, LEARN = "/v2/models/rls/infer", "/v2/models/rls/learn"

@@ -11,7 +11,7 @@ import sys, time
 from pathlib import Path
 
 from onepass.cli import main
-from onepass.service.archive import Archive
+from onepass.service.journal import Archive
 
 stalled, full = map(Path, sys.argv[1:3])
 del sys.argv[1:3]

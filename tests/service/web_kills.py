@@ -75,10 +75,10 @@ def linear() -> Any:
 def carried_out(plan: Plan) -> int:
     """Serve, in the process that is killed; the exit code."""
     from onepass.cli import main
-    from onepass.service import tending
+    from onepass.service import writer
 
     meet(plan.step, plan.nth)
-    tending._SWEEP = 0.2  # what is too old is let go more often than each minute
+    writer._SWEEP = 0.2  # what is too old is let go more often than each minute
     words = f"--port {plan.port} --snapshot-rows 40 --keep 3 --log error --quiet"
     return main(["serve", str(plan.model), "--data", str(plan.path.parent), *words.split()])
 

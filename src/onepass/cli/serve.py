@@ -180,7 +180,7 @@ def _begun(
     from onepass.errors import ParameterError
     from onepass.features import presets
     from onepass.serialization.models import load
-    from onepass.service.trial import hold_learnable
+    from onepass.service.registry import hold_learnable
 
     of_models = {"--task": task, "--set": settings}
     if model is None:

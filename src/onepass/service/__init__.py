@@ -6,10 +6,8 @@ a file; :class:`Client` asks a server, and raises :class:`ServiceError` where th
 
 from onepass.errors import ServiceError
 from onepass.service.client import Client
+from onepass.service.durable import Durable, Version, durable
 from onepass.service.examine import examine
-from onepass.service.opening import durable
 from onepass.service.requests import Receipt
-from onepass.service.store import Durable
-from onepass.service.versions import Version
 
 __all__ = ["Client", "Durable", "Receipt", "ServiceError", "Version", "durable", "examine"]

@@ -3,29 +3,547 @@
 Numbers go as binary tensors, to the last bit. What is to be learned goes with an idempotency key,
 so that it is learned once however often it is sent: after a broken connection, a restart of the
 service, or where it says that it is busy.
+
+Speaking: HTTP by http.client, whose requests go out whole, and whose answers come whole.
+
+Ahead: requests that go out before those in front of them are answered, by one connection.
+
+Asking: one request to a service over HTTP, sent again where that is safe.
 """
 
+import http.client
+import io
 import json
 import secrets
+import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from email.message import Message
+from threading import local
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote, urlsplit
 
 import numpy as np
 
-from onepass.errors import Array, ParameterError, TypeMismatchError
-from onepass.service.asking import Asker
-from onepass.service.blocks import Block
-from onepass.service.charge import Charge
-from onepass.service.intake import hold_answered, read_rows
-from onepass.service.packing import read_tensors, tensors_of
-from onepass.service.requests import Receipt
-from onepass.service.words import hold_sendable
+from onepass.errors import Array, ParameterError, ServiceError, TypeMismatchError
+from onepass.service.journal import hold_sendable
+from onepass.service.requests import (
+    Block,
+    Receipt,
+    hold_answered,
+    read_rows,
+    read_tensors,
+    tensors_of,
+)
+from onepass.service.writer import Charge
 from onepass.validation.table import Table
 
-__all__ = ["Client"]
+__all__ = ["Ahead", "Asker", "Client", "Connection", "Found", "connection_to", "whole"]
+
+
+_COPIED = 1 << 16  # bytes of a request that are put together, so that they go out in one piece
+_OLD = 10  # HTTP/1.0, in which the end of the connection may be that of the body
+
+Found = tuple[int, bytes, Message]
+"""Status, body and headers of an answer."""
+
+
+class Connection(http.client.HTTPConnection):
+    """A connection, not open yet.
+
+    http.client sends a head, and then a body: whoever gets them looks twice. Here they go together.
+    """
+
+    _pieces: list[bytes] | None = None  # of a request that is being written
+
+    def ask(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Send a request; after an error it is to be asked nothing more.
+
+        Parameters
+        ----------
+        method, path : str
+        body : bytes
+        headers : mapping of str to str
+        """
+        parts = self._written(method, path, body, headers)
+        for part in [b"".join(parts)] if len(body) <= _COPIED else parts:
+            self.send(part)
+
+    def written(self, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+        """A request by POST as it would be sent; it is not, and this is to be used no more.
+
+        Parameters
+        ----------
+        path : str
+        body : bytes
+        headers : mapping of str to str
+        """
+        return b"".join(self._written("POST", path, body, headers))
+
+    def send(self, data: Any) -> None:
+        """Send bytes, or keep them as a part of what is being written."""
+        if self._pieces is None:
+            super().send(data)
+        else:
+            self._pieces.append(data)
+
+    def _written(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> list[bytes]:
+        parts: list[bytes] = []
+        self._pieces = parts
+        try:
+            self.request(method, path, body, dict(headers))
+        finally:
+            self._pieces = None
+        return parts
+
+
+class _Secure(http.client.HTTPSConnection, Connection):
+    """The same by TLS."""
+
+
+def connection_to(parts: SplitResult, timeout: float, context: ssl.SSLContext | None) -> Connection:
+    """A connection to a service, not open yet.
+
+    Parameters
+    ----------
+    parts : SplitResult
+        Of its address.
+    timeout : float
+    context : ssl.SSLContext, optional
+        Of HTTPS.
+    """
+    host = str(parts.hostname)  # without a port beside it, http.client looks for one in ::1
+    if parts.scheme == "https":
+        return _Secure(host, parts.port or 443, timeout=timeout, context=context)
+    return Connection(host, parts.port or 80, timeout=timeout)
+
+
+def whole(response: http.client.HTTPResponse) -> Found:
+    """The status, body and headers of a response.
+
+    Parameters
+    ----------
+    response : http.client.HTTPResponse
+
+    Raises
+    ------
+    OSError, http.client.HTTPException
+        If it does not come to its end: http.client takes a head that is cut off for a whole one,
+        so that one of HTTP/1.1 must say how long its body is.
+    """
+    data, status, headers = response.read(), response.status, response.headers
+    told = response.chunked or headers.get("Content-Length", "").isdecimal()
+    may = response.version == _OLD or status == http.client.NO_CONTENT
+    if status < http.client.MULTIPLE_CHOICES and not told and not may:
+        raise http.client.IncompleteRead(data)
+    return status, data, headers
+
+
+_BYTES = 1 << 15  # on their way together: the system holds so many, whoever reads them or does not
+_Connect = Callable[[], Connection]
+
+
+class Ahead:
+    """Requests that wait for their answers, which come in their order.
+
+    Parameters
+    ----------
+    connect : callable
+        Gives a connection that is not open yet.
+    most : int
+        So many are on their way together, if they are short.
+    """
+
+    def __init__(self, connect: _Connect, most: int) -> None:
+        self._connect, self._most = connect, most
+        self._waiting: deque[bytes] = deque()
+        self._size = self._sent = 0  # bytes that wait, and requests of this line that do
+        self._line: _Line | None = None
+        self._answered: deque[Found] = deque()
+        self._refused: Found | None = None
+        self._broken = False  # since the first that waits was asked for last
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting or self._answered)
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``answer`` is to be asked before anything is added."""
+        return bool(self._answered) or self._refused is not None or self._broken
+
+    def has_room(self, request: bytes) -> bool:
+        """Whether it may go out before the first is answered: a long one goes alone.
+
+        Parameters
+        ----------
+        request : bytes
+        """
+        if not self._waiting:
+            return True
+        return len(self._waiting) < self._most and self._size + len(request) <= _BYTES
+
+    def add(self, request: bytes) -> None:
+        """Add one, and send it; if that cannot be done, ``answer`` does it, or says why not.
+
+        Parameters
+        ----------
+        request : bytes
+            As ``Connection.written`` gives it.
+        """
+        try:
+            self._gather()
+        except (OSError, http.client.HTTPException):
+            self.break_off()
+        self._waiting.append(request)
+        self._size += len(request)
+        if self._refused is None:
+            try:
+                self._send()
+            except (OSError, http.client.HTTPException):
+                self.break_off()
+                self._broken = True
+
+    def answer(self) -> Found:
+        """The status, body and headers for the first, once all that waits is sent.
+
+        If all is well it waits no longer; if not, all is sent again when it is asked again.
+
+        Raises
+        ------
+        OSError, http.client.HTTPException
+        """
+        if not self._answered and self._refused is None:
+            self._take(self._send())
+        if self._answered:
+            return self._answered.popleft()
+        found, self._refused = self._refused, None
+        return found  # type: ignore[return-value]  # it is one or the other
+
+    def break_off(self) -> None:
+        """End the connection; what waits is to be sent again."""
+        line, self._line, self._sent = self._line, None, 0
+        if line is not None:
+            line.close()
+
+    def _send(self) -> "_Line":
+        """Send all that waits; by what."""
+        if self._line is None:
+            self._line = _Line(self._connect())
+        while self._sent < len(self._waiting):
+            self._line.send(self._waiting[self._sent])
+            self._sent += 1
+        return self._line
+
+    def _gather(self) -> None:
+        """Take what has come; a line that the other end has closed is none."""
+        while self._line is not None and self._line.is_ready():
+            if not self._sent:
+                self.break_off()
+            else:
+                self._take(self._line)
+
+    def _take(self, line: "_Line") -> None:
+        found = line.read()
+        self._broken = False
+        if found[0] >= http.client.MULTIPLE_CHOICES:
+            self._refused = found
+            self.break_off()
+            return
+        self._answered.append(found)
+        self._size -= len(self._waiting.popleft())
+        self._sent -= 1
+        if line.ends:
+            self.break_off()
+
+
+class _Line:
+    """A connection that is open, and all that comes by it."""
+
+    ends = False  # whether the last answer was the last
+
+    def __init__(self, connection: Connection) -> None:
+        connection.connect()
+        self._socket: Any = connection.sock
+        self._raw = _Raw(self._socket)
+        self._file = _Shared(self._raw)
+
+    def send(self, request: bytes) -> None:
+        self._socket.sendall(request)
+
+    def read(self) -> Found:
+        response = http.client.HTTPResponse(self, method="POST")  # type: ignore[arg-type]
+        response.begin()
+        self.ends = response.will_close
+        return whole(response)
+
+    def is_ready(self) -> bool:
+        """Whether something of an answer has come, or none will."""
+        seconds = self._socket.gettimeout()
+        self._socket.settimeout(0.0)
+        try:
+            return bool(self._file.peek(1)) or self._raw.ended
+        finally:
+            self._socket.settimeout(seconds)
+
+    def makefile(self, *_: Any) -> io.BufferedReader:
+        """What a response asks its socket for: the same for all, since it reads ahead."""
+        return self._file
+
+    def close(self) -> None:
+        self._file.end()
+        self._socket.close()
+
+
+class _Raw(io.RawIOBase):
+    """What comes by a socket."""
+
+    ended = False
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int | None:
+        try:
+            count: int = self._socket.recv_into(into)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return None
+        self.ended = not count
+        return count
+
+
+class _Shared(io.BufferedReader):
+    """What a response may not close: others follow."""
+
+    def close(self) -> None:
+        """Whoever has read a response closes it: that is not the end."""
+
+    def end(self) -> None:
+        super().close()
+
+
+_BUSY = 429  # nothing of it was done
+_AGAIN = {_BUSY, 502, 503, 504}
+_NO_TLS = {"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"}  # plain HTTP came
+
+
+class Asker:
+    """Asks one service; any thread may use it, each by a connection of its own.
+
+    Parameters
+    ----------
+    url, token, timeout, patience, context
+        As for :class:`Client`.
+
+    Raises
+    ------
+    ParameterError
+        If the address is none of HTTP, or the token none that can be sent.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        timeout: float,
+        patience: float,
+        context: ssl.SSLContext | None,
+    ) -> None:
+        parts = urlsplit(url)
+        good: Any = False
+        with suppress(ValueError):  # there is no such port
+            good = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        if not good:
+            raise ParameterError(
+                f"Client: `url` must be such as http://127.0.0.1:8080, got {url!r}. Give scheme, "
+                "host and port."
+            )
+        self.url = url
+        if token is not None:
+            hold_sendable(token, "token", "Client")
+        if parts.scheme == "https" and context is None:  # once: it reads all certificates
+            context = ssl.create_default_context()
+        self._parts, self._context = parts, context
+        self._token, self._timeout, self._patience = token, timeout, patience
+        self._here = local()
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        connection = getattr(self._here, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._here.connection = None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str],
+        *,
+        again: bool = True,
+    ) -> tuple[bytes, Message]:
+        """The answer to a request, which is sent again until it comes or patience is over.
+
+        Parameters
+        ----------
+        method, path : str
+        body : bytes
+        headers : mapping of str to str
+        again : bool, default True
+            Whether it may be done twice; if not, it is sent again only if nothing of it can have
+            been done.
+
+        Raises
+        ------
+        ServiceError
+            If the service refuses, or does not answer in time.
+        """
+        if not again:  # a connection may have ended since it was used last: nobody could tell why
+            self.close()
+        sent = self._signed(headers)
+        return self._heard(lambda: self._once(method, path, body, sent), self.close, again=again)
+
+    def ask_each(
+        self, path: str, requests: Iterable[tuple[bytes, Mapping[str, str]]], most: int
+    ) -> Iterator[tuple[bytes, Message]]:
+        """The answers to requests, in their order, while others are on their way behind them.
+
+        They have a connection of their own, and are sent again until they are answered or patience
+        is over: each may be done twice.
+
+        Parameters
+        ----------
+        path : str
+        requests : iterable of tuple of bytes and mapping
+            Their bodies and headers.
+        most : int
+            So many are on their way together.
+
+        Raises
+        ------
+        ServiceError
+            If the service refuses one, or does not answer in time: those behind it may be done.
+        Exception
+            Whatever ``requests`` raises, once all before it are answered.
+        """
+        ahead, coming, wrong = Ahead(self._connection, most), iter(requests), None
+        try:
+            while True:
+                try:
+                    data = self._next(path, coming)
+                except Exception as raised:  # noqa: BLE001  it is raised when all before are told
+                    wrong, data = raised, b""
+                while ahead and not (data and ahead.has_room(data)):
+                    yield self._heard(ahead.answer, ahead.break_off)
+                if not data:
+                    break
+                ahead.add(data)
+                while ahead.ready:
+                    yield self._heard(ahead.answer, ahead.break_off)
+            if wrong is not None:
+                raise wrong
+        finally:
+            wrong = None  # which knows this frame
+            ahead.break_off()
+
+    def _next(self, path: str, requests: Iterator[tuple[bytes, Mapping[str, str]]]) -> bytes:
+        """The next request as it is sent; empty after the last."""
+        found = next(requests, None)
+        if found is None:
+            return b""
+        return self._connection().written(self._place(path), found[0], self._signed(found[1]))
+
+    def _heard(
+        self,
+        once: Callable[[], Found],
+        close: Callable[[], None],
+        *,
+        again: bool = True,
+    ) -> tuple[bytes, Message]:
+        """What is answered, as often as it must be asked."""
+        end = time.monotonic() + self._patience
+        for attempt in range(1 << 30):
+            wait = min(0.05 * 2.0 ** min(attempt, 6), 2.0) * (0.5 + secrets.randbelow(1000) / 1000)
+            try:
+                status, data, told = once()
+            except (OSError, http.client.HTTPException) as broken:
+                close()
+                heard = not isinstance(broken, (ConnectionRefusedError, socket.gaierror))
+                strange = self._strange(broken)
+                if strange or time.monotonic() + wait > end or (heard and not again):
+                    raise ServiceError(strange or self._silence(broken), 0) from broken
+            else:
+                if status < 300:
+                    return data, told
+                wise = status in _AGAIN if again else status == _BUSY
+                if not wise or time.monotonic() + wait > end:
+                    raise ServiceError(_message(data, status), status)
+                wait = max(wait, _seconds(told.get("Retry-After")))
+            time.sleep(min(wait, max(end - time.monotonic(), 0.0)))
+        raise AssertionError("unreachable")
+
+    def _signed(self, headers: Mapping[str, str]) -> dict[str, str]:
+        sign = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+        return {**headers, **sign}
+
+    def _place(self, path: str) -> str:
+        return self._parts.path.rstrip("/") + path
+
+    def _silence(self, broken: Exception) -> str:
+        plain = isinstance(broken, http.client.RemoteDisconnected) and self._parts.scheme == "http"
+        return (
+            f"{self.url}: must answer within {self._patience:g} seconds, got: {broken!r}. Look "
+            "whether it runs, and whether it has done what was asked; rows to learn may be sent "
+            "again with the same key." + " If it speaks TLS, ask it by https://." * plain
+        )
+
+    def _strange(self, broken: Exception) -> str:
+        """Why it is no use to ask again; empty if it may be."""
+        if isinstance(broken, ssl.SSLCertVerificationError):
+            return (
+                f"{self.url}: must have a certificate that is trusted here, got: {broken}. To "
+                "trust it give `context`: ssl.create_default_context(cafile=FILE)."
+            )
+        if isinstance(broken, ssl.SSLError) and broken.reason in _NO_TLS:
+            return (
+                f"{self.url}: must speak TLS, got something else: {broken.reason}. Ask it by "
+                "http://, or give the service a certificate."
+            )
+        return ""
+
+    def _once(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Found:
+        connection: Connection | None = getattr(self._here, "connection", None)
+        if connection is None:
+            connection = self._here.connection = self._connection()
+        try:
+            connection.ask(method, self._place(path), body, headers)
+            return whole(connection.getresponse())
+        except BaseException:  # something of it may be left there
+            self.close()
+            raise
+
+    def _connection(self) -> Connection:
+        return connection_to(self._parts, self._timeout, self._context)
+
+
+def _message(data: bytes, status: int) -> str:
+    try:
+        return str(json.loads(data)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"the service answered {status}: {data[:200]!r}"
+
+
+def _seconds(text: str | None) -> float:
+    return float(text) if text is not None and text.isdecimal() else 0.0
+
 
 _HEADER = "Inference-Header-Content-Length"
 

@@ -17,10 +17,9 @@ from typing import Any
 from onepass.errors import CheckpointError, StoreError
 from onepass.serialization import archive as sealed
 from onepass.serialization.models import described
-from onepass.service.archive import SQLITE, Archive
-from onepass.service.blocks import Block
-from onepass.service.holding import unheld
-from onepass.service.records import Snapshot
+from onepass.service.journal import SQLITE, Archive, Snapshot
+from onepass.service.lock import unheld
+from onepass.service.requests import Block
 from onepass.service.schema import looked
 
 __all__ = ["examine"]

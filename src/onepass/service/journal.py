@@ -17,27 +17,638 @@ nothing that is ever read again can be changed, lost or torn without being notic
 The file is held by one process and one connection: write-ahead log, ``synchronous=FULL``,
 ``locking_mode=EXCLUSIVE`` (https://www.sqlite.org/wal.html). It is made whole or not at all, with
 the first snapshot in it.
+
+Records: what stands in a journal, and the digests that tell it from anything else.
+
+Archive: what a journal holds, read again.
+
+Whatever is read is held to its digest. What SQLite raises is told in the user's words.
+
+Transactions: how a journal is written: each change is on the disk whole, or nothing of it is.
+
+Once one has failed in another way than for want of room, nobody knows what of it is on the disk:
+then nothing more is written, for to try a failed commit again is how rows are lost.
+
+Upkeep: what a journal lets go: old snapshots and blocks, old keys, rows that waited too long.
+
+Snapshots are few. All else is let go some at a time, so that nobody waits for it long.
+
+Words: keys, sources and positions, which are written down as they are, or sent.
 """
 
+import copy
 import ctypes
+import hashlib
 import os
+import re
 import sqlite3
 import stat
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from onepass.errors import InUseError, StoreError
+from onepass.errors import DamagedError, InUseError, ParameterError, StoreError
 from onepass.serialization.atomic import replacing
-from onepass.service.archive import SQLITE
-from onepass.service.holding import Holding
-from onepass.service.place import Place
-from onepass.service.records import BEGINNING, Answer, Group, Snapshot, chained
+from onepass.service.lock import Holding, Place
 from onepass.service.schema import made, opened
-from onepass.service.upkeep import Upkeep
 
-__all__ = ["Journal"]
+__all__ = [
+    "BEGINNING",
+    "HARMLESS",
+    "SQLITE",
+    "Answer",
+    "Archive",
+    "Asked",
+    "Entry",
+    "Group",
+    "Journal",
+    "Snapshot",
+    "Transactions",
+    "Upkeep",
+    "chained",
+    "hold_sendable",
+    "hold_text",
+    "kind_of",
+    "sealed",
+]
+
+
+BEGINNING = b"\0" * 32
+"""The digest before the first block."""
+
+_LENGTH = struct.Struct("<Q")
+_SHORT = 1 << 16  # bytes
+
+
+class Entry(NamedTuple):
+    """A block as it was learned."""
+
+    sequence: int
+    kind: str
+    """"learn", "rollback" to an earlier block, or "pass": a source's position without rows."""
+    rows: int
+    seen: int
+    """Rows that were learned until here, those that were rolled back too."""
+    aside: bool
+    """Whether the learner was taken out of its loops before: it is again when it is replayed."""
+    note: str
+    """JSON: ``source`` and ``position``, or ``to`` of a rollback; empty where there is nothing."""
+    body: bytes
+
+
+class Answer(NamedTuple):
+    """What became of a request with an idempotency key."""
+
+    key: str
+    digest: bytes
+    """Of what was asked: the same key with another request is a mistake."""
+    sequence: int
+    said: bytes
+    at: float
+
+    def seal(self) -> bytes:
+        """The digest of it."""
+        number = b"%d %a" % (self.sequence, self.at)
+        return sealed(self.key.encode(), self.digest, number, self.said)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A row that waits for its answer."""
+
+    id: str
+    until: float
+    body: bytes
+
+    def seal(self) -> bytes:
+        """The digest of it."""
+        return sealed(self.id.encode(), b"%a" % self.until, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The learner after a block."""
+
+    sequence: int
+    seen: int
+    at: float
+    why: str
+    positions: str
+    """JSON: the sources' positions then."""
+    digest: bytes
+    """Of the log until here."""
+    body: bytes = b""
+    size: int = 0
+
+    def seal(self) -> bytes:
+        """The digest of it, of the log until here, and of the positions."""
+        number = b"%d %d %a" % (self.sequence, self.seen, self.at)
+        words = (self.why.encode(), self.positions.encode())
+        return sealed(number, *words, self.digest, self.body)
+
+
+@dataclass(slots=True)
+class Group:
+    """What is committed together."""
+
+    entries: list[Entry] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    answered: list[str] = field(default_factory=list)
+    snapshot: Snapshot | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.entries or self.asked)
+
+    @property
+    def bare(self) -> bool:
+        """Whether nothing is committed but entries."""
+        return not (self.answers or self.asked or self.answered or self.snapshot)
+
+
+def chained(before: bytes, entry: Entry) -> bytes:
+    """The digest of a block, and of the one before it.
+
+    Parameters
+    ----------
+    before : bytes
+        That of the block before.
+    entry : Entry
+    """
+    sequence, kind, rows, seen, aside, note, body = entry
+    said = f"{sequence} {kind} {rows} {seen} {aside:d} {note}\n".encode()
+    if len(body) <= _SHORT:
+        return hashlib.sha256(b"".join((before, said, body))).digest()
+    return _digest([before, said, body])
+
+
+def sealed(*parts: bytes) -> bytes:
+    """The digest of parts, each with its length.
+
+    Parameters
+    ----------
+    *parts : bytes
+    """
+    pieces: list[bytes] = []
+    for part in parts:
+        pieces += (_LENGTH.pack(len(part)), part)
+    return _digest(pieces)
+
+
+def _digest(pieces: list[bytes]) -> bytes:
+    """Of pieces one after the other; only short ones are copied together, for that is quicker."""
+    if sum(map(len, pieces)) <= _SHORT:
+        return hashlib.sha256(b"".join(pieces)).digest()
+    found = hashlib.sha256()
+    for piece in pieces:
+        found.update(piece)
+    return found.digest()
+
+
+SQLITE = (sqlite3.Error, UnicodeDecodeError)
+"""What Python's sqlite3 raises, of damaged files too."""
+
+HARMLESS = {
+    "FULL": "Nothing of this was kept. Make room, then go on.",
+    "TOOBIG": "Nothing of this was kept: at most 1 GB can be written as one thing. Give less.",
+}
+"""Kinds of errors of which nothing is kept, and what is to be done."""
+
+_DAMAGED = {"CORRUPT", "NOTADB", "FORMAT", ""}  # without a name: what stands as text is none
+_HELD = {"BUSY", "LOCKED"}
+_ADVICE = {
+    "opened": "Look at its permissions, and at those of its folder.",
+    "made": "Look at the permissions of its folder, and at the room on its disk.",
+    "read": "Look whether its disk is well.",
+    "written": "Whether this was kept is not known, and nothing more is written. Look whether its "
+    "disk is well, open it again, and ask again with the same keys.",
+}
+_AT_ONCE = 512  # keys that are looked for together
+_ANSWERS = "SELECT key, digest, sequence, said, at, seal FROM keys"
+_ASKED = "SELECT id, until, body, seal FROM asked"
+_SNAPSHOT = "sequence, seen, at, why, positions, digest"
+
+
+class Archive:
+    """The open file.
+
+    Parameters
+    ----------
+    path : Path
+    where : str
+        The public call, for messages.
+
+    Attributes
+    ----------
+    broken : StoreError or None
+        What has failed for good.
+    full : StoreError or None
+        Set where the disk was full when it was written last.
+    """
+
+    _db: sqlite3.Connection
+    _place: Place | None = None
+
+    def __init__(self, path: Path, where: str) -> None:
+        self.path, self.where = path, where
+        self.broken: StoreError | None = None
+        self.full: StoreError | None = None
+
+    def reached(self, step: str) -> None:
+        """Called at each step of what is written, for tests that stop the process there."""
+
+    def hold_whole(self, *, log: bool = False) -> None:
+        """Refuse to write where that has failed for good; end what an interrupt left open.
+
+        It is looked whether the file is where it was opened, and with ``log`` SQLite's log.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self.broken is None:
+            try:
+                self.hold_in_place()
+                if log and self._place is not None:
+                    self._place.hold_log()
+            except StoreError as gone:
+                self.broken = gone
+        self.hold_sound()
+
+    def hold_in_place(self) -> None:
+        """Refuse where the file is not where it was opened.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self._place is not None:
+            self._place.hold()
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def answer(self, key: str) -> Answer | None:
+        """What became of the request with this key; None if it is not known.
+
+        Raises
+        ------
+        DamagedError
+            If it is not as it was written.
+        """
+        rows = self._rows(f"{_ANSWERS} WHERE key = ?", (key,))
+        return self._answer(*rows[0]) if rows else None
+
+    def answers(self) -> Iterator[Answer]:
+        """What became of all requests with keys."""
+        for row in self._each(_ANSWERS, ()):
+            yield self._answer(*row)
+
+    def known(self, keys: Sequence[str]) -> set[str]:
+        """Those of many keys that may be known; all of them where that cannot be read.
+
+        Parameters
+        ----------
+        keys : sequence of str
+        """
+        found: set[str] = set()
+        for first in range(0, len(keys), _AT_ONCE):
+            some = keys[first : first + _AT_ONCE]
+            sql = f"SELECT key FROM keys WHERE key IN ({', '.join('?' * len(some))})"  # noqa: S608
+            try:
+                rows = self._rows(sql, some)
+            except StoreError:
+                return set(keys)
+            found.update(key for (key,) in rows)
+        return found
+
+    def asked(self, name: str) -> Asked | None:
+        """The row with this id that waits for its answer; None if there is none.
+
+        Raises
+        ------
+        DamagedError
+            If it is not as it was written.
+        """
+        rows = self._rows(f"{_ASKED} WHERE id = ?", (name,))
+        return self._asked(*rows[0]) if rows else None
+
+    def all_asked(self) -> Iterator[Asked]:
+        """All rows that wait for their answers; not the one that ``hold_room`` may have left."""
+        for row in self._each(f"{_ASKED} WHERE id != ''", ()):
+            yield self._asked(*row)
+
+    def waiting(self, now: float) -> int:
+        """How many rows wait for their answers."""
+        return int(self._rows("SELECT count(*) FROM asked WHERE until >= ?", (now,))[0][0])
+
+    # -- versions ------------------------------------------------------------------------------
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots, the oldest first, without their bodies."""
+        sql = f"SELECT {_SNAPSHOT}, length(body) FROM snapshots ORDER BY sequence"  # noqa: S608
+        return [
+            Snapshot(at, seen, when, why, positions, digest, size=size)
+            for at, seen, when, why, positions, digest, size in self._rows(sql)
+        ]
+
+    def before(self, sequence: int) -> Snapshot:
+        """The last snapshot at or before a block.
+
+        Raises
+        ------
+        DamagedError
+            If there is none, or it is not as it was written.
+        """
+        rows = self._rows(
+            f"SELECT {_SNAPSHOT}, body, seal FROM snapshots WHERE sequence <= ? "  # noqa: S608
+            "ORDER BY sequence DESC LIMIT 1",
+            (sequence,),
+        )
+        if not rows:
+            raise self._damaged("a snapshot is missing")
+        at, seen, when, why, positions, digest, body, seal = rows[0]
+        found = Snapshot(at, seen, when, why, positions, digest, body, len(body))
+        if found.seal() != seal:
+            raise self._damaged(f"the snapshot after block {found.sequence:,} was changed")
+        return found
+
+    def entries(self, after: Snapshot, until: int | None) -> Iterator[tuple[Entry, bytes]]:
+        """The blocks after a snapshot, in order, until one or the last, with their digests.
+
+        Raises
+        ------
+        DamagedError
+            If one is missing, or not as it was written.
+        """
+        digest, expected = after.digest, after.sequence + 1
+        for *values, written in self._each(
+            "SELECT sequence, kind, rows, seen, aside, note, body, digest FROM log "
+            "WHERE sequence > ? AND sequence <= ? ORDER BY sequence",
+            (after.sequence, (1 << 62) if until is None else until),
+        ):
+            entry = Entry(*values)
+            digest = chained(digest, entry)
+            if entry.sequence != expected or digest != written:
+                raise self._damaged(f"block {expected:,} of its log is missing or was changed")
+            yield entry, digest
+            expected += 1
+        if until is not None and expected != until + 1:
+            raise self._damaged(f"block {expected:,} of its log is missing")
+
+    # -- what stands behind them ---------------------------------------------------------------
+
+    def _rows(self, sql: str, values: Sequence[Any] = (), *, verb: str = "read") -> list[Any]:
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except SQLITE as wrong:
+            raise self._told(wrong, verb) from wrong
+
+    def _answer(self, *row: Any) -> Answer:
+        """What stands in a row of the table, held to its seal."""
+        found = Answer(*row[:-1])
+        if found.seal() != row[-1]:
+            raise self._damaged(f"what became of the request {found.key!r} was changed")
+        return found
+
+    def _asked(self, *row: Any) -> Asked:
+        """The same of one that waits."""
+        found = Asked(*row[:-1])
+        if found.seal() != row[-1]:
+            came = f"the row {found.id!r}, which waits for its answer, was changed"
+            raise self._damaged(came)
+        return found
+
+    def _each(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
+        """Row by row: together they may be larger than memory."""
+        try:
+            yield from self._db.execute(sql, values)
+        except SQLITE as wrong:
+            raise self._told(wrong, "read") from wrong
+
+    def hold_sound(self) -> None:
+        """Refuse where that has failed for good; end what an interrupt left open."""
+        self._take_back()
+        if self.broken is not None:
+            raise copy.copy(self.broken)
+
+    def _take_back(self) -> None:
+        """End a transaction that was not committed."""
+        try:
+            self._db.rollback()
+        except sqlite3.Error as wrong:
+            self.broken = self._told(wrong, "written")
+
+    def _told(self, wrong: Exception, verb: str) -> StoreError:
+        """What SQLite raises, in the user's words."""
+        if (kind := kind_of(wrong)) in _DAMAGED:
+            return self._damaged(str(wrong))
+        start = f"{self.where}: {self.path} could not be {verb}: {wrong}."
+        if kind in _HELD:
+            return InUseError(f"{start} Another process has it: stop that one first.")
+        if kind in HARMLESS:
+            return StoreError(f"{start} {HARMLESS[kind]}", full=kind == "FULL")
+        return StoreError(f"{start} {_ADVICE[verb]}")
+
+    def _damaged(self, why: str, otherwise: str = "") -> DamagedError:
+        return DamagedError(
+            f"{self.where}: {self.path} is not as it was written: {why}. Restore it from a "
+            f"backup{otherwise}."
+        )
+
+
+def kind_of(wrong: Exception) -> str:
+    """CORRUPT, FULL, IOERR, …; empty for what Python itself refuses to read.
+
+    Parameters
+    ----------
+    wrong : Exception
+        What was raised.
+    """
+    return str(getattr(wrong, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]
+
+
+class Transactions(Archive):
+    """The open file, which is written; of the same parameters.
+
+    ``hold_whole`` is called just before each change.
+    """
+
+    def _write(self, work: Callable[[], object]) -> None:
+        """Do several things in one transaction.
+
+        Raises
+        ------
+        StoreError
+            If the disk is full or fails; ``broken`` if nobody knows what is on it now.
+        """
+
+        def transaction() -> None:
+            self._db.execute("BEGIN IMMEDIATE")
+            self.reached("begun")
+            work()
+            self.reached("before commit")
+            self._db.execute("COMMIT")
+
+        self._change(transaction)
+
+    def _write_one(self, sql: str, values: tuple[object, ...]) -> None:
+        """Do one thing: a statement by itself is a transaction, and quicker than one of three.
+
+        Raises
+        ------
+        StoreError
+            As of ``_write``.
+        """
+
+        def transaction() -> None:
+            self.reached("begun")
+            self.reached("before commit")
+            self._db.execute(sql, values)
+
+        self._change(transaction)
+
+    def _change(self, transaction: Callable[[], object]) -> None:
+        self.hold_sound()
+        try:
+            transaction()
+        except sqlite3.Error as wrong:
+            told = self._told(wrong, "written")
+            self.full = told if told.full else None
+            if kind_of(wrong) not in HARMLESS:
+                self.broken = told
+            self._take_back()
+            raise told from wrong
+        except BaseException:
+            self._take_back()
+            raise
+        self.full = None
+        self.reached("after commit")
+
+
+_ROOM = 1 << 16  # bytes that a full disk must have again before anything is learned
+_SOME = 1_000  # keys, and rows that wait, that are let go at once
+_BYTES = 1 << 27  # of blocks, which are enough at once: a group of requests brings fewer
+_SPARE = 1024  # free pages that may stay in the file
+_PAGES = 256  # that are given back at once
+
+
+class Upkeep(Transactions):
+    """The open file, which is kept small; of the same parameters."""
+
+    def prune(self, keep: int) -> None:
+        """Let go all snapshots but the last ``keep``; ``trim`` the log of the blocks before them.
+
+        Raises
+        ------
+        StoreError
+        """
+        oldest = self._rows(
+            "SELECT sequence FROM snapshots ORDER BY sequence DESC LIMIT 1 OFFSET ?", (keep - 1,)
+        )
+
+        def write() -> None:
+            self._db.execute("DELETE FROM snapshots WHERE sequence < ?", oldest[0])
+            self.reached("pruned snapshots")
+
+        if oldest:
+            self._write(write)
+
+    def trim(self, most: int) -> bool:
+        """Let go some of the blocks before all snapshots, or some free pages; whether more is left.
+
+        Parameters
+        ----------
+        most : int
+            Blocks that are let go at once, fewer if they are long.
+
+        Raises
+        ------
+        StoreError
+        """
+        blocks = self._rows(
+            "SELECT sequence, length(body) FROM log "
+            "WHERE sequence <= (SELECT min(sequence) FROM snapshots) ORDER BY sequence LIMIT ?",
+            (most,),
+        )
+        last = size = 0
+        for last, body in blocks:  # noqa: B007  the last is let go below
+            size += body
+            if size >= _BYTES:
+                break
+
+        def write() -> None:
+            self._db.execute("DELETE FROM log WHERE sequence <= ?", (last,))
+            self.reached("trimmed log")
+
+        if blocks:
+            self._write(write)
+        return bool(blocks) or self._shrink()
+
+    def sweep(self, *, keys_before: float, now: float) -> bool:
+        """Let go keys of old, and rows whose time is over; whether there may be more.
+
+        Parameters
+        ----------
+        keys_before, now : float
+            In seconds since 1970.
+
+        Raises
+        ------
+        StoreError
+        """
+        keys = self._rows(
+            "SELECT key FROM keys WHERE at < ? ORDER BY at LIMIT ?", (keys_before, _SOME)
+        )
+        asked = self._rows(
+            "SELECT id FROM asked WHERE until < ? ORDER BY until LIMIT ?", (now, _SOME)
+        )
+
+        def write() -> None:
+            self._db.executemany("DELETE FROM keys WHERE key = ?", keys)
+            self.reached("swept keys")
+            self._db.executemany("DELETE FROM asked WHERE id = ?", asked)
+
+        if keys or asked:
+            self._write(write)
+        return max(len(keys), len(asked)) == _SOME
+
+    def hold_room(self) -> None:
+        """Refuse while a disk that was full has no room yet.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self.full is not None:
+            # the log holds pages many times over, and gives its room back
+            self._rows("PRAGMA wal_checkpoint(TRUNCATE)", verb="written")
+            row = (
+                "INSERT OR REPLACE INTO asked (id, until, body, seal) "
+                "VALUES ('', 0.0, zeroblob(?), x'')"
+            )
+            self._write_one(row, (_ROOM,))
+            self._write_one("DELETE FROM asked WHERE id = ''", ())
+
+    def _shrink(self) -> bool:
+        """Give the system some pages back, if many are free; whether that was done."""
+        free, pages = self._count("freelist"), self._count("page")
+
+        def write() -> None:
+            for _ in range(_PAGES):  # Python's sqlite3 makes one step of it, which is one page
+                self._db.execute("PRAGMA incremental_vacuum(1)")
+
+        if free <= _SPARE + pages // 4:
+            return False
+        self._write(write)
+        return self._count("freelist") < free  # not where somebody has set the file otherwise
+
+    def _count(self, what: str) -> int:
+        """Pages of the file that are free, or all."""
+        return int(self._rows(f"PRAGMA {what}_count")[0][0])
+
 
 _ABANDONED: set[str] = set()  # files that were open when this process was forked
 _TOGETHER = (16, 4, 1)  # answers that are written by one statement: of more each takes longer
@@ -294,3 +905,58 @@ class Journal(Upkeep):
              taken.body, taken.seal()),
         )  # fmt: skip
         self.reached("snapshot")
+
+
+_LONGEST = 512  # characters
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def hold_text(word: Any, name: str, where: str) -> None:
+    """Refuse what is no text, empty, too long, or of halves of characters.
+
+    Parameters
+    ----------
+    word : Any
+    name : str
+        Of the argument.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+    """
+    came = type(word).__name__
+    if isinstance(word, str):
+        came = f"{len(word):,} characters"
+        if 0 < len(word) <= _LONGEST and not _HALVES.search(word):
+            return
+    raise ParameterError(
+        f"{where}: `{name}` must be text of 1 to {_LONGEST} characters, got {came}. Give another, "
+        "such as str(uuid.uuid4())."
+    )
+
+
+def hold_sendable(word: Any, name: str, where: str) -> None:
+    """Refuse what cannot stand in a header, such as the line of a file with its end.
+
+    Parameters
+    ----------
+    word : Any
+        It is not told: it may be secret.
+    name : str
+        Of the argument.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+    """
+    good = isinstance(word, str) and word.isascii() and word.isprintable()
+    if not good or not word or word != word.strip():
+        came = "other text" if isinstance(word, str) else type(word).__name__
+        raise ParameterError(
+            f"{where}: `{name}` must be text of printable ASCII, without blanks at its ends, got "
+            f"{came}. If it was read from a file, strip it."
+        )

@@ -1,8 +1,32 @@
-"""Requests: what a durable learner is asked to keep, one by one or many at once."""
+"""Requests: what a durable learner is asked to keep, one by one or many at once.
 
+Blocks: rows and their answers, as they are learned, joined and written down.
+
+Rows of one learner come from many askers at once. Those that are alike are learned as one block;
+what is written down is the block, so that it can be learned again in just the same way::
+
+    length of the header, 4 bytes | header, JSON | the arrays, one after the other
+
+The header is the number of rows, and of each array its part, its column where it is one of a table,
+its dtype, its shape and its bytes. An array of Python's values is JSON.
+
+Intake: rows as a user gives them, as a block of their own.
+
+Written: rows as they stand on the disk, unless they would be too many bytes there.
+
+Rows may share one text, of which each of them writes its own: what takes a kilobyte here may take
+gigabytes there. So it is known before any of it is written.
+
+Packing: rows as binary tensors of the Open Inference Protocol, for those who ask.
+"""
+
+import hashlib
 import json
+import math
+import struct
 from _thread import allocate_lock
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,10 +34,256 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass.errors import Array, DamagedError, StoreError
-from onepass.service.blocks import Block
+from onepass.errors import Array, DamagedError, ShapeError, StoreError, TypeMismatchError
+from onepass.validation import matrix
+from onepass.validation.table import Table, is_frame, to_column
 
-__all__ = ["Receipt", "Request", "runs", "said_from_bytes", "said_to_bytes", "shut"]
+__all__ = [
+    "Block",
+    "Receipt",
+    "Request",
+    "aligned",
+    "hold_answered",
+    "hold_size",
+    "hold_written",
+    "is_plain",
+    "joined",
+    "read_rows",
+    "read_tensors",
+    "runs",
+    "said_from_bytes",
+    "said_to_bytes",
+    "shut",
+    "tensors_of",
+    "written",
+]
+
+
+_LENGTH = struct.Struct("<I")
+_PARTS = ("y", "weights", "time")
+_EXACT = 2**53  # float64 represents all integers up to this
+
+_Field = tuple[str, str | None, str, tuple[int, ...], int]
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Rows as a learner's verbs take them.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, …) or Table
+    y : ndarray of shape (n,) or (n, c), or None
+        None of rows that wait for their answers.
+    weights : ndarray of shape (n,), optional
+    time : ndarray of shape (n,), optional
+    """
+
+    X: Any
+    y: Array | None = None
+    weights: Array | None = None
+    time: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a matrix of float64 and such an answer a row, and nothing else."""
+        return self.weights is None and self.time is None and is_plain(self.X, self.y)
+
+    @property
+    def like(self) -> tuple[Any, ...]:
+        """What blocks must have in common to be learned as one."""
+        if self.plain:
+            return self.X.shape[1:]  # type: ignore[no-any-return]
+        return tuple(
+            (
+                part,
+                column,
+                array.dtype.str if part in {"X", "time"} else array.dtype.kind,
+                array.shape[1:],
+            )
+            for part, column, array in self._arrays()
+        )
+
+    def named(self) -> dict[str, Any]:
+        """Weights and time, as far as there are, by the names of the verbs' arguments."""
+        if self.weights is None and self.time is None:
+            return {}
+        given = {"sample_weight": self.weights, "time": self.time}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def __getitem__(self, rows: slice) -> "Block":
+        parts = (self.y, self.weights, self.time)
+        return Block(self.X[rows], *(None if part is None else part[rows] for part in parts))
+
+    def digest(self) -> bytes:
+        """The digest of the values, independent of dtype, encoding and order of columns."""
+        X = self.X
+        if isinstance(X, Table):
+            X = Table({name: _canonical(X.columns[name]) for name in sorted(X.names)}, len(X))
+        else:
+            X = _canonical(X)
+        parts = (
+            None if part is None else _canonical(part) for part in (self.y, self.weights, self.time)
+        )
+        return Block(X, *parts).former_digest()
+
+    def former_digest(self) -> bytes:
+        """The digest of former versions: of the bytes, so of dtypes and order of columns too."""
+        return hashlib.sha256(self.to_bytes()).digest()
+
+    def to_bytes(self) -> bytes:
+        """What ``from_bytes`` reads; equal blocks have equal bytes.
+
+        Raises
+        ------
+        TypeError
+            If it holds values that JSON cannot say.
+        """
+        if self.plain:
+            return b"".join((_plain_head(*self.X.shape), self.X.tobytes(), self.y.tobytes()))  # type: ignore[union-attr]
+        fields: list[_Field] = []
+        bodies: list[bytes] = []
+        for part, column, array in self._arrays():
+            plain = array.dtype.kind != "O"
+            body = array.tobytes() if plain else json.dumps(array.tolist()).encode()
+            fields.append((part, column, array.dtype.str, array.shape, len(body)))
+            bodies.append(body)
+        head = _block_header(len(self), tuple(fields))
+        return b"".join((head, *bodies))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> "Block":
+        """What ``to_bytes`` gave; ``where`` it stands, for messages.
+
+        Raises
+        ------
+        DamagedError
+            If it is not.
+        """
+        try:
+            at = _LENGTH.size + _LENGTH.unpack_from(data)[0]
+            n, table, fields = json.loads(data[_LENGTH.size : at])
+            columns: dict[str, Array] = {}
+            parts: dict[str, Array] = {}
+            for part, column, dtype, shape, size in fields:
+                into, name = (parts, part) if column is None else (columns, column)
+                into[name] = _array(data[at : at + size], dtype, shape)
+                at += size
+            X = Table(columns, n) if table else parts.pop("X")
+            return cls(X, **parts)
+        except (ValueError, TypeError, KeyError, struct.error) as wrong:
+            raise DamagedError(
+                f"{where}: a block in it is not as it was written: {wrong}. Restore it from a "
+                "backup."
+            ) from wrong
+
+    def _arrays(self) -> Iterator[tuple[str, str | None, Array]]:
+        if isinstance(self.X, Table):
+            for name, column in self.X.columns.items():
+                yield "X", name, column
+        else:
+            yield "X", None, self.X
+        if self.y is not None:
+            yield "y", None, self.y
+        if self.weights is not None:
+            yield "weights", None, self.weights
+        if self.time is not None:
+            yield "time", None, self.time
+
+
+def is_plain(X: Any, y: Any) -> bool:
+    """Whether these are a matrix of float64, and such an answer for each of its rows.
+
+    Parameters
+    ----------
+    X, y : Any
+    """
+    return (
+        type(X) is np.ndarray
+        and type(y) is np.ndarray
+        and X.dtype == y.dtype == np.float64
+        and X.ndim == 2
+        and y.shape == X.shape[:1]
+    )
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    """Blocks that are alike as one.
+
+    Parameters
+    ----------
+    blocks : sequence of Block
+        At least one.
+    """
+    if len(blocks) == 1:
+        return blocks[0]
+    first = blocks[0].X
+    if isinstance(first, Table):
+        X: Any = Table(
+            {name: np.concatenate([block.X[name] for block in blocks]) for name in first.names},
+            sum(map(len, blocks)),
+        )
+    else:
+        X = np.concatenate([block.X for block in blocks])
+    parts = ([getattr(block, name) for block in blocks] for name in _PARTS)
+    return Block(X, *(None if part[0] is None else np.concatenate(part) for part in parts))
+
+
+def _canonical(array: Array) -> Array:
+    """Values in one canonical dtype, for digests.
+
+    Numbers are float64 where that holds them, text and mixed values objects, dates microseconds
+    where these hold them.
+    """
+    kind = array.dtype.kind
+    if kind == "M":
+        times = array.astype("datetime64[us]")
+        return times if ((times == array) | np.isnat(array)).all() else array
+    if kind in "biuf":
+        with np.errstate(over="ignore"):
+            numbers = array.astype(np.float64)
+        large = kind in "iu" and bool((np.abs(numbers) >= _EXACT).any())
+        if not large or numbers.tolist() == array.tolist():  # Python compares them exactly
+            return np.where(np.isnan(numbers), np.nan, numbers + 0.0)  # one nan, and no -0
+    values = np.empty(array.size, dtype=object)
+    values[:] = [
+        float(each) + 0.0 if isinstance(each, (int, float)) and abs(each) <= _EXACT else each
+        for each in array.ravel().tolist()
+    ]
+    return values.reshape(array.shape)
+
+
+@lru_cache(maxsize=256)
+def _block_header(n: int, fields: tuple[_Field, ...]) -> bytes:
+    """The header and its length; many blocks have the same."""
+    table = not any(part == "X" and column is None for part, column, *_ in fields)
+    said = json.dumps([n, table, fields], separators=(",", ":")).encode()
+    return _LENGTH.pack(len(said)) + said
+
+
+@lru_cache(maxsize=256)
+def _plain_head(n: int, d: int) -> bytes:
+    dtype = np.dtype(np.float64).str
+    return _block_header(
+        n, (("X", None, dtype, (n, d), 8 * n * d), ("y", None, dtype, (n,), 8 * n))
+    )
+
+
+def _array(body: bytes, dtype: str, shape: list[int]) -> Array:
+    if dtype == "|O":
+        if math.prod(shape) > len(body):  # each takes a byte at least
+            raise ValueError(f"{shape} values in {len(body)} bytes")
+        found = np.empty(shape, dtype=object)
+        values = json.loads(body)
+        found[...] = values if found.ndim == 1 else np.array(values, dtype=object)
+        return found
+    if np.dtype(dtype).kind not in _KINDS:
+        raise ValueError(f"an array of {dtype}")
+    return np.frombuffer(body, dtype).reshape(shape).copy()
+
 
 _ROWS = 4096  # in a block of several requests
 _KINDS = "biufUM"  # of dtypes that stand as they are
@@ -167,3 +437,314 @@ def said_from_bytes(data: bytes) -> Array:
     except (ValueError, TypeError) as wrong:
         raise DamagedError(f"what was said once is not as it was written: {wrong}") from wrong
     return said
+
+
+_NUMBERS = "biuf"
+_MIXED = "OUM"  # a matrix of text, dates or mixed values, for features that read it
+_PLAIN_KINDS = "biufUM"  # of dtypes that a file holds as they are
+_NUMBER_BYTES = 8  # bytes of a number
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def read_rows(X: Any, y: Any, sample_weight: Any = None, time: Any = None, *, where: str) -> Block:
+    """Rows as they came, as a block of their own: nothing of it is the caller's.
+
+    Whether they can be learned, the learner says.
+
+    Parameters
+    ----------
+    X : array-like of shape (n, …), frame, Table, or sequence of dicts
+    y : array-like of shape (n,) or (n, c), or None
+    sample_weight, time : array-like of shape (n,) or number, optional
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ShapeError, TypeMismatchError
+        If these are no rows, or not as many answers.
+    """
+    if sample_weight is None and time is None and is_plain(X, y):
+        return Block(X.copy(), y.copy())
+    rows = _rows(X, where)
+    n = len(rows)
+    return Block(
+        rows,
+        None if y is None else aligned(y, "y", n, where),
+        None if sample_weight is None else aligned(sample_weight, "sample_weight", n, where),
+        None if time is None else aligned(time, "time", n, where),
+    )
+
+
+def hold_answered(y: Any, where: str) -> None:
+    """Refuse rows to be learned that have no answers.
+
+    Parameters
+    ----------
+    y : Any
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    TypeMismatchError
+    """
+    if y is None:
+        raise TypeMismatchError(
+            f"{where}: `y` must be an answer for each row, got None. Give the answers, or `ask` "
+            "for rows whose answers come later."
+        )
+
+
+def _rows(X: Any, where: str) -> Any:
+    if isinstance(X, Table):
+        return Table({name: _column(column, name) for name, column in X.columns.items()}, X.n)
+    if is_frame(X):
+        return Table.from_frame(X)
+    if isinstance(X, (list, tuple)) and (not X or isinstance(X[0], Mapping)):
+        return Table.from_rows(X)
+    array = _copied(X)
+    if array.ndim < 2 or array.dtype.kind not in _NUMBERS + _MIXED:
+        matrix(X, where)  # says what is wrong with it
+    if array.dtype.kind not in _NUMBERS:
+        if not isinstance(X, np.ndarray):  # NumPy would make text of the numbers among it
+            array = np.array(X, dtype=object)
+        _hold_plain(array, "X", where)
+    elif array.dtype.itemsize > _NUMBER_BYTES:
+        array = array.astype(np.float64)
+    return array
+
+
+def _column(values: Array, name: str) -> Array:
+    """A copy, of what a file can hold."""
+    plain = values.dtype.kind in f"{_PLAIN_KINDS}O"
+    return values.copy() if plain else to_column(values, name)
+
+
+def aligned(part: Any, name: str, n: int, where: str) -> Array:
+    """Answers, weights or times as an array of their own.
+
+    Parameters
+    ----------
+    part : array-like of shape (n, …); weights and times may be one for all rows
+    name : str
+        Of the argument.
+    n : int
+        How many rows there are.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ShapeError, TypeMismatchError
+        If it is not one value a row, or no number, text or date.
+    """
+    array = _copied(part)
+    if name == "y" and array.dtype.kind == "U" and isinstance(part, (list, tuple)):
+        values = np.array(part, dtype=object)  # NumPy has made text of the numbers among them
+        array = array if all(isinstance(v, str) for v in values.ravel().tolist()) else values
+    if name == "time" and array.dtype.kind == "O":
+        array = to_column(array, "time")
+    if array.ndim == 0 and name != "y":
+        array = np.full(n, array[()])
+    if array.ndim == 0 or len(array) != n:
+        came = f"the shape {array.shape}" if array.ndim else "one that is no list"
+        raise ShapeError(
+            f"{where}: `{name}` must have one value for each of {n} rows, got {came}. Give as many "
+            "values as rows."
+        )
+    if array.dtype.kind == "f" and array.dtype.itemsize > _NUMBER_BYTES:
+        return array.astype(np.float64)
+    if array.dtype.kind not in _PLAIN_KINDS:
+        _hold_plain(array, name, where)
+    return array
+
+
+def _copied(values: Any) -> Array:
+    """A copy, its rows one after the other."""
+    if type(values) not in {np.ndarray, list}:
+        if hasattr(values, "detach"):  # a tensor
+            values = values.detach().cpu().numpy()
+        if np.ma.is_masked(values):
+            kind, nothing = (float, np.nan) if values.dtype.kind in _NUMBERS else (object, None)
+            values = values.astype(kind).filled(nothing)
+    try:
+        return np.array(values, order="C", copy=True)
+    except ValueError:  # rows of several lengths
+        return np.empty((), dtype=object)
+
+
+def _hold_plain(array: Array, name: str, where: str) -> None:
+    """Refuse what no file can hold."""
+    if array.dtype.kind in _PLAIN_KINDS:
+        return
+    odd = next((v for v in array.ravel().tolist() if not isinstance(v, _PLAIN)), None)
+    if odd is not None or array.dtype.kind != "O":
+        came = type(odd).__name__ if array.dtype.kind == "O" else str(array.dtype)
+        raise TypeMismatchError(
+            f"{where}: `{name}` must hold numbers or text, got {came}. Convert it, or give rows as "
+            "dicts or a frame, in which dates may stand."
+        )
+
+
+_LARGEST_ENCODED = 1 << 29  # bytes of rows at once
+_LONGEST = 12  # bytes of a character as JSON, at most
+_FEW = 512  # values, which are not too many bytes where each is a request's longest text
+
+
+def written(block: Block, where: str) -> bytes:
+    """A block as bytes.
+
+    Parameters
+    ----------
+    block : Block
+        One that is not plain: of those it is known without looking.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ShapeError
+        If they are too many, before they are made.
+    """
+    hold_written(block, where)
+    return block.to_bytes()
+
+
+def hold_written(block: Block, where: str) -> None:
+    """Refuse a block that would be too many bytes, before they are made.
+
+    Parameters
+    ----------
+    block, where
+        As for ``written``.
+
+    Raises
+    ------
+    ShapeError
+    """
+    X = block.X
+    if (len(X) * len(X.columns) if isinstance(X, Table) else X.size) > _FEW:
+        columns = X.columns.values() if isinstance(X, Table) else (X,)
+        _hold_parts([part for part in (*columns, block.y) if part is not None], where)
+
+
+def hold_size(nbytes: int, where: str) -> None:
+    """Refuse rows that take so many bytes, if they are too many.
+
+    Parameters
+    ----------
+    nbytes : int
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ShapeError
+    """
+    if nbytes > _LARGEST_ENCODED:
+        raise ShapeError(
+            f"{where}: `X` must take at most {_LARGEST_ENCODED:,} bytes, got {nbytes:,}. Give fewer "
+            "rows at once."
+        )
+
+
+def _hold_parts(parts: list[Array], where: str) -> None:
+    texts = [part.ravel().tolist() for part in parts if part.dtype.kind == "O"]
+    size = sum(part.nbytes for part in parts if part.dtype.kind != "O")
+    if (
+        size + _LONGEST * sum(map(_characters, texts)) > _LARGEST_ENCODED
+    ):  # few are, and looked at closely
+        hold_size(size + sum(map(_nbytes, texts)), where)
+
+
+def _characters(values: list[Any]) -> int:
+    return sum(len(value) for value in values if type(value) is str)
+
+
+def _nbytes(values: list[Any]) -> int:
+    """The bytes of values as JSON, each but once looked at, however often it is there."""
+    return sum(len(json.dumps(value)) * times for value, times in Counter(values).items())
+
+
+_TYPES = {"f8": "FP64", "f4": "FP32", "f2": "FP16", "i8": "INT64", "i4": "INT32", "i2": "INT16",
+          "i1": "INT8", "u8": "UINT64", "u4": "UINT32", "u2": "UINT16", "u1": "UINT8",
+          "b1": "BOOL"}  # fmt: skip
+_DTYPES = {name: f"<{code}" for code, name in _TYPES.items()}
+
+
+def tensors_of(block: Block, parameters: Mapping[str, Any]) -> tuple[bytes, int]:
+    """A block as the protocol's binary tensors, and how many bytes of JSON come first.
+
+    Parameters
+    ----------
+    block : Block
+    parameters : mapping of str to value
+        Of the request.
+    """
+    named: dict[str, Array] = (
+        dict(block.X.columns) if isinstance(block.X, Table) else {"X": block.X}
+    )
+    beside = {"y": block.y, "sample_weight": block.weights, "time": block.time}
+    named |= {name: part for name, part in beside.items() if part is not None}
+    inputs, parts = [], []
+    for name, array in named.items():
+        datatype, data, said = _tensor(array)
+        told = {"name": name, "shape": list(array.shape), "datatype": datatype, "parameters": said}
+        if isinstance(data, bytes):
+            said["binary_data_size"] = len(data)
+            parts.append(data)
+        else:
+            told["data"] = data
+        inputs.append(told)
+    head = json.dumps({"inputs": inputs, "parameters": dict(parameters)}).encode()
+    return b"".join((head, *parts)), len(head)
+
+
+def _tensor(array: Array) -> tuple[str, bytes | list[str | None], dict[str, Any]]:
+    """Datatype, values and parameters; as a list, for JSON, where text is missing."""
+    code = f"{array.dtype.kind}{array.dtype.itemsize}"
+    if code in _TYPES:
+        return _TYPES[code], array.astype(array.dtype.newbyteorder("<")).tobytes(), {}
+    said: dict[str, Any] = {"content_type": "datetime"} if array.dtype.kind == "M" else {}
+    missing = "NaT" if said else None
+    values = (np.datetime_as_string(array) if said else array).ravel().tolist()
+    texts = [None if each == missing else str(each) for each in values]
+    raw = [each.encode() for each in texts if each is not None]
+    if len(raw) < len(texts):  # bytes cannot say so
+        return "BYTES", texts, said
+    return "BYTES", b"".join(len(each).to_bytes(4, "little") + each for each in raw), said
+
+
+def read_tensors(data: bytes, header: str | None) -> dict[str, Array]:
+    """The tensors of an answer.
+
+    Parameters
+    ----------
+    data : bytes
+    header : str, optional
+        How many bytes of JSON come first; all, if it is not there.
+    """
+    length = len(data) if header is None else int(header)
+    found, at = {}, length
+    for told in json.loads(data[:length])["outputs"]:
+        size = told.get("parameters", {}).get("binary_data_size")
+        if size is None:
+            array = np.array(told["data"]).reshape(told["shape"])
+        elif told["datatype"] == "BYTES":
+            array = np.array(_texts(data[at : at + size]), dtype=object).reshape(told["shape"])
+        else:
+            dtype = _DTYPES[told["datatype"]]
+            array = np.frombuffer(data[at : at + size], dtype).reshape(told["shape"]).copy()
+        at += size or 0
+        found[told["name"]] = array
+    return found
+
+
+def _texts(data: bytes) -> list[str]:
+    found, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "little")
+        found.append(data[at + 4 : at + 4 + size].decode())
+        at += 4 + size
+    return found

@@ -22,7 +22,7 @@ from onepass.service.http.auth import ADMIN, LEARN, PREDICT, Tokens
 from onepass.service.http.exchange import Answer, Asking, Failures, Room, Threads
 from onepass.service.http.routes import About, Admin, Verbs
 from onepass.service.protocol.limits import Limits
-from onepass.service.shelf import Shelf
+from onepass.service.registry import Shelf
 
 __all__ = ["Application", "Endpoint", "Paths", "allowed", "endpoints", "logged", "set_up"]
 

@@ -62,8 +62,8 @@ from onepass.errors import (
 )
 from onepass.service.http.status import pathless
 from onepass.service.protocol.v2 import failed
+from onepass.service.registry import Served
 from onepass.service.requests import Receipt, Request
-from onepass.service.served import Served
 
 __all__ = [
     "Answer",

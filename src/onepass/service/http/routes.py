@@ -28,7 +28,6 @@ from onepass.features.presets import pipelines
 from onepass.serialization import archive
 from onepass.serialization.models import given_back
 from onepass.service import page
-from onepass.service.charge import said_of
 from onepass.service.http.auth import LEARN, Tokens
 from onepass.service.http.exchange import Answer, Asking, Mail, OfRows, Threads
 from onepass.service.http.openapi import described
@@ -37,10 +36,9 @@ from onepass.service.protocol import arrow, mlflow, v2
 from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.rows import ANSWERS, ROLES, Asked, Output, Reply
 from onepass.service.protocol.v2 import model
+from onepass.service.registry import Served, Shelf, hold_learnable
 from onepass.service.requests import Receipt
-from onepass.service.served import Served
-from onepass.service.shelf import Shelf
-from onepass.service.trial import hold_learnable
+from onepass.service.writer import said_of
 from onepass.validation.arrays import bounded
 from onepass.validation.table import Table
 

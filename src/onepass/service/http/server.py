@@ -25,8 +25,9 @@ from typing import Any, Self
 from onepass.errors import ParameterError, need
 from onepass.service.http.app import logged
 from onepass.service.http.door import Door, Site
-from onepass.service.shelf import Shelf
-from onepass.service.sources import Source, source
+from onepass.service.redis import source
+from onepass.service.registry import Shelf
+from onepass.service.source import Source
 
 __all__ = ["Listening", "Stopping", "fed", "read", "run", "shelved", "started"]
 
@@ -329,7 +330,7 @@ def shelved(folder: Path, **options: Any) -> Shelf:
     ----------
     folder : Path
     **options
-        As :class:`~onepass.service.shelf.Shelf` takes them.
+        As :class:`~onepass.service.registry.Shelf` takes them.
 
     Raises
     ------
@@ -349,7 +350,7 @@ def read(sources: Iterable[str]) -> list[tuple[str, Source]]:
     Parameters
     ----------
     sources : iterable of str
-        Addresses, as :func:`onepass.service.sources.source` takes them; before each the name of its
+        Addresses, as :func:`onepass.service.source` takes them; before each the name of its
         learner and ``=``, unless there is one alone.
 
     Raises

@@ -18,8 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from onepass.service.served import Served
-from onepass.service.shelf import Shelf
+from onepass.service.registry import Served, Shelf
 
 __all__ = ["exposition", "onepass_version", "pathless", "state"]
 

@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from onepass.errors import ParameterError, SourceError, StoreError
-from onepass.service.gauges import Gauges
-from onepass.service.sources.source import Piece, Source
-from onepass.service.store import Durable
+from onepass.service.durable import Durable
+from onepass.service.monitoring import Gauges
+from onepass.service.source import Piece, Source
 
 __all__ = ["Feeder"]
 

@@ -3,6 +3,8 @@
 The holder locks a small file beside it, and says there who it is. The system lets the lock go when
 the process ends, however it ends. There stands also how many blocks were acknowledged: were the end
 of SQLite's log damaged, SQLite would take it for one that was never committed, and go on without.
+
+Place: whether a file that is open still stands where it was opened.
 """
 
 import json
@@ -18,10 +20,11 @@ from pathlib import Path
 
 from onepass.errors import InUseError, StoreError
 
+__all__ = ["Holding", "Place", "unheld"]
+
+
 if sys.platform != "win32":
     import fcntl
-
-__all__ = ["Holding", "unheld"]
 
 _COUNT = re.compile(rb"\d{20}\n")
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -161,3 +164,65 @@ def _said(file: int) -> str:
         mine = " (this one)" if pid == os.getpid() else ""
         return f"process {pid}{mine} on {str(told['host'])[:100]}, since {since},"
     return "another process"
+
+
+_GONE, _UNKNOWN = (-1, -1), (-2, -2)
+
+
+class Place:
+    """Where a file stands, and which one it is.
+
+    Parameters
+    ----------
+    path : Path
+        Of a file that is there.
+    where : str
+        The public call, for messages.
+    """
+
+    def __init__(self, path: Path, where: str) -> None:
+        self._path, self._where = path, where
+        self._real = os.path.realpath(path)  # wherever the process goes
+        self._file = _there(self._real)
+        self._log: tuple[int, int] | None = None  # until it is seen first
+
+    def hold(self) -> None:
+        """Refuse where it is not there, as far as the system can say.
+
+        Raises
+        ------
+        StoreError
+        """
+        if _there(self._real) not in {self._file, _UNKNOWN}:
+            raise StoreError(
+                f"{self._where}: {self._path} must stay where it is, but it was moved or removed, "
+                "or another stands there. Nothing more is written: put it back, with its -wal if "
+                "there is one, and open it again."
+            )
+
+    def hold_log(self) -> None:
+        """The same of SQLite's log, in which the last rows stand.
+
+        Raises
+        ------
+        StoreError
+        """
+        found = _there(f"{self._real}-wal")
+        if self._log not in {None, found} and found != _UNKNOWN:
+            raise StoreError(
+                f"{self._where}: {self._path}-wal must stay where it is, but it was moved or "
+                "removed. Nothing more is written: stop this process by SIGTERM or close, which "
+                "saves all that was learned, and open it again."
+            )
+        self._log = found if found not in {_GONE, _UNKNOWN} else self._log
+
+
+def _there(path: str) -> tuple[int, int]:
+    """Which file stands there, as far as the system can say."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  at every write
+    except FileNotFoundError:
+        return _GONE
+    except OSError:
+        return _UNKNOWN
+    return found.st_dev, found.st_ino

@@ -1,0 +1,788 @@
+"""Shelf: the learners that are served, each with a file of its own in one folder.
+
+Looks: what a durable learner's file must be asked for, as it was within the last second.
+
+Whoever writes has the file for so long; then what was seen last is told, and nobody waits.
+
+Waiting: how many rows wait to be learned, and how many may.
+
+Served: a durable learner, the thread that learns, and its gauges.
+
+Whoever asks is answered at once by the learner as it was last acknowledged. Whoever has rows to be
+learned puts them into a queue that is bounded; a thread takes all that wait, learns them as one
+group, brings them to the disk, and says so to all.
+
+Trial: whether a model that is named with its parameters could learn a row at all.
+"""
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from itertools import count
+from pathlib import Path
+from threading import Lock, RLock, Thread
+from time import sleep
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+
+from onepass.errors import (
+    Array,
+    BusyError,
+    InUseError,
+    LongError,
+    OnepassError,
+    ParameterError,
+    StoreError,
+    TakenError,
+    UnknownError,
+)
+from onepass.evaluate.drift import hold_suited
+from onepass.integrations.river import detectors
+from onepass.serialization.state import nbytes
+from onepass.service.consumer import Feeder
+from onepass.service.durable import Durable, Version, durable
+from onepass.service.lock import unheld
+from onepass.service.monitoring import Diary, Gauges, memory_of, spectrum, task_of
+from onepass.service.requests import Receipt, Request, shut
+from onepass.service.source import Source
+from onepass.service.writer import Charge, Watcher
+
+__all__ = ["Looks", "Served", "Shelf", "Waiting", "hold_learnable"]
+
+
+_OFTEN = 1.0  # seconds between two looks, unless there is a new snapshot
+_PATIENCE = 0.5  # seconds that whoever looks waits for who writes
+
+
+class Looks:
+    """What was seen of a durable learner.
+
+    Parameters
+    ----------
+    durable : Durable
+    """
+
+    def __init__(self, durable: Durable) -> None:
+        self._durable = durable
+        self._seen: tuple[Any, int, list[Version]] = (None, 0, [])
+        self._at = 0.0
+        self._spectrum: tuple[Any, list[float] | None] = (None, None)
+
+    def now(self) -> tuple[int, list[Version]]:
+        """How many rows wait for their answers, and the snapshots."""
+        at, last = time.monotonic(), self._durable.last_snapshot
+        if last != self._seen[0] or at - self._at > _OFTEN:
+            self._seen = (last, *self._seen[1:])
+            with self._durable.turn(_PATIENCE) as free:
+                if free:
+                    self._look(last)
+            self._at = time.monotonic()
+        return self._seen[1:]
+
+    def spectrum(self) -> list[float] | None:
+        """Of the memory; while a loop has it alone, as it was when it was last written down."""
+        memory = memory_of(self._durable.answering)
+        if memory is None:
+            memory = memory_of(self._durable.written)
+        if memory is not self._spectrum[0]:
+            found = spectrum(memory)
+            self._spectrum = (memory, None if found is None else found.tolist())
+        return self._spectrum[1]
+
+    def _look(self, last: Any) -> None:
+        try:
+            self._seen = (last, self._durable.waiting, self._durable.versions)
+        except StoreError:  # it was closed meanwhile, or cannot be read: its trouble tells that
+            return
+
+
+class Waiting:
+    """Rows that wait for one learner.
+
+    Parameters
+    ----------
+    name : str
+        Of the learner.
+    most : int
+        So many rows may wait; more at once are let in alone, where no others wait.
+
+    Attributes
+    ----------
+    rows : int
+        How many wait.
+    ended : bool
+        Whether none is let in any more.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self.most, self.rows, self.ended = most, 0, False
+        self._name, self._lock = name, Lock()
+
+    def admit(self, count: int) -> None:
+        """Let rows in, until they are ``done``.
+
+        Parameters
+        ----------
+        count : int
+
+        Raises
+        ------
+        BusyError
+            If too many wait.
+        StoreError
+            If none is let in any more.
+        """
+        with self._lock:
+            self.hold_open()
+            if self.rows and self.rows + count > self.most:
+                raise BusyError(
+                    f"{self._name}: at most {self.most:,} rows may wait to be learned, "
+                    f"{self.rows:,} do. Ask again in a second, with the same key.",
+                    1.0,
+                )
+            self.rows += count
+
+    def admit_each(self, count: int) -> None:
+        """The same of rows of which each is written by itself: of many, others would wait long.
+
+        Parameters
+        ----------
+        count : int
+
+        Raises
+        ------
+        LongError
+            If they are more than a quarter of those that may wait.
+        BusyError, StoreError
+            As of ``admit``.
+        """
+        most = -(-self.most // 4)
+        if count > most:
+            raise LongError(
+                f"{self._name}: rows whose answers come later, and their answers, must be at most "
+                f"{most:,} at a time, got {count:,}. Send fewer at a time."
+            )
+        self.admit(count)
+
+    def done(self, count: int) -> None:
+        """They wait no longer.
+
+        Parameters
+        ----------
+        count : int
+        """
+        with self._lock:
+            self.rows -= count
+
+    def end(self) -> None:
+        """Let in none any more."""
+        with self._lock:
+            self.ended = True
+
+    def hold_open(self) -> None:
+        """Refuse where none is let in any more.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self.ended:
+            raise StoreError(f"{self._name}: it is being stopped. Ask again later.")
+
+
+_GAP = 1e-4  # seconds: whoever waits for a lock is woken more slowly than it can be taken again
+_T = TypeVar("_T")
+
+
+class Served:
+    """One learner while it is served.
+
+    Parameters
+    ----------
+    name : str
+    durable : Durable
+        Closed when this is.
+    gauges : Gauges
+    diary : Diary
+        Where the gauges are kept.
+    most_waiting : int, default 65,536
+        Rows that may wait to be learned.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        durable: Durable,
+        gauges: Gauges,
+        diary: Diary,
+        *,
+        most_waiting: int = 1 << 16,
+    ) -> None:
+        self.name = name
+        self.durable = durable
+        self.gauges = gauges
+        self.feeders: list[Feeder] = []
+        self._diary = diary
+        self._waiting = Waiting(name, most_waiting)
+        self._gate = shut()  # where the thread waits
+        self.pace = 1.0
+        """CPU seconds per row of the slowest recent prediction."""
+        self.failed: str | None = None
+        """The error of the last attempt to learn; None if it succeeded."""
+        self._looks = Looks(durable)
+        self._thread = Thread(target=self._work, name=f"learn {name}", daemon=True)
+        self._thread.start()
+
+    # -- verbs ---------------------------------------------------------------------------------
+
+    def answering(self, version: str | None = None) -> tuple[int, Any]:
+        """The present version, and the learner that answers with it.
+
+        Parameters
+        ----------
+        version : str, optional
+            That it must be.
+
+        Raises
+        ------
+        UnknownError
+            If it is another.
+        """
+        now, learner = self.durable.published
+        if version is not None and version != str(now):
+            raise UnknownError(
+                f"{self.name}: what answers is the present version, {now}, got {version[:40]!r}. "
+                "Ask without a version, or roll back to it first."
+            )
+        return now, learner
+
+    def learn(self, rows: Mapping[str, Any], done: Callable[[Request], None], **named: Any) -> None:
+        """Have rows learned, once ``wake`` is called.
+
+        Parameters
+        ----------
+        rows : mapping
+            ``X``, ``y``, and if there are ``sample_weight`` and ``time``, as for ``Durable.learn``.
+        done : callable
+            Called by the thread that learns, when they are on the disk or refused.
+        **named
+            ``key``, ``former``, ``source``, ``position``, as for ``Durable.request``.
+
+        Raises
+        ------
+        BusyError
+            If too many rows wait.
+        StoreError
+            If it is being stopped.
+        OnepassError
+            If these are no rows.
+        """
+        count = len(rows["X"])
+        self._waiting.admit(count)
+
+        def settled(request: Request) -> None:
+            self._waiting.done(count)
+            if request.error is not None:
+                self._note(count, request.error)
+            done(request)
+
+        try:
+            self.durable.request(**rows, **named, done=settled)
+        except BaseException as wrong:
+            self._waiting.done(count)
+            self._note(count, wrong)
+            raise
+
+    def wake(self) -> None:
+        """Have what waits be learned now; without it, that begins within a second."""
+        with suppress(RuntimeError):  # it was opened already
+            self._gate.release()
+
+    def admitted(self, count: int, work: Callable[[], _T]) -> Callable[[], _T]:
+        """Work of ``ask`` or ``answer``, to be done once by a thread that may wait.
+
+        Parameters
+        ----------
+        count : int
+            Rows that it brings to the disk; they wait until it is done.
+        work : callable
+
+        Raises
+        ------
+        LongError
+            If these are too many rows at once.
+        BusyError
+            If too many rows wait.
+        StoreError
+            If it is being stopped.
+        """
+        self._waiting.admit_each(count)
+
+        def done() -> _T:
+            try:
+                return work()
+            finally:
+                self._waiting.done(count)
+
+        return done
+
+    def ask(self, X: Any, seconds: float) -> tuple[int, Array, list[str]]:
+        """The version that answers, answers, and ids for those that come later."""
+        self._waiting.hold_open()
+        return self.durable.asked(X, seconds=seconds)
+
+    def answer(
+        self, ids: Sequence[str], y: Any, sample_weight: Any = None, *, time: Any = None
+    ) -> Receipt:
+        """Learn rows that were asked, as ``Durable.answer`` does."""
+        self._waiting.hold_open()
+        try:
+            return self.durable.answer(ids, y, sample_weight, time=time)
+        except OnepassError as wrong:
+            self._note(len(ids), wrong)
+            raise
+
+    def feed(self, source: Source, log: Callable[..., object] | None = None) -> None:
+        """Learn what a source brings, as long as this is served; ``log`` as for :class:`.Feeder`.
+
+        Raises
+        ------
+        ParameterError
+            If it is read already, or tells times to a learner that wants none, or none to another.
+        """
+        if any(feeder.source.name == source.name for feeder in self.feeders):
+            raise ParameterError(
+                f"{self.name}: a source must be read once, got {source.name} twice. Leave one out."
+            )
+        self.feeders.append(Feeder(self.durable, source, self.gauges, log))
+
+    def hold_ready(self) -> None:
+        """Refuse where the learner cannot learn now.
+
+        Raises
+        ------
+        StoreError
+        """
+        self._waiting.hold_open()
+        if not self.ready:
+            raise StoreError(self.trouble or f"{self.name}: it could not learn. Ask again.")
+
+    # -- what there is -------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can learn, as far as is known."""
+        return self.failed is None and self.durable.ready
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong, even if it can learn; None if all is well."""
+        return self.failed or self.durable.trouble
+
+    @property
+    def source_trouble(self) -> str | None:
+        """What keeps it from reading its sources; it learns from whoever asks all the same."""
+        return " ".join(each.trouble for each in self.feeders if each.trouble) or None
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait to be learned."""
+        return self._waiting.rows
+
+    @property
+    def waiting_answers(self) -> int:
+        """Rows that wait for their answers, as counted within the last second."""
+        return self._looks.now()[0]
+
+    @property
+    def versions(self) -> list[Version]:
+        """The snapshots."""
+        return self._looks.now()[1]
+
+    @property
+    def spectrum(self) -> list[float] | None:
+        """Of the memory; of single rows alone, as it was when the learner was last written down."""
+        return self._looks.spectrum()
+
+    @property
+    def nbytes(self) -> int:
+        """Of what was learned."""
+        return nbytes(self.durable.answering)
+
+    def close(self) -> None:
+        """Read sources no further, learn what waits, then let the file go."""
+        for feeder in self.feeders:
+            feeder.close()
+        self._waiting.end()
+        self.wake()
+        self._thread.join()
+        try:
+            self.durable.close()
+        finally:
+            self._diary.write(self.gauges)
+
+    # -- what stands behind them ---------------------------------------------------------------
+
+    def _note(self, count: int, wrong: BaseException) -> None:
+        """Note that rows were refused; where it was the disk's fault, ``trouble`` tells it."""
+        if not isinstance(wrong, StoreError):
+            self.gauges.refuse(count, str(wrong))
+
+    def _work(self) -> None:
+        """Until it ends, and nobody who was admitted waits, or it cannot be done."""
+        waiting = self._waiting
+        while not waiting.ended or (waiting.rows and not self.failed):
+            self._gate.acquire(timeout=0.05 if waiting.ended else 1.0)
+            try:
+                self.durable.settle()
+                self._diary.tend(self.gauges, self.durable.last_snapshot[0])
+                self.failed = None
+            except Exception as wrong:  # noqa: BLE001  the page tells it; the thread goes on
+                self.failed = str(wrong) or repr(wrong)
+            if not self._gate.locked():  # more has come; others want the file too
+                sleep(_GAP)
+
+
+_LOG = logging.getLogger("onepass.service")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_ENDING = ".db"
+_RETIRED = ".retired"
+_GAUGES = ".gauges"
+_OF_ONE = ("", "-wal", _GAUGES, _ENDING)  # the files that a name may have
+
+
+class Shelf:
+    """Named learners.
+
+    Parameters
+    ----------
+    folder : path-like
+        Made if it is not there.
+    where : str
+        The public call, for messages.
+    window : int
+        Rows of the recent error.
+    drift : iterable of str
+        River's detectors, by name; those that count mistakes watch classifiers alone.
+    most_waiting : int
+        Rows that may wait to be learned, for each learner.
+    **options
+        For :func:`onepass.service.durable`.
+
+    Attributes
+    ----------
+    failed : dict of str to str
+        The learners whose files could not be opened, and the reasons. They are not served until
+        ``load`` opens them.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        where: str,
+        *,
+        window: int = 1000,
+        drift: tuple[str, ...] = (),
+        most_waiting: int = 1 << 16,
+        **options: Any,
+    ) -> None:
+        self.folder, self.where = Path(folder), where
+        self._window, self._drift, self._most = window, drift, most_waiting
+        self._options = options
+        self._served: dict[str, Served] = {}
+        self.failed: dict[str, str] = {}
+        self._sources: list[tuple[str, Source, Any]] = []
+        self._turn = RLock()
+        self._retiring = RLock()  # taken before the other
+        self._going: str | None = None  # what is being retired
+        detectors(drift, where)  # unknown names are refused before anything is opened
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as failed:
+            raise StoreError(
+                f"{where}: {folder} must be a folder, or one that can be made, got: "
+                f"{failed.strerror}. Choose another."
+            ) from failed
+
+    def open_all(self) -> None:
+        """Open all files in the folder; a file that cannot be opened is noted in ``failed``.
+
+        Raises
+        ------
+        ParameterError
+            If a detector counts mistakes where a learner makes none.
+        InUseError
+            If another process holds a file: most likely a second service of the same folder.
+        """
+        try:
+            for path in sorted(self.folder.glob(f"*{_ENDING}")):
+                if path.stem in self._served or not _NAME.fullmatch(path.stem):
+                    continue
+                try:
+                    self._open(path.stem, None)
+                except (InUseError, ParameterError):
+                    raise
+                except Exception as wrong:  # noqa: BLE001  one file does not stop the others
+                    self._fail(path.stem, wrong)
+        except BaseException:
+            self.close()
+            raise
+
+    def load(self, name: str) -> Served:
+        """Open a learner that failed, or a file that is not served yet.
+
+        A learner that can learn is returned unchanged. One that cannot goes on predicting, also if
+        its file cannot be opened again.
+
+        Raises
+        ------
+        UnknownError
+            If there is neither a learner nor a file of this name.
+        StoreError
+            If the file cannot be opened.
+        """
+        with self._retiring, self._turn:
+            before = self._served.get(name)
+            if before is not None:
+                with suppress(StoreError):
+                    before.hold_ready()
+                    return before
+            elif not (_NAME.fullmatch(name) and os.path.lexists(self._path(name))):
+                self.failed.pop(name, None)
+                return self[name]  # raises
+            try:
+                if before is not None:
+                    before.close()
+                return self._open(name, None)
+            except Exception as wrong:
+                if before is not None:
+                    before.failed = str(wrong) or repr(wrong)
+                    raise
+                self._fail(name, wrong)
+                return self[name]  # raises
+
+    def feed(self, name: str, source: Source, log: Any = None) -> None:
+        """Learn from a source, now or when the file of the learner is opened.
+
+        Parameters
+        ----------
+        name, source, log
+            As for :meth:`.Served.feed`.
+        """
+        if name in self._served:
+            self._served[name].feed(source, log)
+        self._sources.append((name, source, log))
+
+    def create(self, name: str, model: Any, *, there: bool = False) -> Served:
+        """Serve a new learner.
+
+        Parameters
+        ----------
+        name : str
+            1 to 100 letters, digits, ``_``, ``.`` and ``-``; a letter or digit first.
+        model : learner or Pipeline
+        there : bool, default False
+            Whether it may be there already: then what is there goes on.
+
+        Raises
+        ------
+        TakenError
+            If there is one of this name.
+        ParameterError
+            If it is no name, or a detector counts mistakes where the learner makes none.
+        TypeMismatchError, StoreError
+            As ``op.durable``.
+        """
+        if not _NAME.fullmatch(name):
+            raise ParameterError(
+                f"{self.where}: a name must be 1 to 100 letters, digits, '_', '.' and '-', a "
+                f"letter or digit first, got {name[:120]!r}. Choose another."
+            )
+        with self._turn:
+            if name in self._served and there:
+                self._served[name].durable.hold_like(model)
+                return self._served[name]
+            if (
+                name in self._served
+                or name == self._going
+                or (not there and os.path.lexists(self._path(name)))
+            ):
+                raise TakenError(
+                    f"{self.where}: there must be no learner {name!r} yet, but there is. Choose "
+                    "another name, or retire it first."
+                )
+            return self._open(name, model)
+
+    def retire(self, name: str) -> Path:
+        """Stop serving a learner; its file is renamed, and the new path returned.
+
+        Raises
+        ------
+        UnknownError
+            If there is none of this name.
+        StoreError
+            If its file was moved or removed, or another stands there: then it goes on answering.
+        """
+        with self._retiring:
+            with self._turn:
+                if name in self.failed and os.path.lexists(self._path(name)):
+                    with unheld(self._path(name), self.where):
+                        moved = self._moved(name)
+                    del self.failed[name]
+                    return moved
+                served = self[name]
+                served.durable.hold_in_place()  # nor is another's file taken for its own
+                self._going = name
+                del self._served[name]
+            try:
+                served.close()  # what waits may take long: others are made meanwhile
+                return self._moved(name)
+            except BaseException:
+                self._served[name] = served
+                raise
+            finally:
+                self._going = None
+
+    def _moved(self, name: str) -> Path:
+        """Rename the files of a learner, and return the new path."""
+        old, new = self._path(name), self._free(name)
+        old.rename(new)
+        with suppress(FileNotFoundError):  # of a full disk: what the file has had no room for
+            Path(f"{old}-wal").rename(f"{new}-wal")
+        with suppress(OSError):
+            (self.folder / f"{name}{_GAUGES}").rename(f"{new}{_GAUGES}")
+        with suppress(OSError):
+            Path(f"{old}.lock").unlink()
+        return new
+
+    def close(self) -> None:
+        """Stop all; what waits is learned first."""
+        with self._retiring, self._turn:
+            closing, self._served = self._served, {}
+            with ExitStack() as all_of_them:  # one that fails does not keep others open
+                for served in closing.values():
+                    all_of_them.callback(served.close)
+
+    def __getitem__(self, name: str) -> Served:
+        found = self._served.get(name)
+        if found is None and name in self.failed:
+            raise StoreError(
+                f"{name}: its file must be one that can be opened, got: {self.failed[name]} Once "
+                "that is fixed, load the model again; or DELETE it, which renames the file: see "
+                "/openapi.json."
+            )
+        if found is None:
+            raise UnknownError(
+                f"there must be a learner of the name asked for, got {name[:120]!r}; "
+                "GET /v2/repository/index lists those that there are."
+            )
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all learners, also of those whose files could not be opened."""
+        return [*self._served, *self.failed]
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(list(self._served.values()))
+
+    def __len__(self) -> int:
+        return len(self._served)
+
+    def _fail(self, name: str, wrong: Exception) -> None:
+        """Note and log that a file could not be opened."""
+        self.failed[name] = str(wrong) or repr(wrong)
+        told = {"name": name, "reason": self.failed[name]}
+        unexpected = None if isinstance(wrong, OnepassError) else wrong
+        _LOG.error("a learner cannot be opened", exc_info=unexpected, extra={"told": told})
+
+    def _free(self, name: str) -> Path:
+        """Where nothing is of one that was retired, nor of one that is served by that name."""
+        names = (f"{name}{_RETIRED}-{number}" for number in count(1))
+        return next(
+            self.folder / new
+            for new in names
+            if not any((self.folder / f"{new}{end}").exists() for end in _OF_ONE)
+        )
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}{_ENDING}"
+
+    def _detectors(self, name: str, learner: Any) -> dict[str, Any]:
+        """New detectors for a learner; refused if they do not suit it."""
+        chosen = detectors(self._drift, self.where)
+        hold_suited(chosen, task_of(learner), f"{self.where}: {name}")
+        return chosen
+
+    def _open(self, name: str, model: Any) -> Served:
+        gauges: list[Gauges] = []
+
+        def watched(learner: Any) -> Watcher:
+            chosen = self._detectors(name, learner)
+            gauges.append(Gauges(learner, window=self._window, detectors=chosen))
+            return gauges[0].learned
+
+        if model is not None:  # what is refused leaves no file
+            self._detectors(name, Charge.of(model, self.where).learner)
+        held = durable(self._path(name), model, watch=watched, **self._options)
+        diary = Diary(self.folder / f"{name}{_GAUGES}")
+        diary.read(gauges[0], held.rows_seen)
+        served = Served(name, held, gauges[0], diary, most_waiting=self._most)
+        try:
+            for fed, source, log in self._sources:
+                if fed == name and model is None:  # not of a new learner of this name
+                    served.feed(source, log)
+        except BaseException:
+            served.close()
+            raise
+        self._served[name] = served
+        self.failed.pop(name, None)
+        return served
+
+
+_OF_FEATURES = ("initial_coef", "ridge")  # may be given for each feature; nobody knows how many
+
+
+def hold_learnable(model: Any) -> None:
+    """Refuse parameters with which no row can be learned, such as a forgetting of 2.
+
+    A learner looks at its parameters when its first row comes. So a row is learned by another one
+    with the same: who sends rows is not to find out. Whatever is wrong with that row says nothing.
+
+    Parameters
+    ----------
+    model : Pipeline
+        Of :func:`onepass.features.presets.pipelines`; it stays as it is.
+
+    Raises
+    ------
+    ParameterError
+    """
+    learner = model.learner
+    if any(isinstance(getattr(learner, name, None), (list, np.ndarray)) for name in _OF_FEATURES):
+        return
+    time = {"time": np.zeros(1)} if getattr(learner, "uses_time", False) else {}
+    try:
+        clone(model).test_then_train(np.ones((1, 2)), _answer(learner), **time)
+    except ParameterError:
+        raise
+    except OnepassError:
+        return
+    except (TypeError, ValueError, MemoryError) as wrong:
+        raise ParameterError(
+            f"{type(learner).__name__}: its parameters must be such that it can learn a row, got: "
+            f"{wrong}. Give others."
+        ) from wrong
+
+
+def _answer(learner: Any) -> Any:
+    """An answer that it may know."""
+    if not is_classifier(learner):
+        return np.zeros(1)
+    known = getattr(learner, "classes", None)
+    return known[:1] if isinstance(known, (list, tuple)) and known else np.zeros(1, dtype=int)
