@@ -22,8 +22,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
 from onepass.cli.data import fetch, listed, path
-from onepass.cli.inspect import inspect
-from onepass.cli.merge import merge
+from onepass.cli.model import inspect, merge
 from onepass.cli.predict import predict
 from onepass.cli.reproduce import reproduce
 from onepass.cli.run import run

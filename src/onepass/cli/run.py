@@ -2,15 +2,23 @@
 
 Ctrl-C, or SIGTERM, ends the pass after the block that was begun: what was learned until then is
 saved, and can be gone on with.
+
+Saving: the files in which a run leaves its models, and where it stands.
+
+Settled: whether models can be made as --set and --time say, known before a row is read.
 """
 
+import os
+import re
 import time as clocks
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import CycloptsError
 
 from onepass.cli.arguments import (
+    MOST_WAITING,
     Count,
     Files,
     Names,
@@ -20,22 +28,233 @@ from onepass.cli.arguments import (
     Source,
     Types,
     Whole,
+    fit_together,
+    known_measures,
     pairs,
+    spare,
+    timed,
+    usage,
     values,
 )
-from onepass.cli.ending import INTERRUPTED, terminable
-from onepass.cli.places import spare
-from onepass.cli.saving import files, kept, resumable, run_file, save_models
-from onepass.cli.settled import hold_settings
-from onepass.cli.terminal import advancing, remark, show
-from onepass.cli.usage import MOST_WAITING, fit_together, known_measures, timed, usage
+from onepass.cli.terminal import INTERRUPTED, advancing, remark, show, terminable
 
 if TYPE_CHECKING:
     from onepass.evaluate import Report
     from onepass.evaluate.resume import Standing
+    from onepass.features.pipeline import Pipeline
     from onepass.stream import Stream
 
-__all__ = ["run"]
+__all__ = ["files", "hold_settings", "kept", "resumable", "run", "run_file", "save_models"]
+
+
+def files(save: Path, models: Sequence[str]) -> dict[str, Path]:
+    """A file for each model, in a folder that is there: known before the pass, not after it.
+
+    Parameters
+    ----------
+    save : Path
+        As it was given.
+    models : sequence of str
+        The models' names.
+
+    Raises
+    ------
+    ParameterError
+        If it is a folder, or in one that cannot be written to.
+    """
+    from onepass.errors import ParameterError
+
+    save.parent.mkdir(parents=True, exist_ok=True)
+    if save.is_dir() or not os.access(save.parent, os.W_OK):
+        raise ParameterError(
+            f"run: --save must name a file, in a folder that can be written to, got {save}. "
+            "Give the file's name too, such as m.onepass, or another folder."
+        )
+    if len(models) == 1:
+        return {models[0]: save}
+    return {name: save.with_name(f"{save.stem}-{name}{save.suffix}") for name in models}
+
+
+def run_file(save: Path) -> Path:
+    """Where it is kept how far a run has come.
+
+    Parameters
+    ----------
+    save : Path
+        As it was given.
+    """
+    return save.with_name(f"{save.name}.run")
+
+
+def resumable(save: Path | None, *, resume: bool, restart: bool, quiet: bool) -> "Standing | None":
+    """Where the run stands that is to be resumed, if there is one.
+
+    Parameters
+    ----------
+    save : Path or None
+        As it was given.
+    resume : bool
+        Whether to go on with it.
+    restart : bool
+        Whether it may be lost.
+    quiet : bool
+        Do not say that there is none.
+
+    Raises
+    ------
+    ParameterError
+        If an unfinished run would be lost.
+    CheckpointError
+        If the file is damaged.
+    """
+    from onepass.errors import CheckpointError, ParameterError
+    from onepass.evaluate import standing
+
+    if save is None or (restart and not resume):
+        return None
+    place = run_file(save)
+    try:
+        stood = standing(place)
+    except CheckpointError as damaged:
+        raise CheckpointError(f"{damaged} Or lose it by --restart.") from damaged
+    if resume:
+        if stood is None:
+            remark(f"Nothing to resume, there is no {place}: begun anew.", quiet=quiet)
+        return stood
+    if stood is not None and not stood.finished:
+        raise ParameterError(
+            f"run: {place} must not hold an unfinished run, got one of {stood.rows:,} rows of "
+            f"{stood.source}. Go on with it by --resume, lose it by --restart, or --save elsewhere."
+        )
+    return None
+
+
+def kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finished: bool) -> bool:
+    """Whether the run's file says what has come of it; if not, say so.
+
+    Parameters
+    ----------
+    save : Path or None
+        As it was given; then there is nothing to keep.
+    before : tuple or None
+        The stamp of the file before the run.
+    rows : int
+        Rows said.
+    finished : bool
+        Whether the source had come to its end.
+    """
+    from onepass.errors import CheckpointError
+    from onepass.evaluate import standing
+    from onepass.serialization.atomic import stamp
+
+    if save is None or not rows:
+        return True
+    place = run_file(save)
+    try:
+        stood = standing(place) if stamp(place) != before else None
+    except CheckpointError:
+        stood = None
+    if stood is not None and (stood.rows, stood.finished) == (rows, finished):
+        return True
+    remark(f"onepass: {place} could not be written: the run cannot be resumed.")
+    return False
+
+
+def save_models(models: Mapping[str, Any], places: Mapping[str, Path], *, quiet: bool) -> None:
+    """Save each model to its file; Ctrl-C waits for them.
+
+    Parameters
+    ----------
+    models : mapping of str to Pipeline
+        What was learned.
+    places : mapping of str to Path
+        As ``files`` gave them.
+    quiet : bool
+        Say nothing of it.
+    """
+    from onepass.interrupt import Interrupt
+    from onepass.serialization.models import save
+
+    with Interrupt().held():
+        for name, place in places.items():
+            save(models[name], place)
+            remark(f"Saved {name}: {place}", quiet=quiet)
+
+
+_REMEDY = re.compile(r"(Construct (the learner|it) with|Give) (another( `\w+`)?|one of these)\.$")
+
+
+def hold_settings(
+    models: Mapping[str, "Pipeline"], settings: Sequence[str], *, timed: bool
+) -> None:
+    """Refuse settings that no model can begin with, in the words of the command line.
+
+    What depends on the rows, such as the shape of the weights to begin with, is left to the pass.
+
+    Parameters
+    ----------
+    models : mapping of str to Pipeline
+        They are not touched.
+    settings : sequence of str
+        As --set gave them.
+    timed : bool
+        Whether it is known when a row happened.
+
+    Raises
+    ------
+    ParameterError
+        If a value is none that the parameter can have.
+    CycloptsError
+        If a model forgets by time, and nobody says which column that is.
+    """
+    given = pairs(settings)
+    for name, model in models.items():
+        for part, tried in (("", _features), (name, _learner)):
+            _try(tried, model, {s: v for s, v in given.items() if not part or _of(s, part)})
+        if model.uses_time and not timed:
+            rule = next((f"--set {s}={v}" for s, v in given.items() if _of(s, name)), name)
+            raise CycloptsError(
+                msg=f"run: {rule} forgets by time, and needs --time, the column that says when a "
+                "row happened; got none. Name it, or count in rows, as "
+                f"--set {name}.forgetting=0.999 does."
+            )
+
+
+def _try(tried: Any, model: "Pipeline", given: Mapping[str, str]) -> None:
+    """Tell what a part says of a parameter that was set."""
+    from onepass.errors import OnepassError, ParameterError
+
+    try:
+        tried(model)
+    except OnepassError as wrong:
+        said = str(wrong)
+        for setting, value in given.items():
+            if f"`{setting.rpartition('.')[2]}`" in said:
+                said = _REMEDY.sub(f"Give another: --set {setting}=VALUE.", said)
+                raise ParameterError(f"run: --set {setting}={value}: {said}") from wrong
+
+
+def _features(model: "Pipeline") -> None:
+    from sklearn.base import clone
+
+    clone(model).partial_fit([], [])
+
+
+def _learner(model: "Pipeline") -> None:
+    """A row of one feature: learners begin with their first row."""
+    import numpy as np
+    from sklearn.base import clone
+
+    learner: Any = clone(model.learner)
+    if "initial_coef" in learner.get_params():  # its shape is that of the rows
+        learner.set_params(initial_coef=None)
+    when = {"time": np.datetime64("2000-01-01")} if model.uses_time else {}
+    learner.learn_one(np.zeros(1), 0, **when)
+
+
+def _of(setting: str, part: str) -> bool:
+    return setting.partition(".")[0] == part
+
 
 _EVERY = 60.0  # seconds from one checkpoint to the next
 

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from onepass.cli.arguments import Count, Names, Quiet, Seconds, Settings, Whole, values
+from onepass.cli.arguments import Count, Names, Quiet, Seconds, Settings, Whole, usage, values
 from onepass.cli.terminal import remark
-from onepass.cli.usage import usage
 
 __all__ = ["serve"]
 
