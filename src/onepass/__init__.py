@@ -12,16 +12,14 @@ if TYPE_CHECKING:
     from onepass import errors as errors
     from onepass import evaluate as evaluate
     from onepass import features as features
-    from onepass import forgetting as forgetting
     from onepass import integrations as integrations
     from onepass import memory as memory
     from onepass import nn as nn
     from onepass import service as service
     from onepass import stream as stream
-    from onepass.features import presets as presets
+    from onepass.features import presets as models  # noqa: F401
     from onepass.features.pipeline import Pipeline as Pipeline
     from onepass.learners import ARTIPCAClassifier as ARTIPCAClassifier
-    from onepass.learners import ARTIPCACluster as ARTIPCACluster
     from onepass.learners import NearestClassMean as NearestClassMean
     from onepass.learners import ORFitClassifier as ORFitClassifier
     from onepass.learners import ORFitRegressor as ORFitRegressor
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from onepass.learners import SGDRegressor as SGDRegressor
     from onepass.learners import StreamingLDA as StreamingLDA
     from onepass.learners import StreamingQDA as StreamingQDA
+    from onepass.learners.art_ipca import ARTIPCACluster as ARTIPCACluster
     from onepass.serialization.models import load as load
     from onepass.serialization.models import save as save
     from onepass.service.durable import durable as durable
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 # the command line's help take milliseconds.
 _PUBLIC = {
     "ARTIPCAClassifier": "learners",
-    "ARTIPCACluster": "learners",
+    "ARTIPCACluster": "learners.art_ipca",
     "NearestClassMean": "learners",
     "ORFitClassifier": "learners",
     "ORFitRegressor": "learners",
@@ -57,28 +56,30 @@ _PUBLIC = {
     "evaluate": "",
     "features": "",
     "integrations": "",
-    "forgetting": "",
     "load": "serialization.models",
     "memory": "",
-    "models": "features.presets",
     "nn": "",
-    "reproduce": "",
     "save": "serialization.models",
     "service": "",
     "stream": "",
 }
 
-__all__ = list(_PUBLIC)
-
-
+# Packages that stand elsewhere than their public name says.
+_PACKAGES = {
+    "forgetting": "onepass.memory.forgetting",
+    "models": "onepass.features.presets",
+    "reproduce": "onepass_experiments",
+}
 _MOVED = {"baselines": "onepass_experiments.baselines", "compat": "onepass.integrations"}
+
+__all__ = list(_PUBLIC | _PACKAGES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _MOVED:
-        raise ImportError(f"onepass.{name} is now {_MOVED[name]}. Import it from there.")
-    if name == "reproduce":
-        return import_module("onepass_experiments")
+        raise ImportError(f"onepass.{name} has moved. Import {_MOVED[name]}.")
+    if name in _PACKAGES:
+        return import_module(_PACKAGES[name])
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass' has no attribute {name!r}")
     room = _PUBLIC[name]
@@ -88,4 +89,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_PUBLIC)
+    return sorted(__all__)

@@ -15,6 +15,7 @@ from onepass.errors import (
     ParameterError,
     TypeMismatchError,
 )
+from onepass_experiments import baselines
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
@@ -185,11 +186,11 @@ def test_a_split_gives_old_units_back_and_leaves_copies_to_the_task() -> None:
 def test_den_grows_where_it_must_and_nowhere_else() -> None:
     x = torch.randn(40, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     y = (x[:, 0] > 0).long()
-    still = op.baselines.DEN(net(), loss_threshold=99.0, drift_threshold=99.0)
+    still = baselines.DEN(net(), loss_threshold=99.0, drift_threshold=99.0)
     still.learn(x, y).after_task().learn(x, y + 2).after_task()
     assert (still.units_added_, still.units_split_) == (0, 0)
     assert [p.out_features for p in still.module if isinstance(p, nn.Linear)] == [6, 5, 4]
-    grows = op.baselines.DEN(net(), loss_threshold=0.0, drift_threshold=0.01, units=2, group=0.0)
+    grows = baselines.DEN(net(), loss_threshold=0.0, drift_threshold=0.01, units=2, group=0.0)
     grows.learn(x, y).after_task().learn(x, y + 2).after_task()
     assert grows.units_added_ == 4
     assert grows.units_split_ > 0
@@ -201,13 +202,13 @@ def test_den_grows_where_it_must_and_nowhere_else() -> None:
     assert grows.visits_ == 5 * 40 + 5 * 5 * 40
     assert grows.most_rows_kept_ == 40
     assert (grows.rows_kept_, grows.nbytes) == (0, 8 * (sum(shape) + 4))
-    fewer = op.baselines.DEN(net(), loss_threshold=0.0, drift_threshold=99.0, units=2, group=1e3)
+    fewer = baselines.DEN(net(), loss_threshold=0.0, drift_threshold=99.0, units=2, group=1e3)
     fewer.learn(x, y).after_task().learn(x, y + 2).after_task()
     assert fewer.units_added_ == 0  # all weights into them are 0: they went again
 
 
 def test_what_fails_leaves_no_trace() -> None:
-    model = op.baselines.DEN(net())
+    model = baselines.DEN(net())
     x, y = torch.randn(8, 3, dtype=torch.float64), torch.tensor([0, 1] * 4)
     with pytest.raises(NotFittedError, match="a task must have ended"):
         model.predict(x)
@@ -237,14 +238,14 @@ def test_what_fails_leaves_no_trace() -> None:
 )
 def test_modules_that_cannot_grow(module: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        op.baselines.DEN(module)
+        baselines.DEN(module)
     frozen = net()
     frozen[0].weight.requires_grad = False
     with pytest.raises(ParameterError, match="must learn"):
-        op.baselines.DEN(frozen)
+        baselines.DEN(frozen)
     for name in ("sparsity", "group", "drift", "drift_threshold", "units"):
         with pytest.raises(ParameterError, match=f"`{name}`"):
-            op.baselines.DEN(net(), **{name: -1})
+            baselines.DEN(net(), **{name: -1})
 
 
 def test_den_in_continual_evaluation() -> None:
@@ -252,7 +253,7 @@ def test_den_in_continual_evaluation() -> None:
     tasks = op.stream.experiences(X[:600] / 16, y[:600])
 
     def make() -> Any:
-        return op.baselines.DEN(net(64, (32, 32), 10).float(), epochs=5, batch=16)
+        return baselines.DEN(net(64, (32, 32), 10).float(), epochs=5, batch=16)
 
     told = op.evaluate.continual({"DEN": make}, tasks, scenario="task")
     assert told["DEN"].average_accuracy > 0.9
@@ -265,4 +266,4 @@ def test_den_in_continual_evaluation() -> None:
 @pytest.mark.parametrize("x", [{"input": np.ones((2, 3))}, (np.ones((2, 3)), np.ones((2, 3)))])
 def test_rows_of_several_arguments_are_refused(x: Any) -> None:
     with pytest.raises(TypeMismatchError, match="one tensor or array"):
-        op.baselines.DEN(net()).learn(x, np.array([0, 1]))
+        baselines.DEN(net()).learn(x, np.array([0, 1]))

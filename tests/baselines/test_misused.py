@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-import onepass as op
 from onepass.errors import NumericalError, TypeMismatchError
+from onepass_experiments import baselines
 
 torch = pytest.importorskip("torch")
 
@@ -32,7 +32,7 @@ def flat(module: Any) -> Any:
 def test_in_inference_mode_of_the_caller_it_learns_the_same(kind: str) -> None:
     X, y = stream()
     plain, held = (
-        getattr(op.baselines, kind)(network(), loss="squared", step_size=0.1) for _ in range(2)
+        getattr(baselines, kind)(network(), loss="squared", step_size=0.1) for _ in range(2)
     )
     plain.learn(X, y).after_task().learn(X, y).after_task()
     with torch.inference_mode():
@@ -45,7 +45,7 @@ def test_in_inference_mode_of_the_caller_it_learns_the_same(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["SGD", "Replay", "Joint"])
 def test_running_statistics_that_would_overflow_are_not_taken(kind: str) -> None:
     X, y = stream()
-    model = getattr(op.baselines, kind)(network(torch.nn.BatchNorm1d(8)), loss="squared")
+    model = getattr(baselines, kind)(network(torch.nn.BatchNorm1d(8)), loss="squared")
     model.learn(X, y).after_task()
     before = [each.clone() for each in model.module.buffers()]
     with pytest.raises(NumericalError, match="running_var"):
@@ -59,7 +59,7 @@ def test_a_buffer_of_minus_infinity_is_no_hindrance(kind: str) -> None:
     X, y = stream()
     module = network()
     module.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
-    model = getattr(op.baselines, kind)(module, loss="squared")
+    model = getattr(baselines, kind)(module, loss="squared")
     assert model.learn(X, y).rows_seen_ == 16
 
 
@@ -67,14 +67,14 @@ def test_a_buffer_of_minus_infinity_is_no_hindrance(kind: str) -> None:
 def test_classes_given_as_numbers_are_not_rounded_in_half_precision(kind: str) -> None:
     module = torch.nn.Linear(3, 600).bfloat16()
     torch.nn.init.zeros_(module.bias)
-    model = getattr(op.baselines, kind)(module, step_size=1.0)
+    model = getattr(baselines, kind)(module, step_size=1.0)
     model.learn(stream()[0][:2], torch.tensor([257.0, 513.0])).after_task()
     assert sorted(module.bias.topk(2).indices.tolist()) == [257, 513]
 
 
 def test_replay_takes_classes_of_any_whole_kind_and_refuses_rows_of_another() -> None:
     X, y = stream()
-    model = op.baselines.Replay(torch.nn.Linear(3, 2), capacity=8)
+    model = baselines.Replay(torch.nn.Linear(3, 2), capacity=8)
     classes = (y > 0.0).long()
     model.learn(X, classes).learn(X, classes.to(torch.uint8)).learn(X, classes.float())
     assert model.rows_seen_ == 48

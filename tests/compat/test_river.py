@@ -527,9 +527,9 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 import onepass as op
-op.compat
+op.integrations
 try:
-    op.compat.river
+    op.integrations.river
 except op.errors.MissingExtraError as missing:
     print(missing)
 """
@@ -539,12 +539,12 @@ def test_the_error_names_the_extra() -> None:
     done = subprocess.run(  # noqa: S603  our own words, our own interpreter
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False
     )
-    assert "op.compat.river needs river" in done.stdout, done.stderr
+    assert "op.integrations.river needs river" in done.stdout, done.stderr
     assert "pip install 'onepass[river]'" in done.stdout
 
 
 def test_onepass_does_not_import_river() -> None:
-    code = "import sys, onepass as op; op.compat; op.evaluate; print('river' in sys.modules)"
+    code = "import sys, onepass as op; op.integrations; op.evaluate; print('river' in sys.modules)"
     done = subprocess.run(  # noqa: S603  our own words, our own interpreter
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

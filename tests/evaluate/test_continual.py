@@ -26,6 +26,7 @@ from onepass.errors import (
 )
 from onepass.evaluate import ContinualReport, Progress, continual
 from onepass.stream import Experiences
+from onepass_experiments import baselines
 
 X, Y = load_digits(return_X_y=True)
 X = X[:900] / 16.0
@@ -144,7 +145,7 @@ def test_learners_of_all_makes_take_part() -> None:
         "pipeline": op.Pipeline(op.features.Scale(), op.RLSClassifier()),
         "sklearn": SGDClassifier(random_state=0),
         "river": RiverNB(),
-        "wrapped": op.compat.river.wrap(op.SGDClassifier()),
+        "wrapped": op.integrations.river.wrap(op.SGDClassifier()),
     }
     tasks = op.stream.experiences(X[:200], Y[:200], n_tasks=2)
     report = continual(models, tasks, clock=iter(range(10**6)).__next__)
@@ -168,8 +169,8 @@ def test_networks_take_part_and_are_told_their_limits() -> None:
         return kind(net, **settings)
 
     models = {
-        "EWC": partial(make, op.baselines.EWC, step_size=0.05),
-        "Replay": partial(make, op.baselines.Replay, step_size=0.05),
+        "EWC": partial(make, baselines.EWC, step_size=0.05),
+        "Replay": partial(make, baselines.Replay, step_size=0.05),
         "ORFit": partial(make, op.nn.ORFit, memory=20, loss="one_hot"),
     }
     tasks = op.stream.experiences(X[:300], Y[:300], n_tasks=2)

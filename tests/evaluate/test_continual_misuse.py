@@ -29,6 +29,7 @@ from onepass.errors import (
 )
 from onepass.evaluate import continual
 from onepass.evaluate.continual_jobs import described
+from onepass_experiments import baselines
 
 X, Y = load_digits(return_X_y=True)
 X, Y = X[:400] / 16.0, Y[:400]
@@ -135,10 +136,10 @@ def test_networks_are_not_given_digits_for_numbers() -> None:
     torch = pytest.importorskip("torch")
     text = op.stream.experiences(X, Y.astype(str))
     for scenario in ("class", "task"):
-        net = op.baselines.SGD(torch.nn.Linear(64, 10))
+        net = baselines.SGD(torch.nn.Linear(64, 10))
         with pytest.raises(LabelError, match="Number the classes"):
             continual(net, text, scenario=scenario)
-    few = op.baselines.SGD(torch.nn.Linear(64, 6), step_size=0.1)
+    few = baselines.SGD(torch.nn.Linear(64, 6), step_size=0.1)
     with pytest.warns(RowsRefusedWarning, match="classes 0 … 5"):
         report = continual(few, digits(), scenario="task")
     assert report["SGD"].notes[0].startswith("stopped at 6–7")
@@ -192,7 +193,7 @@ def test_networks_that_cannot_learn_the_labels_are_told_and_not_starred() -> Non
     for labels, why in ((Y + 10, "from 0 to 9"), (np.array(list("abcdefghij"))[Y], "got text")):
         models = {
             "net": op.nn.ORFit(nn.Linear(64, 10), noise=1.0, loss="one_hot"),
-            "Replay": op.baselines.Replay(nn.Linear(64, 10), step_size=0.1),
+            "Replay": baselines.Replay(nn.Linear(64, 10), step_size=0.1),
             "RLS": op.RLSClassifier(),
         }
         with pytest.warns(RowsRefusedWarning, match="got 2 that did not: 'net' stopped") as raised:
@@ -384,7 +385,7 @@ def test_a_bare_network_is_told_where_it_belongs() -> None:
 
 def test_a_baseline_in_a_pipeline_is_told_how_rows_are_scaled() -> None:
     torch = pytest.importorskip("torch")
-    learner = op.baselines.EWC(torch.nn.Linear(64, 10))
+    learner = baselines.EWC(torch.nn.Linear(64, 10))
     with pytest.raises(TypeError, match=r"networks stand in no Pipeline"):
         op.Pipeline(op.features.Scale(), learner)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import onepass as op
 from onepass.errors import ColumnError, ParameterError, ShapeError, TypeMismatchError
 from onepass.validation.table import Table
+from onepass_experiments import baselines
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -33,7 +34,7 @@ def network(name: str) -> Callable[..., Any]:
 
 
 def baseline(name: str) -> Callable[..., Any]:
-    return lambda module, **kw: getattr(op.baselines, name)(
+    return lambda module, **kw: getattr(baselines, name)(
         module, **{"loss": "squared", "step_size": 0.01, **kw}
     )
 
@@ -277,11 +278,11 @@ CLASSES = {
         for name in NETWORKS
     },
     **{
-        name: lambda m, n=name: getattr(op.baselines, n)(m, step_size=0.1)
+        name: lambda m, n=name: getattr(baselines, n)(m, step_size=0.1)
         for name in ("SGD", "EWC", "SI", "LwF", "Replay", "Joint", "ICaRL")
     },
-    "Replay of few": lambda m: op.baselines.Replay(m, step_size=0.1, capacity=4, replayed=3),
-    "SI passes": lambda m: op.baselines.SI(m, step_size=0.1, epochs=2, batch=4),
+    "Replay of few": lambda m: baselines.Replay(m, step_size=0.1, capacity=4, replayed=3),
+    "SI passes": lambda m: baselines.SI(m, step_size=0.1, epochs=2, batch=4),
 }  # fmt: skip
 
 
@@ -293,7 +294,7 @@ def test_dict_inputs_and_logits_are_taken_alike(name: str) -> None:
     for each in (x, swapped, x):
         named.learn(each, LABELS)
         flat.learn(np.concatenate([V, MASK], axis=1), LABELS)
-        if hasattr(op.baselines, name.split(maxsplit=1)[0]):
+        if hasattr(baselines, name.split(maxsplit=1)[0]):
             named.after_task()
             flat.after_task()
     one, other = named.outputs(x), flat.outputs(np.concatenate([V, MASK], axis=1))
@@ -332,7 +333,7 @@ def test_one_row_and_batch_normalisation(name: str, training: bool) -> None:  # 
 
 def test_one_row_without_running_statistics_is_refused() -> None:
     module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False)).double()
-    model = op.baselines.SGD(module, loss="squared")
+    model = baselines.SGD(module, loss="squared")
     before = copy.deepcopy(module.state_dict())
     with pytest.raises(ShapeError, match="more than 1 value per channel"):
         model.learn(V[:1] * 1.0, np.zeros((1, 4)))
@@ -379,7 +380,7 @@ def test_a_prediction_does_not_change_the_users_table(kind: str, freeze: bool) -
         op.nn.ORFit(module).predict(V)
     if kind in {"layer", "bag"}:
         with pytest.raises(ParameterError, match="set max_norm = None"):
-            op.baselines.SGD(module, loss="squared")
+            baselines.SGD(module, loss="squared")
     assert torch.equal(module.words.weight, before)
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass.errors import ParameterError
+from onepass_experiments import baselines
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -154,6 +155,6 @@ def test_optimizers_select_the_producer_too(kind: str) -> None:
 def test_icarl_takes_the_features_of_the_output_layer() -> None:
     module = Chain([2, 0, 1], [0, 1, 2, 2], tied=False, wrapped="")
     module.after = nn.Identity()
-    model = op.baselines.ICaRL(module, epochs=1).learn(X, [0, 1, 0, 1, 0])
+    model = baselines.ICaRL(module, epochs=1).learn(X, [0, 1, 0, 1, 0])
     with pytest.raises(ParameterError, match="must produce its outputs"):
         model.after_task()

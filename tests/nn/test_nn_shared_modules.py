@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onepass as op
+from onepass_experiments import baselines
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -65,7 +66,7 @@ def network(name: str, **settings: Any) -> Callable[[Any], None]:
 
 def baseline(name: str, **settings: Any) -> Callable[[Any], None]:
     def use(module: Any) -> None:
-        learner = getattr(op.baselines, name)(module, **settings)
+        learner = getattr(baselines, name)(module, **settings)
         y = (Y > 0).long() * 0 if name == "ICaRL" else Y
         for _ in range(2):
             learner.learn(X, y).after_task()
@@ -171,13 +172,13 @@ def test_a_shared_module_is_saved_and_loaded(tmp_path: Path) -> None:
 def test_a_shared_layer_cannot_be_grown() -> None:
     layer = nn.Linear(4, 4)
     with pytest.raises(op.errors.ParameterError, match="none shared"):
-        op.baselines.DEN(nn.Sequential(layer, nn.ReLU(), layer))
+        baselines.DEN(nn.Sequential(layer, nn.ReLU(), layer))
 
 
 def test_a_module_that_grows_keeps_its_parameters() -> None:
     module = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 4))
     before = registered(module)
-    model = op.baselines.DEN(module, epochs=5, batch=2, loss_threshold=0.0, units=3)
+    model = baselines.DEN(module, epochs=5, batch=2, loss_threshold=0.0, units=3)
     for k in (0, 2):
         model.learn(np.eye(2), [k, k + 1]).after_task()
     assert module[0].out_features > 3

@@ -328,7 +328,7 @@ def test_what_is_too_large_for_one_request_is_refused_by_itself(
     from onepass.errors import ShapeError
     from onepass.service import requests
 
-    monkeypatch.setattr(requests, "_LARGEST", 10_000)
+    monkeypatch.setattr(requests, "_LARGEST_ENCODED", 10_000)
     with op.durable(tmp_path / "m.db", op.RLSRegressor()) as durable:
         with pytest.raises(ShapeError, match="fewer"):
             durable.learn(X, Y)

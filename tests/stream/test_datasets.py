@@ -13,9 +13,9 @@ import pytest
 import sklearn.datasets
 
 from onepass.errors import MissingExtraError, SourceError
-from onepass.stream import dataset, dataset_files, datasets, fetch, images, read
+from onepass.stream import catalogue, dataset, dataset_files, datasets, fetch, images, read
 from onepass.stream.dataset_files import Content, OpenMLImages
-from onepass.stream.images import Images, Pictures
+from onepass.stream.pictures import Images, Pictures
 
 
 def crc(*answers: float) -> int:
@@ -27,8 +27,8 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine that has no data."""
     monkeypatch.delenv("ONEPASS_DATA", raising=False)
     monkeypatch.setenv("ONEPASS_CACHE", str(tmp_path / "cache"))
-    for name, entry in datasets.ENTRIES.items():
-        monkeypatch.setitem(datasets.ENTRIES, name, dataclasses.replace(entry, system=None))
+    for name, entry in catalogue.ENTRIES.items():
+        monkeypatch.setitem(catalogue.ENTRIES, name, dataclasses.replace(entry, system=None))
     return tmp_path / "cache"
 
 
@@ -72,7 +72,7 @@ def test_flights_by_name_through_read() -> None:
 
 def test_datasets_describe_themselves(nowhere: Path) -> None:
     known = {one.name: one for one in datasets()}
-    assert list(known) == datasets.names()
+    assert list(known) == catalogue.names()
     assert known["flights"].found
     assert known["flights"].place.name == "flights.parquet"
     assert not known["elec2"].found
@@ -86,13 +86,13 @@ def test_datasets_describe_themselves(nowhere: Path) -> None:
         assert one.rows > 1000
 
 
-@pytest.mark.parametrize("name", sorted(set(datasets.names()) - {"flights"}))
+@pytest.mark.parametrize("name", sorted(set(catalogue.names()) - {"flights"}))
 def test_sets_that_are_there(name: str) -> None:
-    if datasets.find_entry(name).located() is None:
+    if catalogue.find_entry(name).located() is None:
         pytest.skip(f"{name} is not here: set ONEPASS_DATA to the folder that has it")
     stream = dataset(name, block=8192)
-    assert sum(len(rows) + rows.skipped for rows in stream) == datasets.find_entry(name).rows
-    if isinstance(datasets.find_entry(name).content, Pictures):
+    assert sum(len(rows) + rows.skipped for rows in stream) == catalogue.find_entry(name).rows
+    if isinstance(catalogue.find_entry(name).content, Pictures):
         assert images(name).train_images.shape == (60000, 28, 28)
         assert images(name).test_images.shape == (10000, 28, 28)
 
@@ -130,7 +130,7 @@ def write_rows(path: Path, rows: int) -> None:
 def small(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> Path:
     """A data set of 5 rows in the catalogue."""
     entry = dataclasses.replace(
-        datasets.find_entry("elec2"),
+        catalogue.find_entry("elec2"),
         name="small",
         rows=5,
         target="y",
@@ -138,7 +138,7 @@ def small(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> Path:
         content=Content(("x0", "x1", "y"), crc(0, 1, 2, 0, 1)),
         fetcher=None,
     )
-    monkeypatch.setitem(datasets.ENTRIES, "small", entry)
+    monkeypatch.setitem(catalogue.ENTRIES, "small", entry)
     return nowhere / "small/rows.csv.gz"
 
 
@@ -162,8 +162,8 @@ def test_wrong_content(
     small: Path, monkeypatch: pytest.MonkeyPatch, entry: dict[str, Any], pattern: str
 ) -> None:
     write_rows(small, 5)
-    changed = dataclasses.replace(datasets.find_entry("small"), **entry)
-    monkeypatch.setitem(datasets.ENTRIES, "small", changed)
+    changed = dataclasses.replace(catalogue.find_entry("small"), **entry)
+    monkeypatch.setitem(catalogue.ENTRIES, "small", changed)
     with pytest.raises(SourceError, match=pattern):
         dataset("small")
 
@@ -226,8 +226,8 @@ def test_fetching_a_table(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", openml)
     columns = ("period", "nswprice", "nswdemand", "vicprice", "vicdemand", "transfer", "class")
     content = Content(columns, crc(1, 0, 1))
-    entry = dataclasses.replace(datasets.find_entry("elec2"), rows=3, content=content)
-    monkeypatch.setitem(datasets.ENTRIES, "elec2", entry)
+    entry = dataclasses.replace(catalogue.find_entry("elec2"), rows=3, content=content)
+    monkeypatch.setitem(catalogue.ENTRIES, "elec2", entry)
     steps = []
     folder = fetch("elec2", progress=lambda step, fraction: steps.append((step, fraction)))
     assert folder == nowhere / "elec2"
@@ -253,13 +253,13 @@ def test_fetching_images(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None
     answer = SimpleNamespace(data=x.astype(float), target=y.astype(str))
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda *_, **__: answer)
     entry = dataclasses.replace(
-        datasets.find_entry("mnist"),
+        catalogue.find_entry("mnist"),
         content=pictures,
         form=pictures.source,
         rows=5,
         fetcher=OpenMLImages("mnist_784", 1, pictures),
     )
-    monkeypatch.setitem(datasets.ENTRIES, "mnist", entry)
+    monkeypatch.setitem(catalogue.ENTRIES, "mnist", entry)
     got = images("mnist")
     assert isinstance(got, Images)
     assert got.train_images.shape == (3, 28, 28)

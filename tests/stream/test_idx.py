@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from onepass.errors import SourceError
-from onepass.stream.images import Pictures, read_idx
+from onepass.stream.pictures import Pictures, read_idx
 
 UBYTE = 8
 

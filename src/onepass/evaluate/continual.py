@@ -57,7 +57,7 @@ def checked_models(models: Any) -> dict[str, Any]:
             f"{_WHERE}: `models` must be learners, with `predict` and `partial_fit` or `learn`, or "
             f"functions that make one, got {f'{name!r}: {model!r}' if wrong else 'none'}. Give an "
             "instance, or a function of the seed; a network to a learner, as in "
-            "op.nn.ORFit(module) or op.baselines.EWC(module)."
+            "op.nn.ORFit(module)."
         )
     return named
 
@@ -166,7 +166,7 @@ def continual(
     Parameters
     ----------
     models : learner or factory, dict of str to these, or sequence of these
-        Learners of onepass, of ``op.nn`` and ``op.baselines``, Pipelines, River's and
+        Learners of onepass, of ``op.nn`` and ``baselines``, Pipelines, River's and
         scikit-learn's with ``partial_fit``. A factory makes one for each run, and is given the
         seed if it takes one: ``lambda seed: Pipeline(…)``. Without names a learner is called by
         its class.

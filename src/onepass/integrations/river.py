@@ -103,19 +103,19 @@ def adopt(model: Any, *, missing: Literal["absent", "none"] = "absent") -> Any:
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
     >>> y = X @ [1.0, 2.0, 3.0]
     >>> theirs = preprocessing.StandardScaler() | linear_model.LinearRegression()
-    >>> models = {"ours": op.RLSRegressor(), "theirs": op.compat.river.adopt(theirs)}
+    >>> models = {"ours": op.RLSRegressor(), "theirs": op.integrations.river.adopt(theirs)}
     >>> report = op.evaluate.prequential(models, (X, y), baselines=False)
     >>> report.scores["ours"].overall["mae"] < report.scores["theirs"].overall["mae"]
     True
     """
-    base = need("river.base", extra="river", where="op.compat.river.adopt")
+    base = need("river.base", extra="river", where="op.integrations.river.adopt")
     last = getattr(model, "_last_step", model)  # of a pipeline
     if isinstance(last, base.Regressor):
         return AdoptedRegressor(model, missing)
     if isinstance(last, base.Classifier):
         return AdoptedClassifier(model, missing)
     raise TypeMismatchError(
-        "op.compat.river.adopt: `model` must be a regressor or classifier of River, got "
+        "op.integrations.river.adopt: `model` must be a regressor or classifier of River, got "
         f"{model!r}. Give an object such as river.linear_model.LinearRegression()."
     )
 
@@ -126,8 +126,8 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
     def __init__(self, model: Any, missing: str = "absent") -> None:
         if missing not in {"absent", "none"}:
             raise ParameterError(
-                f"op.compat.river.adopt: `missing` must be 'absent' or 'none', got {missing!r}. "
-                "Choose one of the two."
+                f"op.integrations.river.adopt: `missing` must be 'absent' or 'none', got "
+                f"{missing!r}. Choose one of the two."
             )
         self.model = model
         self.missing = missing
@@ -309,8 +309,8 @@ class Intake:
         if not isinstance(model, (Learner, Steps)):
             came = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeMismatchError(
-                f"op.compat.river.wrap: `model` must be a learner of onepass or an op.Pipeline, "
-                f"got {came}. Give an object such as op.RLSRegressor()."
+                "op.integrations.river.wrap: `model` must be a learner of onepass or an "
+                f"op.Pipeline, got {came}. Give an object such as op.RLSRegressor()."
             )
         self.model_: Any = deepcopy(model)
         features = getattr(self.model_, "features", [])
@@ -479,8 +479,8 @@ def _known(model: Any) -> dict[str, int]:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise ColumnError(
-            "op.compat.river.wrap: the model must have learned rows with names, as those of River "
-            "have, got one that learned arrays. Wrap a new model, or one that learned a DataFrame "
+            "op.integrations.river.wrap: the model must have learned rows with names, as those of "
+            "River have, got one that learned arrays. Wrap a new model, or one that learned a DataFrame "
             "or dicts."
         )
     return {str(name): at for at, name in enumerate(names)}
@@ -617,7 +617,7 @@ def _indexed(made: Any, frame: Any) -> Any:
     return made
 
 
-need("river", extra="river", where="op.compat.river")
+need("river", extra="river", where="op.integrations.river")
 
 
 def wrap(model: Any, *, targets: Sequence[Hashable] | bool | None = None) -> Any:
@@ -655,7 +655,7 @@ def wrap(model: Any, *, targets: Sequence[Hashable] | bool | None = None) -> Any
     --------
     >>> from river import datasets, evaluate, metrics
     >>> import onepass as op
-    >>> model = op.compat.river.wrap(op.RLSRegressor(ridge=1.0))
+    >>> model = op.integrations.river.wrap(op.RLSRegressor(ridge=1.0))
     >>> evaluate.progressive_val_score(datasets.TrumpApproval().take(500), model, metrics.MAE())
     MAE: 0.597898
     """
@@ -691,7 +691,7 @@ class Regressor(Wrapped, base.MiniBatchRegressor):
             came = "a classifier" if classifies(model) else "one that learned several answers"
             raise ParameterError(
                 f"Regressor: `model` must regress one answer a row, got {came}. Call "
-                "op.compat.river.wrap, which chooses the class."
+                "op.integrations.river.wrap, which chooses the class."
             )
 
     def learn_one(self, x: Row, y: Any, w: float = 1.0, t: Any = None) -> None:
@@ -699,7 +699,7 @@ class Regressor(Wrapped, base.MiniBatchRegressor):
         if isinstance(y, Mapping):
             raise TypeMismatchError(
                 f"{self._where('learn_one')}: `y` must be a number, got a dict. For several "
-                "answers a row call op.compat.river.wrap(model, targets=True)."
+                "answers a row call op.integrations.river.wrap(model, targets=True)."
             )
         self._learn(x, y, w, t)
 
@@ -745,7 +745,7 @@ class Classifier(Wrapped, base.MiniBatchClassifier):
         if not classifies(model):
             raise ParameterError(
                 f"Classifier: `model` must be a classifier, got {type(model).__name__}. Call "
-                "op.compat.river.wrap, which chooses the class."
+                "op.integrations.river.wrap, which chooses the class."
             )
 
     def learn_one(self, x: Row, y: Any, w: float = 1.0, t: Any = None) -> None:
@@ -859,7 +859,7 @@ class MultiTargetRegressor(Wrapped, base.MultiTargetRegressor):
         if not isinstance(y, Mapping) or not y:
             raise TypeMismatchError(
                 f"{self._where('learn_one')}: `y` must be a dict of answers by name, got {y!r}. "
-                "For one answer a row call op.compat.river.wrap(model)."
+                "For one answer a row call op.integrations.river.wrap(model)."
             )
         targets = tuple(sorted(y, key=str)) if self._targets is None else self._targets
         if set(y) != set(targets):

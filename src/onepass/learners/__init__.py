@@ -11,7 +11,6 @@ from onepass.learners.sgd import SGDClassifier, SGDRegressor
 
 __all__ = [
     "ARTIPCAClassifier",
-    "ARTIPCACluster",
     "NearestClassMean",
     "ORFitClassifier",
     "ORFitRegressor",
@@ -24,5 +23,5 @@ __all__ = [
     "StreamingQDA",
 ]
 
-STATES = (Means, Moments, Page, Prototypes)
+STATES = (ARTIPCACluster, Means, Moments, Page, Prototypes)
 """What is learned but not public."""

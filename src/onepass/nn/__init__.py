@@ -39,7 +39,7 @@ _PUBLIC = {
     "NTKRLS": "ntkrls",
     "OGD": "ogd",
     "ORFit": "orfit",
-    "OneStepSGD": "onestep",
+    "OneStepSGD": "orfit",
     "load": "saving",
 }
 

@@ -644,8 +644,8 @@ def hold_size(nbytes: int, where: str) -> None:
     """
     if nbytes > _LARGEST_ENCODED:
         raise ShapeError(
-            f"{where}: `X` must take at most {_LARGEST_ENCODED:,} bytes, got {nbytes:,}. Give fewer "
-            "rows at once."
+            f"{where}: `X` must take at most {_LARGEST_ENCODED:,} bytes, got {nbytes:,}. Give "
+            "fewer rows at once."
         )
 
 

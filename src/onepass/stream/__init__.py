@@ -6,9 +6,9 @@ are :class:`Experiences`.
 """
 
 from onepass.stream.boundaries import blurred, task_free
+from onepass.stream.catalogue import dataset, datasets, fetch, folder, images
 from onepass.stream.class_tasks import experiences
 from onepass.stream.dataset_files import Description
-from onepass.stream.datasets import dataset, datasets, fetch, folder, images
 from onepass.stream.digits import (
     permuted_mnist,
     rotated_mnist,
@@ -16,7 +16,7 @@ from onepass.stream.digits import (
     split_fashion_mnist,
     split_mnist,
 )
-from onepass.stream.images import Images
+from onepass.stream.pictures import Images
 from onepass.stream.read import read
 from onepass.stream.stream import Rows, Stream
 from onepass.stream.tasks import Exam, Experience, Experiences

@@ -30,7 +30,7 @@ import numpy as np
 from onepass.errors import SourceError
 from onepass.stream.arrow import Parquet
 from onepass.stream.csv import Delimited
-from onepass.stream.images import Images, Pictures
+from onepass.stream.pictures import Images, Pictures
 from onepass.stream.sources import Matrix, Piece, Source
 from onepass.stream.stream import stacked
 

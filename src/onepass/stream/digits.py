@@ -36,9 +36,9 @@ import numpy as np
 from scipy import ndimage
 
 from onepass.errors import Array, Floats
+from onepass.stream.catalogue import images as images_of
 from onepass.stream.class_tasks import experiences, some_of
-from onepass.stream.datasets import images as images_of
-from onepass.stream.images import Images
+from onepass.stream.pictures import Images
 from onepass.stream.tasks import Change, Experiences, Part, Task, in_order
 from onepass.validation import in_range, whole
 

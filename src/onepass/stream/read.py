@@ -23,7 +23,7 @@ from onepass.errors import (
     meant,
     unencodable,
 )
-from onepass.stream import datasets
+from onepass.stream import catalogue
 from onepass.stream.choice import Choice
 from onepass.stream.dtypes import checked_types
 from onepass.stream.files import Remote, is_address
@@ -135,11 +135,11 @@ def _place(text: str) -> _Place:
         )
     if not path.exists():
         known = format_of(path.name) is not None
-        sets = "" if known else f" Data sets by name are {', '.join(datasets.names())}."
+        sets = "" if known else f" Data sets by name are {', '.join(catalogue.names())}."
         raise SourceError(
             f"{_WHERE}: {path} must be a file, got nothing by that name. "
             f"Check the path, which is taken from {Path.cwd()}.{sets}"
-            f"{'' if known else meant(text, datasets.names())}"
+            f"{'' if known else meant(text, catalogue.names())}"
         )
     return path
 
@@ -369,13 +369,13 @@ def read(
     )
     n_rows = task = None
     if isinstance(source, str) and _names_a_set(source):
-        known = datasets.find_entry(source)
+        known = catalogue.find_entry(source)
         n_rows = known.rows
         task = known.task if target is None or target == known.target else None
         target = known.target if target is None else target
         time = known.time if time is None else time
         drop = (*known.drop, *drop) if columns is None else drop
-        opened: Source = datasets.opened(source)
+        opened: Source = catalogue.opened(source)
         reading.check(None, f"the data set {source}")
     else:
         opened = open_source(source, reading)
@@ -440,4 +440,4 @@ def _choice(
 
 
 def _names_a_set(source: str) -> bool:
-    return source in datasets.names() and not Path(source).exists()
+    return source in catalogue.names() and not Path(source).exists()

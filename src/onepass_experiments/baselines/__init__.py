@@ -49,7 +49,7 @@ __all__ = ["DEN", "EWC", "SGD", "SI", "ICaRL", "Joint", "LwF", "Replay"]
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass_experiments.baselines' has no attribute {name!r}")
-    need("torch", extra="torch", where=f"op.baselines.{name}")
+    need("torch", extra="torch", where=f"baselines.{name}")
     return getattr(import_module(f"onepass_experiments.baselines.{_PUBLIC[name]}"), name)
 
 

@@ -450,9 +450,10 @@ class DEN(Tasked):
     --------
     >>> import torch
     >>> import onepass as op
+    >>> from onepass_experiments import baselines
     >>> _ = torch.manual_seed(0)
     >>> module = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
-    >>> model = op.baselines.DEN(module, epochs=40, batch=2, loss_threshold=0.0, units=3)
+    >>> model = baselines.DEN(module, epochs=40, batch=2, loss_threshold=0.0, units=3)
     >>> for k in (0, 2):  # two of four points of a circle a task
     ...     turn = torch.tensor([k, k + 1])
     ...     x = torch.stack([torch.cos(1.5 * turn), torch.sin(1.5 * turn)], dim=1)

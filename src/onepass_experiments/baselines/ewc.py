@@ -114,7 +114,7 @@ def squared_slopes(
 
     def of_row(given: dict[str, Any], answer: Any, *leaves: Any) -> Any:
         row = rows.holding((leaf[None] for leaf in leaves), 1)
-        said = chosen(forward(module, given, row), "op.baselines")
+        said = chosen(forward(module, given, row), "baselines")
         return loss_of_rows(loss, said, answer[None])[0]
 
     slope = torch.func.grad(of_row)
@@ -235,9 +235,10 @@ class EWC(Tasked):
     --------
     >>> import torch
     >>> import onepass as op
+    >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(2, 1, bias=False)
     >>> _ = torch.nn.init.zeros_(line.weight)
-    >>> model = op.baselines.EWC(line, loss="squared", step_size=0.5, penalty=1e9)
+    >>> model = baselines.EWC(line, loss="squared", step_size=0.5, penalty=1e9)
     >>> model = model.learn([[1.0, 0.0]], [4.0]).after_task()  # the first feature matters
     >>> model = model.learn([[1.0, 1.0]], [8.0])
     >>> line.weight.detach().round(decimals=3).tolist()

@@ -91,8 +91,9 @@ class ICaRL(Tasked):
     --------
     >>> import torch
     >>> import onepass as op
+    >>> from onepass_experiments import baselines
     >>> module = torch.nn.Linear(2, 4)
-    >>> model = op.baselines.ICaRL(module, capacity=6)
+    >>> model = baselines.ICaRL(module, capacity=6)
     >>> for a, b in ((0, 1), (2, 3)):  # four points of a circle, two a task
     ...     turn = torch.tensor([a, a, a, b, b, b])
     ...     x = torch.stack([torch.cos(1.5 * turn), torch.sin(1.5 * turn)], dim=1)

@@ -61,8 +61,9 @@ class Joint(Learner):
     --------
     >>> import torch
     >>> import onepass as op
+    >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(1, 1, bias=False)
-    >>> model = op.baselines.Joint(line, loss="squared", step_size=0.1, epochs=50)
+    >>> model = baselines.Joint(line, loss="squared", step_size=0.1, epochs=50)
     >>> model = model.learn([[1.0], [2.0]], [3.0, 6.0]).after_task()
     >>> round(line.weight.item(), 3)
     3.0

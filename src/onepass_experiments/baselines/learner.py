@@ -395,7 +395,7 @@ class Learner:
     def __init__(
         self, module: Any, *, loss: LossName, step_size: float, momentum: float = 0.0
     ) -> None:
-        self._where = f"op.baselines.{type(self).__name__}"
+        self._where = f"baselines.{type(self).__name__}"
         if loss not in LOSSES:
             raise ParameterError(
                 f"{self._where}: `loss` must be one of {', '.join(LOSSES)}, got {loss!r}. "

@@ -76,9 +76,10 @@ class LwF(Tasked):
     --------
     >>> import torch
     >>> import onepass as op
+    >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(1, 1, bias=False)
     >>> _ = torch.nn.init.zeros_(line.weight)
-    >>> model = op.baselines.LwF(line, loss="squared", step_size=0.5)
+    >>> model = baselines.LwF(line, loss="squared", step_size=0.5)
     >>> model = model.learn([[1.0]], [8.0]).after_task()  # now it says 4
     >>> for _ in range(20):
     ...     model = model.learn([[1.0]], [0.0])

@@ -66,8 +66,9 @@ class Replay(Learner):
     --------
     >>> import torch
     >>> import onepass as op
+    >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(1, 1)
-    >>> model = op.baselines.Replay(line, loss="squared", capacity=2)
+    >>> model = baselines.Replay(line, loss="squared", capacity=2)
     >>> for x in range(5):
     ...     model = model.learn([[float(x)]], [2.0 * x])
     >>> model.rows_seen_, model.rows_kept_, model.rows_replayed_

@@ -51,9 +51,10 @@ class SGD(Learner):
     --------
     >>> import torch
     >>> import onepass as op
+    >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(1, 1, bias=False)
     >>> _ = torch.nn.init.zeros_(line.weight)
-    >>> model = op.baselines.SGD(line, loss="squared", step_size=0.25)
+    >>> model = baselines.SGD(line, loss="squared", step_size=0.25)
     >>> model.learn([[2.0]], [6.0]).predict([[1.0]]).item()
     3.0
     """

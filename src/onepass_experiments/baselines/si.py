@@ -78,9 +78,10 @@ class SI(Tasked):
     --------
     >>> import torch
     >>> import onepass as op
+    >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(2, 1, bias=False)
     >>> _ = torch.nn.init.zeros_(line.weight)
-    >>> model = op.baselines.SI(line, loss="squared", step_size=0.5, strength=1e9)
+    >>> model = baselines.SI(line, loss="squared", step_size=0.5, strength=1e9)
     >>> model = model.learn([[1.0, 0.0]], [4.0]).after_task()  # the first feature lowered it
     >>> model = model.learn([[1.0, 1.0]], [8.0])
     >>> line.weight.detach().round(decimals=3).tolist()

@@ -19,7 +19,7 @@ from onepass.stream.dataset_files import (
     parquet,
     recording,
 )
-from onepass.stream.images import Images, Pictures
+from onepass.stream.pictures import Images, Pictures
 from onepass.stream.sources import Source
 from onepass.stream.stream import Stream
 
