@@ -1,4 +1,4 @@
-/* What Python calls of columns.c; onepass/sweep.py calls it. */
+/* What Python calls of columns.c; onepass/linalg/projection.py calls it. */
 #include "buffers.h"
 
 #include "columns.h"

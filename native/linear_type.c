@@ -1,4 +1,4 @@
-/* The type Linear for Python; onepass/compiled.py says what its parts are. */
+/* The type Linear for Python; onepass/native.py says what its parts are. */
 #include "buffers.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
-/* The module onepass._compiled; onepass/compiled.py says what it holds. */
+/* The module onepass._compiled; onepass/native.py says what it holds. */
 #include "buffers.h"
 
 #include "descent.h"
 #include "machine.h"
 
-enum { VERSION = 3 }; /* of what can be called, and how; onepass/compiled.py asks for it */
+enum { VERSION = 3 }; /* of what can be called, and how; onepass/native.py asks for it */
 
 static PyObject *descended(PyObject *module, PyObject *args)
 {

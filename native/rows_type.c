@@ -1,4 +1,4 @@
-/* The type Rows for Python; onepass/compiled.py says what its parts are. */
+/* The type Rows for Python; onepass/native.py says what its parts are. */
 #include "buffers.h"
 
 #include <math.h>

@@ -7,9 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 import onepass as op
-from onepass.alone import alone
+from onepass.linalg.subspace import Subspace, alone
 from onepass.memory.principal import Components
-from onepass.subspace import Subspace
 
 Floats = NDArray[Any]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from onepass.axes import Axes
+from onepass.linalg.pca import Axes
 
 
 def rows(n: int, d: int, seed: int = 0) -> Any:
@@ -82,7 +82,7 @@ def test_a_batch_as_a_whole_is_sequential_karhunen_loeve() -> None:
 def test_a_long_batch_is_that_of_its_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     X = rows(300, 8)
     whole = Axes.start(8, 3, 30).joined(X)
-    monkeypatch.setattr("onepass.axes._PIECE", 37)
+    monkeypatch.setattr("onepass.linalg.pca._PIECE", 37)
     same_axes(Axes.start(8, 3, 30).joined(X).view, whole.view)
 
 

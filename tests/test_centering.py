@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onepass.centering import Centering
+from onepass.linalg.centering import Centering
 from oracles import ridge_qr
 
 Floats = NDArray[Any]

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass import compiled
+from onepass import native
 from onepass.errors import NumericalError, OnepassError
 from onepass.learners import losses
 
-loops = pytest.mark.skipif(compiled.loops is None, reason="needs the compiled loops")
+loops = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 pytestmark = loops
 
 Maker = Callable[[], Any]
@@ -41,7 +41,7 @@ def stream(d: int, c: int = 1, seed: int = 0) -> tuple[Any, Any]:
 def without(work: Callable[[], Any]) -> Any:
     """What comes of work that NumPy does alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "loops", None)
+        patch.setattr(native, "loops", None)
         return work()
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from onepass import linalg
-from onepass.linalg import factors, threads, unlocked
+from onepass.linalg import factorizations, threads
 
 SRC = Path(linalg.__file__).parents[1]
 Floats = NDArray[Any]
@@ -108,7 +108,7 @@ def test_large_triangles_are_those_of_small_ones(
 
     small = found()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unlocked, "LONG", 0)
+        patch.setattr(factorizations, "LONG", 0)
         large = found()
     for one, two in zip(small, large, strict=True):
         np.testing.assert_array_equal(one, two)
@@ -255,7 +255,7 @@ def test_nobody_asks_lapack_for_singular_values_past_that_check() -> None:
         for path in SRC.rglob("*.py")
         if re.search(r"np\.linalg\.svd|scipy\.linalg import.*svd", path.read_text("utf-8"))
     }
-    assert places == {"linalg/factors.py"}
+    assert places == {"linalg/factorizations.py"}
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -343,7 +343,7 @@ def test_singular_values_that_dividing_misses_are_found_by_rotations(
 ) -> None:
     M = random(0, 9, 6)
     missed = (np.zeros((9, 6)), np.zeros(6), np.zeros((6, 6)), 1)
-    monkeypatch.setattr(factors.lapack, "dgesdd", lambda *_, **__: missed)
+    monkeypatch.setattr(factorizations.lapack, "dgesdd", lambda *_, **__: missed)
     U, sigma = linalg.svd(M)
     np.testing.assert_allclose(sigma, np.linalg.svd(M)[1])
     np.testing.assert_allclose((U * sigma**2) @ U.T, M @ M.T, atol=1e-12)

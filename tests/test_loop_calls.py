@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onepass import compiled
+from onepass import native
 
-loops: Any = compiled.loops
+loops: Any = native.loops
 pytestmark = pytest.mark.skipif(loops is None, reason="the compiled loops are not installed")
 
 HUGE = 1 << 32  # its square is 0 in 64 bits

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from onepass import linalg
-from onepass.reading import Reading
+from onepass.linalg.projection import Reading
 
 Floats = NDArray[Any]
 P, Q = 3000, 7
@@ -23,7 +23,7 @@ def orthonormal(dtype: Any, seed: int = 0) -> Floats:
 def finished(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows with each third read."""
     third: list[int] = []
-    monkeypatch.setattr("onepass.reading._AT_HAND", 0)
+    monkeypatch.setattr("onepass.linalg.projection._AT_HAND", 0)
     real = Reading._finished
 
     def counted(self: Reading, *given: Any) -> Any:
@@ -46,7 +46,7 @@ def test_the_parts_are_those_of_a_projection_in_float64(
     seed: int, dtype: Any, length: float, n: int, at_hand: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("onepass.reading._AT_HAND", at_hand)
+        patched.setattr("onepass.linalg.projection._AT_HAND", at_hand)
         the_parts_are_those_of_a_projection(seed, dtype, length, n)
 
 
@@ -110,7 +110,7 @@ def test_the_gram_matrix_of_float32_is_summed_in_float64() -> None:
 
 def test_threads_that_share_the_pieces_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
-    monkeypatch.setattr("onepass.reading._SHARED", 0)
+    monkeypatch.setattr("onepass.linalg.projection._SHARED", 0)
     rng, rows = np.random.default_rng(3), torch.from_numpy(orthonormal(np.float32))
     G = torch.from_numpy(rng.normal(size=(2, P)).astype(np.float32)).T
     before, found = torch.get_num_threads(), []

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onepass import compiled, linalg
+from onepass import linalg, native
 
 Floats = NDArray[Any]
 SPECTRA = {
@@ -80,7 +80,7 @@ def test_what_is_not_finite_is_refused(n: int, wrong: float) -> None:
             linalg.svd_beside(*bad)
 
 
-@pytest.mark.skipif(compiled.loops is None, reason="needs the compiled loops")
+@pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("n", [24, 57])
 def test_the_compiled_loop_says_the_same(spectrum: str, n: int, monkeypatch: Any) -> None:
@@ -88,7 +88,7 @@ def test_the_compiled_loop_says_the_same(spectrum: str, n: int, monkeypatch: Any
     d = np.sort(SPECTRA[spectrum](rng, n))[::-1].copy()
     z = rng.normal(size=(n, 1)) * d[0]
     U, sigma = linalg.svd_beside(d, z)
-    monkeypatch.setattr(compiled, "loops", None)
+    monkeypatch.setattr(native, "loops", None)
     V, plain = linalg.svd_beside(d, z)
     np.testing.assert_allclose(sigma, plain, rtol=1e-13, atol=1e-13 * d[0])
     apart = np.append(np.inf, -np.diff(sigma)) > 1e-6 * sigma[0]

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onepass.columns import Columns
-from onepass.subspace import Subspace
+from onepass.linalg.subspace import Columns, Subspace
 from oracles import full_svd_basis
 
 Floats = NDArray[Any]

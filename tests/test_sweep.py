@@ -8,10 +8,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from onepass import compiled, sweep
-from onepass.reading import Reading
+from onepass import native
+from onepass.linalg import projection
+from onepass.linalg.projection import Reading
 
-pytestmark = pytest.mark.skipif(compiled.loops is None, reason="needs the compiled loops")
+pytestmark = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 
 TYPES = st.sampled_from([np.float32, np.float64])
 LIFTS = st.sampled_from(["lifted", "alone"])
@@ -39,11 +40,11 @@ def test_it_is_what_products_are_in_float64(
     rows, g, c, d = drawn(seed, q, p, dtype)
     B, v = rows.astype(float), g.astype(float)
     size = np.sqrt(max(p, 1)) * (1.0 + q)
-    C, square = sweep.into(rows, g, 1)
+    C, square = projection.into(rows, g, 1)
     close(C, B @ v, dtype, size)
     assert square == pytest.approx(v @ v, rel=1e-5)
     before = g.copy()
-    rest, lifted, again, left = sweep.without(rows, g, c, d if lift == "lifted" else None, 1)
+    rest, lifted, again, left = projection.without(rows, g, c, d if lift == "lifted" else None, 1)
     np.testing.assert_array_equal(g, before)
     close(rest, v + c.astype(float) @ B, dtype, size)
     close(
@@ -51,15 +52,15 @@ def test_it_is_what_products_are_in_float64(
     )
     close(again, B @ rest.astype(float), dtype, size * (1.0 + q))
     assert left == pytest.approx(rest.astype(float) @ rest, rel=1e-5)
-    close(sweep.lengths(rows, 1), (B * B).sum(axis=1), dtype, max(p, 1))
+    close(projection.lengths(rows, 1), (B * B).sum(axis=1), dtype, max(p, 1))
 
 
 @given(st.integers(0, 2**32 - 1), TYPES)
 @settings(max_examples=10, deadline=None)
 def test_a_vector_is_written_over_where_it_is_asked_for(seed: int, dtype: Any) -> None:
     rows, g, c, d = drawn(seed, 6, 3001, dtype)
-    wanted = sweep.without(rows, g, c, d, 1)
-    rest, lifted, again, _ = sweep.without(rows, g, c, d, 1, rest=g)
+    wanted = projection.without(rows, g, c, d, 1)
+    rest, lifted, again, _ = projection.without(rows, g, c, d, 1, rest=g)
     assert rest is g
     np.testing.assert_array_equal(rest, wanted[0])
     np.testing.assert_array_equal(lifted, wanted[1])
@@ -69,19 +70,20 @@ def test_a_vector_is_written_over_where_it_is_asked_for(seed: int, dtype: Any) -
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_threads_share_it(dtype: Any) -> None:
     rows, g, c, d = drawn(0, 5, 200_001, dtype)
-    one, two = (sweep.without(rows, g, c, d, many) for many in (1, 2))
+    one, two = (projection.without(rows, g, c, d, many) for many in (1, 2))
     np.testing.assert_array_equal(one[0], two[0])
     np.testing.assert_array_equal(one[1], two[1])
     close(one[2], two[2], dtype, 1e6)
-    np.testing.assert_array_equal(two[2], sweep.without(rows, g, c, d, 2)[2])
-    close(sweep.into(rows, g, 1)[0], sweep.into(rows, g, 2)[0], dtype, 1e5)
-    close(sweep.lengths(rows, 1), sweep.lengths(rows, 2), dtype, 1e6)
+    np.testing.assert_array_equal(two[2], projection.without(rows, g, c, d, 2)[2])
+    close(projection.into(rows, g, 1)[0], projection.into(rows, g, 2)[0], dtype, 1e5)
+    close(projection.lengths(rows, 1), projection.lengths(rows, 2), dtype, 1e6)
 
 
 def test_threads_do_not_wait_for_each_other() -> None:
     rows, g, c, _ = drawn(0, 5, 40_001, np.float64)
-    wanted, found = sweep.without(rows, g, c, None, 1)[0], []
-    work = [threading.Thread(target=lambda: found.append(sweep.without(rows, g, c, None, 1)[0]))
+    wanted, found = projection.without(rows, g, c, None, 1)[0], []
+    work = [threading.Thread(target=lambda: found.append(projection.without(rows, g, c, None,
+    1)[0]))
             for _ in range(4)]  # fmt: skip
     for each in work:
         each.start()
@@ -103,7 +105,7 @@ def test_reading_says_the_same_without_it(dtype: Any, common: float) -> None:
         return Reading(rows).split(G, lambda C: M @ C), Reading(rows).squares()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "loops", None)
+        patch.setattr(native, "loops", None)
         wanted, squares = read()
     said, lengths = read()
     size = float(np.linalg.norm(G))
@@ -116,8 +118,8 @@ def test_reading_says_the_same_without_it(dtype: Any, common: float) -> None:
 def test_what_is_no_number_comes_out_as_it_went_in(value: float) -> None:
     rows, g, c, _ = drawn(0, 4, 5000, np.float64)
     g[4321] = value
-    C, square = sweep.into(rows, g, 1)
-    rest, _, again, left = sweep.without(rows, g, c, None, 1)
+    C, square = projection.into(rows, g, 1)
+    rest, _, again, left = projection.without(rows, g, c, None, 1)
     assert not np.isfinite([square, left]).any()
     assert rest[4321] == value or np.isnan(rest[4321])
     assert np.isfinite(np.delete(rest, 4321)).all()
@@ -127,13 +129,13 @@ def test_what_is_no_number_comes_out_as_it_went_in(value: float) -> None:
 
 def test_only_what_fits_is_served() -> None:
     rows = np.zeros((3, 10))
-    assert sweep.served(rows, rows[0])
-    assert not sweep.served(rows.T)
-    assert not sweep.served(rows, rows[:, 0])
-    assert not sweep.served(rows, rows[0].astype(np.float32))
-    assert not sweep.served(rows.astype(np.float16))
-    assert not sweep.served(rows.astype(rows.dtype.newbyteorder()))
-    loops: Any = compiled.loops
+    assert projection.served(rows, rows[0])
+    assert not projection.served(rows.T)
+    assert not projection.served(rows, rows[:, 0])
+    assert not projection.served(rows, rows[0].astype(np.float32))
+    assert not projection.served(rows.astype(np.float16))
+    assert not projection.served(rows.astype(rows.dtype.newbyteorder()))
+    loops: Any = native.loops
     said = np.zeros(3)
     with pytest.raises(ValueError, match="first <= last"):
         loops.into("d", 3, 10, 4, 11, rows, rows[0], said)

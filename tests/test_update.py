@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onepass import linalg, update
+from onepass import linalg
+from onepass.linalg import update
 from oracles import DenseP
 
 Floats = NDArray[Any]

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import onepass as op
-from onepass import compiled
+from onepass import native
 from onepass.errors import OnepassError
 
 pytest.importorskip("river")
@@ -38,8 +38,8 @@ def test_rows_are_answered_and_learned_as_without_the_loop(model: Any, monkeypat
     X, y = rows()
     one, two = wrap(model), wrap(model)
     said = walked(one, X, y)
-    assert (one._intake.loop is not None) == (compiled.loops is not None)
-    monkeypatch.setattr(compiled, "loops", None)
+    assert (one._intake.loop is not None) == (native.loops is not None)
+    monkeypatch.setattr(native, "loops", None)
     assert_allclose(said[5:], walked(two, X, y)[5:], rtol=1e-8, atol=1e-9)
     assert_allclose(one.model_.coef_, two.model_.coef_, rtol=1e-8)
     assert all(type(each) is float for each in said)
@@ -52,8 +52,8 @@ def test_labels_are_those_that_came(model: Any, labels: Any, monkeypatch: Any) -
     answers = [labels[value > 0] for value in y]
     one, two = wrap(model), wrap(model)
     said = walked(one, X, answers)
-    assert (one._intake.loop is not None) == (compiled.loops is not None)
-    monkeypatch.setattr(compiled, "loops", None)
+    assert (one._intake.loop is not None) == (native.loops is not None)
+    monkeypatch.setattr(native, "loops", None)
     assert said == walked(two, X, answers)
     assert {type(each) for each in said[2:]} == {type(labels[0])}
 
@@ -67,7 +67,7 @@ def test_columns_come_and_go_between_plain_rows(model: Any, monkeypatch: Any) ->
         X[i]["b"] = True
     one, two = wrap(model), wrap(model)
     said = walked(one, X, y)
-    monkeypatch.setattr(compiled, "loops", None)
+    monkeypatch.setattr(native, "loops", None)
     assert_allclose(said[5:], walked(two, X, y)[5:], rtol=1e-7, atol=1e-8)
     assert one.model_.n_features_in_ == 4
 

@@ -9,7 +9,7 @@ import numpy as np
 from onepass.evaluate import LastValue, prequential
 from onepass.evaluate.curves import Tally
 from onepass.evaluate.metrics import METRICS
-from onepass.interrupt import Interrupt
+from onepass.linalg.interrupt import Interrupt
 
 
 def test_a_tally_keeps_no_more_than_its_window() -> None:

@@ -67,7 +67,7 @@ import numpy as np
 from exact_least_squares import Problem, Reference, Rule, reference
 
 import onepass as op
-from onepass import compiled
+from onepass import native as compiled
 from onepass.errors import OnepassError
 
 KINDS = (

@@ -13,7 +13,7 @@ from sklearn.base import clone, is_classifier
 
 import onepass as op
 from cases import LEARNERS, PIPELINES, Case, answers, features, snapshot
-from onepass import compiled
+from onepass import native
 from onepass.errors import CheckpointError, NotFittedError
 from onepass.learners import one_by_one
 
@@ -108,7 +108,7 @@ def looping(d: int = 5) -> tuple[Any, Any]:
     return learner, X
 
 
-@pytest.mark.skipif(compiled.loops is None, reason="the loops are not built")
+@pytest.mark.skipif(native.loops is None, reason="the loops are not built")
 def test_it_leaves_the_loop_open_and_refuses_what_the_loop_alone_knows(tmp_path: Any) -> None:
     learner, X = looping()
     loop = learner._loop
@@ -180,7 +180,7 @@ def test_it_is_asked_first_by_many_threads_at_once(learner: Any) -> None:
     learner, X, _ = singly(learner)
     for _ in range(50):
         twin, found = learner.answering(), []
-        assert compiled.loops is None or twin._unread is not None
+        assert native.loops is None or twin._unread is not None
         together = threading.Barrier(4)
 
         def ask(twin: Any = twin, found: Any = found, together: Any = together) -> None:
@@ -212,7 +212,7 @@ def test_a_handler_asks_it_while_it_is_asked_first(
 
     monkeypatch.setattr(type(learner), "_looked_at", interrupted)
     assert said(twin, X) == expected
-    assert within == ([None, expected] if compiled.loops is not None else [])
+    assert within == ([None, expected] if native.loops is not None else [])
 
 
 @each_singly

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import onepass as op
-from onepass import compiled
+from onepass import native
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -23,7 +23,7 @@ def test_rows_of_any_precision_and_order_in_memory(
     want = make()
     said = want.test_then_train(X.astype(np.float64), y).tolist()
     if alone:
-        monkeypatch.setattr(compiled, "loops", None)
+        monkeypatch.setattr(native, "loops", None)
     for rows in (X, np.asfortranarray(X), np.repeat(X, 2, axis=0)[::2], X[::-1][::-1]):
         model = make()
         got = model.test_then_train(rows, y).tolist()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass import compiled
+from onepass import native
 
 WIDE = 61  # features, of which rows wait to be taken in
 RULES = [1.0, 0.97, op.forgetting.Exponential(0.99), op.forgetting.Bounded(0.9)]
@@ -324,10 +324,10 @@ def test_a_past_that_is_gone_at_once() -> None:
 
 
 def test_weights_that_overflowed_are_not_read_again() -> None:
-    if compiled.loops is None:
+    if native.loops is None:
         pytest.skip("the loops are not installed")
     d = 9
-    loop = compiled.loops.Rows(d, 1, 0, 1.0, 0.0, 64, np.ndarray, None, float, None, None)
+    loop = native.loops.Rows(d, 1, 0, 1.0, 0.0, 64, np.ndarray, None, float, None, None)
     loop.triangle(np.eye(d) + 1e120 * np.eye(d, k=-1), np.ones((d, 1)), 0)
     assert not np.isfinite(np.frombuffer(loop.get("w"))).all()
     loop.triangle(np.eye(d), np.ones((d, 1)), 0)
@@ -337,10 +337,10 @@ def test_weights_that_overflowed_are_not_read_again() -> None:
 @pytest.mark.parametrize("level", [0.0, 1.0])
 @pytest.mark.parametrize("rows", [300, 700])
 def test_a_block_that_is_lost_half_way_leaves_all_as_it_was(rows: int, level: float) -> None:
-    if compiled.loops is None:
+    if native.loops is None:
         pytest.skip("the loops are not installed")
     d, factor = 9, 0.5 if rows == 700 else 0.05  # rows of nothing: all that was known fades
-    loop = compiled.loops.Rows(d, 1, 0, factor, level, 64, np.ndarray, None, float, None, None)
+    loop = native.loops.Rows(d, 1, 0, factor, level, 64, np.ndarray, None, float, None, None)
     R = np.triu(np.random.default_rng(0).normal(size=(d, d))) + 3.0 * np.eye(d)
     loop.triangle(R.T.copy(), np.ones((d, 1)), 0)
     loop.numbers(5.0, 0.0, 5)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import onepass as op
-from onepass import compiled
+from onepass import native
 from onepass.errors import NumericalError, OnepassError
 
-needs_loops = pytest.mark.skipif(compiled.loops is None, reason="needs the compiled loops")
+needs_loops = pytest.mark.skipif(native.loops is None, reason="needs the compiled loops")
 
 N = 200
 REGRESSORS: list[dict[str, Any]] = [
@@ -77,7 +77,7 @@ def test_single_rows_are_the_same_as_many(settings: Any, kind: str) -> None:
         rows = X = X.astype(np.float32)
     model, many = op.SGDRegressor(**settings), op.SGDRegressor(**settings)
     said = one_by_one(model, rows, y.tolist())
-    assert (model._loop is not None) == (compiled.loops is not None)
+    assert (model._loop is not None) == (native.loops is not None)
     assert_allclose(said, many.test_then_train(X, y), rtol=1e-9, atol=1e-10)
     assert type(said[-1]) is np.float64
     same(model, many)
@@ -91,7 +91,7 @@ def test_single_rows_of_classes(make: Any, labels: list[Any]) -> None:
     answers = [labels[i] for i in at]
     model, many = make(), make()
     said = one_by_one(model, X, answers)
-    assert (model._loop is not None) == (compiled.loops is not None)
+    assert (model._loop is not None) == (native.loops is not None)
     assert said == many.test_then_train(X, answers).tolist()
     assert type(said[-1]) is type(many.predict(X)[0])
     same(model, many)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from onepass import ORFitClassifier, ORFitRegressor
 from onepass.errors import ParameterError
+from onepass.linalg.update import Step
 from onepass.memory import Basis, Latest, Principal, Random, SquareRoot
-from onepass.update import Step
 
 Floats = NDArray[Any]
 

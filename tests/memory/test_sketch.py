@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import onepass as op
+from onepass.linalg.subspace import Subspace
 from onepass.memory import Principal, Sketch
-from onepass.subspace import Subspace
 
 Floats = NDArray[Any]
 

@@ -90,7 +90,7 @@ def learned(
 @pytest.fixture(params=WAYS)
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "masked":
-        for place in ("onepass.linalg", "onepass.linalg.library", "onepass.linalg.long"):
+        for place in ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors"):
             monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
     return "cuda" if request.param == "cuda" else "cpu"
 

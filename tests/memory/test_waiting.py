@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onepass import linalg
-from onepass.columns import Columns
+from onepass.linalg.subspace import Columns
 from onepass.memory import Basis, Latest, Principal, Random, Sketch
 
 torch = pytest.importorskip("torch")
@@ -31,7 +31,7 @@ HOST = linalg.host
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
     counted = Waits()
-    places = ("onepass.linalg", "onepass.linalg.library", "onepass.linalg.long")
+    places = ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors")
     for place in places:
         monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
         monkeypatch.setattr(f"{place}.host", counted.host)

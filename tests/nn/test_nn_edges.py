@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 import onepass as op  # noqa: E402
 from onepass import linalg  # noqa: E402
-from onepass.columns import Columns  # noqa: E402
 from onepass.errors import MergeError, RowsRefusedWarning, ShapeError  # noqa: E402
+from onepass.linalg.subspace import Columns  # noqa: E402
 
 nn = torch.nn
 

@@ -257,7 +257,7 @@ def test_on_a_device_it_is_the_same_filter(
     for net in right.values():
         net.learn(X[:5], Y[:5]).learn(X[5:], Y[5:])
     if where == "masked":
-        for place in ("onepass.linalg", "onepass.linalg.library", "onepass.linalg.long"):
+        for place in ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors"):
             monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
     for name, each in given.items():
         module = mlp(c=2).to("cuda" if where == "cuda" else "cpu")

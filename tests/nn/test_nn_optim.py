@@ -402,7 +402,7 @@ def test_the_correction_of_a_step_waits_for_no_device(
     module, (X, y) = network().float(), stream(9)
     X = X.float()
     if masked:  # the path that a device takes
-        for place in ("onepass.linalg", "onepass.linalg.library", "onepass.linalg.long"):
+        for place in ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors"):
             monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
     inner = OPTIMIZERS["SGD"](module.parameters())
     if kind == "GPM":

@@ -61,7 +61,7 @@ def masked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> b
     """Whether rows are masked, as where the program would have to wait to see which are good."""
     if request.param == "on the processor":
         return False
-    for place in ("onepass.linalg", "onepass.linalg.library", "onepass.linalg.long"):
+    for place in ("onepass.linalg", "onepass.linalg.backend", "onepass.linalg.vectors"):
         monkeypatch.setattr(f"{place}.waits", linalg.is_tensor)
     return True
 

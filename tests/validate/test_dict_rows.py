@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onepass import compiled, validation
+from onepass import native, validation
 from onepass.errors import ColumnError, NotFiniteError, OnepassError, TypeMismatchError
 from onepass.validation.table import Table
 
@@ -53,7 +53,7 @@ def test_a_dict_is_read_as_a_table_of_one_row_is(row: dict[str, Any]) -> None:
 def test_a_dict_is_read_the_same_without_the_compiled_loop(row: dict[str, Any]) -> None:
     one = as_row(row)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "loops", None)
+        patch.setattr(native, "loops", None)
         other = as_row(row)
     if isinstance(other, tuple):
         assert one == other

@@ -172,7 +172,7 @@ def save_models(models: Mapping[str, Any], places: Mapping[str, Path], *, quiet:
     quiet : bool
         Say nothing of it.
     """
-    from onepass.interrupt import Interrupt
+    from onepass.linalg.interrupt import Interrupt
     from onepass.serialization.models import save
 
     with Interrupt().held():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 
-from onepass.interrupt import Background
+from onepass.linalg.interrupt import Background
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -25,7 +25,7 @@ from onepass.errors import Array, CheckpointError, CheckpointWarning
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.run import Course
 from onepass.evaluate.state import specification
-from onepass.interrupt import Interrupt
+from onepass.linalg.interrupt import Interrupt
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.atomic import stamp

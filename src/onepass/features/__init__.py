@@ -1,6 +1,5 @@
 """Features: one-pass transformers that stand before a learner in a Pipeline."""
 
-from onepass.axes import Axes, View
 from onepass.features.columns import Date, Hashed, Number, Text
 from onepass.features.convolution import RandomConvolution
 from onepass.features.encode import Encode
@@ -10,6 +9,7 @@ from onepass.features.pca import IncrementalPCA
 from onepass.features.random_features import RandomFourier, RandomReLU
 from onepass.features.scale import Scale
 from onepass.features.torch_module import TorchFeatures
+from onepass.linalg.pca import Axes, View
 
 __all__ = [
     "Encode",

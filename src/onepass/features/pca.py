@@ -4,10 +4,10 @@ With the mean m and the top k axes V of the rows so far, a row x becomes
 
     z = V (x − m)                                                                       (1)
 
-The axes are those of :mod:`onepass.axes`: sequential Karhunen-Loève, truncated to k after every
-``block`` rows, wherever the stream was cut. Between two looks, after rows 1, 2, 4, … and then after
-each block, rows are seen along the same axes. Axes can be those of the first rows alone, and (1) is
-then one function for all rows after these.
+The axes are those of :mod:`onepass.linalg.pca`: sequential Karhunen-Loève, truncated to k after
+every ``block`` rows, wherever the stream was cut. Between two looks, after rows 1, 2, 4, … and
+then after each block, rows are seen along the same axes. Axes can be those of the first rows
+alone, and (1) is then one function for all rows after these.
 
 Cost: O(d (k + block)) memory; O(d (k + block)² / block) time a row.
 
@@ -18,7 +18,7 @@ Cost: O(d (k + block)) memory; O(d (k + block)² / block) time a row.
 
 Projection: rows as their coordinates along axes, and what is known of these.
 
-With the mean m and axes V, both as :mod:`onepass.axes` has them, a row x becomes
+With the mean m and axes V, both as :mod:`onepass.linalg.pca` has them, a row x becomes
 
     z = V (x − m)                                                                       (1)
 
@@ -36,9 +36,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.axes import Axes, View
 from onepass.errors import Array, Floats, MergeError, NotFittedError, NumericalError
-from onepass.features.components import (
+from onepass.features.random_features import checked
+from onepass.features.transformer import Columnwise
+from onepass.linalg.pca import (
+    Axes,
+    View,
     begun,
     checked_components,
     gathered,
@@ -46,8 +49,6 @@ from onepass.features.components import (
     rows_between,
     stilled,
 )
-from onepass.features.random_features import checked
-from onepass.features.transformer import Columnwise
 
 __all__ = ["IncrementalPCA", "Projection"]
 

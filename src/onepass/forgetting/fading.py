@@ -24,10 +24,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import validation
-from onepass.centering import Reduced
 from onepass.errors import Array, Floats
 from onepass.forgetting.pace import Pace
 from onepass.forgetting.past import Coming, Learned, Past
+from onepass.linalg.centering import Reduced
 from onepass.memory.floor import PATIENCE, Floor, rows_between
 from onepass.memory.prior import Prior
 from onepass.memory.rebased import GAP

@@ -20,11 +20,11 @@ import numpy as np
 from scipy.linalg import lapack
 
 from onepass import linalg
-from onepass.centering import Centering
 from onepass.errors import Array, Floats
+from onepass.linalg.centering import Centering
+from onepass.linalg.update import absorb
 from onepass.memory.span import Span
 from onepass.memory.square_root import Triangle
-from onepass.update import absorb
 
 __all__ = ["Joint", "joined", "taken_in"]
 

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass.centering import Centering
 from onepass.errors import Floats
+from onepass.linalg.centering import Centering
 from onepass.memory.prior import Prior
 from onepass.memory.span import Span
 from onepass.memory.square_root import Triangle

@@ -29,7 +29,7 @@ from sklearn.base import clone
 from onepass import validation
 from onepass.errors import Array, Floats, NotFittedError, ParameterError
 from onepass.learners.estimator import Classifier
-from onepass.update import Step
+from onepass.linalg.update import Step
 
 __all__ = [
     "HALVES",

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass import compiled, validation
+from onepass import native, validation
 from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier
 from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
@@ -149,12 +149,12 @@ class Perceptron(SingleSteps, Linear, Classifier):
         W, b, said = self.weights_.T.copy(), self.offset_.copy(), np.empty(Y.shape)
         unit, mistakes = (1.0 if self.fit_intercept else 0.0), 0
         answers = Y @ np.arange(Y.shape[1], dtype=np.float64)
-        if compiled.loops is not None:
+        if native.loops is not None:
             seen = None if known is None else np.ascontiguousarray(known)
             how = (X.shape[1], len(b), unit)
             for rows, x in plain_parts(X):
                 there = None if seen is None else seen[rows]
-                mistakes += compiled.loops.correct(
+                mistakes += native.loops.correct(
                     len(x), *how, x, answers[rows], moves[rows], there, W, b, said[rows]
                 )
             return W.T, b, said, mistakes

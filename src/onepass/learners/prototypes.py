@@ -49,8 +49,8 @@ from typing import Any
 import numpy as np
 
 from onepass import validation
-from onepass.axes import Axes
 from onepass.errors import Array, Floats, ParameterError
+from onepass.linalg.pca import Axes
 
 __all__ = [
     "BLOCK",

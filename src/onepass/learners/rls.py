@@ -5,12 +5,12 @@ With weights s_k and a forgetting factor λ, after n rows the coefficients w and
     argmin over w, b of  Σ_k λ^(n−k) s_k (y_k − b − x_kᵀ w)² + λⁿ ‖w − w₀‖²_Π              (1)
 
 exactly: as a batch solver would find them from all rows, which nobody kept. The intercept is
-profiled out (:mod:`onepass.centering`), the rest is QRD-RLS (:mod:`onepass.memory.square_root`).
-Where λ < 1 a floor under what is known of each coefficient keeps (1) from winding up while
-features are silent (:class:`onepass.forgetting.Bounded`). Other rules are (1) to the letter, forget
-by time, forget only what is excited, or keep the last rows alone: :mod:`onepass.forgetting`.
-For a new row x the answer is xᵀw + b, and its standard deviation, with c outputs and
-ν = Σ_k λ^(n−k) s_k the effective number of rows,
+profiled out (:mod:`onepass.linalg.centering`), the rest is QRD-RLS
+(:mod:`onepass.memory.square_root`). Where λ < 1 a floor under what is known of each coefficient
+keeps (1) from winding up while features are silent (:class:`onepass.forgetting.Bounded`). Other
+rules are (1) to the letter, forget by time, forget only what is excited, or keep the last rows
+alone: :mod:`onepass.forgetting`. For a new row x the answer is xᵀw + b, and its standard
+deviation, with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
 
     std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = least value of (1) / (ν − d − 1)  (2)
 
@@ -25,7 +25,7 @@ Least squares: rows into triangle and means; what the RLS learners share.
 
 How rows are taken in, and how the past fades meanwhile, says a rule of :mod:`onepass.forgetting`.
 It leaves the triangle of the centred rows (:mod:`onepass.memory.square_root`) and their means
-(:mod:`onepass.centering`), which are what answers are made of, and a state of its own.
+(:mod:`onepass.linalg.centering`), which are what answers are made of, and a state of its own.
 """
 
 import math
@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.centering import Centering
 from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.forgetting.past import Coming, Past
 from onepass.forgetting.written import rule
@@ -43,6 +42,7 @@ from onepass.learners.linear import NEAR, Linear, initial_weights
 from onepass.learners.one_by_one import OneByOne
 from onepass.learners.rls_merge import Mergeable
 from onepass.learners.row_loop import learned
+from onepass.linalg.centering import Centering
 from onepass.memory.prior import Prior
 from onepass.memory.square_root import SquareRoot, Triangle
 from onepass.validation.table import mixed_zones

@@ -13,9 +13,9 @@ With forgetting λ, n_b rows of the second after those of the first, and the pri
 
 for A = RᵀR. The second summand is what b's rows said (:mod:`onepass.memory.evidence`); it is taken
 into a's faded triangle as rows are, together with the row between the means
-(:mod:`onepass.centering`). So it holds for any ridge, weights, outputs and intercepts, below full
-rank, and for streams side by side, where nothing of a fades and the prior is the older one's.
-b may have begun with another ridge or other coefficients: a's are kept.
+(:mod:`onepass.linalg.centering`). So it holds for any ridge, weights, outputs and intercepts,
+below full rank, and for streams side by side, where nothing of a fades and the prior is the older
+one's. b may have begun with another ridge or other coefficients: a's are kept.
 
 A coefficient's own prior (:mod:`onepass.memory.prior`) has the units that a feature showed first.
 Where a has met the feature its pseudo-row stays and b's is taken out. Where it has not, b's stays,
@@ -30,12 +30,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.centering import Centering
 from onepass.errors import Array, Floats, MergeError, NumericalError
 from onepass.forgetting.kept import Kept
 from onepass.forgetting.past import Past
 from onepass.forgetting.written import rule
 from onepass.learners.estimator import Layout
+from onepass.linalg.centering import Centering
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.prior import Prior
 from onepass.memory.rebased import GAP

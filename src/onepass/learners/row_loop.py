@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from onepass import compiled, linalg
-from onepass.centering import Centering
+from onepass import linalg, native
 from onepass.errors import Floats
 from onepass.forgetting.fading import Bounded, Exponential
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.learners.linear import plain_parts
+from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor, rows_between
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
@@ -47,14 +47,14 @@ def opened(rule: Any, past: Past, floor: Any, start: Floats, reading: tuple[Any,
     d, c = memory.z.shape
     level = rule.level if rule.factor < 1.0 else 0.0
     early = memory.span is not None or centering.mass == 0.0
-    if compiled.loops is None or early or (prior.level and not prior.met.all()):
+    if native.loops is None or early or (prior.level and not prior.met.all()):
         return None
     size = np.abs(np.diagonal(memory.R))
     largest = max(map(linalg.magnitude, (memory.R, memory.z, start, centering.features)))
     if not (size.min() > _SMALLEST and largest < _LARGEST):
         return None
     fading = (rule.factor, level, rows_between(rule.factor))
-    loop = compiled.loops.Rows(d, c, centering.free, *fading, *reading)
+    loop = native.loops.Rows(d, c, centering.free, *fading, *reading)
     parts = {
         "start": start,
         "squares": memory.squares,
@@ -145,7 +145,7 @@ def serves(rule: Any, d: int) -> bool:
     d : int
     """
     fading = type(rule) in {Bounded, Exponential} and rule.factor is not None
-    if compiled.loops is None or not fading or rule.factor < GAP:
+    if native.loops is None or not fading or rule.factor < GAP:
         return False
     return d <= (_SHARE if rule.factor < 1.0 and rule.level else _WIDEST)
 

@@ -32,7 +32,7 @@ import numpy as np
 from scipy.linalg.blas import daxpy, ddot, dgemv, dger
 from sklearn.utils.metaestimators import available_if
 
-from onepass import compiled, validation
+from onepass import native, validation
 from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Regressor
 from onepass.learners.linear import (
@@ -156,8 +156,8 @@ def descend(
         The scores of each row just before it was learned.
     """
     unit = 1.0 if fit_intercept else 0.0
-    if compiled.loops is not None:
-        return _compiled(compiled.loops, weights, offset, X, Y, slope, steps, unit)
+    if native.loops is not None:
+        return _compiled(native.loops, weights, offset, X, Y, slope, steps, unit)
     X = np.ascontiguousarray(X, dtype=np.float64)
     steps = steps.along(np.einsum("ij,ij->i", X, X) + unit)
     if weights.shape[1] == 1:

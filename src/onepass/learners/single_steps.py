@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass import compiled, linalg
+from onepass import linalg, native
 from onepass.errors import Floats
 from onepass.learners.one_by_one import OneByOne
 from onepass.learners.step_size import Steps
@@ -57,7 +57,7 @@ class SingleSteps(OneByOne):
 
     def _open(self, single: int) -> None:
         """Let the loop have what was learned, if so many rows that came one by one are enough."""
-        if compiled.loops is None:
+        if native.loops is None:
             return
         object.__setattr__(self, "_single", single)
         if self.weights_.size > _PATIENCE * single:
@@ -68,7 +68,7 @@ class SingleSteps(OneByOne):
         weights, offset = self._problems()
         number, parameter, steps = self._slope_and_steps(_COMING)
         unit = 1.0 if self.fit_intercept else 0.0
-        loop = compiled.loops.Linear(*weights.shape, unit, number, parameter, *reading)
+        loop = native.loops.Linear(*weights.shape, unit, number, parameter, *reading)
         loop.put(_COMING, np.ascontiguousarray(weights.T), np.ascontiguousarray(offset), *steps)
         self._hand_over(loop, single)
 

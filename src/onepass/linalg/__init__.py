@@ -6,15 +6,7 @@ An array is *small* where its sides are rows, outputs or directions. Small ones 
 NumPy's, but for those of tensors on a device that would have to be waited for: they stay there.
 """
 
-from onepass.linalg.factors import (
-    cholesky_in_order,
-    eigh,
-    solve_lower,
-    solve_lower_transposed,
-    svd,
-    svd_both,
-)
-from onepass.linalg.library import (
+from onepass.linalg.backend import (
     at_hand,
     blank,
     finite,
@@ -28,24 +20,21 @@ from onepass.linalg.library import (
     wide,
     widened,
 )
-from onepass.linalg.long import (
-    add,
-    blur,
-    inner,
-    largest,
-    length,
-    magnitude,
-    moved,
-    norms,
-    orthonormal,
-    present,
-    resolution,
-    rounding,
-    solve_lower_right,
-    sound,
-    times,
+from onepass.linalg.factorizations import (
+    cholesky,
+    cholesky_in_order,
+    eigh,
+    lower_from_rows,
+    solve_lower,
+    solve_lower_transposed,
+    solve_upper,
+    solve_upper_transposed,
+    svd,
+    svd_both,
+    take_in,
+    take_in_calm,
+    whitened,
 )
-from onepass.linalg.principal import principal
 from onepass.linalg.secular import svd_beside
 from onepass.linalg.threads import (
     Sums,
@@ -56,14 +45,23 @@ from onepass.linalg.threads import (
     summed,
     tensors_alone,
 )
-from onepass.linalg.triangles import (
-    cholesky,
-    lower_from_rows,
-    solve_upper,
-    solve_upper_transposed,
-    take_in,
-    take_in_calm,
-    whitened,
+from onepass.linalg.vectors import (
+    add,
+    blur,
+    inner,
+    largest,
+    length,
+    magnitude,
+    moved,
+    norms,
+    orthonormal,
+    present,
+    principal,
+    resolution,
+    rounding,
+    solve_lower_right,
+    sound,
+    times,
 )
 
 __all__ = [

@@ -23,15 +23,15 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cython_lapack, lapack
 
-from onepass import compiled
+from onepass import native
 from onepass.errors import Floats
-from onepass.linalg.factors import svd
+from onepass.linalg.factorizations import svd
 
 __all__ = ["svd_beside"]
 
 _DLASD4 = cython_lapack.__pyx_capi__["dlasd4"]  # its name says which whole numbers it takes
 
-_FEW = 8 if compiled.loops is not None else 24  # rows; of fewer a dense one is as quick
+_FEW = 8 if native.loops is not None else 24  # rows; of fewer a dense one is as quick
 _APART = 16.0 * np.finfo(np.float64).eps  # of the largest: what is nearer counts as equal
 
 
@@ -82,8 +82,8 @@ def _rank_one(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
 
 def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
     """The same for d that grows, all of it apart, and z of no zeros; None if LAPACK finds none."""
-    if compiled.loops is not None and "(int *, int *, " in repr(_DLASD4):
-        return _compiled(compiled.loops, d, z)
+    if native.loops is not None and "(int *, int *, " in repr(_DLASD4):
+        return _compiled(native.loops, d, z)
     n, length = len(d), float(np.linalg.norm(z))
     below, above, roots = np.empty((n, n)), np.empty((n, n)), np.empty(n)
     z_one, length_squared = z / length, length * length

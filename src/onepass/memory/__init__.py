@@ -1,11 +1,11 @@
 """Memories: what is kept of the past, one file each.
 
 A specification (``Principal(10)``) is frozen and says how to start; what it starts is a state
-with one method, ``learn``, the equation of :mod:`onepass.update`. ``exact_in_blocks`` is true
+with one method, ``learn``, the equation of :mod:`onepass.linalg.update`. ``exact_in_blocks`` is true
 where a block is learned as its rows would be, one after the other.
 """
 
-from onepass.columns import Columns
+from onepass.linalg.subspace import Columns, Subspace
 from onepass.memory.basis import Basis, Directions, NoisySpan
 from onepass.memory.blocks import Blocks
 from onepass.memory.floor import Floor
@@ -18,7 +18,6 @@ from onepass.memory.rebased import Rebased
 from onepass.memory.sketch import Sketch
 from onepass.memory.span import Span
 from onepass.memory.square_root import SquareRoot, Triangle
-from onepass.subspace import Subspace
 
 __all__ = ["Basis", "Latest", "Nothing", "Principal", "Random", "Sketch", "SquareRoot"]
 

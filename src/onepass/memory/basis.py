@@ -1,7 +1,7 @@
 """Basis: every direction used so far. The memory of ORFit without a limit.
 
 With noise R = 0 the directions still free are P = I − QQᵀ, Q orthonormal, and the columns that a
-block adds to Q are the W of the one equation (:mod:`onepass.update`):
+block adds to Q are the W of the one equation (:mod:`onepass.linalg.update`):
 
     G̃ = G − Q QᵀG                                                                          (1)
     w ← w + G̃ (GᵀG̃)⁻¹ e,        Q ← [Q W],   W = G̃ L⁻ᵀ,   L Lᵀ = G̃ᵀG̃                      (2)
@@ -22,11 +22,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg
-from onepass.columns import Columns, Split
 from onepass.errors import Array, Floats, ParameterError
+from onepass.linalg.subspace import Columns, Split
+from onepass.linalg.update import Fitted, Step, fit, row_by_row
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
-from onepass.update import Fitted, Step, fit, row_by_row
 
 __all__ = ["Basis", "Directions", "NoisySpan", "refuse_noise"]
 

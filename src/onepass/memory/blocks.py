@@ -6,11 +6,11 @@ gradients have there,
     P = diag(P_1, …, P_L),      U = (P_1 G_1, …, P_L G_L)                                    (1)
     S = Σ_l G_lᵀ P_l G_l + diag(R)                                                           (2)
 
-and the step is the one equation with this P (:mod:`onepass.update`): a new row is fitted exactly
-at R = 0, by all parts together. Each memory then learns the G_l of its own part. Where none lets
-anything go, Δw_l is orthogonal to every past G_l, and so Δw to every past G: no past answer moves,
-though more directions are used up than a memory of the whole would use. With noise r > 0 the
-information of the rows is kept without what it says of two parts together.
+and the step is the one equation with this P (:mod:`onepass.linalg.update`): a new row is fitted
+exactly at R = 0, by all parts together. Each memory then learns the G_l of its own part. Where
+none lets anything go, Δw_l is orthogonal to every past G_l, and so Δw to every past G: no past
+answer moves, though more directions are used up than a memory of the whole would use. With noise r
+> 0 the information of the rows is kept without what it says of two parts together.
 
 Each part is small enough to be kept near, or of a depth m of its own; all read no more numbers than
 a memory of m directions of the whole, and know up to L m of them.
@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from onepass import linalg
-from onepass.columns import Split
 from onepass.errors import Floats
+from onepass.linalg.subspace import Split
+from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.evidence import Evidence
-from onepass.update import Fitted, Step, fit
 
 __all__ = ["Blocks", "Several"]
 

@@ -1,8 +1,9 @@
 """Certificate of forgetting: how far past answers can have moved, from what was let go.
 
 Let w move by Δw, orthogonal to the directions U that a memory keeps of the gradients g_1 … g_k of
-all rows so far. The memory knows a D with Σ g gᵀ ≤ U Σ² Uᵀ + D · I (:mod:`onepass.subspace`), and
-so, of a model linear in its weights, past answers move by no more than
+all rows so far. The memory knows a D with Σ g gᵀ ≤ U Σ² Uᵀ + D · I
+(:mod:`onepass.linalg.subspace`), and so, of a model linear in its weights, past answers move by no
+more than
 
     √(Σ_j (g_jᵀ Δw)²) ≤ √D ‖Δw‖                                                            (1)
 

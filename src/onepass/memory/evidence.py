@@ -27,7 +27,7 @@ import numpy as np
 
 from onepass import linalg
 from onepass.errors import Array, Floats
-from onepass.update import Step
+from onepass.linalg.update import Step
 
 __all__ = ["Evidence", "without_prior"]
 
@@ -46,7 +46,7 @@ class Evidence(NamedTuple):
     rest: Floats
     """What no weights can answer: by so much the least value of the squares is larger, (c,)."""
     lost: float = 0.0
-    """The certificate of a memory that truncated (:mod:`onepass.subspace`)."""
+    """The certificate of a memory that truncated (:mod:`onepass.linalg.subspace`)."""
     weighty: bool = True
     """Whether the rows are as long as what they stand for, and not of length 1."""
 

@@ -15,9 +15,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.columns import Split
 from onepass.errors import Array, Floats
-from onepass.update import Fitted, Step, fit
+from onepass.linalg.subspace import Split
+from onepass.linalg.update import Fitted, Step, fit
 
 __all__ = ["Empty", "Nothing"]
 

@@ -10,7 +10,8 @@ which is exact ridge regression with Π = r · I until m directions are full; I 
 would be no Kalman filter at all. ``of="projected"`` is Algorithm 1 of [2] as printed: it keeps
 v′ = P ∇f in place of ∇f. v′ is orthogonal to U, so the small matrix is diagonal, its SVD only
 sorts lengths, and no principal direction is formed; it exists for comparison.
-Cost: O(mp) time a row, O(mp) memory, by the late-turning :class:`~onepass.subspace.Subspace`.
+Cost: O(mp) time a row, O(mp) memory, by the late-turning
+:class:`~onepass.linalg.subspace.Subspace`.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.
@@ -25,13 +26,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.alone import alone
-from onepass.columns import Columns, Split
 from onepass.errors import Array, Floats, ParameterError
+from onepass.linalg.subspace import Columns, Split, Subspace, alone
+from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.basis import refuse_noise
 from onepass.memory.evidence import Evidence
-from onepass.subspace import Subspace
-from onepass.update import Fitted, Step, fit
 
 __all__ = ["Components", "Pending", "Principal"]
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import validation
-from onepass.columns import Columns
+from onepass.linalg.subspace import Columns
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.selected import Selected
 

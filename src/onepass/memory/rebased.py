@@ -33,8 +33,8 @@ import numpy as np
 
 from onepass import linalg
 from onepass.errors import Array, Floats
+from onepass.linalg.update import absorb
 from onepass.memory.span import Span
-from onepass.update import absorb
 
 __all__ = ["GAP", "Rebased", "Taken"]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from onepass import linalg
-from onepass.columns import Columns, Split
 from onepass.errors import Array, Floats
+from onepass.linalg.subspace import Columns, Split
+from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.basis import Directions
 from onepass.memory.evidence import Evidence
-from onepass.update import Fitted, Step, fit
 
 __all__ = ["Selected"]
 

@@ -30,8 +30,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import validation
+from onepass.linalg.subspace import Subspace
 from onepass.memory.principal import Components
-from onepass.subspace import Subspace
 
 __all__ = ["Sketch"]
 

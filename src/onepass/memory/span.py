@@ -30,7 +30,7 @@ import numpy as np
 
 from onepass import linalg
 from onepass.errors import Floats
-from onepass.update import absorb, fade, held
+from onepass.linalg.update import absorb, fade, held
 
 __all__ = ["Span", "Spanned"]
 

@@ -28,9 +28,9 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import Array, Floats, ParameterError
+from onepass.linalg.update import Step, absorb, fade, row_by_row
 from onepass.memory.rebased import Rebased
 from onepass.memory.span import Span
-from onepass.update import Step, absorb, fade, row_by_row
 
 __all__ = ["SquareRoot", "Triangle"]
 

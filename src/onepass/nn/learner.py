@@ -55,7 +55,7 @@ from onepass.errors import (
     ShapeError,
     TaskWarning,
 )
-from onepass.interrupt import Interrupt
+from onepass.linalg.interrupt import Interrupt
 from onepass.memory.certificate import ForgettingBound
 from onepass.nn.batch import Batch, numbers, refuse_width
 from onepass.nn.function import plainly

@@ -47,8 +47,8 @@ import numpy as np
 import torch
 
 from onepass import linalg, validation
-from onepass.columns import Columns
 from onepass.errors import Floats, ParameterError
+from onepass.linalg.subspace import Columns
 from onepass.nn.kalman import Taken, Wandering, refuse_overflow, triangle
 from onepass.nn.losses import LossName
 

@@ -20,8 +20,8 @@ import torch
 
 from onepass import linalg
 from onepass.errors import Floats, ParameterError
+from onepass.linalg.update import fit
 from onepass.memory.blocks import Blocks
-from onepass.update import fit
 
 __all__ = ["Fitted", "Keeping", "fitted", "variances"]
 

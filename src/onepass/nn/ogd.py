@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Self
 import torch
 
 from onepass import linalg, validation
-from onepass.interrupt import Interrupt
+from onepass.linalg.interrupt import Interrupt
 from onepass.memory.choice import specification
 from onepass.nn.batch import Batch, refuse_width
 from onepass.nn.function import plainly

@@ -45,7 +45,7 @@ import torch
 
 from onepass import linalg
 from onepass.errors import ModuleError, NumericalError
-from onepass.interrupt import Interrupt
+from onepass.linalg.interrupt import Interrupt
 from onepass.memory import Basis, Nothing
 from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification

@@ -137,7 +137,7 @@ _ROOMS = (  # each may hold what is of itself and of those below
     "onepass.forgetting",
     "onepass.memory",
     "onepass.learners.losses",
-    "onepass.centering",
+    "onepass.linalg.centering",
 )
 _MISSES = "onepass.features"  # nan is a feature's trade, and a bug of a learner
 

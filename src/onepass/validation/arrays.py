@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from onepass import compiled
+from onepass import native as compiled
 from onepass.errors import (
     Array,
     ColumnError,

@@ -42,9 +42,9 @@ import torch
 from torch import nn
 
 from onepass import linalg, validation
-from onepass.columns import Columns
 from onepass.errors import CheckpointError, NumericalError, ParameterError, listed
-from onepass.interrupt import Interrupt
+from onepass.linalg.interrupt import Interrupt
+from onepass.linalg.subspace import Columns
 from onepass.nn.function import evaluating
 from onepass.nn.optim.projected import Projected, drawn, read, together, written
 from onepass.serialization.state import nbytes

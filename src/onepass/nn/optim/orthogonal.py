@@ -21,13 +21,13 @@ from typing import Any, ClassVar, Self
 import torch
 
 from onepass import linalg, validation
-from onepass.columns import Columns
 from onepass.errors import (
     CheckpointError,
     MemoryFullWarning,
     RowsRefusedWarning,
 )
-from onepass.interrupt import Interrupt
+from onepass.linalg.interrupt import Interrupt
+from onepass.linalg.subspace import Columns
 from onepass.memory.choice import specification
 from onepass.nn.function import evaluating
 from onepass.nn.gradients import (

@@ -14,9 +14,9 @@ holds while O has a tenth of G's length. On a device, where the program would ha
 C₂, (3) is always done.
 
 In (2) and (3) the columns are read piece by piece, and used again while the processor has the piece
-at hand; of one vector by compiled loops (:mod:`onepass.sweep`). C and D are small, in float64.
-Columns of half precision are widened to float32 piece by piece: that they are orthonormal to three
-digits only is mended by projecting twice.
+at hand; of one vector by compiled loops (:mod:`onepass.linalg.projection`). C and D are small, in
+float64. Columns of half precision are widened to float32 piece by piece: that they are orthonormal
+to three digits only is mended by projecting twice.
 
 On a CPU the pieces of tensors are multiplied with one vector by NumPy, which was measured a third
 quicker on what lies in the cache, and with several by torch, a quarter quicker; threads take runs
@@ -24,6 +24,12 @@ of pieces each, all by NumPy.
 
 [1] L. Giraud, J. Langou, M. Rozložník, J. van den Eshof, "Rounding error analysis of the classical
     Gram-Schmidt orthogonalization process", Numerische Mathematik 101, 2005.
+
+Sweep: long columns and one vector, read by the compiled loops where they are installed.
+
+The same as :mod:`onepass.linalg.projection` has NumPy and torch do piece by piece, in fewer reads
+of the cache: a piece is taken from the vector, added to it and multiplied with it while it lies
+there, and the next one is on its way. Threads take runs of pieces each.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +37,102 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass import linalg, sweep
+from onepass import linalg, native
+from onepass.errors import Floats
 
-__all__ = ["Reading", "Split"]
+__all__ = ["Reading", "Split", "into", "lengths", "served", "without"]
+
+
+_RUN = 1 << 15  # numbers of a run: so many are not cut further for threads
+_CODES = {np.dtype(np.float32): "f", np.dtype(np.float64): "d"}
+
+
+def served(*arrays: Any) -> bool:
+    """Whether the compiled loops read these: NumPy's, number after number, of one type."""
+    first = arrays[0]
+    if native.loops is None or not isinstance(first, np.ndarray) or first.dtype not in _CODES:
+        return False
+    return all(each.flags.c_contiguous and each.dtype == first.dtype for each in arrays)
+
+
+def into(rows: Any, g: Any, many: int) -> tuple[Floats, float]:
+    """Their products with a vector (p,), (q,), and the square of its length.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (q, p)
+    g : ndarray of shape (p,)
+        Of the same type, one number after the other.
+    many : int
+        Threads.
+    """
+    loops: Any = native.loops
+    code, shape = _CODES[rows.dtype], rows.shape
+
+    def work(runs: Any) -> linalg.Sums:
+        said = np.empty(len(rows))
+        square = loops.into(code, *shape, *_ends(runs), rows, g, said)
+        return said, square
+
+    return linalg.summed(work, _runs(rows), many)
+
+
+def without(
+    rows: Any, g: Any, c: Any, d: Any, many: int, rest: Any = None
+) -> tuple[Any, Any, Floats, float]:
+    """Rest = g + c rows, lifted = rest + d rows, rows rest, and the square of the rest's length.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (q, p)
+    g : ndarray of shape (p,)
+    c, d : ndarrays of shape (q,)
+        Of the same type; without d, ``lifted`` is the rest itself.
+    many : int
+        Threads.
+    rest : ndarray of shape (p,), optional
+        Where to write it, g itself: then its products are not asked for, and are zero.
+    """
+    loops: Any = native.loops
+    code, shape = _CODES[rows.dtype], rows.shape
+    asked = rest is None
+    c, d = np.ascontiguousarray(c), None if d is None else np.ascontiguousarray(d)
+    rest = np.empty_like(g) if asked else rest
+    lifted = None if d is None else np.empty_like(g)
+
+    def work(runs: Any) -> linalg.Sums:
+        said = np.zeros(len(rows))
+        given = (rows, g, c, d, rest, lifted, said if asked else None)
+        square = loops.without(code, *shape, *_ends(runs), *given)
+        return said, square
+
+    again, square = linalg.summed(work, _runs(rows), many)
+    return rest, rest if lifted is None else lifted, again, square
+
+
+def lengths(rows: Any, many: int) -> Floats:
+    """Their lengths, squared, (q,)."""
+    loops: Any = native.loops
+    code, shape = _CODES[rows.dtype], rows.shape
+
+    def work(runs: Any) -> linalg.Sums:
+        said = np.empty(len(rows))
+        loops.lengths(code, *shape, *_ends(runs), rows, said)
+        return (said,)
+
+    (said,) = linalg.summed(work, _runs(rows), many)
+    squares: Floats = said
+    return squares
+
+
+def _runs(rows: Any) -> list[slice]:
+    p = rows.shape[1]
+    return [slice(i, min(i + _RUN, p)) for i in range(0, max(p, 1), _RUN)]
+
+
+def _ends(runs: Any) -> tuple[int, int]:
+    return runs[0].start, runs[-1].stop
+
 
 Pieces = Sequence[slice]
 
@@ -128,8 +227,8 @@ class Reading:
 
     def squares(self) -> Any:
         """The columns' lengths, squared, NumPy's."""
-        if sweep.served(self.near):
-            return sweep.lengths(self.near, self._many)
+        if served(self.near):
+            return lengths(self.near, self._many)
 
         def summed(pieces: Pieces) -> linalg.Sums:
             return (sum(linalg.host(_squares(self._read(piece))) for piece in pieces),)
@@ -174,7 +273,7 @@ class Reading:
 
     def _swept(self, J: Any) -> bool:
         """Whether the compiled loops read the columns for this: for one vector."""
-        return J.ndim == 1 and sweep.served(self.near, J)
+        return J.ndim == 1 and served(self.near, J)
 
     def at_once(self, g: Any) -> tuple[Any, Any]:
         """C (q,) and O (p,) of one vector g (p,), of columns that are :attr:`few`."""
@@ -198,7 +297,7 @@ class Reading:
     def _into(self, J: Any) -> linalg.Sums:
         """(1), for vectors (n, p) or one (p,), and their lengths squared."""
         if self._swept(J):
-            return sweep.into(self.near, J, self._many)
+            return into(self.near, J, self._many)
 
         def products(pieces: Pieces) -> linalg.Sums:
             total, squares = 0.0, 0.0
@@ -227,7 +326,7 @@ class Reading:
         """(2): O so far, F of it, C₂, and the lengths of O squared."""
         if self._swept(J):
             c, d = (None if each is None else linalg.like(each, J) for each in (-C, D))
-            return sweep.without(self.near, J, c, d, self._many)
+            return without(self.near, J, c, d, self._many)
         rest = linalg.blank(J)
         lifted = rest if D is None else linalg.blank(J)
         c, d = (None if each is None else _across(linalg.like(each, J)) for each in (-C, D))
@@ -250,7 +349,7 @@ class Reading:
         """(3): O in place, and F."""
         c, d = (None if each is None else _across(linalg.like(each, rest)) for each in (-again, D))
         if self._swept(rest):
-            return sweep.without(self.near, rest, c, d, self._many, rest=rest)[1]
+            return without(self.near, rest, c, d, self._many, rest=rest)[1]
         lifted = rest if D is None else linalg.blank(rest)
 
         def project(pieces: Pieces) -> linalg.Sums:

@@ -2,6 +2,8 @@
 
 What is summed over all weights is summed in float64, or piece by piece in float64: in float32
 a million squares lose the last three digits.
+
+Principal: the principal axes of some rows.
 """
 
 import math
@@ -12,8 +14,8 @@ import numpy as np
 from scipy.linalg import blas
 
 from onepass.errors import Floats
-from onepass.linalg.factors import cholesky_in_order, solve_lower
-from onepass.linalg.library import at_hand, host, is_tensor, like, small, waits
+from onepass.linalg.backend import at_hand, host, is_tensor, like, small, waits
+from onepass.linalg.factorizations import cholesky_in_order, eigh, solve_lower, svd_both
 
 __all__ = [
     "add",
@@ -26,12 +28,14 @@ __all__ = [
     "norms",
     "orthonormal",
     "present",
+    "principal",
     "resolution",
     "rounding",
     "solve_lower_right",
     "sound",
     "times",
 ]
+
 
 _LEAST_SQUARE = 1e-280  # a smaller sum of squares may have lost digits to underflow
 _LEAST_LENGTH = 1e-15  # of a tensor: of shorter ones, squares in float32 may have been lost
@@ -266,3 +270,57 @@ def resolution(G: Any) -> float:
     if G.dtype.itemsize == 2:
         return 2.0 * rounding(G)
     return 1e-7 if G.dtype.itemsize == 8 else 1e-5
+
+
+_SHARP = 1e-3  # share of the largest length; of shorter axes, squares lose too many digits
+_MOST_USED = 0.95  # of the columns that are not all zero: others, as dead pixels, are left out
+_LEAST = 1e-12  # share of the largest length that is rounding
+
+
+def principal(F: Floats, k: int) -> tuple[Floats, Floats]:
+    """The top k right singular vectors of F (q, d), as rows (k, d), and its singular values.
+
+    From the smaller of FFᵀ and FᵀF where squares keep enough digits, else from F itself. Of each
+    vector the largest number is positive, so that the answer is one. There are fewer than k where
+    F has no more.
+
+    Parameters
+    ----------
+    F : ndarray of shape (q, d)
+    k : int
+
+    Raises
+    ------
+    LinAlgError
+        If a number is not finite.
+    """
+    q, d = F.shape
+    unit = magnitude(F) or 1.0  # so that no square is lost
+    found = _by_squares(F / unit, min(k, q, d)) if min(q, d) else (F[:0], np.zeros(0))
+    if found is None:
+        _, lengths, directions = svd_both(F / unit)
+        there = lengths > _LEAST * lengths.max(initial=0.0)
+        found = directions[there][:k], lengths[there][:k]
+    directions, lengths = found
+    largest = np.abs(directions).argmax(axis=1) if directions.size else np.zeros(0, dtype=int)
+    signs = np.sign(directions[np.arange(len(directions)), largest])
+    return directions * signs[:, None], lengths * unit
+
+
+def _by_squares(F: Floats, k: int) -> tuple[Floats, Floats] | None:
+    """The same by squares; None where they keep too few digits."""
+    q, d = F.shape
+    used = np.flatnonzero(F.any(axis=0))
+    if q >= d and len(used) < _MOST_USED * d:
+        found = _by_squares(F[:, used], k) if k <= len(used) else None
+        if found is None:
+            return None
+        directions = np.zeros((k, d))
+        directions[:, used] = found[0]
+        return directions, found[1]
+    values, vectors = eigh(F @ F.T if q < d else F.T @ F)
+    squares = values[::-1][:k]
+    if not squares[-1] > _SHARP**2 * squares[0]:
+        return None
+    lengths, top = np.sqrt(squares), vectors[:, ::-1][:, :k].T
+    return (top @ F / lengths[:, None] if q < d else np.ascontiguousarray(top)), lengths
