@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from onepass.memory import Basis, Nothing, Principal, SquareRoot
 from onepass.memory.basis import Directions, NoisySpan
-from onepass.memory.nothing import Empty
+from onepass.memory.directions import Empty
 from onepass.memory.principal import Components
 from onepass.memory.square_root import Triangle
 from oracles import DenseP

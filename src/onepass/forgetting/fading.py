@@ -29,9 +29,8 @@ from onepass.forgetting.pace import Pace
 from onepass.forgetting.past import Coming, Learned, Past
 from onepass.linalg.centering import Reduced
 from onepass.memory.floor import PATIENCE, Floor, rows_between
-from onepass.memory.prior import Prior
 from onepass.memory.rebased import GAP
-from onepass.memory.square_root import Triangle
+from onepass.memory.square_root import Prior, Triangle
 
 __all__ = ["Bounded", "Exponential", "Fading"]
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from onepass.errors import Floats
 from onepass.linalg.centering import Centering
-from onepass.memory.prior import Prior
 from onepass.memory.span import Span
-from onepass.memory.square_root import Triangle
+from onepass.memory.square_root import Prior, Triangle
 
 __all__ = ["Coming", "Learned", "Past"]
 

@@ -43,8 +43,8 @@ from onepass.errors import (
 )
 from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.learners.linear import Linear, initial_weights, placed_outputs, row_step
-from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification
+from onepass.memory.principal import ForgettingBound, certified
 
 __all__ = ["Fitting", "ORFitClassifier", "ORFitRegressor"]
 

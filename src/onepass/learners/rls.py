@@ -43,8 +43,7 @@ from onepass.learners.one_by_one import OneByOne
 from onepass.learners.rls_merge import Mergeable
 from onepass.learners.row_loop import learned
 from onepass.linalg.centering import Centering
-from onepass.memory.prior import Prior
-from onepass.memory.square_root import SquareRoot, Triangle
+from onepass.memory.square_root import Prior, SquareRoot, Triangle
 from onepass.validation.table import mixed_zones
 
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
@@ -234,7 +233,7 @@ class RLSRegressor(LeastSquares, Regressor):
         of :mod:`onepass.forgetting`, also by time; or their text, such as ``"window:1000"``.
     prior : float, default=0.0
         Rows' worth of belief, >= 0, that each coefficient is near where it began, in the units
-        that its feature shows first (:mod:`onepass.memory.prior`). With 1, wide tables of
+        that its feature shows first (:mod:`onepass.memory.square_root`). With 1, wide tables of
         categories are calm from the first rows, whatever their units; it adds to the ridge.
     fit_intercept : bool, default=True
         Whether there is an intercept.

@@ -17,10 +17,10 @@ into a's faded triangle as rows are, together with the row between the means
 below full rank, and for streams side by side, where nothing of a fades and the prior is the older
 one's. b may have begun with another ridge or other coefficients: a's are kept.
 
-A coefficient's own prior (:mod:`onepass.memory.prior`) has the units that a feature showed first.
-Where a has met the feature its pseudo-row stays and b's is taken out. Where it has not, b's stays,
-unless b's very first row shows that a's constant was another: then that is the first difference.
-Cost: O(d³) time, once.
+A coefficient's own prior (:mod:`onepass.memory.square_root`) has the units that a feature showed
+first. Where a has met the feature its pseudo-row stays and b's is taken out. Where it has not, b's
+stays, unless b's very first row shows that a's constant was another: then that is the first
+difference. Cost: O(d³) time, once.
 """
 
 from abc import abstractmethod
@@ -37,9 +37,8 @@ from onepass.forgetting.written import rule
 from onepass.learners.estimator import Layout
 from onepass.linalg.centering import Centering
 from onepass.memory.evidence import Evidence, without_prior
-from onepass.memory.prior import Prior
 from onepass.memory.rebased import GAP
-from onepass.memory.square_root import SquareRoot, Triangle
+from onepass.memory.square_root import Prior, SquareRoot, Triangle
 
 __all__ = ["Known", "Mergeable", "pooled"]
 

@@ -8,16 +8,13 @@ where a block is learned as its rows would be, one after the other.
 from onepass.linalg.subspace import Columns, Subspace
 from onepass.memory.basis import Basis, Directions, NoisySpan
 from onepass.memory.blocks import Blocks
+from onepass.memory.directions import Drawn, Empty, Latest, Nothing, Random, Recent
 from onepass.memory.floor import Floor
-from onepass.memory.latest import Latest, Recent
-from onepass.memory.nothing import Empty, Nothing
 from onepass.memory.principal import Components, Principal
-from onepass.memory.prior import Prior
-from onepass.memory.random import Drawn, Random
 from onepass.memory.rebased import Rebased
 from onepass.memory.sketch import Sketch
 from onepass.memory.span import Span
-from onepass.memory.square_root import SquareRoot, Triangle
+from onepass.memory.square_root import Prior, SquareRoot, Triangle
 
 __all__ = ["Basis", "Latest", "Nothing", "Principal", "Random", "Sketch", "SquareRoot"]
 

@@ -56,7 +56,7 @@ from onepass.errors import (
     TaskWarning,
 )
 from onepass.linalg.interrupt import Interrupt
-from onepass.memory.certificate import ForgettingBound
+from onepass.memory.principal import ForgettingBound
 from onepass.nn.batch import Batch, numbers, refuse_width
 from onepass.nn.function import plainly
 from onepass.nn.losses import LossName, answers, as_rows, check, shape_of, targets

@@ -16,7 +16,7 @@ What each knows is evidence: a few rows A that its own weights w_a answer, or B 
 linear in its weights the first learns the other's, exactly as it would have learned its rows. Of
 other modules both A and B are of linearisations that have turned since, each along a way of its
 own. A memory that let go of something tells by how much the answers of its rows can move besides
-(:mod:`onepass.memory.certificate`), by up to √D ‖w − w_a‖, and both together move least with
+(:mod:`onepass.memory.principal`), by up to √D ‖w − w_a‖, and both together move least with
 
     min ‖A (w − w_a)‖² + D_a ‖w − w_a‖² + ‖B (w − w_b)‖² + D_b ‖w − w_b‖²                   (1)
 

@@ -47,8 +47,8 @@ from onepass import linalg
 from onepass.errors import ModuleError, NumericalError
 from onepass.linalg.interrupt import Interrupt
 from onepass.memory import Basis, Nothing
-from onepass.memory.certificate import ForgettingBound, certified
 from onepass.memory.choice import specification
+from onepass.memory.principal import ForgettingBound, certified
 from onepass.nn.batch import Batch
 from onepass.nn.function import plainly
 from onepass.nn.kalman import Belief, Covariance
