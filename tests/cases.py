@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 
-from onepass import forgetting, learners, memory
+from onepass import learners, memory
 from onepass.errors import NumericalError
 from onepass.features import Encode, Impute, RandomReLU, Scale
 from onepass.features.pipeline import Pipeline
 from onepass.learners.estimator import Classifier, Regressor
+from onepass.memory import forgetting
 
 __all__ = [
     "CHECKED",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from onepass import forgetting
-from onepass.forgetting.written import rule
+from onepass.memory import forgetting
+from onepass.memory.forgetting.parse import rule
 from test_readme import run_document
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass.errors import ParameterError
-from onepass.forgetting import Directional
-from onepass.forgetting.directional import sifted
+from onepass.memory.forgetting import Directional
+from onepass.memory.forgetting.directional import sifted
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 

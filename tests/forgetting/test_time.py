@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 import onepass as op
 from onepass.errors import OnepassError, ParameterError, TypeMismatchError
-from onepass.forgetting import Bounded, Directional, Exponential, Window
+from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 X = np.random.default_rng(0).normal(size=(60, 3))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import onepass as op
 from onepass.errors import ParameterError
-from onepass.forgetting import Window
+from onepass.memory.forgetting import Window
 from oracles import ridge_qr
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

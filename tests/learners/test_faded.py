@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.forgetting import Bounded, Directional, Exponential, Window
+from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
 
 Floats = Any
 

@@ -9,7 +9,7 @@ import pytest
 
 import onepass as op
 from onepass.errors import NumericalError
-from onepass.forgetting import Bounded, Directional, Exponential, Window
+from onepass.memory.forgetting import Bounded, Directional, Exponential, Window
 
 X = np.array([[1.0, 2.0], [2.0, 1.0], [0.0, 1.0], [3.0, -1.0]])
 Y = np.array([1.0, 0.0, 1.0, 0.0])

@@ -8,7 +8,7 @@ import pytest
 import onepass as op
 from cases import snapshot
 from onepass.errors import MergeError, OnepassError, ParameterError, ShapeError
-from onepass.forgetting import Exponential
+from onepass.memory.forgetting import Exponential
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 Y = X @ [1.0, 2.0, 3.0, 4.0] + 0.1

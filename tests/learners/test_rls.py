@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from onepass import RLSClassifier, RLSRegressor
 from onepass.errors import ParameterError
-from onepass.forgetting import Exponential
+from onepass.memory.forgetting import Exponential
 from oracles import ridge_qr, rls_row_by_row
 
 Floats = NDArray[np.float64]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.forgetting import Bounded, Exponential
 from onepass.memory.floor import Floor, rows_between
+from onepass.memory.forgetting import Bounded, Exponential
 from onepass.memory.square_root import SquareRoot
 
 ONE = -np.log2(0.99) * np.ones(64)

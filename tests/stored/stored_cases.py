@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import onepass as op
-from onepass import features, forgetting, memory
+from onepass import features, memory
+from onepass.memory import forgetting
 
 __all__ = ["CASES", "FILES", "PARAMETERS", "Case", "expected", "learn", "outcome", "same"]
 

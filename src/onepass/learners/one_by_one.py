@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass.errors import Floats, NotFittedError
-from onepass.forgetting.past import Past
 from onepass.learners.row_loop import opened, serves, told
+from onepass.memory.forgetting.exponential import Past
 from onepass.serialization.state import nbytes
 
 __all__ = ["OneByOne"]

@@ -7,10 +7,10 @@ With weights s_k and a forgetting factor λ, after n rows the coefficients w and
 exactly: as a batch solver would find them from all rows, which nobody kept. The intercept is
 profiled out (:mod:`onepass.linalg.centering`), the rest is QRD-RLS
 (:mod:`onepass.memory.square_root`). Where λ < 1 a floor under what is known of each coefficient
-keeps (1) from winding up while features are silent (:class:`onepass.forgetting.Bounded`). Other
-rules are (1) to the letter, forget by time, forget only what is excited, or keep the last rows
-alone: :mod:`onepass.forgetting`. For a new row x the answer is xᵀw + b, and its standard
-deviation, with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
+keeps (1) from winding up while features are silent (:class:`onepass.memory.forgetting.Bounded`).
+Other rules are (1) to the letter, forget by time, forget only what is excited, or keep the last
+rows alone: :mod:`onepass.memory.forgetting`. For a new row x the answer is xᵀw + b, and its
+standard deviation, with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
 
     std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = least value of (1) / (ν − d − 1)  (2)
 
@@ -23,9 +23,10 @@ Cost: O(d²) time a row, O(d²) memory; several outputs share the triangle.
 
 Least squares: rows into triangle and means; what the RLS learners share.
 
-How rows are taken in, and how the past fades meanwhile, says a rule of :mod:`onepass.forgetting`.
-It leaves the triangle of the centred rows (:mod:`onepass.memory.square_root`) and their means
-(:mod:`onepass.linalg.centering`), which are what answers are made of, and a state of its own.
+How rows are taken in, and how the past fades meanwhile, says a rule of
+:mod:`onepass.memory.forgetting`. It leaves the triangle of the centred rows
+(:mod:`onepass.memory.square_root`) and their means (:mod:`onepass.linalg.centering`), which are
+what answers are made of, and a state of its own.
 """
 
 import math
@@ -35,14 +36,14 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import Array, Floats, NumericalError, ParameterError
-from onepass.forgetting.past import Coming, Past
-from onepass.forgetting.written import rule
 from onepass.learners.estimator import Classifier, Regressor
 from onepass.learners.linear import NEAR, Linear, initial_weights
 from onepass.learners.one_by_one import OneByOne
 from onepass.learners.rls_merge import Mergeable
 from onepass.learners.row_loop import learned
 from onepass.linalg.centering import Centering
+from onepass.memory.forgetting.exponential import Coming, Past
+from onepass.memory.forgetting.parse import rule
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
 from onepass.validation.table import mixed_zones
 
@@ -230,7 +231,7 @@ class RLSRegressor(LeastSquares, Regressor):
     forgetting : float, rule of forgetting or str, default=1.0
         A number is λ in (0, 1]: a row k rows ago weighs λᵏ, and 1 forgets nothing. It stands for
         ``op.forgetting.Bounded(λ)``, which keeps one row's worth of what falls silent. Other rules
-        of :mod:`onepass.forgetting`, also by time; or their text, such as ``"window:1000"``.
+        of :mod:`onepass.memory.forgetting`, also by time; or their text, such as ``"window:1000"``.
     prior : float, default=0.0
         Rows' worth of belief, >= 0, that each coefficient is near where it began, in the units
         that its feature shows first (:mod:`onepass.memory.square_root`). With 1, wide tables of

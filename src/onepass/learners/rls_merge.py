@@ -31,12 +31,12 @@ import numpy as np
 
 from onepass import linalg
 from onepass.errors import Array, Floats, MergeError, NumericalError
-from onepass.forgetting.kept import Kept
-from onepass.forgetting.past import Past
-from onepass.forgetting.written import rule
 from onepass.learners.estimator import Layout
 from onepass.linalg.centering import Centering
 from onepass.memory.evidence import Evidence, without_prior
+from onepass.memory.forgetting.exponential import Past
+from onepass.memory.forgetting.parse import rule
+from onepass.memory.forgetting.window import Kept
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
 

@@ -2,7 +2,7 @@
 
 It knows the past that fades by rows, with or without a floor, once every direction is determined;
 whatever else comes, and numbers so large or small that squares of them need care, is learned by
-the blocks of :mod:`onepass.forgetting`. Both are the same recursion, to rounding.
+the blocks of :mod:`onepass.memory.forgetting`. Both are the same recursion, to rounding.
 """
 
 from typing import Any
@@ -11,11 +11,10 @@ import numpy as np
 
 from onepass import linalg, native
 from onepass.errors import Floats
-from onepass.forgetting.fading import Bounded, Exponential
-from onepass.forgetting.past import Coming, Learned, Past
 from onepass.learners.linear import plain_parts
 from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor, rows_between
+from onepass.memory.forgetting.exponential import Bounded, Coming, Exponential, Learned, Past
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
 

@@ -134,7 +134,7 @@ _ROOMS = (  # each may hold what is of itself and of those below
     "onepass.features.pipeline",
     "onepass.learners",
     "onepass.features",
-    "onepass.forgetting",
+    "onepass.memory.forgetting",
     "onepass.memory",
     "onepass.learners.losses",
     "onepass.linalg.centering",

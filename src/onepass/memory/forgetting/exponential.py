@@ -15,24 +15,171 @@ before the row at its end is learned. Cost: O(d²) time a row, O(d²) memory.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022; (2), (3).
+
+Pace: how quickly the past fades, by rows or by time.
+
+λ_k = λ for each row,   or   λ_k = 2^(−Δt_k / half_life) for the time Δt_k since the row before
+
+State of least squares before and after a rule of forgetting has learned rows.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from onepass import validation
-from onepass.errors import Array, Floats
-from onepass.forgetting.pace import Pace
-from onepass.forgetting.past import Coming, Learned, Past
-from onepass.linalg.centering import Reduced
+from onepass.errors import Array, Floats, ParameterError
+from onepass.linalg.centering import Centering, Reduced
 from onepass.memory.floor import PATIENCE, Floor, rows_between
 from onepass.memory.rebased import GAP
+from onepass.memory.span import Span
 from onepass.memory.square_root import Prior, Triangle
 
-__all__ = ["Bounded", "Exponential", "Fading"]
+__all__ = ["Bounded", "Coming", "Exponential", "Fading", "Learned", "Pace", "Past", "clock"]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What rules share that fade by a factor or by a half-life.
+
+    Parameters
+    ----------
+    factor : float, optional
+        λ in (0, 1].
+    half_life : float, str or timedelta, optional
+        In place of it, more than 0.
+
+    Raises
+    ------
+    ParameterError
+        If not exactly one of the two is given, or it is out of range.
+    """
+
+    factor: float | None = None
+    _: KW_ONLY
+    half_life: Any = None
+
+    def __post_init__(self) -> None:
+        rule = type(self).__name__
+        where = f"forgetting.{rule}"
+        if (self.factor is None) == (self.half_life is None):
+            came = "neither" if self.factor is None else "both"
+            raise ParameterError(
+                f"{where}: one of `factor`, by rows, and `half_life`, by time, must be given, got "
+                f"{came}. Give {rule}(0.99) or {rule}(half_life='1h')."
+            )
+        if self.factor is not None:
+            number = validation.in_range(self.factor, "factor", where, above=0.0, high=1.0)
+            object.__setattr__(self, "factor", number)
+        else:
+            length = validation.duration(self.half_life, "half_life", where)
+            object.__setattr__(self, "half_life", length)
+
+    @property
+    def clock(self) -> str | None:
+        """What times it needs: "number", "date" or None."""
+        return clock(self.half_life)
+
+    @property
+    def unit(self) -> float:
+        """The half-life in the unit of times, seconds where these are dates."""
+        length = self.half_life
+        return validation.seconds(length) if isinstance(length, str) else float(length)
+
+
+def clock(length: Any) -> str | None:
+    """What times a rule needs that counts in a length of time: "number", "date" or None.
+
+    Parameters
+    ----------
+    length : float, str or None
+        As ``validate.duration`` gave it; None where the rule counts rows.
+
+    Examples
+    --------
+    >>> clock("1h"), clock(60.0), clock(None)
+    ('date', 'number', None)
+    """
+    if length is None:
+        return None
+    return "date" if isinstance(length, str) else "number"
+
+
+class Past(NamedTuple):
+    """All that answers depend on."""
+
+    memory: Triangle
+    """The triangle of centred rows; its w is relative to w₀."""
+    centering: Centering
+    """The means, and the effective number of rows."""
+    prior: Prior
+    """Which features have been met."""
+
+    def fitted(self, start: Floats) -> tuple[Floats, Floats, Floats]:
+        """Weights W (d, c), middle m (d,), offset b (c,): a row's prediction is Wᵀ(x − m) + b."""
+        memory, center, _ = self
+        weights = start + memory.w
+        middle, rest = center.features, center.features_rest
+        offset, more = center.answers, center.answers_rest
+        if memory.span is not None and memory.span.free:
+            (middle, rest), (offset, more) = memory.span.center, memory.span.answers
+            more = more + memory.span.solution()[0]
+        return weights, middle, offset + (more - rest @ weights)
+
+    def leverage(self, X: Floats) -> Floats:
+        """The variance of each row's prediction, relative to that of a target, (n,)."""
+        memory, center, _ = self
+        span = memory.span
+        if isinstance(span, Span):  # of a window, or of a file of a former version
+            return np.full(len(X), np.inf)
+        if span is not None and span.free:
+            A = X - span.center[0] - span.center[1]
+            return memory.leverage(np.hstack((np.ones((len(A), 1)), A)))
+        return memory.leverage(center.around(X)) + (1.0 / center.mass if center.free else 0.0)
+
+
+class Coming(NamedTuple):
+    """Rows to be learned one after the other."""
+
+    X: Floats
+    """(n, d)."""
+    Y: Floats
+    """(n, c)."""
+    weights: Floats | None
+    """(n,), all positive; None for ones."""
+    start: Floats
+    """w₀, (d, c)."""
+    time: Any
+    """When each came, (n,), numbers or dates in order; None where the rule needs none."""
+    last: Any
+    """When the row before came; None before the first."""
+
+    def answers(self, X: Floats, Y: Floats) -> Floats:
+        """Answers Y (n, c) relative to what w₀ says of rows X (n, d)."""
+        return Y - X @ self.start if self.start.any() else Y
+
+    def part(self, i: int, j: int) -> "Coming":
+        """The rows from i on and before j, of those that need no time."""
+        weights = None if self.weights is None else self.weights[i:j]
+        return self._replace(X=self.X[i:j], Y=self.Y[i:j], weights=weights)
+
+    @property
+    def roots(self) -> Floats:
+        """√s, (n,)."""
+        return np.ones(len(self.X)) if self.weights is None else np.sqrt(self.weights)
+
+
+class Learned(NamedTuple):
+    """What learning rows gives."""
+
+    errors: Floats
+    """The error of each row just before it was learned, (n, c)."""
+    past: Past
+    state: Any
+    """The rule's own state after the rows."""
+
 
 _WIDTH = 1024  # rows between two renormalisations, at most
 _SPANNED = 512  # rows taken into a span before a triangle is tried

@@ -5,11 +5,9 @@ says how to start, and its ``learn`` takes rows in, one after the other, from a 
 leaves the triangle and the means that answers are made of. A number λ is ``Bounded(λ)``.
 """
 
-from onepass.forgetting.directional import Directional, Sifted
-from onepass.forgetting.fading import Bounded, Exponential
-from onepass.forgetting.joint import Joint
-from onepass.forgetting.kept import Kept, Queue
-from onepass.forgetting.window import Window
+from onepass.memory.forgetting.directional import Directional, Joint, Sifted
+from onepass.memory.forgetting.exponential import Bounded, Exponential
+from onepass.memory.forgetting.window import Kept, Queue, Window
 
 __all__ = ["Bounded", "Directional", "Exponential", "Window"]
 

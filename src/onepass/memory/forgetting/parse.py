@@ -11,9 +11,9 @@ from typing import Any
 
 from onepass import validation
 from onepass.errors import ParameterError, meant
-from onepass.forgetting.directional import Directional
-from onepass.forgetting.fading import Bounded, Exponential
-from onepass.forgetting.window import Window
+from onepass.memory.forgetting.directional import Directional
+from onepass.memory.forgetting.exponential import Bounded, Exponential
+from onepass.memory.forgetting.window import Window
 
 __all__ = ["rule"]
 
