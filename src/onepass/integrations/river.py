@@ -480,8 +480,8 @@ def _known(model: Any) -> dict[str, int]:
     if names is None:
         raise ColumnError(
             "op.integrations.river.wrap: the model must have learned rows with names, as those of "
-            "River have, got one that learned arrays. Wrap a new model, or one that learned a DataFrame "
-            "or dicts."
+            "River have, got one that learned arrays. Wrap a new model, or one that learned a "
+            "DataFrame or dicts."
         )
     return {str(name): at for at, name in enumerate(names)}
 

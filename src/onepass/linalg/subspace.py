@@ -146,8 +146,7 @@ class Columns:
     # -- reading ---------------------------------------------------------------------------------
 
     def split(self, G: Any, lift: Callable[[Any], Any] | None = None) -> Split:
-        """Vectors (p, n) as what lies in the span and what does not: see
-        :mod:`onepass.linalg.projection`.
+        """Split vectors (p, n) into what lies in the span and what does not.
 
         Parameters
         ----------

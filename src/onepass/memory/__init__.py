@@ -1,8 +1,8 @@
 """Memories: what is kept of the past, one file each.
 
 A specification (``Principal(10)``) is frozen and says how to start; what it starts is a state
-with one method, ``learn``, the equation of :mod:`onepass.linalg.update`. ``exact_in_blocks`` is true
-where a block is learned as its rows would be, one after the other.
+with one method, ``learn``, the equation of :mod:`onepass.linalg.update`. ``exact_in_blocks`` is
+true where a block is learned as its rows would be, one after the other.
 """
 
 from onepass.linalg.subspace import Columns, Subspace
