@@ -32,8 +32,9 @@ They are those of a safetensors file, with JSON in its metadata under the one ke
     {"sha256": "…", "format": 1, "version": "0.1.0", "kind": "learner", "tree": …}
 
 with ``tree`` as below. ``sha256`` is of all bytes (header, padding and data), its own 64 digits
-taken as zeros. It guards against accidents; whoever forges bytes forges the digest too, and so nothing else is trusted: reading runs no code, and takes memory in proportion to
-what there is, whatever the header claims.
+taken as zeros. It guards against accidents; whoever forges bytes forges the digest too, and so
+nothing else is trusted: reading runs no code, and takes memory in proportion to what there is,
+whatever the header claims.
 """
 
 import hashlib
