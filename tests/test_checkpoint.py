@@ -246,10 +246,10 @@ def test_a_full_disk_leaves_the_old_file(
 
 LOOP = """
 import sys, numpy as np
-from onepass import checkpoint, sealed
+from onepass.serialization import archive
 i = 0
 while True:
-    checkpoint.write(sys.argv[1], {"i": i, "w": np.full(20_000, float(i))})
+    archive.write(sys.argv[1], {"i": i, "w": np.full(20_000, float(i))})
     if i == 0:
         sys.stdout.write("begun"), sys.stdout.flush()
     i += 1

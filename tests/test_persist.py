@@ -86,11 +86,10 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To be saved, a class need only be in the list of its room."""
-    for cls in (Wanderer, Steps):
-        monkeypatch.setattr(learners, cls.__name__, cls, raising=False)
-    monkeypatch.setattr(learners, "__all__", [*learners.__all__, "Wanderer", "Steps"])
-    monkeypatch.setattr(memory, "STATES", (*memory.STATES, Past))
+    """To be saved, a class need only be registered."""
+    monkeypatch.setattr(codec, "_REGISTRY", codec.entries())
+    codec.register(codec.Role.LEARNER, Wanderer, Steps)
+    codec.register(codec.Role.MEMORY, Past)
 
 
 def again(thing: Any, path: Path, **replacements: Callable[..., Any]) -> Any:

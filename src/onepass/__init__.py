@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from onepass.learners import StreamingLDA as StreamingLDA
     from onepass.learners import StreamingQDA as StreamingQDA
     from onepass.learners.art_ipca import ARTIPCACluster as ARTIPCACluster
+    from onepass.memory import forgetting as forgetting
     from onepass.serialization.models import load as load
     from onepass.serialization.models import save as save
     from onepass.service.durable import durable as durable
@@ -82,6 +83,8 @@ def __getattr__(name: str) -> Any:
         return import_module(_PACKAGES[name])
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass' has no attribute {name!r}")
+    if name in {"load", "save"}:
+        import_module("onepass.features")  # it and what it imports register what files may name
     room = _PUBLIC[name]
     if not room:
         return import_module(f"onepass.{name}")

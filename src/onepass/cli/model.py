@@ -141,9 +141,9 @@ def merge(
     quiet
         Say nothing of what was written.
     """
+    from onepass import load
+    from onepass import save as saved
     from onepass.errors import MergeError, OnepassError
-    from onepass.serialization.models import load
-    from onepass.serialization.models import save as saved
 
     if len(models) < 2:
         raise CycloptsError(msg="merge: two or more models are needed: merge a.onepass b.onepass.")

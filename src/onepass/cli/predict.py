@@ -144,8 +144,8 @@ def predict(
     quiet
         Say nothing of what was written, nor of columns that only the source or the model has.
     """
+    from onepass import load
     from onepass.evaluate import answers
-    from onepass.serialization.models import load
     from onepass.stream import read, write
     from onepass.stream.write import written_as
 

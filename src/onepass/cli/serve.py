@@ -176,9 +176,9 @@ def _begun(
         Of a model that is named, as are the settings.
     settings : dict
     """
+    from onepass import load
     from onepass.errors import ParameterError
     from onepass.features import presets
-    from onepass.serialization.models import load
     from onepass.service.registry import hold_learnable
 
     of_models = {"--task": task, "--set": settings}

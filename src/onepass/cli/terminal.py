@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 
-from onepass.linalg.interrupt import Background
-
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -171,6 +169,8 @@ def terminable() -> Iterator[Callable[[], int]]:
         The exit code of who was interrupted, by whichever of the two.
     """
     ended: list[int] = []
+    from onepass.linalg.interrupt import Background
+
     background = Background()
 
     def note(number: int, frame: FrameType | None) -> None:

@@ -36,6 +36,7 @@ from onepass.evaluate.continual_run import (
 )
 from onepass.evaluate.parallel import side_by_side
 from onepass.evaluate.report import spelt
+from onepass.serialization import former
 from onepass.serialization.atomic import replacing, writing
 
 __all__ = ["Job", "Progress", "Setting", "Shelf", "described", "done"]
@@ -313,7 +314,7 @@ def _opened(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], 
     run = Run.restored(tree["run"])
     if (run.model, run.seed) != of:
         raise ValueError(f"a run of {run.model!r} with seed {run.seed}")
-    return dict(tree["settings"]), run
+    return former.current_paths(tree["settings"]), run
 
 
 def _short(value: Any) -> str:

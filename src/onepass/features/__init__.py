@@ -6,10 +6,12 @@ from onepass.features.encode import Encode
 from onepass.features.impute import Impute
 from onepass.features.onnx import ONNXFeatures
 from onepass.features.pca import IncrementalPCA
+from onepass.features.pipeline import Pipeline
 from onepass.features.random_features import RandomFourier, RandomReLU
 from onepass.features.scale import Scale
 from onepass.features.torch_module import TorchFeatures
 from onepass.linalg.pca import Axes, View
+from onepass.serialization.codec import Role, register
 
 __all__ = [
     "Encode",
@@ -25,3 +27,18 @@ __all__ = [
 
 STATES = (Number, Text, Hashed, Date, Axes, View)
 """What is learned but not public."""
+
+register(
+    Role.FEATURE,
+    Encode,
+    Impute,
+    IncrementalPCA,
+    ONNXFeatures,
+    RandomConvolution,
+    RandomFourier,
+    RandomReLU,
+    Scale,
+    TorchFeatures,
+    *STATES,
+)
+register(Role.PIPELINE, Pipeline)

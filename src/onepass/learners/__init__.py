@@ -3,11 +3,21 @@
 from onepass.learners.art_ipca import ARTIPCAClassifier, ARTIPCACluster
 from onepass.learners.class_means import Means, Moments, NearestClassMean
 from onepass.learners.discriminant import StreamingLDA, StreamingQDA
+from onepass.learners.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Misclassified,
+    Squared,
+)
 from onepass.learners.orfit import ORFitClassifier, ORFitRegressor
 from onepass.learners.perceptron import Perceptron
 from onepass.learners.prototypes import Page, Prototypes
 from onepass.learners.rls import RLSClassifier, RLSRegressor
 from onepass.learners.sgd import SGDClassifier, SGDRegressor
+from onepass.serialization.codec import Role, register
 
 __all__ = [
     "ARTIPCAClassifier",
@@ -25,3 +35,20 @@ __all__ = [
 
 STATES = (ARTIPCACluster, Means, Moments, Page, Prototypes)
 """What is learned but not public."""
+
+register(
+    Role.LEARNER,
+    ARTIPCAClassifier,
+    NearestClassMean,
+    ORFitClassifier,
+    ORFitRegressor,
+    Perceptron,
+    RLSClassifier,
+    RLSRegressor,
+    SGDClassifier,
+    SGDRegressor,
+    StreamingLDA,
+    StreamingQDA,
+    *STATES,
+)
+register(Role.LOSS, Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Misclassified, Squared)

@@ -20,6 +20,7 @@ from onepass.linalg.backend import (
     wide,
     widened,
 )
+from onepass.linalg.centering import Centering
 from onepass.linalg.factorizations import (
     cholesky,
     cholesky_in_order,
@@ -63,6 +64,7 @@ from onepass.linalg.vectors import (
     sound,
     times,
 )
+from onepass.serialization.codec import Role, register
 
 __all__ = [
     "Sums",
@@ -115,3 +117,5 @@ __all__ = [
     "wide",
     "widened",
 ]
+
+register(Role.STATISTIC, Centering)

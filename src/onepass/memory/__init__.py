@@ -15,6 +15,7 @@ from onepass.memory.rebased import Rebased
 from onepass.memory.sketch import Sketch
 from onepass.memory.span import Span
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
+from onepass.serialization.codec import Role, register
 
 __all__ = ["Basis", "Latest", "Nothing", "Principal", "Random", "Sketch", "SquareRoot"]
 
@@ -34,3 +35,6 @@ STATES: tuple[type, ...] = (
     Subspace,
     Triangle,
 )
+"""What is learned but not public."""
+
+register(Role.MEMORY, Basis, Latest, Nothing, Principal, Random, Sketch, SquareRoot, *STATES)

@@ -52,6 +52,9 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'onepass.nn' has no attribute {name!r}")
     need("torch", extra="torch", where=f"op.nn.{name}")
+    if name == "load":
+        for module in _PUBLIC.values():  # each registers its learners
+            import_module(f"onepass.nn.{module}")
     return getattr(import_module(f"onepass.nn.{_PUBLIC[name]}"), name)
 
 

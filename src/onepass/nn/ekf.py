@@ -34,10 +34,12 @@ import numpy as np
 
 from onepass.nn.kalman import Taken, Wandering
 from onepass.nn.losses import LossName
+from onepass.nn.saving import register
 
 __all__ = ["EKF"]
 
 
+@register
 class EKF(Wandering):
     """Extended Kalman filter: rows weighed by what is known already, and how sure it is.
 

@@ -51,6 +51,7 @@ from onepass.errors import Floats, ParameterError
 from onepass.linalg.subspace import Columns
 from onepass.nn.kalman import Taken, Wandering, refuse_overflow, triangle
 from onepass.nn.losses import LossName
+from onepass.nn.saving import register
 
 __all__ = ["LoFi", "Precision"]
 
@@ -199,6 +200,7 @@ def _spanned(A: Any, *small: Any) -> list[Any]:
     return [Q, np.where(np.abs(T) > blur * lengths, T, 0.0), *others]
 
 
+@register
 class LoFi(Wandering):
     """Low-rank-plus-diagonal extended Kalman filter (LO-FI), for long noisy streams.
 

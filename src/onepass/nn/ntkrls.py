@@ -34,12 +34,14 @@ from onepass import linalg, validation
 from onepass.errors import ParameterError
 from onepass.nn.kalman import Filter, Taken
 from onepass.nn.losses import LossName
+from onepass.nn.saving import register
 
 __all__ = ["NTKRLS"]
 
 _FADED = 1e-3  # by so much rows may fade within one block
 
 
+@register
 class NTKRLS(Filter):
     """Recursive least squares of a network, with exponential forgetting (NTK-RLS).
 

@@ -43,11 +43,13 @@ from onepass.nn.gradients import (
 )
 from onepass.nn.learner import Learner, filled, warn_of_no_tasks
 from onepass.nn.losses import LossName
+from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
 
 __all__ = ["OGD"]
 
 
+@register
 class OGD(Learner):
     """Orthogonal gradient descent on a network.
 

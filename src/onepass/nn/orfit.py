@@ -56,11 +56,13 @@ from onepass.nn.learner import Learner, explained, filled
 from onepass.nn.losses import LossName
 from onepass.nn.memory import Keeping, fitted, variances
 from onepass.nn.merge import fingerprint, merge
+from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
 
 __all__ = ["ORFit", "OneStepSGD"]
 
 
+@register
 class ORFit(Learner):
     """Orthogonal recursive fitting of a network: one step a row, past answers moved least.
 
@@ -366,6 +368,7 @@ class ORFit(Learner):
         return filled(self._memory, self.network.p // (self._shared or 1), remedy)
 
 
+@register
 class OneStepSGD(ORFit):
     """Each row fitted in one step, and nothing kept: ORFit without a memory ([1] section 5.1).
 

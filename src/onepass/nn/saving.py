@@ -21,8 +21,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,11 +30,21 @@ from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
 from onepass.nn.selection import broken
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
-from onepass.serialization.codec import MARK, Builder, Entry, Taker
+from onepass.serialization.codec import MARK, Builder, Entry, Role, Taker
 
-__all__ = ["KIND", "TensorBuilder", "TensorTaker", "as_array", "as_tensor", "load", "save"]
+__all__ = [
+    "KIND",
+    "TensorBuilder",
+    "TensorTaker",
+    "as_array",
+    "as_tensor",
+    "load",
+    "register",
+    "save",
+]
 
 
+_Class = TypeVar("_Class", bound=type)
 _BITS = {torch.bfloat16: torch.int16}  # NumPy knows no such numbers
 _DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
            "bool")  # fmt: skip
@@ -72,9 +81,8 @@ class TensorBuilder(Builder):
 
 def _own(states: tuple[type, ...]) -> list[tuple[type, Entry]]:
     """States that stand in no list of op.memory, as if they did."""
-    room = "onepass.memory"
     taken: Any = {cls: tuple(each.name for each in fields(cls) if each.init) for cls in states}
-    return [(cls, Entry(cls, room, arguments, None)) for cls, arguments in taken.items()]
+    return [(cls, Entry(cls, Role.MEMORY, arguments, None)) for cls, arguments in taken.items()]
 
 
 def as_array(tensor: Any) -> dict[str, Any]:
@@ -104,6 +112,15 @@ _LATER = {"shape", "linear", "network.columns", "shared"}  # missing in files of
 _PARTS = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
 
 
+_LEARNERS: dict[str, Any] = {}
+
+
+def register(cls: _Class) -> _Class:
+    """Let files name a learner of op.nn; a decorator of its class."""
+    _LEARNERS[cls.__name__] = cls
+    return cls
+
+
 def save(learner: Any, path: str | os.PathLike[str]) -> None:
     """Save a learner and its module's weights and buffers.
 
@@ -119,7 +136,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
         If its class is not one of op.nn, its module holds nan, or the file cannot be written.
     """
     where = os.fspath(path)
-    if _classes().get(type(learner).__name__) is not type(learner):
+    if _LEARNERS.get(type(learner).__name__) is not type(learner):
         raise CheckpointError(
             f"{where}: what is saved must be a learner of op.nn, got {type(learner).__name__}. "
             "Save a class of your own with torch.save(module.state_dict(), ...)."
@@ -186,7 +203,7 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
     _refuse_others(replaced)
     tree = _tree(path, where)
     weights, buffers = _alike(tree["module"], module, where)
-    cls = _classes().get(tree["learner"])
+    cls = _LEARNERS.get(tree["learner"])
     if cls is None:
         raise damaged(where, f"it names {tree['learner'][:40]!r} as the learner")
     builder = TensorBuilder(where, cls.states)
@@ -335,9 +352,3 @@ def _found(learner: Any, name: str) -> Any:
 def _plain(name: str) -> str:
     """An attribute's name, or a path to it, as a key of the file."""
     return ".".join(part.strip("_") for part in name.split("."))
-
-
-def _classes() -> dict[str, Any]:
-    """The learners of op.nn."""
-    room = import_module("onepass.nn")
-    return {name: getattr(room, name) for name in room.__all__ if name != "load"}

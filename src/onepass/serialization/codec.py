@@ -1,29 +1,24 @@
-"""Parts: an object of onepass as plain values and arrays, and built again from them.
+"""Encoding of objects as plain values and arrays, and decoding.
 
-An object is its class's name, the arguments of its constructor, and what it learned::
+An object is encoded as its class's name, the arguments of its constructor, and its learned
+attributes::
 
     {"@": "RLSRegressor", "ridge": 1e-06, …, "memory_": {"@": "Triangle", "R": array, …}}
 
-It is built by calling the class with these arguments and setting these attributes. Which classes
-there are says :mod:`onepass.serialization.codec`. Three more things have the key ``"@"``:
+Decoding calls the class with these arguments and sets these attributes. Only registered classes
+can be named: each package registers its own with :func:`register` when it is imported. Names of
+former versions are mapped by :mod:`onepass.serialization.former`. Three other values have the key
+``"@"``:
 
 =========================================== ====================================================
-``{"@": "function", "name": "mine.phi"}``   an argument that was a function, or is ``outside`` of
-                                            what files hold, to be given again
-``{"@": "generator", "state": …}``          a random generator
+``{"@": "function", "name": "mine.phi"}``   an argument that is a function, or is ``outside`` of
+                                            what files hold; it is given again on loading
+``{"@": "generator", "state": …}``          a random generator: the state of its stream and of the
+                                            seeds from which it spawns others, bit for bit
 ``{"@": "dict", "items": {…}}``             a dict that has the key ``"@"``
 =========================================== ====================================================
 
-What is built from is believed in nothing: it may come from a stranger.
-
-Randomness: a random generator as plain values and arrays, and back, to the last bit.
-
-Kept are the state of its stream, and of the seeds from which it spawns others.
-
-Catalogue: the classes that a model file may name, and what such a class is made of.
-
-They are found in the lists of onepass's own rooms: ``__all__``, and ``STATES`` for what is learned
-but not public. Nothing is added here when a learner is.
+Encoded trees may come from a stranger: everything in them is validated, and nothing is executed.
 """
 
 import inspect
@@ -31,13 +26,14 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from importlib import import_module
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from onepass.errors import CheckpointError
+from onepass.errors import CheckpointError, ParameterError
+from onepass.serialization import former
 from onepass.serialization.archive import DEPTH, damaged
 from onepass.serialization.state import learned
 
@@ -45,12 +41,14 @@ __all__ = [
     "MARK",
     "Builder",
     "Entry",
+    "Role",
     "Taker",
     "built",
     "can_hold",
     "can_learn",
     "entries",
     "heard",
+    "register",
     "said",
     "taken",
 ]
@@ -130,16 +128,16 @@ def _same(a: Any, b: Any) -> bool:
     return np.array_equal(a, b)
 
 
-_ROOMS = (  # each may hold what is of itself and of those below
-    "onepass.features.pipeline",
-    "onepass.learners",
-    "onepass.features",
-    "onepass.memory.forgetting",
-    "onepass.memory",
-    "onepass.learners.losses",
-    "onepass.linalg.centering",
-)
-_MISSES = "onepass.features"  # nan is a feature's trade, and a bug of a learner
+class Role(IntEnum):
+    """What a saved object is; it may hold objects of its own role and of those before it."""
+
+    STATISTIC = 0
+    LOSS = 1
+    MEMORY = 2
+    FORGETTING = 3
+    FEATURE = 4
+    LEARNER = 5
+    PIPELINE = 6
 
 
 class Entry(NamedTuple):
@@ -147,8 +145,8 @@ class Entry(NamedTuple):
 
     cls: Any
     """An estimator of scikit-learn's kind, or a dataclass."""
-    room: str
-    """The package or module that lists it."""
+    role: Role
+    """As which it was registered."""
     arguments: tuple[str, ...]
     """Of its constructor; each is also an attribute."""
     rest: str | None
@@ -162,7 +160,7 @@ class Entry(NamedTuple):
     @property
     def finite(self) -> bool:
         """Whether what it learned never holds nan."""
-        return self.room != _MISSES
+        return self.role is not Role.FEATURE  # a missing value is nan there; elsewhere a bug
 
     @property
     def outside(self) -> dict[str, str]:
@@ -181,21 +179,40 @@ class Entry(NamedTuple):
         return os.fspath(value) if path else value
 
 
+_REGISTRY: dict[str, Entry] = {}
+
+
+def register(role: Role, *classes: type) -> None:
+    """Let model files name these classes.
+
+    Parameters
+    ----------
+    role : Role
+    *classes : type
+        Estimators of scikit-learn's kind and dataclasses, each of a name of its own.
+
+    Raises
+    ------
+    ParameterError
+        If another class of the same name is registered.
+    """
+    for cls in classes:
+        found = _REGISTRY.setdefault(cls.__name__, _entry(cls, role))
+        if found.cls is not cls:
+            raise ParameterError(
+                f"{cls.__module__}: saved classes must have names of their own, got "
+                f"{cls.__name__!r}, which {found.cls.__module__} has. Rename it."
+            )
+
+
 def entries() -> dict[str, Entry]:
-    """The classes that a model file may name, by name."""
-    found: dict[str, Entry] = {}
-    for room in _ROOMS:
-        module = import_module(room)
-        listed = [getattr(module, name) for name in getattr(module, "__all__", ())]
-        for cls in (*listed, *getattr(module, "STATES", ())):
-            if _can_be_saved(cls):
-                found.setdefault(cls.__name__, _entry(cls, room))
-    return found
+    """The registered classes, by name."""
+    return dict(_REGISTRY)
 
 
 def can_hold(outer: Entry | None, inner: Entry) -> bool:
     """Whether an object of one class can be part of an object of another."""
-    return outer is None or _ROOMS.index(outer.room) <= _ROOMS.index(inner.room)
+    return outer is None or inner.role <= outer.role
 
 
 def can_learn(cls: type, name: str) -> bool:
@@ -206,20 +223,12 @@ def can_learn(cls: type, name: str) -> bool:
     return not (callable(there) or hasattr(there, "__get__"))
 
 
-def _can_be_saved(cls: Any) -> bool:
-    return (
-        isinstance(cls, type)
-        and not inspect.isabstract(cls)
-        and (issubclass(cls, BaseEstimator) or is_dataclass(cls))
-    )
-
-
-def _entry(cls: type, room: str) -> Entry:
+def _entry(cls: type, role: Role) -> Entry:
     signature = inspect.signature(cls).parameters.values()
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     rest = [p.name for p in signature if p.kind is inspect.Parameter.VAR_POSITIONAL]
     arguments = tuple(p.name for p in signature if p.kind in named)
-    return Entry(cls, room, arguments, rest[0] if rest else None)
+    return Entry(cls, role, arguments, rest[0] if rest else None)
 
 
 MARK = "@"
@@ -382,6 +391,7 @@ class Builder:
 
     def thing(self, said: dict[str, Any], owner: Entry | None, path: _Path, *, finite: bool) -> Any:
         """An object of a known class that may stand where it stands."""
+        said = former.renamed(said, MARK)
         entry = self.known.get(said[MARK])
         if entry is None or not can_hold(owner, entry):
             raise damaged(self.where, f"it names {said[MARK][:40]!r} as {_place(path)}")

@@ -4,6 +4,7 @@
 a file; :class:`Client` asks a server, and raises :class:`ServiceError` where that refuses.
 """
 
+import onepass.features  # noqa: F401  registers the classes of models in stored files
 from onepass.errors import ServiceError
 from onepass.service.client import Client
 from onepass.service.durable import Durable, Version, durable

@@ -8,7 +8,11 @@ leaves the triangle and the means that answers are made of. A number λ is ``Bou
 from onepass.memory.forgetting.directional import Directional, Joint, Sifted
 from onepass.memory.forgetting.exponential import Bounded, Exponential
 from onepass.memory.forgetting.window import Kept, Queue, Window
+from onepass.serialization.codec import Role, register
 
 __all__ = ["Bounded", "Directional", "Exponential", "Window"]
 
 STATES: tuple[type, ...] = (Joint, Kept, Queue, Sifted)
+"""What is learned but not public."""
+
+register(Role.FORGETTING, Bounded, Directional, Exponential, Window, *STATES)
