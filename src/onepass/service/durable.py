@@ -29,7 +29,7 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import Array, KeyReusedError, ParameterError, StoreError
-from onepass.service.journal import Answer, Journal, hold_text
+from onepass.service.journal import Answer, Journal
 from onepass.service.requests import (
     Block,
     Receipt,
@@ -37,6 +37,7 @@ from onepass.service.requests import (
     aligned,
     hold_answered,
     hold_size,
+    hold_text,
     hold_written,
     joined,
     read_rows,
