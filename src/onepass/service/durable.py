@@ -80,7 +80,7 @@ class Kept:
     @property
     def most_features(self) -> int | None:
         """So many features may come to the learner; None for any number."""
-        return self._keeper.most_features
+        return self._keeper.policy.most_features
 
     def settle(self) -> None:
         """Decide on all requests that wait by now; what is wrong with one is noted there."""
