@@ -253,8 +253,8 @@ def test_what_was_refused_stays_so_whatever_interrupts(tmp_path: Path, *, full: 
         for i, each in enumerate(rows):
             block = Block(each, np.ones(len(each)))
             kind = Slow if i == 1 else Request
-            durable._queue.append(kind(block, b"", block.X.nbytes, done=told.append))
-        given = list(durable._queue)
+            durable._queue.pending.append(kind(block, b"", block.X.nbytes, done=told.append))
+        given = list(durable._queue.pending)
         with pytest.raises(Interrupted):
             durable.settle()
         make_room(durable)

@@ -173,7 +173,7 @@ def test_who_comes_while_the_last_snapshot_is_taken_is_refused(
     def come(self: Keeper) -> None:
         with pytest.raises(StoreError, match="was closed"):
             durable.request(X[:1], Y[:1], done=told.append)
-        durable._queue.append(late)  # it had just seen that the file is open
+        durable._queue.pending.append(late)  # it had just seen that the file is open
         finish(self)
 
     monkeypatch.setattr(Keeper, "finish", come)
@@ -201,11 +201,11 @@ def test_who_comes_when_it_is_just_closed_is_learned_or_refused(
             super().append(each)
             durable.close()
 
-    durable._queue = Closing()
+    durable._queue.pending = Closing()
     if before:
         with pytest.raises(StoreError, match="was closed"):
             durable.request(X[:1], Y[:1])
-        assert not durable._queue
+        assert not durable._queue.pending
     else:
         assert durable.request(X[:1], Y[:1]).result().version == 1
     with op.durable(tmp_path / "m.db") as again:
@@ -361,13 +361,13 @@ def test_an_interrupt_of_one_who_waits(tmp_path: Path, interruptible: None) -> N
         held, go = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with durable._own_turn():
+            with durable._queue.exclusive():
                 held.set()
                 go.wait(10)
 
         def interrupt() -> None:
             held.wait()
-            while not durable._queue:
+            while not durable._queue.pending:
                 time.sleep(0.001)
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             time.sleep(0.05)

@@ -11,7 +11,7 @@ import sys, time
 from pathlib import Path
 
 from onepass.cli import main
-from onepass.service.journal import Archive
+from onepass.service.journal import Journal
 
 stalled, full = map(Path, sys.argv[1:3])
 del sys.argv[1:3]
@@ -23,7 +23,7 @@ def reached(self, step):
     while step == "before commit" and stalled.exists():
         time.sleep(0.01)
 
-Archive.reached = reached
+Journal.reached = reached
 sys.exit(main())
 """
 

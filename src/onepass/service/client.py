@@ -29,11 +29,11 @@ from urllib.parse import SplitResult, quote, urlsplit
 import numpy as np
 
 from onepass.errors import Array, ParameterError, ServiceError, TypeMismatchError
-from onepass.service.journal import hold_sendable
 from onepass.service.requests import (
     Block,
     Receipt,
     hold_answered,
+    hold_sendable,
     read_rows,
     read_tensors,
     tensors_of,

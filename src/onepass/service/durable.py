@@ -1,35 +1,25 @@
-"""Store: a learner whose every row is on the disk before it is acknowledged.
+"""Durable learner: every row is on the disk before it is acknowledged.
 
-Kept: what all parts of a durable learner stand on: its journal, its keeper, and the turns.
-
-Requests wait in a queue. Whoever waits and finds that nobody is at it decides on all that wait, as
-one group, and lets the others know; then it is the turn of the next one who waits. So rows that
-come from many threads meanwhile are brought to the disk together.
-
-Late: rows that are asked now, and answered some time.
-
-Versions: what a learner was before, and the way back.
-
-Opening: a durable learner's file, made or opened again.
+``Durable`` is the public face of three parts: the journal (what is on the disk), the writer (what
+is learned and committed) and the queue of requests (who has the turn). ``durable`` creates or opens
+its file.
 """
 
 import os
-import re
 import secrets
 import time
-import weakref
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from threading import RLock
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
 from onepass import validation
-from onepass.errors import Array, KeyReusedError, ParameterError, StoreError
-from onepass.service.journal import Answer, Journal, hold_text
+from onepass.errors import Array, ParameterError, StoreError
+from onepass.service.delayed import id_list, match
+from onepass.service.journal import Journal
+from onepass.service.queue import RequestQueue
 from onepass.service.requests import (
     Block,
     Receipt,
@@ -37,425 +27,19 @@ from onepass.service.requests import (
     aligned,
     hold_answered,
     hold_size,
+    hold_text,
     hold_written,
-    joined,
     read_rows,
-    said_from_bytes,
-    shut,
     written,
 )
 from onepass.service.writer import Charge, Keeper, Policy, Watcher, said_of
 from onepass.validation.arrays import bounded
 from onepass.validation.table import named_row
 
-__all__ = ["Durable", "Kept", "Late", "Version", "Versions", "durable"]
-
-
-_AT_ONCE, _BYTES = 512, 1 << 26  # requests that are committed together, and when they are enough
-_CLOSED = "was closed. Open it again with op.durable."
-_PATIENCE = 0.1  # seconds that one waits to be woken
-
-
-class Kept:
-    """A queue of requests, and one turn for all that is done to the file.
-
-    Parameters
-    ----------
-    journal : Journal
-    keeper : Keeper
-    """
-
-    def __init__(self, journal: Journal, keeper: Keeper) -> None:
-        self.path = journal.path
-        self._journal = journal
-        self._keeper = keeper
-        self._queue: deque[Request] = deque()
-        self._turn: Any = RLock()
-        self._led = False  # whether somebody decides on what waits, and lets the others know
-        self._gone = ""
-        """Why nothing can be written: it was closed, or another process has it."""
-        _ALL.add(self)
-
-    @property
-    def most_features(self) -> int | None:
-        """So many features may come to the learner; None for any number."""
-        return self._keeper.most_features
-
-    def settle(self) -> None:
-        """Decide on all requests that wait by now; what is wrong with one is noted there."""
-        with self._own_turn():
-            self._settle()
-
-    def close(self) -> None:
-        """Decide on what waits, take a snapshot if rows were learned since, and let the file go."""
-        with self._own_turn():
-            if self._gone:
-                return
-            try:
-                self._keeper.land()
-                while self._queue:
-                    self._settle()
-                self._gone = _CLOSED  # nobody is to come while the last snapshot is taken
-                self._keeper.mend()
-                self._keeper.finish()
-            finally:
-                self._gone = _CLOSED
-                try:
-                    self._turn_away()
-                finally:
-                    self._journal.close()
-
-    @property
-    def last_snapshot(self) -> tuple[int, float]:
-        """How many rows had been learned when the last snapshot was taken, and when it was."""
-        return self._keeper.last_snapshot
-
-    @contextmanager
-    def turn(self, seconds: float) -> Iterator[bool]:
-        """Within this context nobody else does anything to the file, if that came about in time.
-
-        Parameters
-        ----------
-        seconds : float
-            How long to wait for others.
-        """
-        free = self._turn.acquire(timeout=seconds)
-        try:
-            yield free
-        finally:
-            if free:
-                self._turn.release()
-
-    @contextmanager
-    def _own_turn(self) -> Iterator[None]:
-        """Within this context nobody else does anything to the file, nor a handler of signals.
-
-        Raises
-        ------
-        StoreError
-            If this thread is just doing so.
-        """
-        self._hold_idle()
-        with self._turn:
-            self._keeper.at_it = True
-            try:
-                yield
-            finally:
-                self._keeper.at_it = False
-
-    def _hold_idle(self) -> None:
-        """Refuse a thread that is just doing something to the file.
-
-        Raises
-        ------
-        StoreError
-        """
-        if self._turn._is_owned() and not self._gone and self._keeper.at_it:  # noqa: SLF001  a lock has no other way
-            raise StoreError(
-                f"{self._journal.where}: {self.path} must be done with one thing before the next "
-                "is begun, but the same thread is just writing it. Call this from no handler of "
-                "signals, and not while you are told of rows, but afterwards."
-            )
-
-    def _settle(self) -> None:
-        """Decide on all requests that wait by now; for whoever has the turn."""
-        self._hold_open()
-        if not self._queue:
-            self._keeper.mend()
-            self._keeper.tend()
-            return
-        last = self._queue[-1]
-        self._take_some()  # even if it is settled: an interrupt may have left it there
-        while not last.is_settled():
-            self._take_some()
-
-    def _settled(self, request: Request) -> Receipt:
-        """Put a request into the queue, and wait until it is decided on."""
-        self._hold_idle()
-        return self._decided(request)
-
-    def _decided(self, request: Request) -> Receipt:
-        """The same, whoever has the turn.
-
-        An interrupt may come anywhere: so nobody relies on being woken, nor on ``_led``.
-        """
-        turn, keeper = self._turn, self._keeper
-        try:
-            request.gate = shut()
-            self._queue.append(request)
-            while not request.is_settled():
-                request.waits = True  # before it is asked whether somebody is at it
-                if self._led and request.wait(_PATIENCE):
-                    continue  # it is decided on, or it is the turn of who waits for it
-                with turn:
-                    if request.is_settled():
-                        break
-                    self._hold_open()
-                    self._led = keeper.at_it = True
-                    try:
-                        self._take_some()
-                    finally:
-                        keeper.at_it = False
-                self._led = False
-                self._pass_on()
-        except BaseException:
-            self._led = False
-            with turn:
-                if not request.settled and request in self._queue:
-                    self._queue.remove(request)
-            self._pass_on()
-            raise
-        return request.result()
-
-    def _put(self, request: Request) -> None:
-        """Put a request into the queue, for those who do not wait.
-
-        Raises
-        ------
-        StoreError
-            If it was closed.
-        """
-        self._hold_open()
-        self._queue.append(request)
-        if self._gone:  # since it was asked
-            try:
-                self._queue.remove(request)
-            except ValueError:  # whoever closes has it, and refuses it
-                return
-            self._hold_open()
-
-    def _turn_away(self) -> None:
-        """Tell whoever waits still: what was kept of an interrupted group, or that it is closed."""
-        self._keeper.land()
-        left: list[Request] = []
-        with suppress(IndexError):  # others take theirs back themselves
-            while True:
-                left.append(self._queue.popleft())
-        if left:
-            wrong = StoreError(f"{self._journal.where}: {self.path} {self._gone}")
-            self._keeper.refuse(left, wrong)
-
-    def _take_some(self) -> None:
-        """Decide on the first that wait. They stay in the queue until they are decided on."""
-        queue, size = self._queue, 0
-        first: list[Request] = []
-        while len(first) < min(len(queue), _AT_ONCE) and size < _BYTES:
-            first.append(queue[len(first)])
-            size += first[-1].size
-        self._keeper.take(first)
-        while queue and queue[0].settled:
-            queue.popleft()
-        self._keeper.tend()
-
-    def _land(self) -> None:
-        """Have it told what an interrupt has left, unless somebody is at it: he does so himself."""
-        if self._keeper.left and not self._gone:
-            with self.turn(0.0) as free:
-                if free:
-                    with self._own_turn():
-                        self._keeper.land()
-
-    def _pass_on(self) -> None:
-        """Let the next one who waits have its turn."""
-        with suppress(IndexError):  # others have been faster
-            for i in range(len(self._queue)):
-                if self._queue[i].waits:
-                    self._queue[i].wake()
-                    return
-
-    def _hold_open(self) -> None:
-        if self._gone:
-            raise StoreError(f"{self._journal.where}: {self.path} {self._gone}")
-
-    def _forked(self, holder: int) -> None:
-        """In a process that was forked from the one that has the file."""
-        self._turn, self._led = RLock(), False
-        self._queue.clear()
-        if not self._gone:
-            self._journal.abandon()
-        self._gone = (
-            f"is held by process {holder}, from which this one was forked. Learn there, or open a "
-            "file of its own here; `predict` goes on as it was."
-        )
-
-
-_ALL: weakref.WeakSet[Kept] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for each in list(_ALL):
-        each._forked(os.getppid())  # noqa: SLF001  of this module
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+__all__ = ["Durable", "Version", "durable"]
 
 _DAY = 86400.0
 _LONGEST = 30 * _DAY
-_ID = re.compile(r"[\w-]{1,64}", re.ASCII)
-_KEY = "a"  # what the keys of answers begin with
-
-
-class Late(Kept):
-    """The verbs for answers that come later."""
-
-    def ask(self, X: Any, *, seconds: float = _DAY) -> tuple[Array, list[str]]:
-        """Answers for rows whose own answers come later: the rows are kept until then.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d), frame, or sequence of dicts
-        seconds : float, default one day
-            How long they wait, at most 30 days.
-
-        Returns
-        -------
-        said : ndarray of shape (n,) or (n, c)
-        ids : list of str
-            One a row, for ``answer``. They are on the disk.
-
-        Raises
-        ------
-        OnepassError
-            Whatever the learner raises: then nothing was kept.
-        BusyError
-            If more than ``most_pending`` rows would wait: then nothing is stored.
-        StoreError
-            If the disk is full or fails: then nothing was kept.
-        """
-        return self.asked(X, seconds=seconds)[1:]
-
-    def asked(self, X: Any, *, seconds: float = _DAY) -> tuple[int, Array, list[str]]:
-        """What ``ask`` returns, and before it the version that has answered."""
-        where = f"{self._journal.where}.ask"
-        block = read_rows(X, None, where=where)
-        hold_written(block, where)  # each row will be, by itself
-        seconds = validation.in_range(seconds, "seconds", where, low=0.0, high=_LONGEST)
-        version, learner = self._keeper.published
-        with bounded(self.most_features):
-            said = said_of(learner, block.X)
-        ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
-        self._settled(Request(block, ids=ids, until=self._keeper.now() + seconds))
-        return version, said, ids
-
-    def answer(
-        self, ids: Sequence[str], y: Any, sample_weight: Any = None, *, time: Any = None
-    ) -> Receipt:
-        """Learn rows that were asked, by their ids; one that was answered before is not again.
-
-        Parameters
-        ----------
-        ids : sequence of str
-            All are learned, or none.
-        y : array-like of shape (n,) or (n, c)
-        sample_weight : array-like of shape (n,) or float, optional
-        time : array-like of shape (n,), optional
-            As in ``learn``; when the answers came, for a learner that forgets by time.
-
-        Returns
-        -------
-        receipt : Receipt
-            ``again`` if all of them were answered before.
-
-        Raises
-        ------
-        ParameterError
-            If an id is unknown, or its time was over; or if the rows have other columns than each
-            other, and so cannot be learned together.
-        KeyReusedError
-            If a row was answered before, and otherwise.
-        OnepassError
-            Whatever the learner raises: then nothing was learned.
-        """
-        where = f"{self._journal.where}.answer"
-        names = _named(ids, where)
-        given = {"y": y, "sample_weight": sample_weight, "time": time}
-        parts = [
-            None if part is None else aligned(part, name, len(names), where)
-            for name, part in given.items()
-        ]
-        with self._own_turn():
-            self._hold_open()
-            self._keeper.hold_ready()
-            return self._answered(names, Block(np.empty((len(names), 0)), *parts), where)
-
-    @property
-    def waiting(self) -> int:
-        """How many rows wait for their answers."""
-        with self._own_turn():
-            self._hold_open()
-            self._keeper.land()
-            return self._journal.waiting(self._keeper.now())
-
-    def _answered(self, ids: list[str], answers: Block, where: str) -> Receipt:
-        """Learn the rows of these ids, but those that were answered before."""
-        digests: dict[str, bytes] = {}
-        known: dict[str, Answer] = {}
-        rows: dict[str, Block] = {}
-        for i, name in enumerate(ids):
-            answer = answers[i : i + 1]
-            digest, found = answer.digest(), self._known(name)
-            if found is not None and found.digest in _former_digests(answer):
-                digest = found.digest
-            if digest != digests.setdefault(name, digest if found is None else found.digest):
-                raise KeyReusedError(
-                    f"{where}: each id must come with one answer, got another for {name!r} than "
-                    "before. What was learned cannot be answered otherwise; nothing was learned."
-                )
-            if found is not None:
-                known[name] = found
-            elif name not in rows:
-                rows[name] = replace(answer, X=self._row(name, where).X)
-        version, said = self._learned(rows, digests, where) if rows else (0, {})
-        for name, before in known.items():
-            version, said[name] = max(version, before.sequence), said_from_bytes(before.said)
-        return Receipt(version, np.concatenate([said[name] for name in ids]), again=not rows)
-
-    def _learned(
-        self, rows: dict[str, Block], digests: dict[str, bytes], where: str
-    ) -> tuple[int, dict[str, Array]]:
-        """The version with these rows, and what was said of each."""
-        blocks = list(rows.values())
-        if any(block.like != blocks[0].like for block in blocks):
-            raise ParameterError(
-                f"{where}: `ids` must be of rows with the same columns, got others. Answer them in "
-                "several calls; nothing was learned."
-            )
-        block = joined(blocks)
-        keys = [(_KEY + name, digests[name]) for name in rows]
-        receipt = self._decided(Request(block, keys=keys, ids=list(rows)))
-        return receipt.version, {name: receipt.said[i : i + 1] for i, name in enumerate(rows)}
-
-    def _known(self, name: str) -> Answer | None:
-        return self._journal.answer(_KEY + name) if _ID.fullmatch(name) else None
-
-    def _row(self, name: str, where: str) -> Block:
-        waiting = self._journal.asked(name) if _ID.fullmatch(name) else None
-        if waiting is None or waiting.until < self._keeper.now():
-            raise ParameterError(
-                f"{where}: `ids` must be of rows that wait for their answers, got {name!r:.100}, "
-                "which is unknown, or its time was over. Nothing was learned; ask for longer."
-            )
-        return Block.from_bytes(waiting.body, str(self.path))
-
-
-def _named(ids: Any, where: str) -> list[str]:
-    try:
-        found = [] if isinstance(ids, str) else list(ids)
-    except TypeError:
-        found = []
-    if not found or not all(isinstance(each, str) for each in found):
-        raise ParameterError(
-            f"{where}: `ids` must be a list of at least one id, as `ask` gave them, got "
-            f"{ids!r:.100}. Give a list, and an answer for each."
-        )
-    return found
-
-
-def _former_digests(answer: Block) -> set[bytes]:
-    """The digests of a label in former versions, which depended on the width of its text."""
-    alone = replace(answer, y=np.array(answer.y.tolist()))  # type: ignore[union-attr]  # it has one
-    return {answer.former_digest(), alone.former_digest()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,122 +71,7 @@ class Version:
         return f"version {self.version:,}: {self.rows_seen:,} rows, {when}, {self.why}"
 
 
-class Versions(Kept):
-    """The verbs for snapshots."""
-
-    @property
-    def versions(self) -> list[Version]:
-        """The snapshots, the oldest first; ``rollback`` goes to any block from the first on."""
-        with self._own_turn():
-            self._hold_open()
-            self._keeper.land()
-            return [
-                Version(each.sequence, each.seen, each.at, each.why, each.size)
-                for each in self._journal.snapshots()
-            ]
-
-    def snapshot(self) -> int:
-        """Take a snapshot now; the version.
-
-        Raises
-        ------
-        StoreError
-            If the disk is full or fails.
-        """
-        with self._own_turn():
-            self._settle()
-            self._keeper.hold_ready()
-            self._keeper.snapshot("asked")
-            return self._journal.sequence
-
-    def rollback(self, *, to: int) -> int:
-        """Be again as after a block, to the last bit; the new version.
-
-        What came later is not learned again. Keys stay known, and positions stay as they are: rows
-        that were rolled back do not come again by themselves. The way back is kept too:
-        ``rollback(to=…)`` of a later version.
-
-        Parameters
-        ----------
-        to : int
-            A version, from the oldest of ``versions`` to the present one.
-
-        Raises
-        ------
-        ParameterError
-            If there is no such version, or it is no longer kept.
-        StoreError
-            If the disk is full or fails: then all is as it was.
-        """
-        with self._own_turn():
-            self._settle()
-            self._keeper.hold_ready()
-            where = f"{self._journal.where}.rollback"
-            to = validation.whole(to, "to", where, low=0)
-            oldest, latest = self._journal.snapshots()[0].sequence, self._journal.sequence
-            if not oldest <= to <= latest:
-                raise ParameterError(
-                    f"{where}: `to` must be a version that is kept, from {oldest:,} to the present "
-                    f"one, {latest:,}, got {to:,}. `versions`, and /state of a service, lists "
-                    "the snapshots; `keep` is how many there are."
-                )
-            self._keeper.rollback(to)
-            return self._journal.sequence
-
-    def pass_by(self, source: str, position: str) -> None:
-        """Note where to go on reading a source, of rows that were refused.
-
-        Parameters
-        ----------
-        source, position : str
-            As for ``learn``.
-
-        Raises
-        ------
-        ParameterError
-            If these are no words.
-        StoreError
-            If the disk is full or fails: then it is as it was.
-        """
-        where = f"{self._journal.where}.pass_by"
-        for name, word in (("source", source), ("position", position)):
-            hold_text(word, name, where)
-        with self._own_turn():
-            self._settle()
-            self._keeper.hold_ready()
-            self._keeper.pass_by(source, position)
-
-    def hold_in_place(self) -> None:
-        """Refuse where the file is not where it was opened.
-
-        Raises
-        ------
-        StoreError
-        """
-        self._journal.hold_in_place()
-
-    @property
-    def written(self) -> Any:
-        """The learner as it was last written down, to be looked at; None if it is large."""
-        return self._keeper.written
-
-    def model(self) -> Any:
-        """A copy of the learner, to learn elsewhere or to be saved by ``op.save``.
-
-        Even if its file is lost, or cannot be written any more, as long as it is what was
-        acknowledged.
-
-        Raises
-        ------
-        StoreError
-            If that is not known, and cannot be read.
-        """
-        with self._own_turn():
-            self._settle()
-            return self._keeper.copied()
-
-
-class Durable(Late, Versions):
+class Durable:
     """A learner, and a file in which everything stands that it has learned; see ``op.durable``.
 
     Any thread may call any method. Those that learn return when their rows are on the disk, and
@@ -621,11 +90,13 @@ class Durable(Late, Versions):
     """
 
     def __init__(self, journal: Journal, keeper: Keeper) -> None:
-        super().__init__(journal, keeper)
+        self.path = journal.path
+        self._journal, self._keeper = journal, keeper
+        self._queue = RequestQueue(journal, keeper)
         self._named = repr(keeper.answering)
         self._learning = f"{journal.where}.learn"
 
-    # -- learning ------------------------------------------------------------------------------
+    # -- learning -------------------------------------------------------------------------------
 
     def learn(
         self,
@@ -737,7 +208,7 @@ class Durable(Late, Versions):
         """
         request = self._request(X, y, sample_weight, time, key, digest, source, position)
         request.done, request.former = done, former
-        self._put(request)
+        self._queue.put(request)
         return request
 
     def _request(
@@ -770,7 +241,129 @@ class Durable(Late, Versions):
         keys = [] if key is None else [(f"k{key}", digest or block.digest())]
         return Request(block, body, size, keys, source, position)
 
-    # -- saying --------------------------------------------------------------------------------
+    def _settled(self, request: Request) -> Receipt:
+        """Put a request into the queue, and wait until it is decided on."""
+        self._queue.hold_idle()
+        return self._queue.wait(request)
+
+    def settle(self) -> None:
+        """Decide on all requests that wait by now; what is wrong with one is noted there."""
+        with self._queue.exclusive():
+            self._queue.settle()
+
+    def pass_by(self, source: str, position: str) -> None:
+        """Note where to go on reading a source, of rows that were refused.
+
+        Parameters
+        ----------
+        source, position : str
+            As for ``learn``.
+
+        Raises
+        ------
+        ParameterError
+            If these are no words.
+        StoreError
+            If the disk is full or fails: then it is as it was.
+        """
+        where = f"{self._journal.where}.pass_by"
+        for name, word in (("source", source), ("position", position)):
+            hold_text(word, name, where)
+        with self._queue.writing():
+            self._keeper.pass_by(source, position)
+
+    # -- delayed labels -------------------------------------------------------------------------
+
+    def ask(self, X: Any, *, seconds: float = _DAY) -> tuple[Array, list[str]]:
+        """Answers for rows whose own answers come later: the rows are kept until then.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), frame, or sequence of dicts
+        seconds : float, default one day
+            How long they wait, at most 30 days.
+
+        Returns
+        -------
+        said : ndarray of shape (n,) or (n, c)
+        ids : list of str
+            One a row, for ``answer``. They are on the disk.
+
+        Raises
+        ------
+        OnepassError
+            Whatever the learner raises: then nothing was kept.
+        BusyError
+            If more than ``most_pending`` rows would wait: then nothing is stored.
+        StoreError
+            If the disk is full or fails: then nothing was kept.
+        """
+        return self.asked(X, seconds=seconds)[1:]
+
+    def asked(self, X: Any, *, seconds: float = _DAY) -> tuple[int, Array, list[str]]:
+        """What ``ask`` returns, and before it the version that has answered."""
+        where = f"{self._journal.where}.ask"
+        block = read_rows(X, None, where=where)
+        hold_written(block, where)  # each row will be, by itself
+        seconds = validation.in_range(seconds, "seconds", where, low=0.0, high=_LONGEST)
+        version, learner = self._keeper.published
+        with bounded(self.most_features):
+            said = said_of(learner, block.X)
+        ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
+        self._settled(Request(block, ids=ids, until=self._keeper.now() + seconds))
+        return version, said, ids
+
+    def answer(
+        self, ids: Sequence[str], y: Any, sample_weight: Any = None, *, time: Any = None
+    ) -> Receipt:
+        """Learn rows that were asked, by their ids; one that was answered before is not again.
+
+        Parameters
+        ----------
+        ids : sequence of str
+            All are learned, or none.
+        y : array-like of shape (n,) or (n, c)
+        sample_weight : array-like of shape (n,) or float, optional
+        time : array-like of shape (n,), optional
+            As in ``learn``; when the answers came, for a learner that forgets by time.
+
+        Returns
+        -------
+        receipt : Receipt
+            ``again`` if all of them were answered before.
+
+        Raises
+        ------
+        ParameterError
+            If an id is unknown, or its time was over; or if the rows have other columns than each
+            other, and so cannot be learned together.
+        KeyReusedError
+            If a row was answered before, and otherwise.
+        OnepassError
+            Whatever the learner raises: then nothing was learned.
+        """
+        where = f"{self._journal.where}.answer"
+        names = id_list(ids, where)
+        given = {"y": y, "sample_weight": sample_weight, "time": time}
+        parts = [
+            None if part is None else aligned(part, name, len(names), where)
+            for name, part in given.items()
+        ]
+        with self._queue.exclusive():
+            self._queue.hold_open()
+            self._keeper.hold_ready()
+            labels = Block(np.empty((len(names), 0)), *parts)
+            found = match(self._journal, self._keeper.now(), names, labels, where)
+            learned = self._queue.wait(found.request(where)) if found.rows else None
+            return found.receipt(names, learned)
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait for their answers."""
+        with self._queue.reading():
+            return self._journal.waiting(self._keeper.now())
+
+    # -- predictions ----------------------------------------------------------------------------
 
     def predict(self, X: Any) -> Array:
         """Answers for rows, by the learner as it was when it last learned."""
@@ -793,10 +386,90 @@ class Durable(Late, Versions):
     @property
     def published(self) -> tuple[int, Any]:
         """The present version, and the learner that answers with it: see ``answering``."""
-        self._land()
+        self._queue.land()
         return self._keeper.published
 
-    # -- what there is --------------------------------------------------------------------------
+    # -- snapshots and rollback -----------------------------------------------------------------
+
+    @property
+    def versions(self) -> list[Version]:
+        """The snapshots, the oldest first; ``rollback`` goes to any block from the first on."""
+        with self._queue.reading():
+            return [
+                Version(each.sequence, each.seen, each.at, each.why, each.size)
+                for each in self._journal.snapshots()
+            ]
+
+    def snapshot(self) -> int:
+        """Take a snapshot now; the version.
+
+        Raises
+        ------
+        StoreError
+            If the disk is full or fails.
+        """
+        with self._queue.writing():
+            self._keeper.snapshot("asked")
+            return self._journal.sequence
+
+    def rollback(self, *, to: int) -> int:
+        """Be again as after a block, to the last bit; the new version.
+
+        What came later is not learned again. Keys stay known, and positions stay as they are: rows
+        that were rolled back do not come again by themselves. The way back is kept too:
+        ``rollback(to=…)`` of a later version.
+
+        Parameters
+        ----------
+        to : int
+            A version, from the oldest of ``versions`` to the present one.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such version, or it is no longer kept.
+        StoreError
+            If the disk is full or fails: then all is as it was.
+        """
+        with self._queue.writing():
+            where = f"{self._journal.where}.rollback"
+            to = validation.whole(to, "to", where, low=0)
+            oldest, latest = self._journal.snapshots()[0].sequence, self._journal.sequence
+            if not oldest <= to <= latest:
+                raise ParameterError(
+                    f"{where}: `to` must be a version that is kept, from {oldest:,} to the present "
+                    f"one, {latest:,}, got {to:,}. `versions`, and /state of a service, lists "
+                    "the snapshots; `keep` is how many there are."
+                )
+            self._keeper.rollback(to)
+            return self._journal.sequence
+
+    @property
+    def written(self) -> Any:
+        """The learner as it was last written down, to be looked at; None if it is large."""
+        return self._keeper.written
+
+    def model(self) -> Any:
+        """A copy of the learner, to learn elsewhere or to be saved by ``op.save``.
+
+        Even if its file is lost, or cannot be written any more, as long as it is what was
+        acknowledged.
+
+        Raises
+        ------
+        StoreError
+            If that is not known, and cannot be read.
+        """
+        with self._queue.exclusive():
+            self._queue.settle()
+            return self._keeper.copied()
+
+    @property
+    def last_snapshot(self) -> tuple[int, float]:
+        """How many rows had been learned when the last snapshot was taken, and when it was."""
+        return self._keeper.last_snapshot
+
+    # -- state ----------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
@@ -809,6 +482,12 @@ class Durable(Late, Versions):
         return self._journal.seen
 
     @property
+    def positions(self) -> dict[str, str]:
+        """The last position of each source."""
+        self._queue.land()
+        return dict(self._keeper.positions)
+
+    @property
     def ready(self) -> bool:
         """Whether it can learn, as far as is known."""
         return self._keeper.ready
@@ -817,6 +496,11 @@ class Durable(Late, Versions):
     def trouble(self) -> str | None:
         """What is wrong, even if it can learn; None if all is well."""
         return self._keeper.trouble
+
+    @property
+    def most_features(self) -> int | None:
+        """So many features may come to the learner; None for any number."""
+        return self._keeper.policy.most_features
 
     def watch(self, watcher: Watcher) -> None:
         """Have each block told that is learned from now on, once it is on the disk.
@@ -845,13 +529,30 @@ class Durable(Late, Versions):
         where = self._journal.where
         self._keeper.charge.hold_like(Charge.of(model, where).learner, where)
 
-    @property
-    def positions(self) -> dict[str, str]:
-        """The last position of each source."""
-        self._land()
-        return dict(self._keeper.positions)
+    def hold_in_place(self) -> None:
+        """Refuse where the file is not where it was opened.
 
-    # -- the end -------------------------------------------------------------------------------
+        Raises
+        ------
+        StoreError
+        """
+        self._journal.hold_in_place()
+
+    # -- closing --------------------------------------------------------------------------------
+
+    def turn(self, seconds: float) -> AbstractContextManager[bool]:
+        """Within this context nobody else does anything to the file, if that came about in time.
+
+        Parameters
+        ----------
+        seconds : float
+            How long to wait for others.
+        """
+        return self._queue.turn(seconds)
+
+    def close(self) -> None:
+        """Decide on what waits, take a snapshot if rows were learned since, and let the file go."""
+        self._queue.close()
 
     def __enter__(self) -> Self:
         return self
@@ -862,7 +563,7 @@ class Durable(Late, Versions):
     def __repr__(self) -> str:
         return (
             f"<Durable {self._named} at {self.path}: {self.rows_seen:,} rows, version "
-            f"{self.version:,}{', closed' * bool(self._gone)}>"
+            f"{self.version:,}{', closed' * bool(self._queue.closed)}>"
         )
 
 

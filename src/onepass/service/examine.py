@@ -1,26 +1,24 @@
-"""Examine: what stands in a durable learner's file, all of it checked, and none of it changed.
+"""Verification of a durable learner's file, without changing it.
 
-On opening, a file is held to what its learner goes on from: the last snapshot, and the blocks after
-it. Here every snapshot is read, every block from the oldest of them on, every key, and every row
-that waits, as one wants to know of a backup. Blocks before the oldest, which a crash may leave, are
-read by nobody any more, and are let go after the next start.
+Opening a file for learning verifies the last snapshot and the blocks after it. ``examine`` reads
+and verifies every snapshot, every block from the oldest snapshot on, every key and every pending
+row, as a backup needs. Blocks before the oldest snapshot, which a crash may leave, are not read:
+nothing uses them, and they are deleted after the next start.
 """
 
 import json
 import os
-import sqlite3
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from onepass.errors import CheckpointError, StoreError
+from onepass.errors import CheckpointError
 from onepass.serialization import archive as sealed
 from onepass.serialization.models import described
-from onepass.service.journal import SQLITE, Archive, Snapshot
+from onepass.service.journal import Journal, Snapshot
 from onepass.service.lock import unheld
 from onepass.service.requests import Block
-from onepass.service.schema import looked
 
 __all__ = ["examine"]
 
@@ -54,107 +52,67 @@ def examine(path: str | os.PathLike[str]) -> dict[str, Any]:
         If it cannot be read, or is too new.
     """
     where, file = "examine", Path(path)
-    with unheld(file, where) as known, closing(_Examined(file, where)) as archive:
-        return archive.description(known)
+    with unheld(file, where) as known, closing(Journal(file, where, read_only=True)) as journal:
+        return _description(journal, known)
 
 
-class _Examined(Archive):
-    """The file, open for reading alone.
+def _description(journal: Journal, acknowledged: int) -> dict[str, Any]:
+    """All that the file holds, verified; its log must reach the acknowledged block."""
+    snapshots, path = journal.snapshots(), str(journal.path)
+    learner: dict[str, Any] = {}
+    positions: dict[str, str] = {}
+    version = rows = blocks = 0
+    for i, each in enumerate(snapshots):
+        following = snapshots[i + 1] if i + 1 < len(snapshots) else None
+        found = journal.before(each.sequence)
+        learner = described(_learner(journal, found), path)
+        positions = json.loads(found.positions)
+        version, rows, digest = found.sequence, found.seen, found.digest
+        until = None if following is None else following.sequence
+        for entry, digest in journal.entries(found, until):  # noqa: B007  the last is used below
+            if entry.kind == "learn":
+                Block.from_bytes(entry.body, path)
+            if entry.note and entry.kind != "rollback":
+                note = json.loads(entry.note)
+                positions[note["source"]] = note["position"]
+            version, rows, blocks = entry.sequence, entry.seen, blocks + 1
+        if following is not None and digest != following.digest:
+            raise journal.damaged(f"the log before block {following.sequence:,} was changed")
+    if not snapshots:
+        raise journal.damaged("a snapshot is missing")
+    if version < acknowledged:
+        came = f"its log ends at block {version:,}, but {acknowledged:,} were acknowledged"
+        raise journal.damaged(came)
+    return {
+        **{name: learner[name] for name in ("class", "parameters")},
+        "version": version,
+        "rows_seen": rows,
+        "snapshots": [_line(each) for each in snapshots],
+        "blocks": blocks,
+        "keys": sum(1 for _ in journal.answers()),
+        "waiting": _pending_rows(journal),
+        "positions": positions,
+        "bytes": journal.path.stat().st_size,
+        "format": journal.format,
+        "checked": "all of it is as it was written",
+    }
 
-    Parameters
-    ----------
-    path : Path
-    where : str
-        The public call, for messages.
-    """
 
-    def __init__(self, path: Path, where: str) -> None:
-        super().__init__(path, where)
-        if not path.is_file():
-            raise StoreError(f"{where}: {path} must be a file, but there is none. Check the path.")
-        log = Path(f"{os.path.realpath(path)}-wal").exists()
-        how = "mode=ro" if log else "mode=ro&immutable=1"
-        try:
-            address = f"{path.absolute().as_uri()}?{how}"
-            self._db = sqlite3.connect(address, isolation_level=None, uri=True)
-            self._format = looked(self._db, path, where)
-        except SQLITE as wrong:
-            self.close()
-            raise self._told(wrong, "opened") from wrong
-        except BaseException:
-            self.close()
-            raise
+def _pending_rows(journal: Journal) -> int:
+    """How many rows wait for their labels, each of them decoded."""
+    count = 0
+    for each in journal.all_asked():
+        Block.from_bytes(each.body, str(journal.path))
+        count += 1
+    return count
 
-    def close(self) -> None:
-        """Let it go."""
-        with suppress(AttributeError):
-            self._db.close()
 
-    def description(self, known: int) -> dict[str, Any]:
-        """All that it holds, checked.
-
-        Parameters
-        ----------
-        known : int
-            How many blocks were acknowledged, as far as that stands beside the file.
-        """
-        snapshots = self.snapshots()
-        learner: dict[str, Any] = {}
-        positions: dict[str, str] = {}
-        version = rows = blocks = 0
-        for i, told in enumerate(snapshots):
-            following = snapshots[i + 1] if i + 1 < len(snapshots) else None
-            found = self.before(told.sequence)
-            learner = described(self._learner(found), str(self.path))
-            positions = json.loads(found.positions)
-            version, rows, digest = found.sequence, found.seen, found.digest
-            until = None if following is None else following.sequence
-            for entry, digest in self.entries(found, until):  # noqa: B007  the last is asked below
-                if entry.kind == "learn":
-                    self._hold_block(entry.body)
-                if entry.note and entry.kind != "rollback":
-                    note = json.loads(entry.note)
-                    positions[note["source"]] = note["position"]
-                version, rows, blocks = entry.sequence, entry.seen, blocks + 1
-            if following is not None and digest != following.digest:
-                raise self._damaged(f"the log before block {following.sequence:,} was changed")
-        if not snapshots:
-            raise self._damaged("a snapshot is missing")
-        if version < known:
-            came = f"its log ends at block {version:,}, but {known:,} were acknowledged"
-            raise self._damaged(came)
-        return {
-            **{name: learner[name] for name in ("class", "parameters")},
-            "version": version,
-            "rows_seen": rows,
-            "snapshots": [_line(each) for each in snapshots],
-            "blocks": blocks,
-            "keys": sum(1 for _ in self.answers()),
-            "waiting": self._waiters(),
-            "positions": positions,
-            "bytes": self.path.stat().st_size,
-            "format": self._format,
-            "checked": "all of it is as it was written",
-        }
-
-    def _waiters(self) -> int:
-        """How many rows wait, each of them read."""
-        found = 0
-        for each in self.all_asked():
-            self._hold_block(each.body)
-            found += 1
-        return found
-
-    def _hold_block(self, body: bytes) -> None:
-        """Refuse what is no block."""
-        Block.from_bytes(body, str(self.path))
-
-    def _learner(self, found: Snapshot) -> sealed.Contents:
-        try:
-            return sealed.unpacked(found.body, str(self.path))
-        except CheckpointError as wrong:
-            came = f"the snapshot after block {found.sequence:,} holds no learner: {wrong}"
-            raise self._damaged(came) from wrong
+def _learner(journal: Journal, found: Snapshot) -> sealed.Contents:
+    try:
+        return sealed.unpacked(found.body, str(journal.path))
+    except CheckpointError as wrong:
+        came = f"the snapshot after block {found.sequence:,} holds no learner: {wrong}"
+        raise journal.damaged(came) from wrong
 
 
 def _line(snapshot: Snapshot) -> dict[str, Any]:

@@ -1,46 +1,34 @@
-"""Journal: everything that a durable learner has learned, in one SQLite file.
+"""Write-ahead log of everything that a durable learner has learned, in one SQLite file.
 
 ========= ==========================================================================================
 table     a row is
 ========= ==========================================================================================
 log       a block of rows as it was learned, in order: sequence 1, 2, …
-keys      what became of a request, by its idempotency key
-asked     a row that was predicted and waits for its answer, by its id
+keys      the result of a request, by its idempotency key
+asked     a row that was predicted and whose label is still to come, by its id
 snapshots the whole learner after so many blocks
 ========= ==========================================================================================
 
-What belongs together is committed together: a block, the keys of its requests, and the position of
-the source it came from, which stands in the block's note. A commit is on the disk when it returns.
-Each block's digest covers the one before it, and a snapshot's the positions of its time, so that
-nothing that is ever read again can be changed, lost or torn without being noticed.
+Guarantees
+----------
+- A commit is atomic and durable: a block, the keys of its requests and the position of the source
+  it came from (in the block's note) are on the disk when it returns, or none of them is.
+- The digest of each block covers the one before it; a snapshot's covers the log and the positions
+  at that time; keys and pending rows have digests of their own. Whatever is read is verified, so a
+  changed, missing or torn record raises ``DamagedError``.
+- If a write fails other than for want of space, its outcome is unknown: the journal is ``broken``
+  and refuses all further writes, as retrying a failed commit may lose rows.
+- The file is created whole, with its first snapshot, or not at all.
 
-The file is held by one process and one connection: write-ahead log, ``synchronous=FULL``,
-``locking_mode=EXCLUSIVE`` (https://www.sqlite.org/wal.html). It is made whole or not at all, with
-the first snapshot in it.
-
-Records: what stands in a journal, and the digests that tell it from anything else.
-
-Archive: what a journal holds, read again.
-
-Whatever is read is held to its digest. What SQLite raises is told in the user's words.
-
-Transactions: how a journal is written: each change is on the disk whole, or nothing of it is.
-
-Once one has failed in another way than for want of room, nobody knows what of it is on the disk:
-then nothing more is written, for to try a failed commit again is how rows are lost.
-
-Upkeep: what a journal lets go: old snapshots and blocks, old keys, rows that waited too long.
-
-Snapshots are few. All else is let go some at a time, so that nobody waits for it long.
-
-Words: keys, sources and positions, which are written down as they are, or sent.
+One process and one connection hold the file: WAL, ``synchronous=FULL``, ``locking_mode=EXCLUSIVE``
+(https://www.sqlite.org/wal.html). Retention deletes a bounded amount at a time, so that no commit
+waits for it long.
 """
 
 import copy
 import ctypes
 import hashlib
 import os
-import re
 import sqlite3
 import stat
 import struct
@@ -50,33 +38,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from onepass.errors import DamagedError, InUseError, ParameterError, StoreError
+from onepass.errors import DamagedError, InUseError, StoreError
 from onepass.serialization.atomic import replacing
 from onepass.service.lock import Holding, Place
-from onepass.service.schema import made, opened
+from onepass.service.schema import looked, made, opened
 
-__all__ = [
-    "BEGINNING",
-    "HARMLESS",
-    "SQLITE",
-    "Answer",
-    "Archive",
-    "Asked",
-    "Entry",
-    "Group",
-    "Journal",
-    "Snapshot",
-    "Transactions",
-    "Upkeep",
-    "chained",
-    "hold_sendable",
-    "hold_text",
-    "kind_of",
-    "sealed",
-]
+__all__ = ["Answer", "Asked", "Entry", "Group", "Journal", "Snapshot"]
 
 
-BEGINNING = b"\0" * 32
+_BEGINNING = b"\0" * 32
 """The digest before the first block."""
 
 _LENGTH = struct.Struct("<Q")
@@ -112,7 +82,7 @@ class Answer(NamedTuple):
     def seal(self) -> bytes:
         """The digest of it."""
         number = b"%d %a" % (self.sequence, self.at)
-        return sealed(self.key.encode(), self.digest, number, self.said)
+        return _sealed(self.key.encode(), self.digest, number, self.said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +95,7 @@ class Asked:
 
     def seal(self) -> bytes:
         """The digest of it."""
-        return sealed(self.id.encode(), b"%a" % self.until, self.body)
+        return _sealed(self.id.encode(), b"%a" % self.until, self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +117,7 @@ class Snapshot:
         """The digest of it, of the log until here, and of the positions."""
         number = b"%d %d %a" % (self.sequence, self.seen, self.at)
         words = (self.why.encode(), self.positions.encode())
-        return sealed(number, *words, self.digest, self.body)
+        return _sealed(number, *words, self.digest, self.body)
 
 
 @dataclass(slots=True)
@@ -169,15 +139,8 @@ class Group:
         return not (self.answers or self.asked or self.answered or self.snapshot)
 
 
-def chained(before: bytes, entry: Entry) -> bytes:
-    """The digest of a block, and of the one before it.
-
-    Parameters
-    ----------
-    before : bytes
-        That of the block before.
-    entry : Entry
-    """
+def _chained(before: bytes, entry: Entry) -> bytes:
+    """The digest of a block, given that of the block before it."""
     sequence, kind, rows, seen, aside, note, body = entry
     said = f"{sequence} {kind} {rows} {seen} {aside:d} {note}\n".encode()
     if len(body) <= _SHORT:
@@ -185,13 +148,8 @@ def chained(before: bytes, entry: Entry) -> bytes:
     return _digest([before, said, body])
 
 
-def sealed(*parts: bytes) -> bytes:
-    """The digest of parts, each with its length.
-
-    Parameters
-    ----------
-    *parts : bytes
-    """
+def _sealed(*parts: bytes) -> bytes:
+    """The digest of parts, each with its length."""
     pieces: list[bytes] = []
     for part in parts:
         pieces += (_LENGTH.pack(len(part)), part)
@@ -208,10 +166,10 @@ def _digest(pieces: list[bytes]) -> bytes:
     return found.digest()
 
 
-SQLITE = (sqlite3.Error, UnicodeDecodeError)
+_SQLITE = (sqlite3.Error, UnicodeDecodeError)
 """What Python's sqlite3 raises, of damaged files too."""
 
-HARMLESS = {
+_HARMLESS = {
     "FULL": "Nothing of this was kept. Make room, then go on.",
     "TOOBIG": "Nothing of this was kept: at most 1 GB can be written as one thing. Give less.",
 }
@@ -230,35 +188,204 @@ _AT_ONCE = 512  # keys that are looked for together
 _ANSWERS = "SELECT key, digest, sequence, said, at, seal FROM keys"
 _ASKED = "SELECT id, until, body, seal FROM asked"
 _SNAPSHOT = "sequence, seen, at, why, positions, digest"
+_ROOM = 1 << 16  # bytes that a full disk must have again before anything is learned
+_SOME = 1_000  # keys, and rows that wait, that are let go at once
+_BYTES = 1 << 27  # of blocks, which are enough at once: a group of requests brings fewer
+_SPARE = 1024  # free pages that may stay in the file
+_PAGES = 256  # that are given back at once
+
+_ABANDONED: set[str] = set()  # files that were open when this process was forked
+_TOGETHER = (16, 4, 1)  # answers that are written by one statement: of more each takes longer
+_KEYS = {
+    many: "INSERT INTO keys (key, digest, sequence, said, at, seal) VALUES "  # noqa: S608
+    + ", ".join(["(?, ?, ?, ?, ?, ?)"] * many)
+    for many in _TOGETHER
+}
+
+_LOG = (
+    "INSERT INTO log (sequence, kind, rows, seen, aside, note, body, digest) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
 
 
-class Archive:
-    """The open file.
+def _kind_of(wrong: Exception) -> str:
+    """CORRUPT, FULL, IOERR, …; empty for what Python itself refuses to read."""
+    return str(getattr(wrong, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]
+
+
+class Journal:
+    """The open file; at most one thread at a time writes it.
 
     Parameters
     ----------
-    path : Path
+    path : path-like
+        Its folder must exist; ``begin`` creates the file if it does not exist itself.
     where : str
         The public call, for messages.
+    read_only : bool, default False
+        Open an existing file that no process holds, without changing or upgrading it. SQLite may
+        put a ``-shm`` beside it where a ``-wal`` lies there.
 
     Attributes
     ----------
+    sequence : int
+        The last block.
+    seen : int
+        Rows that were learned until there.
+    digest : bytes
+        Of all blocks until there.
     broken : StoreError or None
         What has failed for good.
     full : StoreError or None
-        Set where the disk was full when it was written last.
+        Set where the disk was full at the last write.
+    format : int
+        Of a file that is open for reading only.
+
+    Raises
+    ------
+    InUseError
+        If another process holds it.
+    StoreError
+        If it cannot be opened or written, or is too new.
+    DamagedError
+        If it is no such file, or not as it was written.
     """
 
     _db: sqlite3.Connection
     _place: Place | None = None
+    _holding: Holding | None = None
+    format: int
 
-    def __init__(self, path: Path, where: str) -> None:
-        self.path, self.where = path, where
+    def __init__(
+        self, path: str | os.PathLike[str], where: str, *, read_only: bool = False
+    ) -> None:
+        self.path, self.where = Path(path), where
+        self.sequence, self.seen, self.digest = 0, 0, _BEGINNING
         self.broken: StoreError | None = None
         self.full: StoreError | None = None
+        if read_only:
+            self._open_read_only()
+            return
+        self._there()  # before anything is made beside it
+        self._holding = Holding(self.path, where)
+        try:
+            if self._there():
+                self._open()
+        except BaseException:
+            self.close()
+            raise
 
-    def reached(self, step: str) -> None:
-        """Called at each step of what is written, for tests that stop the process there."""
+    @property
+    def empty(self) -> bool:
+        """Whether it is still to be made."""
+        return not hasattr(self, "_db")
+
+    def begin(self, first: Snapshot) -> None:
+        """Make the file, with the first snapshot in it."""
+        self._acknowledge(0)
+        try:
+            with replacing(self.path) as temporary, closing(made(temporary, self.where)) as db:
+                self._insert(db, first)
+                db.execute("COMMIT")
+                self.reached("made")
+        except StoreError:
+            raise
+        except sqlite3.Error as wrong:
+            raise self._told(wrong, "made") from wrong
+        except OSError as wrong:
+            raise StoreError(
+                f"{self.where}: {self.path} could not be made: {wrong.strerror or wrong}. Look at "
+                "the permissions of its folder, and at the room on its disk."
+            ) from wrong
+        self.reached("in place")
+        self._open()
+
+    def close(self) -> None:
+        """Give the file back; what was committed stays."""
+        try:
+            if not self.empty:
+                self._db.close()
+        finally:
+            self._release()
+
+    def abandon(self) -> None:
+        """In a process that was forked from the one that has it: leave all as it is.
+
+        SQLite must not close its copy of the connection: it would take the log, to which the other
+        goes on writing, for its own, and remove it. So this copy is never let go.
+        """
+        if not self.empty:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+            _ABANDONED.add(os.path.realpath(self.path))
+        self._release()
+
+    def _release(self) -> None:
+        if self._holding is not None:
+            self._holding.close()
+
+    def _acknowledge(self, sequence: int) -> None:
+        """Note beside the file how far its log must reach."""
+        if self._holding is not None:
+            self._holding.note(sequence)
+
+    def _there(self) -> bool:
+        """Whether the file is there; refused if it is none, or only its log is there."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            for ending in ("-wal", "-journal"):
+                if (log := Path(f"{os.path.realpath(self.path)}{ending}")).exists():
+                    raise self.damaged(
+                        f"{log} is there without it", ", or remove that too to begin anew"
+                    ) from None
+            return False
+        except OSError as failed:
+            raise StoreError(
+                f"{self.where}: {self.path} could not be opened: {failed.strerror}. "
+                "Look at its permissions, and at those of its folder."
+            ) from failed
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreError(
+                f"{self.where}: {self.path} must be an ordinary file, or none yet, got a folder or "
+                "a device. Choose another path."
+            )
+        if not found.st_size:
+            raise self.damaged("it is empty", ", or remove it to begin anew")
+        return True
+
+    def _open(self) -> None:
+        try:
+            self._db = opened(self.path, self.where)
+        except _SQLITE as wrong:
+            told = self._told(wrong, "opened")
+            if isinstance(told, InUseError) and os.path.realpath(self.path) in _ABANDONED:
+                told = InUseError(
+                    f"{self.where}: {self.path} must be opened by a process that was not forked "
+                    "from one that had it open: here SQLite takes it for held, whoever has let it "
+                    "go. Open it in a process that is started anew, as by `spawn`."
+                )
+            raise told from wrong
+        self._place = Place(self.path, self.where)
+
+    def _open_read_only(self) -> None:
+        if not self.path.is_file():
+            raise StoreError(
+                f"{self.where}: {self.path} must be a file, but there is none. Check the path."
+            )
+        log = Path(f"{os.path.realpath(self.path)}-wal").exists()
+        how = "mode=ro" if log else "mode=ro&immutable=1"
+        try:
+            address = f"{self.path.absolute().as_uri()}?{how}"
+            self._db = sqlite3.connect(address, isolation_level=None, uri=True)
+            self.format = looked(self._db, self.path, self.where)
+        except _SQLITE as wrong:
+            self.close()
+            raise self._told(wrong, "opened") from wrong
+        except BaseException:
+            self.close()
+            raise
+
+    # -- checks -----------------------------------------------------------------------------------
 
     def hold_whole(self, *, log: bool = False) -> None:
         """Refuse to write where that has failed for good; end what an interrupt left open.
@@ -288,7 +415,147 @@ class Archive:
         if self._place is not None:
             self._place.hold()
 
-    # -- requests ------------------------------------------------------------------------------
+    def hold_sound(self) -> None:
+        """Refuse where that has failed for good; end what an interrupt left open."""
+        self._take_back()
+        if self.broken is not None:
+            raise copy.copy(self.broken)
+
+    def hold_complete(self) -> None:
+        """Refuse a log that ends before what was acknowledged.
+
+        Raises
+        ------
+        DamagedError
+        """
+        held = self._holding
+        if held is not None and self.sequence < held.acknowledged:
+            raise self.damaged(
+                f"its log ends at block {self.sequence:,}, but {held.acknowledged:,} were "
+                "acknowledged",
+                f"; if this is the backup, remove {held.path} to go on from there",
+            )
+
+    def hold_room(self) -> None:
+        """Refuse while a disk that was full has no room yet.
+
+        Raises
+        ------
+        StoreError
+        """
+        if self.full is not None:
+            # the log holds pages many times over, and gives its room back
+            self._rows("PRAGMA wal_checkpoint(TRUNCATE)", verb="written")
+            row = (
+                "INSERT OR REPLACE INTO asked (id, until, body, seal) "
+                "VALUES ('', 0.0, zeroblob(?), x'')"
+            )
+            self._write_one(row, (_ROOM,))
+            self._write_one("DELETE FROM asked WHERE id = ''", ())
+
+    # -- appending --------------------------------------------------------------------------------
+
+    def commit(self, group: Group) -> None:
+        """Bring a group to the disk, whole or not at all.
+
+        Raises
+        ------
+        StoreError
+            If the disk is full: then nothing of it is kept. Or if it fails: then nobody knows.
+        """
+        digest, rows = self.digest, []
+        for entry in group.entries:
+            digest = _chained(digest, entry)
+            rows.append((entry.sequence, entry.kind, entry.rows, entry.seen, entry.aside,
+                         entry.note, entry.body, digest))  # fmt: skip
+
+        def write() -> None:
+            for row in rows:
+                self._db.execute(_LOG, row)
+                self.reached("entry")
+            if group.answers or group.asked or group.answered:
+                self._write_requests(group)
+            if group.snapshot is not None:
+                self._insert(self._db, replace(group.snapshot, digest=digest))
+
+        if len(rows) == 1 and group.bare:
+            self._write_one(_LOG, rows[0])
+        else:
+            self._write(write)
+        if group.entries:
+            last = group.entries[-1]
+            self.ends(last.sequence, last.seen, digest)
+            self._acknowledge(self.sequence)
+
+    def holds(self, group: Group) -> bool:
+        """Whether a group, whose commit was interrupted, is on the disk; where the log ends then.
+
+        Raises
+        ------
+        StoreError
+            If it cannot be read.
+        """
+        self._take_back()
+        if not group.entries:
+            return bool(group.asked) and self.asked(group.asked[0].id) is not None
+        last = self._rows("SELECT sequence, seen, digest FROM log ORDER BY sequence DESC LIMIT 1")
+        if not last or last[0][0] < group.entries[-1].sequence:
+            return False
+        self.ends(*last[0])
+        return True
+
+    def ends(self, sequence: int, seen: int, digest: bytes) -> None:
+        """Know where the log ends.
+
+        Parameters
+        ----------
+        sequence, seen : int
+        digest : bytes
+            Of all blocks until there.
+        """
+        self.sequence, self.seen, self.digest = sequence, seen, digest
+
+    def snapshot(self, taken: Snapshot) -> None:
+        """Keep a snapshot, with the log's digest then."""
+        self._write(lambda: self._insert(self._db, taken))
+
+    def _write_requests(self, group: Group) -> None:
+        if group.answers:
+            self._write_answers(group.answers)
+            self.reached("keys")
+        if group.asked:
+            self._db.executemany(
+                "INSERT INTO asked (id, until, body, seal) VALUES (?, ?, ?, ?)",
+                [(a.id, a.until, a.body, a.seal()) for a in group.asked],
+            )
+            self.reached("asked")
+        if group.answered:
+            self._db.executemany(
+                "DELETE FROM asked WHERE id = ?", [(each,) for each in group.answered]
+            )
+            self.reached("answered")
+
+    def _write_answers(self, answers: Sequence[Answer]) -> None:
+        """Many with each statement: Python lets other threads go on at every one."""
+        first = 0
+        while first < len(answers):
+            left = len(answers) - first
+            some = answers[first : first + next(many for many in _TOGETHER if many <= left)]
+            first += len(some)
+            values = [value for answer in some for value in (*answer, answer.seal())]
+            self._db.execute(_KEYS[len(some)], values)
+
+    def _insert(self, db: sqlite3.Connection, taken: Snapshot) -> None:
+        db.execute(
+            "INSERT OR REPLACE INTO snapshots "
+            "(sequence, seen, at, why, positions, digest, body, seal) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (taken.sequence, taken.seen, taken.at, taken.why, taken.positions, taken.digest,
+             taken.body, taken.seal()),
+        )  # fmt: skip
+        self.reached("snapshot")
+
+    # -- reading ----------------------------------------------------------------------------------
 
     def answer(self, key: str) -> Answer | None:
         """What became of the request with this key; None if it is not known.
@@ -344,8 +611,6 @@ class Archive:
         """How many rows wait for their answers."""
         return int(self._rows("SELECT count(*) FROM asked WHERE until >= ?", (now,))[0][0])
 
-    # -- versions ------------------------------------------------------------------------------
-
     def snapshots(self) -> list[Snapshot]:
         """All snapshots, the oldest first, without their bodies."""
         sql = f"SELECT {_SNAPSHOT}, length(body) FROM snapshots ORDER BY sequence"  # noqa: S608
@@ -368,11 +633,11 @@ class Archive:
             (sequence,),
         )
         if not rows:
-            raise self._damaged("a snapshot is missing")
+            raise self.damaged("a snapshot is missing")
         at, seen, when, why, positions, digest, body, seal = rows[0]
         found = Snapshot(at, seen, when, why, positions, digest, body, len(body))
         if found.seal() != seal:
-            raise self._damaged(f"the snapshot after block {found.sequence:,} was changed")
+            raise self.damaged(f"the snapshot after block {found.sequence:,} was changed")
         return found
 
     def entries(self, after: Snapshot, until: int | None) -> Iterator[tuple[Entry, bytes]]:
@@ -390,27 +655,19 @@ class Archive:
             (after.sequence, (1 << 62) if until is None else until),
         ):
             entry = Entry(*values)
-            digest = chained(digest, entry)
+            digest = _chained(digest, entry)
             if entry.sequence != expected or digest != written:
-                raise self._damaged(f"block {expected:,} of its log is missing or was changed")
+                raise self.damaged(f"block {expected:,} of its log is missing or was changed")
             yield entry, digest
             expected += 1
         if until is not None and expected != until + 1:
-            raise self._damaged(f"block {expected:,} of its log is missing")
-
-    # -- what stands behind them ---------------------------------------------------------------
-
-    def _rows(self, sql: str, values: Sequence[Any] = (), *, verb: str = "read") -> list[Any]:
-        try:
-            return self._db.execute(sql, values).fetchall()
-        except SQLITE as wrong:
-            raise self._told(wrong, verb) from wrong
+            raise self.damaged(f"block {expected:,} of its log is missing")
 
     def _answer(self, *row: Any) -> Answer:
         """What stands in a row of the table, held to its seal."""
         found = Answer(*row[:-1])
         if found.seal() != row[-1]:
-            raise self._damaged(f"what became of the request {found.key!r} was changed")
+            raise self.damaged(f"what became of the request {found.key!r} was changed")
         return found
 
     def _asked(self, *row: Any) -> Asked:
@@ -418,125 +675,10 @@ class Archive:
         found = Asked(*row[:-1])
         if found.seal() != row[-1]:
             came = f"the row {found.id!r}, which waits for its answer, was changed"
-            raise self._damaged(came)
+            raise self.damaged(came)
         return found
 
-    def _each(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
-        """Row by row: together they may be larger than memory."""
-        try:
-            yield from self._db.execute(sql, values)
-        except SQLITE as wrong:
-            raise self._told(wrong, "read") from wrong
-
-    def hold_sound(self) -> None:
-        """Refuse where that has failed for good; end what an interrupt left open."""
-        self._take_back()
-        if self.broken is not None:
-            raise copy.copy(self.broken)
-
-    def _take_back(self) -> None:
-        """End a transaction that was not committed."""
-        try:
-            self._db.rollback()
-        except sqlite3.Error as wrong:
-            self.broken = self._told(wrong, "written")
-
-    def _told(self, wrong: Exception, verb: str) -> StoreError:
-        """What SQLite raises, in the user's words."""
-        if (kind := kind_of(wrong)) in _DAMAGED:
-            return self._damaged(str(wrong))
-        start = f"{self.where}: {self.path} could not be {verb}: {wrong}."
-        if kind in _HELD:
-            return InUseError(f"{start} Another process has it: stop that one first.")
-        if kind in HARMLESS:
-            return StoreError(f"{start} {HARMLESS[kind]}", full=kind == "FULL")
-        return StoreError(f"{start} {_ADVICE[verb]}")
-
-    def _damaged(self, why: str, otherwise: str = "") -> DamagedError:
-        return DamagedError(
-            f"{self.where}: {self.path} is not as it was written: {why}. Restore it from a "
-            f"backup{otherwise}."
-        )
-
-
-def kind_of(wrong: Exception) -> str:
-    """CORRUPT, FULL, IOERR, …; empty for what Python itself refuses to read.
-
-    Parameters
-    ----------
-    wrong : Exception
-        What was raised.
-    """
-    return str(getattr(wrong, "sqlite_errorname", "")).removeprefix("SQLITE_").partition("_")[0]
-
-
-class Transactions(Archive):
-    """The open file, which is written; of the same parameters.
-
-    ``hold_whole`` is called just before each change.
-    """
-
-    def _write(self, work: Callable[[], object]) -> None:
-        """Do several things in one transaction.
-
-        Raises
-        ------
-        StoreError
-            If the disk is full or fails; ``broken`` if nobody knows what is on it now.
-        """
-
-        def transaction() -> None:
-            self._db.execute("BEGIN IMMEDIATE")
-            self.reached("begun")
-            work()
-            self.reached("before commit")
-            self._db.execute("COMMIT")
-
-        self._change(transaction)
-
-    def _write_one(self, sql: str, values: tuple[object, ...]) -> None:
-        """Do one thing: a statement by itself is a transaction, and quicker than one of three.
-
-        Raises
-        ------
-        StoreError
-            As of ``_write``.
-        """
-
-        def transaction() -> None:
-            self.reached("begun")
-            self.reached("before commit")
-            self._db.execute(sql, values)
-
-        self._change(transaction)
-
-    def _change(self, transaction: Callable[[], object]) -> None:
-        self.hold_sound()
-        try:
-            transaction()
-        except sqlite3.Error as wrong:
-            told = self._told(wrong, "written")
-            self.full = told if told.full else None
-            if kind_of(wrong) not in HARMLESS:
-                self.broken = told
-            self._take_back()
-            raise told from wrong
-        except BaseException:
-            self._take_back()
-            raise
-        self.full = None
-        self.reached("after commit")
-
-
-_ROOM = 1 << 16  # bytes that a full disk must have again before anything is learned
-_SOME = 1_000  # keys, and rows that wait, that are let go at once
-_BYTES = 1 << 27  # of blocks, which are enough at once: a group of requests brings fewer
-_SPARE = 1024  # free pages that may stay in the file
-_PAGES = 256  # that are given back at once
-
-
-class Upkeep(Transactions):
-    """The open file, which is kept small; of the same parameters."""
+    # -- retention --------------------------------------------------------------------------------
 
     def prune(self, keep: int) -> None:
         """Let go all snapshots but the last ``keep``; ``trim`` the log of the blocks before them.
@@ -615,23 +757,6 @@ class Upkeep(Transactions):
             self._write(write)
         return max(len(keys), len(asked)) == _SOME
 
-    def hold_room(self) -> None:
-        """Refuse while a disk that was full has no room yet.
-
-        Raises
-        ------
-        StoreError
-        """
-        if self.full is not None:
-            # the log holds pages many times over, and gives its room back
-            self._rows("PRAGMA wal_checkpoint(TRUNCATE)", verb="written")
-            row = (
-                "INSERT OR REPLACE INTO asked (id, until, body, seal) "
-                "VALUES ('', 0.0, zeroblob(?), x'')"
-            )
-            self._write_one(row, (_ROOM,))
-            self._write_one("DELETE FROM asked WHERE id = ''", ())
-
     def _shrink(self) -> bool:
         """Give the system some pages back, if many are free; whether that was done."""
         free, pages = self._count("freelist"), self._count("page")
@@ -649,314 +774,102 @@ class Upkeep(Transactions):
         """Pages of the file that are free, or all."""
         return int(self._rows(f"PRAGMA {what}_count")[0][0])
 
+    # -- transactions, statements and errors -------------------------------------------------------
 
-_ABANDONED: set[str] = set()  # files that were open when this process was forked
-_TOGETHER = (16, 4, 1)  # answers that are written by one statement: of more each takes longer
-_KEYS = {
-    many: "INSERT INTO keys (key, digest, sequence, said, at, seal) VALUES "  # noqa: S608
-    + ", ".join(["(?, ?, ?, ?, ?, ?)"] * many)
-    for many in _TOGETHER
-}
+    def reached(self, step: str) -> None:
+        """Called at each step of what is written, for tests that stop the process there."""
 
-_LOG = (
-    "INSERT INTO log (sequence, kind, rows, seen, aside, note, body, digest) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
+    def _write(self, work: Callable[[], object]) -> None:
+        """Do several things in one transaction.
 
+        Raises
+        ------
+        StoreError
+            If the disk is full or fails; ``broken`` if nobody knows what is on it now.
+        """
 
-class Journal(Upkeep):
-    """The open file.
+        def transaction() -> None:
+            self._db.execute("BEGIN IMMEDIATE")
+            self.reached("begun")
+            work()
+            self.reached("before commit")
+            self._db.execute("COMMIT")
 
-    Parameters
-    ----------
-    path : path-like
-        Its folder must be there; if it is not there itself, ``begin`` makes it.
-    where : str
-        The public call, for messages.
+        self._change(transaction)
 
-    Attributes
-    ----------
-    sequence : int
-        The last block.
-    seen : int
-        Rows that were learned until there.
-    digest : bytes
-        Of all blocks until there.
+    def _write_one(self, sql: str, values: tuple[object, ...]) -> None:
+        """Do one thing: a statement by itself is a transaction, and quicker than one of three.
 
-    Raises
-    ------
-    InUseError
-        If another process holds it.
-    StoreError
-        If it cannot be opened or written, or is too new.
-    DamagedError
-        If it is no such file, or not as it was written.
-    """
+        Raises
+        ------
+        StoreError
+            As of ``_write``.
+        """
 
-    def __init__(self, path: str | os.PathLike[str], where: str) -> None:
-        super().__init__(Path(path), where)
-        self.sequence, self.seen, self.digest = 0, 0, BEGINNING
-        self._there()  # before anything is made beside it
-        self._holding = Holding(self.path, where)
+        def transaction() -> None:
+            self.reached("begun")
+            self.reached("before commit")
+            self._db.execute(sql, values)
+
+        self._change(transaction)
+
+    def _change(self, transaction: Callable[[], object]) -> None:
+        self.hold_sound()
         try:
-            if self._there():
-                self._open()
-        except BaseException:
-            self.close()
-            raise
-
-    @property
-    def empty(self) -> bool:
-        """Whether it is still to be made."""
-        return not hasattr(self, "_db")
-
-    def begin(self, first: Snapshot) -> None:
-        """Make the file, with the first snapshot in it."""
-        self._holding.note(0)
-        try:
-            with replacing(self.path) as temporary, closing(made(temporary, self.where)) as db:
-                self._insert(db, first)
-                db.execute("COMMIT")
-                self.reached("made")
-        except StoreError:
-            raise
+            transaction()
         except sqlite3.Error as wrong:
-            raise self._told(wrong, "made") from wrong
-        except OSError as wrong:
-            raise StoreError(
-                f"{self.where}: {self.path} could not be made: {wrong.strerror or wrong}. Look at "
-                "the permissions of its folder, and at the room on its disk."
-            ) from wrong
-        self.reached("in place")
-        self._open()
+            told = self._told(wrong, "written")
+            self.full = told if told.full else None
+            if _kind_of(wrong) not in _HARMLESS:
+                self.broken = told
+            self._take_back()
+            raise told from wrong
+        except BaseException:
+            self._take_back()
+            raise
+        self.full = None
+        self.reached("after commit")
 
-    def close(self) -> None:
-        """Give the file back; what was committed stays."""
+    def _take_back(self) -> None:
+        """End a transaction that was not committed."""
         try:
-            if not self.empty:
-                self._db.close()
-        finally:
-            self._holding.close()
+            self._db.rollback()
+        except sqlite3.Error as wrong:
+            self.broken = self._told(wrong, "written")
 
-    def abandon(self) -> None:
-        """In a process that was forked from the one that has it: leave all as it is.
+    def _rows(self, sql: str, values: Sequence[Any] = (), *, verb: str = "read") -> list[Any]:
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except _SQLITE as wrong:
+            raise self._told(wrong, verb) from wrong
 
-        SQLite must not close its copy of the connection: it would take the log, to which the other
-        goes on writing, for its own, and remove it. So this copy is never let go.
-        """
-        if not self.empty:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
-            _ABANDONED.add(os.path.realpath(self.path))
-        self._holding.close()
+    def _each(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
+        """Row by row: together they may be larger than memory."""
+        try:
+            yield from self._db.execute(sql, values)
+        except _SQLITE as wrong:
+            raise self._told(wrong, "read") from wrong
 
-    # -- writing -------------------------------------------------------------------------------
+    def _told(self, wrong: Exception, verb: str) -> StoreError:
+        """What SQLite raises, in the user's words."""
+        if (kind := _kind_of(wrong)) in _DAMAGED:
+            return self.damaged(str(wrong))
+        start = f"{self.where}: {self.path} could not be {verb}: {wrong}."
+        if kind in _HELD:
+            return InUseError(f"{start} Another process has it: stop that one first.")
+        if kind in _HARMLESS:
+            return StoreError(f"{start} {_HARMLESS[kind]}", full=kind == "FULL")
+        return StoreError(f"{start} {_ADVICE[verb]}")
 
-    def commit(self, group: Group) -> None:
-        """Bring a group to the disk, whole or not at all.
-
-        Raises
-        ------
-        StoreError
-            If the disk is full: then nothing of it is kept. Or if it fails: then nobody knows.
-        """
-        digest, rows = self.digest, []
-        for entry in group.entries:
-            digest = chained(digest, entry)
-            rows.append((entry.sequence, entry.kind, entry.rows, entry.seen, entry.aside,
-                         entry.note, entry.body, digest))  # fmt: skip
-
-        def write() -> None:
-            for row in rows:
-                self._db.execute(_LOG, row)
-                self.reached("entry")
-            if group.answers or group.asked or group.answered:
-                self._write_requests(group)
-            if group.snapshot is not None:
-                self._insert(self._db, replace(group.snapshot, digest=digest))
-
-        if len(rows) == 1 and group.bare:
-            self._write_one(_LOG, rows[0])
-        else:
-            self._write(write)
-        if group.entries:
-            last = group.entries[-1]
-            self.ends(last.sequence, last.seen, digest)
-            self._holding.note(self.sequence)
-
-    def holds(self, group: Group) -> bool:
-        """Whether a group, whose commit was interrupted, is on the disk; where the log ends then.
-
-        Raises
-        ------
-        StoreError
-            If it cannot be read.
-        """
-        self._take_back()
-        if not group.entries:
-            return bool(group.asked) and self.asked(group.asked[0].id) is not None
-        last = self._rows("SELECT sequence, seen, digest FROM log ORDER BY sequence DESC LIMIT 1")
-        if not last or last[0][0] < group.entries[-1].sequence:
-            return False
-        self.ends(*last[0])
-        return True
-
-    def ends(self, sequence: int, seen: int, digest: bytes) -> None:
-        """Know where the log ends.
+    def damaged(self, why: str, otherwise: str = "") -> DamagedError:
+        """The error for a file that is not as it was written.
 
         Parameters
         ----------
-        sequence, seen : int
-        digest : bytes
-            Of all blocks until there.
+        why, otherwise : str
+            What is wrong, and what to do other than to restore a backup.
         """
-        self.sequence, self.seen, self.digest = sequence, seen, digest
-
-    def hold_complete(self) -> None:
-        """Refuse a log that ends before what was acknowledged.
-
-        Raises
-        ------
-        DamagedError
-        """
-        acknowledged = self._holding.acknowledged
-        if self.sequence < acknowledged:
-            raise self._damaged(
-                f"its log ends at block {self.sequence:,}, but {acknowledged:,} were acknowledged",
-                f"; if this is the backup, remove {self._holding.path} to go on from there",
-            )
-
-    def snapshot(self, taken: Snapshot) -> None:
-        """Keep a snapshot, with the log's digest then."""
-        self._write(lambda: self._insert(self._db, taken))
-
-    # -- what stands behind them ---------------------------------------------------------------
-
-    def _there(self) -> bool:
-        """Whether the file is there; refused if it is none, or only its log is there."""
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            for ending in ("-wal", "-journal"):
-                if (log := Path(f"{os.path.realpath(self.path)}{ending}")).exists():
-                    raise self._damaged(
-                        f"{log} is there without it", ", or remove that too to begin anew"
-                    ) from None
-            return False
-        except OSError as failed:
-            raise StoreError(
-                f"{self.where}: {self.path} could not be opened: {failed.strerror}. "
-                "Look at its permissions, and at those of its folder."
-            ) from failed
-        if not stat.S_ISREG(found.st_mode):
-            raise StoreError(
-                f"{self.where}: {self.path} must be an ordinary file, or none yet, got a folder or "
-                "a device. Choose another path."
-            )
-        if not found.st_size:
-            raise self._damaged("it is empty", ", or remove it to begin anew")
-        return True
-
-    def _open(self) -> None:
-        try:
-            self._db = opened(self.path, self.where)
-        except SQLITE as wrong:
-            told = self._told(wrong, "opened")
-            if isinstance(told, InUseError) and os.path.realpath(self.path) in _ABANDONED:
-                told = InUseError(
-                    f"{self.where}: {self.path} must be opened by a process that was not forked "
-                    "from one that had it open: here SQLite takes it for held, whoever has let it "
-                    "go. Open it in a process that is started anew, as by `spawn`."
-                )
-            raise told from wrong
-        self._place = Place(self.path, self.where)
-
-    def _write_requests(self, group: Group) -> None:
-        if group.answers:
-            self._write_answers(group.answers)
-            self.reached("keys")
-        if group.asked:
-            self._db.executemany(
-                "INSERT INTO asked (id, until, body, seal) VALUES (?, ?, ?, ?)",
-                [(a.id, a.until, a.body, a.seal()) for a in group.asked],
-            )
-            self.reached("asked")
-        if group.answered:
-            self._db.executemany(
-                "DELETE FROM asked WHERE id = ?", [(each,) for each in group.answered]
-            )
-            self.reached("answered")
-
-    def _write_answers(self, answers: Sequence[Answer]) -> None:
-        """Many with each statement: Python lets other threads go on at every one."""
-        first = 0
-        while first < len(answers):
-            left = len(answers) - first
-            some = answers[first : first + next(many for many in _TOGETHER if many <= left)]
-            first += len(some)
-            values = [value for answer in some for value in (*answer, answer.seal())]
-            self._db.execute(_KEYS[len(some)], values)
-
-    def _insert(self, db: sqlite3.Connection, taken: Snapshot) -> None:
-        db.execute(
-            "INSERT OR REPLACE INTO snapshots "
-            "(sequence, seen, at, why, positions, digest, body, seal) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (taken.sequence, taken.seen, taken.at, taken.why, taken.positions, taken.digest,
-             taken.body, taken.seal()),
-        )  # fmt: skip
-        self.reached("snapshot")
-
-
-_LONGEST = 512  # characters
-_HALVES = re.compile("[\ud800-\udfff]")
-
-
-def hold_text(word: Any, name: str, where: str) -> None:
-    """Refuse what is no text, empty, too long, or of halves of characters.
-
-    Parameters
-    ----------
-    word : Any
-    name : str
-        Of the argument.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-    """
-    came = type(word).__name__
-    if isinstance(word, str):
-        came = f"{len(word):,} characters"
-        if 0 < len(word) <= _LONGEST and not _HALVES.search(word):
-            return
-    raise ParameterError(
-        f"{where}: `{name}` must be text of 1 to {_LONGEST} characters, got {came}. Give another, "
-        "such as str(uuid.uuid4())."
-    )
-
-
-def hold_sendable(word: Any, name: str, where: str) -> None:
-    """Refuse what cannot stand in a header, such as the line of a file with its end.
-
-    Parameters
-    ----------
-    word : Any
-        It is not told: it may be secret.
-    name : str
-        Of the argument.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-    """
-    good = isinstance(word, str) and word.isascii() and word.isprintable()
-    if not good or not word or word != word.strip():
-        came = "other text" if isinstance(word, str) else type(word).__name__
-        raise ParameterError(
-            f"{where}: `{name}` must be text of printable ASCII, without blanks at its ends, got "
-            f"{came}. If it was read from a file, strip it."
+        return DamagedError(
+            f"{self.where}: {self.path} is not as it was written: {why}. Restore it from a "
+            f"backup{otherwise}."
         )

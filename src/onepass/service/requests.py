@@ -1,28 +1,25 @@
-"""Requests: what a durable learner is asked to keep, one by one or many at once.
+"""Requests to learn rows, and the blocks of rows that are learned and logged.
 
-Blocks: rows and their answers, as they are learned, joined and written down.
-
-Rows of one learner come from many askers at once. Those that are alike are learned as one block;
-what is written down is the block, so that it can be learned again in just the same way::
+Rows of one learner come from many threads at once. Requests with the same columns are joined and
+learned as one block, which is logged as it was learned, so that replay repeats it exactly. A block
+is encoded as::
 
     length of the header, 4 bytes | header, JSON | the arrays, one after the other
 
 The header is the number of rows, and of each array its part, its column where it is one of a table,
-its dtype, its shape and its bytes. An array of Python's values is JSON.
+its dtype, its shape and its bytes. An array of Python objects is JSON.
 
-Intake: rows as a user gives them, as a block of their own.
+The size of a block on the disk is checked before it is encoded: rows may share one text in memory
+that each of them stores by itself, so a kilobyte here may become gigabytes there.
 
-Written: rows as they stand on the disk, unless they would be too many bytes there.
-
-Rows may share one text, of which each of them writes its own: what takes a kilobyte here may take
-gigabytes there. So it is known before any of it is written.
-
-Packing: rows as binary tensors of the Open Inference Protocol, for those who ask.
+Also here: checks of idempotency keys, source names and positions; and rows as binary tensors of the
+Open Inference Protocol, as the client sends them.
 """
 
 import hashlib
 import json
 import math
+import re
 import struct
 from _thread import allocate_lock
 from collections import Counter
@@ -34,7 +31,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass.errors import Array, DamagedError, ShapeError, StoreError, TypeMismatchError
+from onepass.errors import (
+    Array,
+    DamagedError,
+    ParameterError,
+    ShapeError,
+    StoreError,
+    TypeMismatchError,
+)
 from onepass.validation import matrix
 from onepass.validation.table import Table, is_frame, to_column
 
@@ -44,7 +48,9 @@ __all__ = [
     "Request",
     "aligned",
     "hold_answered",
+    "hold_sendable",
     "hold_size",
+    "hold_text",
     "hold_written",
     "is_plain",
     "joined",
@@ -748,3 +754,58 @@ def _texts(data: bytes) -> list[str]:
         found.append(data[at + 4 : at + 4 + size].decode())
         at += 4 + size
     return found
+
+
+_LONGEST_KEY = 512  # characters
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def hold_text(word: Any, name: str, where: str) -> None:
+    """Refuse what is no text, empty, too long, or of halves of characters.
+
+    Parameters
+    ----------
+    word : Any
+    name : str
+        Of the argument.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+    """
+    came = type(word).__name__
+    if isinstance(word, str):
+        came = f"{len(word):,} characters"
+        if 0 < len(word) <= _LONGEST_KEY and not _HALVES.search(word):
+            return
+    raise ParameterError(
+        f"{where}: `{name}` must be text of 1 to {_LONGEST_KEY} characters, got {came}. Give "
+        "another, such as str(uuid.uuid4())."
+    )
+
+
+def hold_sendable(word: Any, name: str, where: str) -> None:
+    """Refuse what cannot stand in a header, such as the line of a file with its end.
+
+    Parameters
+    ----------
+    word : Any
+        It is not told: it may be secret.
+    name : str
+        Of the argument.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    ParameterError
+    """
+    good = isinstance(word, str) and word.isascii() and word.isprintable()
+    if not good or not word or word != word.strip():
+        came = "other text" if isinstance(word, str) else type(word).__name__
+        raise ParameterError(
+            f"{where}: `{name}` must be text of printable ASCII, without blanks at its ends, got "
+            f"{came}. If it was read from a file, strip it."
+        )

@@ -1,21 +1,17 @@
-"""Keeper: decides on requests: what is learned is written down, and only then acknowledged.
+"""The writer of a durable learner: learns requests, logs them, and only then acknowledges them.
 
-A group of requests is learned, brought to the disk, and told of. If it cannot be written, nobody is
-told otherwise: the learner is made again from what is on the disk before it learns anything else.
-The same if an interrupt comes in between: then the disk says what became of the group.
+A group of requests is deduplicated by keys, learned, committed to the journal, published and
+acknowledged, in that order. Snapshots, rollback and retention are here too.
 
-Policy: how a durable learner is kept, and who watches it.
-
-Charge: the learner that a journal is kept of, and what it is asked to do.
-
-Everything that changes it goes through ``learn``, so that the same blocks in the same order make
-the same learner, to the last bit. What is said of rows is said by a copy, which is made after each
-group of blocks, shares what was learned, and stays as it is: whoever asks never waits for a row to
-be learned, and never sees half a block.
-
-Standing: a learner as it stands on the disk: made from there, and kept there.
-
-Tending: a learner is written down whole now and then, goes back, and lets go of what is old.
+Invariants
+----------
+- No request is acknowledged before its rows are on the disk. If a group cannot be committed, all
+  its requests fail, and the learner is restored from the disk before it learns anything else. If an
+  interrupt comes in between, the journal tells whether the group was committed.
+- The learner changes only by ``Charge.learn``: the same blocks in the same order make the same
+  learner, bit for bit.
+- Predictions come from a copy that is made after each group, shares the learned arrays and never
+  changes: they do not wait for rows to be learned, and never see half a block.
 """
 
 import copy
@@ -62,7 +58,7 @@ from onepass.service.requests import (
 from onepass.validation.arrays import bounded
 from onepass.validation.table import Table
 
-__all__ = ["Charge", "Keeper", "Policy", "Standing", "Tending", "Watcher", "said_of", "small"]
+__all__ = ["Charge", "Keeper", "Policy", "Watcher", "said_of"]
 
 
 Watcher = Callable[[Block, Any], Callable[[], object] | None]
@@ -213,6 +209,10 @@ def _specified(learner: Any, where: str) -> bytes:
     return archive.packed(taken(clone(learner), where), where)
 
 
+_SWEEP = 60.0  # seconds after which what is too old is let go again
+_AGAIN = 1.0  # seconds after which the file and the disk are looked at again
+_FEW, _MANY = 64, 1024  # blocks that are let go at once
+_PATIENCE = 5.0  # seconds that whoever closes waits for old blocks to go
 _LAST = 1 << 62  # beyond every block
 _LARGEST = 1 << 22  # bytes of what is held to be looked at
 
@@ -228,8 +228,31 @@ class _Made:
     end: tuple[int, int, bytes]
 
 
-class Standing:
-    """A learner and its journal; for one thread at a time.
+def _small(charge: Charge) -> Any:
+    """A copy of a learner that is out of its loops, for inspection; None if it is large."""
+    learner = charge.answering()
+    return learner if nbytes(learner) <= _LARGEST else None
+
+
+def _items(text: str) -> dict[str, str]:
+    """What JSON says of sources and positions."""
+    found: dict[str, str] = json.loads(text)
+    return found
+
+
+class _Flight:
+    """A group on its way to the disk."""
+
+    __slots__ = ("group", "learned", "positions", "requests")
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests, self.group = requests, Group()
+        self.learned: list[tuple[Block, Any]] = []
+        self.positions: dict[str, str] = {}
+
+
+class Keeper:
+    """A learner and its journal: the only writer of both; for one thread at a time.
 
     Parameters
     ----------
@@ -244,24 +267,37 @@ class Standing:
     positions : dict of str to str
         Of the sources.
     written : learner or None
-        As it was last written down, with its memory, to be looked at; None if that is large.
+        The learner of the last snapshot, with its memory, for inspection; None if it is large.
     watch : callable or None
-        Told of each block that is acknowledged.
+        Called with each block that is acknowledged.
+    last_snapshot : tuple of int and float
+        How many rows had been learned at the last snapshot, and when it was.
+    at_it : bool
+        Whether something is begun and not yet done, as set by whoever has the turn.
     """
 
     charge: Charge
     published: tuple[int, Any]
+    at_it = False
+    _pending = 1 << 62
+    """An upper bound of the rows that wait for their labels: labelled ones may still be counted."""
+    _flight: _Flight | None = None
+    _certain: tuple[Sequence[Request], Exception | None] = ((), None)
+    """Of which requests the fate is certain, and not told yet; and why, if they are refused."""
 
     def __init__(self, journal: Journal, policy: Policy) -> None:
         self.journal, self.where = journal, journal.where
-        self._policy = policy
+        self.policy = policy
         self._began = policy.clock() - time.monotonic()  # a clock that is set anew changes nothing
         self.positions: dict[str, str] = {}
         self.written: Any = None
         self.watch: Watcher | None = None
         self._trouble: str | None = None
         self._stale = False  # the learner has learned what may not be on the disk
-        self._taken = self._tried = (0, 0.0)  # rows and when: a snapshot, or at least the trial
+        self.last_snapshot = self._tried = (0, 0.0)  # rows and when: taken, or at least tried
+        self._sweep_at = self._look_at = 0.0
+        self._trims = False  # whether the log may hold blocks before all snapshots
+        self._trimmed = 0  # the version when some were let go
 
     @property
     def answering(self) -> Any:
@@ -277,16 +313,6 @@ class Standing:
         return self._began + time.monotonic()
 
     @property
-    def most_features(self) -> int | None:
-        """So many features may come to the learner."""
-        return self._policy.most_features
-
-    @property
-    def last_snapshot(self) -> tuple[int, float]:
-        """How many rows had been learned at the last snapshot, and when it was."""
-        return self._taken
-
-    @property
     def ready(self) -> bool:
         """Whether the file can be written, as far as is known."""
         return self.journal.broken is None and self.journal.full is None
@@ -297,15 +323,20 @@ class Standing:
         wrong = self.journal.broken or self.journal.full
         return self._trouble if wrong is None else str(wrong)
 
-    # -- beginning -----------------------------------------------------------------------------
+    @property
+    def left(self) -> bool:
+        """Whether an interrupt has left a group of which it was not told whether it is kept."""
+        return self._flight is not None and not self.at_it
+
+    # -- opening and replay ---------------------------------------------------------------------
 
     def begin(self, charge: Charge) -> None:
         """Make the file."""
         self.charge = charge
         self.journal.begin(self._snapshot(charge, 0, "beginning"))
         self._watched(charge)
-        self._taken = self._tried = (0, self.now())
-        self.written = small(charge)
+        self.last_snapshot = self._tried = (0, self.now())
+        self.written = _small(charge)
         self.answering = charge.answering()
 
     def resume(self) -> None:
@@ -314,8 +345,9 @@ class Standing:
         self.journal.ends(*made.end)
         self.journal.hold_complete()
         self._stand(made)
-        self._taken = (made.snapshot.seen, made.snapshot.at)
+        self.last_snapshot = (made.snapshot.seen, made.snapshot.at)
         self._tried = (made.snapshot.seen, self.now())
+        self._trims, self._trimmed = True, self.journal.sequence
 
     def restore(self) -> None:
         """Make the learner again, as it is on the disk."""
@@ -336,8 +368,8 @@ class Standing:
         """The learner as it was after a block, or after the last."""
         snapshot = self.journal.before(_LAST if until is None else until)
         path = str(self.journal.path)
-        charge = Charge.from_bytes(snapshot.body, path, self._policy.replacements)
-        written = small(charge)
+        charge = Charge.from_bytes(snapshot.body, path, self.policy.replacements)
+        written = _small(charge)
         if told:
             self._watched(charge)
         positions = _items(snapshot.positions)
@@ -375,253 +407,7 @@ class Standing:
                 f"but now it is refused: {wrong} Use the version of onepass that wrote it."
             ) from wrong
 
-    def _watched(self, charge: Charge) -> None:
-        if self._policy.watch is not None:
-            self.watch = self._policy.watch(charge.answering())
-
-    def _heard(self, told: list[tuple[Block, Any]]) -> list[Any]:
-        """Tell the watcher of blocks, which are taken out of the list; what it has returned.
-
-        Its failing is no trouble of the rows.
-        """
-        left = []
-        while told and self.watch is not None:
-            block, said = told[0]
-            try:
-                del told[0]  # just now: an interrupt must have it told neither twice nor never
-                left.append(self.watch(block, said))
-            except Exception as wrong:  # noqa: BLE001
-                self._failed(wrong)
-        return left
-
-    def _tidied(self, left: Sequence[Any]) -> None:
-        """Do what the watcher has left to be done, where it is anything."""
-        for each in left:
-            if callable(each):
-                try:
-                    each()
-                except Exception as wrong:  # noqa: BLE001
-                    self._failed(wrong)
-
-    def _failed(self, wrong: Exception) -> None:
-        self._trouble = f"{self.where}: whoever watches has failed: {wrong}"
-
-    def pass_by(self, source: str, position: str) -> None:
-        """Note a source's position, without rows.
-
-        Parameters
-        ----------
-        source, position : str
-
-        Raises
-        ------
-        StoreError
-            If it cannot be written.
-        """
-        note = json.dumps({"source": source, "position": position})
-        sequence, seen = self.journal.sequence + 1, self.journal.seen
-        entry = Entry(sequence, "pass", 0, seen, False, note, b"")  # noqa: FBT003
-        self._commit(Group(entries=[entry]))
-        self.positions[source] = position
-        self.published = (sequence, self.answering)
-        self._stale = False
-
-    def _commit(self, group: Group) -> None:
-        """Bring it to the disk; whatever interrupts, what is there is what counts."""
-        self._stale = True
-        try:
-            self.journal.commit(group)
-        except StoreError:
-            self._stale = False
-            raise
-
-    def _snapshot(self, charge: Charge, sequence: int, why: str) -> Snapshot:
-        seen, digest = self.journal.seen, self.journal.digest  # of now, not of when it is written
-        positions = json.dumps(self.positions)
-        body = charge.to_bytes(self.where)
-        return Snapshot(sequence, seen, self.now(), why, positions, digest, body)
-
-
-def small(charge: Charge) -> Any:
-    """A copy of a learner that is out of its loops, to be looked at; None if it is large.
-
-    Parameters
-    ----------
-    charge : Charge
-    """
-    learner = charge.answering()
-    return learner if nbytes(learner) <= _LARGEST else None
-
-
-def _items(text: str) -> dict[str, str]:
-    """What JSON says of sources and positions."""
-    found: dict[str, str] = json.loads(text)
-    return found
-
-
-_SWEEP = 60.0  # seconds after which what is too old is let go again
-_AGAIN = 1.0  # seconds after which the file and the disk are looked at again
-_FEW, _MANY = 64, 1024  # blocks that are let go at once
-_PATIENCE = 5.0  # seconds that whoever closes waits for old blocks to go
-
-
-class Tending(Standing):
-    """Snapshots of a learner and its journal; of the same parameters."""
-
-    def __init__(self, journal: Journal, policy: Policy) -> None:
-        super().__init__(journal, policy)
-        self._sweep_at = self._look_at = 0.0
-        self._trims = False  # whether the log may hold blocks before all snapshots
-        self._trimmed = 0  # the version when some were let go
-
-    def resume(self) -> None:
-        """Make the learner from the file; whoever watches is told of what it learns again."""
-        super().resume()
-        self._trims, self._trimmed = True, self.journal.sequence
-
-    def tend(self) -> None:
-        """Take a snapshot if it is time, and let go some of what is too old."""
-        now, (seen, at) = self.now(), self._tried
-        if now >= self._look_at:
-            self._look_at = now + _AGAIN
-            self._look()
-        rows = self.journal.seen - seen
-        if rows >= self._policy.snapshot_rows:
-            self._try(lambda: self._due("rows"))
-        elif rows and now - at >= self._policy.snapshot_seconds:
-            self._try(lambda: self._due("time"))
-        if now >= self._sweep_at:
-            self._try(lambda: self._sweep(now))
-        if self._trims:
-            self._try(self._trim)
-
-    def finish(self) -> None:
-        """Take a last snapshot, and let go blocks before the oldest, all if that is quick."""
-        self._try(self.journal.hold_whole)
-        self._try(lambda: self.snapshot("close"))
-        self._try(self._trim_all)
-
-    def snapshot(self, why: str) -> None:
-        """Take one, unless there is one of this version; and let go the oldest.
-
-        Raises
-        ------
-        StoreError, CheckpointError
-            If it cannot be written.
-        """
-        sequence = self.journal.sequence
-        if self.journal.snapshots()[-1].sequence < sequence:
-            self.journal.snapshot(self._snapshot(self.charge, sequence, why))
-            self.written = small(self.charge)
-        self._taken = self._tried = (self.journal.seen, self.now())
-        self._trouble = None
-        self._try(self._prune)
-
-    def rollback(self, to: int) -> None:
-        """Go back to what was known after a block; the log keeps what came after it.
-
-        Parameters
-        ----------
-        to : int
-            A version from the oldest snapshot on.
-
-        Raises
-        ------
-        StoreError
-            If it is not kept, or cannot be written.
-        """
-        made = self._made(to)
-        sequence, seen = self.journal.sequence + 1, self.journal.seen
-        entry = Entry(sequence, "rollback", 0, seen, True, json.dumps({"to": to}), b"")  # noqa: FBT003
-        snapshot = self._snapshot(made.charge, sequence, f"rollback to {to}")
-        self._commit(Group(entries=[entry], snapshot=snapshot))
-        self.charge = made.charge
-        self._taken = self._tried = (seen, self.now())
-        self.written = small(made.charge)
-        self.answering = made.charge.answering()
-        self._stale = False
-        self._try(self._prune)
-
-    # -- what stands behind them ---------------------------------------------------------------
-
-    def _try(self, work: Callable[[], None]) -> None:
-        """Do what may fail: all rows are in the log, whether it is done or not."""
-        if self._stale or self.journal.broken is not None:
-            return
-        try:
-            work()
-        except (StoreError, CheckpointError) as wrong:
-            self._trouble = f"{wrong} All rows are in the log, which goes on."
-            warnings.warn(self._trouble, CheckpointWarning, stacklevel=2)
-
-    def _due(self, why: str) -> None:
-        """Take a snapshot; if it cannot be written, not again before the next would be due."""
-        try:
-            self.snapshot(why)
-        except (StoreError, CheckpointError):
-            self._tried = (self.journal.seen, self.now())
-            raise
-
-    def _look(self) -> None:
-        """See whether the file is there, and whether a disk that was full has room again.
-
-        Then be as on the disk: nobody may send rows before this is ready.
-        """
-        self._try(lambda: self.journal.hold_whole(log=True))
-        if self.journal.full is not None:
-            with suppress(StoreError):  # it is told until then
-                self.journal.hold_room()
-                if self._stale:
-                    self.restore()
-
-    def _prune(self) -> None:
-        self.journal.prune(self._policy.keep)
-        self._trims, self._trimmed = True, self.journal.sequence
-
-    def _trim(self) -> None:
-        """Let go more blocks than have come, but not so many that whoever waits would notice."""
-        came = self.journal.sequence - self._trimmed
-        self._trimmed += came
-        self._trims = False  # if it fails, it is tried again after the next snapshot
-        self._trims = self.journal.trim(_FEW + 2 * came)
-
-    def _trim_all(self) -> None:
-        until = time.monotonic() + _PATIENCE  # what is left goes after the next start
-        while self.journal.trim(_MANY) and time.monotonic() < until:
-            pass
-
-    def _sweep(self, now: float) -> None:
-        self._sweep_at = now + _SWEEP  # if it fails, too
-        if self.journal.sweep(keys_before=now - self._policy.key_seconds, now=now):
-            self._sweep_at = now
-
-
-class _Flight:
-    """A group on its way to the disk."""
-
-    __slots__ = ("group", "learned", "positions", "requests")
-
-    def __init__(self, requests: Sequence[Request]) -> None:
-        self.requests, self.group = requests, Group()
-        self.learned: list[tuple[Block, Any]] = []
-        self.positions: dict[str, str] = {}
-
-
-class Keeper(Tending):
-    """What learns and writes down; of the same parameters."""
-
-    at_it = False
-    """Whether something is begun and not yet done, as whoever has the turn says."""
-    _pending = 1 << 62
-    """An upper bound of the rows that wait for their labels: labelled ones may still be counted."""
-    _flight: _Flight | None = None
-    _certain: tuple[Sequence[Request], Exception | None] = ((), None)
-    """Of which requests the fate is certain, and not told yet; and why, if they are refused."""
-
-    @property
-    def left(self) -> bool:
-        """Whether an interrupt has left a group of which it was not told whether it is kept."""
-        return self._flight is not None and not self.at_it
+    # -- requests -------------------------------------------------------------------------------
 
     def take(self, requests: Sequence[Request]) -> None:
         """Decide on requests: learn and write down, or refuse each by itself.
@@ -671,6 +457,19 @@ class Keeper(Tending):
                 self.journal.hold_whole()
                 self.restore()
 
+    def refuse(self, requests: Sequence[Request], wrong: Exception) -> None:
+        """Settle requests of which nothing was kept.
+
+        Parameters
+        ----------
+        requests : sequence of Request
+        wrong : Exception
+            What each is told.
+        """
+        self._tell()  # what is left, before it is forgotten
+        self._certain = (requests, wrong)
+        self._tell()
+
     def copied(self) -> Any:
         """A copy of the learner as it was acknowledged; where it is not here, it is read.
 
@@ -684,7 +483,27 @@ class Keeper(Tending):
         self.journal.hold_sound()
         return self._made(None).charge.copied()
 
-    # -- one group -----------------------------------------------------------------------------
+    def pass_by(self, source: str, position: str) -> None:
+        """Note a source's position, without rows.
+
+        Parameters
+        ----------
+        source, position : str
+
+        Raises
+        ------
+        StoreError
+            If it cannot be written.
+        """
+        note = json.dumps({"source": source, "position": position})
+        sequence, seen = self.journal.sequence + 1, self.journal.seen
+        entry = Entry(sequence, "pass", 0, seen, False, note, b"")  # noqa: FBT003
+        self._commit(Group(entries=[entry]))
+        self.positions[source] = position
+        self.published = (sequence, self.answering)
+        self._stale = False
+
+    # -- one group ------------------------------------------------------------------------------
 
     def _decide(self, requests: Sequence[Request]) -> None:
         self._flight = flight = _Flight(requests)
@@ -717,19 +536,6 @@ class Keeper(Tending):
                 if not request.settled:
                     request.receipt = request.error = None
             self._flight = None
-
-    def refuse(self, requests: Sequence[Request], wrong: Exception) -> None:
-        """Settle requests of which nothing was kept.
-
-        Parameters
-        ----------
-        requests : sequence of Request
-        wrong : Exception
-            What each is told.
-        """
-        self._tell()  # what is left, before it is forgotten
-        self._certain = (requests, wrong)
-        self._tell()
 
     def _publish(self, flight: _Flight) -> None:
         """Let it be seen."""
@@ -776,7 +582,16 @@ class Keeper(Tending):
         finally:
             self.at_it = True
 
-    # -- what is in it -------------------------------------------------------------------------
+    def _commit(self, group: Group) -> None:
+        """Bring it to the disk; whatever interrupts, what is there is what counts."""
+        self._stale = True
+        try:
+            self.journal.commit(group)
+        except StoreError:
+            self._stale = False
+            raise
+
+    # -- what is in a group ---------------------------------------------------------------------
 
     def _fill(self, flight: _Flight) -> None:
         """Learn what is new."""
@@ -799,7 +614,7 @@ class Keeper(Tending):
 
     def _too_many(self, rows: int, group: Group) -> BusyError | None:
         """The error if too many rows would wait for their labels, else None."""
-        most = self._policy.most_pending
+        most = self.policy.most_pending
         if self._pending + rows > most:  # count anew: some may have been labelled
             self._pending = self.journal.waiting(self.now()) + len(group.asked)
         if self._pending + rows > most:
@@ -850,7 +665,7 @@ class Keeper(Tending):
         aside, alone = self.charge.aside, len(run) == 1
         try:
             block = run[0].block if alone else joined([request.block for request in run])
-            with bounded(self._policy.most_features):
+            with bounded(self.policy.most_features):
                 said = self.charge.learn(block)
         except Exception as wrong:  # noqa: BLE001  whoever asked is told
             if alone:
@@ -887,3 +702,158 @@ class Keeper(Tending):
                 Answer(name, digest, sequence, said_to_bytes(one), now)
                 for (name, digest), one in zip(request.keys, each, strict=False)
             ]
+
+    # -- watcher --------------------------------------------------------------------------------
+
+    def _watched(self, charge: Charge) -> None:
+        if self.policy.watch is not None:
+            self.watch = self.policy.watch(charge.answering())
+
+    def _heard(self, told: list[tuple[Block, Any]]) -> list[Any]:
+        """Tell the watcher of blocks, which are taken out of the list; what it has returned.
+
+        Its failing is no trouble of the rows.
+        """
+        left = []
+        while told and self.watch is not None:
+            block, said = told[0]
+            try:
+                del told[0]  # just now: an interrupt must have it told neither twice nor never
+                left.append(self.watch(block, said))
+            except Exception as wrong:  # noqa: BLE001
+                self._failed(wrong)
+        return left
+
+    def _tidied(self, left: Sequence[Any]) -> None:
+        """Do what the watcher has left to be done, where it is anything."""
+        for each in left:
+            if callable(each):
+                try:
+                    each()
+                except Exception as wrong:  # noqa: BLE001
+                    self._failed(wrong)
+
+    def _failed(self, wrong: Exception) -> None:
+        self._trouble = f"{self.where}: whoever watches has failed: {wrong}"
+
+    # -- snapshots, rollback and retention ------------------------------------------------------
+
+    def tend(self) -> None:
+        """Take a snapshot if it is time, and let go some of what is too old."""
+        now, (seen, at) = self.now(), self._tried
+        if now >= self._look_at:
+            self._look_at = now + _AGAIN
+            self._look()
+        rows = self.journal.seen - seen
+        if rows >= self.policy.snapshot_rows:
+            self._try(lambda: self._due("rows"))
+        elif rows and now - at >= self.policy.snapshot_seconds:
+            self._try(lambda: self._due("time"))
+        if now >= self._sweep_at:
+            self._try(lambda: self._sweep(now))
+        if self._trims:
+            self._try(self._trim)
+
+    def finish(self) -> None:
+        """Take a last snapshot, and let go blocks before the oldest, all if that is quick."""
+        self._try(self.journal.hold_whole)
+        self._try(lambda: self.snapshot("close"))
+        self._try(self._trim_all)
+
+    def snapshot(self, why: str) -> None:
+        """Take one, unless there is one of this version; and let go the oldest.
+
+        Raises
+        ------
+        StoreError, CheckpointError
+            If it cannot be written.
+        """
+        sequence = self.journal.sequence
+        if self.journal.snapshots()[-1].sequence < sequence:
+            self.journal.snapshot(self._snapshot(self.charge, sequence, why))
+            self.written = _small(self.charge)
+        self.last_snapshot = self._tried = (self.journal.seen, self.now())
+        self._trouble = None
+        self._try(self._prune)
+
+    def rollback(self, to: int) -> None:
+        """Go back to what was known after a block; the log keeps what came after it.
+
+        Parameters
+        ----------
+        to : int
+            A version from the oldest snapshot on.
+
+        Raises
+        ------
+        StoreError
+            If it is not kept, or cannot be written.
+        """
+        made = self._made(to)
+        sequence, seen = self.journal.sequence + 1, self.journal.seen
+        entry = Entry(sequence, "rollback", 0, seen, True, json.dumps({"to": to}), b"")  # noqa: FBT003
+        snapshot = self._snapshot(made.charge, sequence, f"rollback to {to}")
+        self._commit(Group(entries=[entry], snapshot=snapshot))
+        self.charge = made.charge
+        self.last_snapshot = self._tried = (seen, self.now())
+        self.written = _small(made.charge)
+        self.answering = made.charge.answering()
+        self._stale = False
+        self._try(self._prune)
+
+    def _snapshot(self, charge: Charge, sequence: int, why: str) -> Snapshot:
+        seen, digest = self.journal.seen, self.journal.digest  # of now, not of when it is written
+        positions = json.dumps(self.positions)
+        body = charge.to_bytes(self.where)
+        return Snapshot(sequence, seen, self.now(), why, positions, digest, body)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """Do what may fail: all rows are in the log, whether it is done or not."""
+        if self._stale or self.journal.broken is not None:
+            return
+        try:
+            work()
+        except (StoreError, CheckpointError) as wrong:
+            self._trouble = f"{wrong} All rows are in the log, which goes on."
+            warnings.warn(self._trouble, CheckpointWarning, stacklevel=2)
+
+    def _due(self, why: str) -> None:
+        """Take a snapshot; if it cannot be written, not again before the next would be due."""
+        try:
+            self.snapshot(why)
+        except (StoreError, CheckpointError):
+            self._tried = (self.journal.seen, self.now())
+            raise
+
+    def _look(self) -> None:
+        """See whether the file is there, and whether a disk that was full has room again.
+
+        Then be as on the disk: nobody may send rows before this is ready.
+        """
+        self._try(lambda: self.journal.hold_whole(log=True))
+        if self.journal.full is not None:
+            with suppress(StoreError):  # it is told until then
+                self.journal.hold_room()
+                if self._stale:
+                    self.restore()
+
+    def _prune(self) -> None:
+        self.journal.prune(self.policy.keep)
+        self._trims, self._trimmed = True, self.journal.sequence
+
+    def _trim(self) -> None:
+        """Let go more blocks than have come, but not so many that whoever waits would notice."""
+        came = self.journal.sequence - self._trimmed
+        self._trimmed += came
+        self._trims = False  # if it fails, it is tried again after the next snapshot
+        self._trims = self.journal.trim(_FEW + 2 * came)
+
+    def _trim_all(self) -> None:
+        until = time.monotonic() + _PATIENCE  # what is left goes after the next start
+        while self.journal.trim(_MANY) and time.monotonic() < until:
+            pass
+
+    def _sweep(self, now: float) -> None:
+        self._sweep_at = now + _SWEEP  # if it fails, too
+        if self.journal.sweep(keys_before=now - self.policy.key_seconds, now=now):
+            self._sweep_at = now
