@@ -38,7 +38,7 @@ __all__ = ["Bounded", "Exponential", "Fading"]
 _WIDTH = 1024  # rows between two renormalisations, at most
 _SPANNED = 512  # rows taken into a span before a triangle is tried
 _DEEPEST = 10.0  # half-lives between two renormalisations, at most
-_FAINTEST = 1e-60
+_FAINTEST = 1e-180
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,8 @@ def _absorbed(
     pseudo = prior.among(reduced.X[first:])
     b = rows.answers(reduced.X, reduced.Y)
     centred = reduced.X[first:], b[first:], reduced.scale[first:]
-    taken = (*centred, np.maximum(np.abs(X[first:]), np.abs(center.features)))
+    old = prior.remains * reduced.ages < GAP  # otherwise a direction is new for other reasons
+    taken = (*centred, np.maximum(np.abs(X[first:]), np.abs(center.features)), level * old[first:])
     if span is not None and span.free:
         span = span.about(X[0], Y[0]) if first else span
         A, y = X - span.center[0] - span.center[1], Y - span.answers[0] - span.answers[1]
@@ -283,7 +284,7 @@ def _absorbed(
         raw, ones = np.maximum(np.abs(X), np.abs(span.center[0])), np.ones((len(X), 1))
         taken = (
             np.hstack((ones, A)), rows.answers(A, y), np.sqrt(weights / reduced.ages),
-            np.hstack((ones, raw)),
+            np.hstack((ones, raw)), level * old,
         )  # fmt: skip
     if pseudo is not None:
         before, more = pseudo.before, pseudo.rows
@@ -294,11 +295,11 @@ def _absorbed(
         wide = np.hstack((np.zeros((len(more), taken[0].shape[1] - more.shape[1])), more))
         at = before + first - (len(X) - len(taken[0]))
         centred = _among(centred, before, (more, 0.0, aged))
-        taken = _among(taken, at, (wide, 0.0, aged, np.abs(wide)))
+        taken = _among(taken, at, (wide, 0.0, aged, np.abs(wide), 0.0))
     if span is None:
         memory, errors = memory.absorb(*centred)
     else:
-        memory, errors = replace(memory, span=span).spanned(*taken, centred, level)
+        memory, errors = replace(memory, span=span).spanned(*taken, centred)
     if pseudo is not None:
         errors = np.delete(errors, at + np.arange(len(at)), axis=0)
     if first:

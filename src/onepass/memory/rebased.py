@@ -44,7 +44,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _SURE = 16.0  # times the first-order error bound: larger numbers are not rounding errors
 _SHARP = 1e-9  # smallest safe ratio of a diagonal entry of T to a coordinate of a new row
 _NEVER = 1e60  # scale of never excited directions relative to forgotten ones
-_FAINTEST = 1e-60  # lower bound of phi: smaller weights change no prediction
+_FAINTEST = 1e-180  # lower bound of phi: smaller weights change no prediction
 _AHEAD = 64  # rows processed together
 _SMALL = 256  # up to so many coordinates the projection is formed as a matrix
 _LIFTED = 2.0**-12  # below this ratio the information of a newly opened direction is raised
@@ -188,7 +188,9 @@ class Rebased:
         center = np.vstack((x, np.zeros_like(x))).astype(np.float64)
         return replace(self, center=center, answers=np.vstack((y, np.zeros_like(y))))
 
-    def absorb(self, A: Floats, b: Floats, scale: Floats, raw: Floats, level: float = 0.0) -> Taken:
+    def absorb(
+        self, A: Floats, b: Floats, scale: Floats, raw: Floats, level: Floats | None = None
+    ) -> Taken:
         """Take in rows scale_k [a_k b_k] one after the other; at once where no row is new.
 
         Parameters
@@ -198,9 +200,9 @@ class Rebased:
         scale : ndarray of shape (n,)
         raw : ndarray of shape (n, p)
             The sizes of the numbers that A are differences of: their rounding is relative to these.
-        level : float
-            Rows' worth of information that a direction is to have at least, up to 1 of a row that
-            opens it.
+        level : ndarray of shape (n,), optional
+            Rows' worth of information that a direction opened by each row is to have at least, up
+            to 1 of this row.
         """
         errors = np.empty(b.shape)
         span, i, n, ahead, held = self, 0, len(A), _AHEAD, []
@@ -228,8 +230,8 @@ class Rebased:
             errors[i] = b[i] - A[i] @ span.solution()
             one = _Apart(*(part[0] for part in apart))
             span = span.extended(one, errors[i], scale[i])
-            if level and span.phi == 0.0:
-                span, row = span.lifted(min(level, 1.0) ** 0.5 * scale[i] * one.height)
+            if level is not None and level[i] and span.phi == 0.0:
+                span, row = span.lifted(min(level[i], 1.0) ** 0.5 * scale[i] * one.height)
                 held += [] if row is None else [(row, row @ span.solution())]
             i, ahead = i + 1, 1
         return Taken(replace(span, rows=span.rows + n), errors, held)
@@ -270,11 +272,11 @@ class Rebased:
         G = _EPS * aW + F
         errors = (G @ aQ + aW @ self.E) @ np.abs(inverse)
         open_, more = W @ rest, G @ aR + (aW @ aQ) @ (self.E.T @ aR)
-        errors, more = (
-            np.minimum(each, _TRUSTED * _EPS * np.abs(columns).max(axis=0, initial=0.0))
-            for each, columns in ((errors, there), (more, open_))
-        )
         sizes = np.where(self.units > 0.0, self.units, 1.0)[:, None]
+        errors, more = (  # in units of the features, or those of small scale would lose theirs
+            np.minimum(each, _TRUSTED * _EPS * np.abs(M * sizes).max(axis=0, initial=0.0) / sizes)
+            for each, M in ((errors, there), (more, open_))
+        )
         root = self.phi**-0.5 if self.phi > 0.0 else _NEVER * np.abs(there * sizes).max()
         reach = np.abs(open_ * sizes).max(initial=0.0)
         root = min(root, max(1.0, _LARGEST / reach)) if reach > 0.0 else root
