@@ -229,7 +229,7 @@ class Joint:
         known = sigma > least
         if known.all():
             return linalg.solve_upper(R, z), None
-        Q, y = Vt[known].T, U[:, known].T @ z
+        Q, y = Vt[known].T * there[:, None], U[:, known].T @ z
         span = Span(Q, np.asfortranarray(np.diag(sigma[known])), y, 0.0, np.zeros(Q.shape[1]))
         return span.solution() / unit[:, None], span
 
