@@ -6,8 +6,8 @@ As row k comes, all that was learned before it counts λ_k times as much:
     λ_k = λ,   or   λ_k = 2^(−Δt_k / half_life)   for the time Δt_k since the row before    (2)
 
 so that rows of one moment count alike, and a gap is as many rows as it is long. Under a long one
-all that was known becomes a faint prior: where λ_k is below 1e-60, it makes no difference to any
-answer that float64 can hold whether it is smaller yet, and it is taken to be 1e-60.
+all that was known becomes a faint prior: λ_k is at least 1e-120, so that even features of size
+1e-50 count for more than a ridge of 1 before it.
 
 :class:`Exponential` is (1) to the letter: what is silent is forgotten, and winds up.
 :class:`Bounded` puts a floor under it (:mod:`onepass.memory.floor`); by time also within a gap,
@@ -38,7 +38,7 @@ __all__ = ["Bounded", "Exponential", "Fading"]
 _WIDTH = 1024  # rows between two renormalisations, at most
 _SPANNED = 512  # rows taken into a span before a triangle is tried
 _DEEPEST = 10.0  # half-lives between two renormalisations, at most
-_FAINTEST = 1e-180
+_FAINTEST = 1e-120
 
 
 @dataclass(frozen=True)
