@@ -665,7 +665,7 @@ def _qr(A: Matrix, b: Matrix, x: list[Any], exponents: list[int]) -> list[list[f
     found = []
     for order in (1, -1):
         Q, R = np.linalg.qr(M[::order])
-        if not np.abs(np.diagonal(R)).min(initial=1.0) > 0.0:
+        if len(R) < len(row) or not np.abs(np.diagonal(R)).min(initial=1.0) > 0.0:
             found.append([math.nan] * z.shape[1])
             continue
         with np.errstate(all="ignore"):

@@ -39,6 +39,21 @@ def test_predictions_are_seldom_large() -> None:
     assert len(large) <= 1, f"more than 100 max|y|: cases {large}"
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        623, 8093, 9947,  # fades below 1e-60 of features of very small or different sizes
+        1558, 3242, 8191,  # features of different sizes in several bases after each other
+        3493,  # a very strong ridge that fades
+        4567, 4863, 9741,  # a floor: rows of very different weights before anything has faded
+        8177,  # directional: a constant feature
+        9212,  # directional: dependent features beside one of another size
+    ],
+)  # fmt: skip
+def test_cases_that_failed_once(seed: int) -> None:
+    assert not check(seed).failed
+
+
 # -- the reference itself -------------------------------------------------------------------------
 
 

@@ -45,12 +45,12 @@ _EPS = float(np.finfo(np.float64).eps)
 _SURE = 16.0  # times the first-order error bound: larger numbers are not rounding errors
 _SHARP = 1e-9  # smallest safe ratio of a diagonal entry of T to a coordinate of a new row
 _NEVER = 1e60  # scale of never excited directions relative to forgotten ones
-_FAINTEST = 1e-60  # lower bound of phi: smaller weights change no prediction
+_FAINTEST = 1e-120  # lower bound of phi: W grows by its root after each gap
 _AHEAD = 64  # rows processed together
 _SMALL = 256  # up to so many coordinates the projection is formed as a matrix
 _LIFTED = 2.0**-12  # below this ratio the information of a newly opened direction is raised
 _TRUSTED = 1024.0  # upper bound of the relative error of the metric, in units of epsilon
-_LARGEST = 1e90  # upper bound of the metric in units of the features
+_LARGEST = 1e150  # upper bound of the metric in units of the features
 
 
 class Taken(NamedTuple):
@@ -189,7 +189,9 @@ class Rebased:
         center = np.vstack((x, np.zeros_like(x))).astype(np.float64)
         return replace(self, center=center, answers=np.vstack((y, np.zeros_like(y))))
 
-    def absorb(self, A: Floats, b: Floats, scale: Floats, raw: Floats, level: float = 0.0) -> Taken:
+    def absorb(
+        self, A: Floats, b: Floats, scale: Floats, raw: Floats, level: Floats | None = None
+    ) -> Taken:
         """Take in rows scale_k [a_k b_k] one after the other; at once where no row is new.
 
         Parameters
@@ -199,9 +201,9 @@ class Rebased:
         scale : ndarray of shape (n,)
         raw : ndarray of shape (n, p)
             The sizes of the numbers that A are differences of: their rounding is relative to these.
-        level : float
-            Rows' worth of information that a direction is to have at least, up to 1 of a row that
-            opens it.
+        level : ndarray of shape (n,), optional
+            Rows' worth of information that a direction opened by each row is to have at least, up
+            to 1 of this row.
         """
         errors = np.empty(b.shape)
         span, i, n, ahead, held = self, 0, len(A), _AHEAD, []
@@ -229,8 +231,8 @@ class Rebased:
             errors[i] = b[i] - A[i] @ span.solution()
             one = _Apart(*(part[0] for part in apart))
             span = span.extended(one, errors[i], scale[i])
-            if level and span.phi == 0.0:
-                span, row = span.lifted(min(level, 1.0) ** 0.5 * scale[i] * one.height)
+            if level is not None and level[i] and span.phi == 0.0:
+                span, row = span.lifted(min(level[i], 1.0) ** 0.5 * scale[i] * one.height)
                 held += [] if row is None else [(row, row @ span.solution())]
             i, ahead = i + 1, 1
         return Taken(replace(span, rows=span.rows + n), errors, held)
@@ -259,10 +261,11 @@ class Rebased:
     def rebased(self) -> "Rebased":
         """The same with all that was learned as the base: (5)."""
         q, w = len(self.T), self.solution()
+        sizes = np.where(self.units > 0.0, self.units, 1.0)[:, None]
         if not q:
             if self.phi == 0.0:
                 return self
-            root = self.phi**-0.5
+            root = _bounded(self.phi**-0.5, self._dense()[0] * sizes)
             return replace(self, W=self.W * root, F=self.F * root, phi=1.0)
         W, F = self._dense()
         rest, inverse = _complement(self.Q), linalg.solve_upper(self.T, np.eye(q))
@@ -271,14 +274,12 @@ class Rebased:
         G = _EPS * aW + F
         errors = (G @ aQ + aW @ self.E) @ np.abs(inverse)
         open_, more = W @ rest, G @ aR + (aW @ aQ) @ (self.E.T @ aR)
-        errors, more = (
-            np.minimum(each, _TRUSTED * _EPS * np.abs(columns).max(axis=0, initial=0.0))
-            for each, columns in ((errors, there), (more, open_))
+        errors, more = (  # in units of the features, or those of small scale would lose theirs
+            np.minimum(each, _TRUSTED * _EPS * np.abs(M * sizes).max(axis=0, initial=0.0) / sizes)
+            for each, M in ((errors, there), (more, open_))
         )
-        sizes = np.where(self.units > 0.0, self.units, 1.0)[:, None]
         root = self.phi**-0.5 if self.phi > 0.0 else _NEVER * np.abs(there * sizes).max()
-        reach = np.abs(open_ * sizes).max(initial=0.0)
-        root = min(root, max(1.0, _LARGEST / reach)) if reach > 0.0 else root
+        root = _bounded(root, open_ * sizes)
         return replace(
             self._based(
                 np.column_stack((there, open_ * root)),
@@ -449,6 +450,12 @@ class Rebased:
         u = least * self.Q[:, -1]
         row = u / self.W if self.W.ndim == 1 else np.linalg.solve(self.W.T, u)
         return replace(self, T=T, z=z), row
+
+
+def _bounded(root: float, M: Floats) -> float:
+    """A factor of M, smaller if M would become too large."""
+    reach = np.abs(M).max(initial=0.0)
+    return min(root, max(1.0, float(_LARGEST / reach))) if reach > 0.0 else root
 
 
 def _complement(Q: Floats) -> Floats:

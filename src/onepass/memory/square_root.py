@@ -232,8 +232,8 @@ class Triangle:
         b: Floats,
         scale: Floats,
         raw: Floats,
+        level: Floats | None = None,
         centred: Any = None,
-        level: float = 0.0,
     ) -> tuple["Triangle", Floats]:
         """Take rows into the span, as :meth:`onepass.memory.rebased.Rebased.absorb` does.
 

@@ -260,7 +260,7 @@ class Joint:
         known = sigma > least
         if known.all():
             return linalg.solve_upper(R, z), None
-        Q, y = Vt[known].T, U[:, known].T @ z
+        Q, y = Vt[known].T * there[:, None], U[:, known].T @ z
         span = Span(Q, np.asfortranarray(np.diag(sigma[known])), y, 0.0, np.zeros(Q.shape[1]))
         return span.solution() / unit[:, None], span
 
@@ -511,12 +511,10 @@ def sifted(R: Floats, F: Floats, fade: float) -> Floats:
     if not F.size:
         return R
     # In echelon form, in units of R's columns, large entries of F do not hide small ones.
-    T, order = lapack.dgeqp3(F.T)[:2]
-    T, depth = np.triu(T), np.abs(np.diagonal(T))
-    T = T[: len(depth)][depth > _DEPENDENT * linalg.norms(T)[: len(depth)]]
+    T, order = _echelon(F)
     if len(T) == len(known):
         return np.asarray(R * np.sqrt(fade))
-    known = known[order - 1]
+    known = known[order]
     G = _unit(R[:, known] / size[known] @ _unit(T.T), _DEPENDENT)
     if not G.size:
         return R
@@ -528,6 +526,29 @@ def sifted(R: Floats, F: Floats, fade: float) -> Floats:
     turned: Floats = lapack.dormqr("L", "T", H[:, :r], tau[:r], R, lwork=max(1, 64 * len(R)))[0]
     turned[:r] *= np.sqrt(fade)
     return turned
+
+
+def _echelon(F: Floats) -> tuple[Floats, Array]:
+    """Rows (q, p) that span the columns of F, as an upper triangle; the order of the features.
+
+    Large features come first, but for those that depend on larger ones.
+    """
+    keep, dependent = np.arange(len(F)), np.arange(0)
+    while True:
+        T, pivots = lapack.dgeqp3(F[keep].T)[:2]
+        T, keep = np.triu(T), keep[pivots - 1]
+        least = _DEPENDENT * linalg.norms(T)
+        deep = np.abs(np.diagonal(T)) > least[: min(T.shape)]
+        if deep.all():
+            break
+        q = int(np.argmin(deep))
+        small = (np.arange(len(keep)) >= q) & (linalg.norms(T[q:]) <= least)
+        keep, dependent = keep[~small], np.append(dependent, keep[small])
+    order, q = np.append(keep, dependent), len(deep)
+    if dependent.size:
+        T = np.triu(lapack.dgeqrf(F[order].T)[0])
+        T = np.where(np.abs(T) > _DEPENDENT * linalg.norms(T), T, 0.0)
+    return T[:q], order
 
 
 def _unit(G: Floats, least: float = 0.0) -> Floats:

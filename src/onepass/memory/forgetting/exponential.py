@@ -6,8 +6,8 @@ As row k comes, all that was learned before it counts λ_k times as much:
     λ_k = λ,   or   λ_k = 2^(−Δt_k / half_life)   for the time Δt_k since the row before    (2)
 
 so that rows of one moment count alike, and a gap is as many rows as it is long. Under a long one
-all that was known becomes a faint prior: where λ_k is below 1e-60, it makes no difference to any
-answer that float64 can hold whether it is smaller yet, and it is taken to be 1e-60.
+all that was known becomes a faint prior: λ_k is at least 1e-120, so that even features of size
+1e-50 count for more than a ridge of 1 before it.
 
 :class:`Exponential` is (1) to the letter: what is silent is forgotten, and winds up.
 :class:`Bounded` puts a floor under it (:mod:`onepass.memory.floor`); by time also within a gap,
@@ -184,7 +184,7 @@ class Learned(NamedTuple):
 _WIDTH = 1024  # rows between two renormalisations, at most
 _SPANNED = 512  # rows taken into a span before a triangle is tried
 _DEEPEST = 10.0  # half-lives between two renormalisations, at most
-_FAINTEST = 1e-60
+_FAINTEST = 1e-120
 
 
 @dataclass(frozen=True)
@@ -418,7 +418,8 @@ def _absorbed(
     pseudo = prior.among(reduced.X[first:])
     b = rows.answers(reduced.X, reduced.Y)
     centred = reduced.X[first:], b[first:], reduced.scale[first:]
-    taken = (*centred, np.maximum(np.abs(X[first:]), np.abs(center.features)))
+    old = prior.remains * reduced.ages < GAP  # otherwise a direction is new for other reasons
+    taken = (*centred, np.maximum(np.abs(X[first:]), np.abs(center.features)), level * old[first:])
     if span is not None and span.free:
         span = span.about(X[0], Y[0]) if first else span
         A, y = X - span.center[0] - span.center[1], Y - span.answers[0] - span.answers[1]
@@ -426,7 +427,7 @@ def _absorbed(
         raw, ones = np.maximum(np.abs(X), np.abs(span.center[0])), np.ones((len(X), 1))
         taken = (
             np.hstack((ones, A)), rows.answers(A, y), np.sqrt(weights / reduced.ages),
-            np.hstack((ones, raw)),
+            np.hstack((ones, raw)), level * old,
         )  # fmt: skip
     if pseudo is not None:
         before, more = pseudo.before, pseudo.rows
@@ -437,11 +438,11 @@ def _absorbed(
         wide = np.hstack((np.zeros((len(more), taken[0].shape[1] - more.shape[1])), more))
         at = before + first - (len(X) - len(taken[0]))
         centred = _among(centred, before, (more, 0.0, aged))
-        taken = _among(taken, at, (wide, 0.0, aged, np.abs(wide)))
+        taken = _among(taken, at, (wide, 0.0, aged, np.abs(wide), 0.0))
     if span is None:
         memory, errors = memory.absorb(*centred)
     else:
-        memory, errors = replace(memory, span=span).spanned(*taken, centred, level)
+        memory, errors = replace(memory, span=span).spanned(*taken, centred)
     if pseudo is not None:
         errors = np.delete(errors, at + np.arange(len(at)), axis=0)
     if first:
