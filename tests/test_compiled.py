@@ -283,8 +283,8 @@ def test_a_feature_that_falls_silent_under_plain_forgetting() -> None:
 
 def test_without_the_loops_all_is_there() -> None:
     code = (
-        "import numpy as np, onepass as op; from onepass import compiled;"
-        "assert compiled.loops is None;"
+        "import numpy as np, onepass as op; from onepass import native;"
+        "assert native.loops is None;"
         "m = op.RLSRegressor().learn_one(np.ones(2), 1.0); print(m.rows_seen_)"
     )
     done = subprocess.run(  # noqa: S603  our own words, our own interpreter

@@ -13,7 +13,7 @@ import onepass as op
 from onepass.errors import CheckpointWarning, ParameterError
 from onepass.evaluate import Report, prequential
 from onepass.evaluate.drift import MOST, Drift, Marks
-from onepass.integrations.river import detectors
+from onepass.integrations.detectors import detectors
 
 
 class Heard:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import onepass as op
-from onepass.integrations.river import detectors
+from onepass.integrations.detectors import detectors
 from onepass.service.monitoring import Diary, Gauges
 from onepass.service.requests import Block
 

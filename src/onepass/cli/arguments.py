@@ -408,7 +408,7 @@ def known_measures(
     """
     from onepass.evaluate.drift import watch
     from onepass.evaluate.metrics import metric_class
-    from onepass.integrations.river import detectors
+    from onepass.integrations.detectors import detectors
 
     for name in metrics:
         metric_class(name, task, "run: --metrics")

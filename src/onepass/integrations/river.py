@@ -22,7 +22,6 @@ Wrapped: a model behind the verbs of River, of one row and of frames.
 Detectors: River's detectors of drift, by their names in lower case.
 """
 
-import inspect
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -43,7 +42,6 @@ from onepass.errors import (
     ParameterError,
     ShapeError,
     TypeMismatchError,
-    meant,
     need,
 )
 from onepass.features.pipeline import Steps
@@ -63,7 +61,6 @@ __all__ = [
     "Wrapped",
     "adopt",
     "classifies",
-    "detectors",
     "frame",
     "series",
     "wrap",
@@ -617,9 +614,6 @@ def _indexed(made: Any, frame: Any) -> Any:
     return made
 
 
-need("river", extra="river", where="op.integrations.river")
-
-
 def wrap(model: Any, *, targets: Sequence[Hashable] | bool | None = None) -> Any:
     """A learner or Pipeline as an estimator of River.
 
@@ -886,71 +880,3 @@ def _learned_answers(model: Any) -> int | None:
     learner = getattr(model, "learner", model)
     several = getattr(learner, "answer_ndim_", 1) == 2
     return int(learner.n_outputs_) if several else None
-
-
-_STANDINS = {"dummydriftdetector", "nodrift"}  # they detect nothing: for experiments on wrappers
-
-
-def detectors(names: Iterable[str], where: str) -> dict[str, Any]:
-    """Detectors of drift as River makes them, with its own settings; those that draw, from seed 0.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Such as "adwin", "kswin", "pagehinkley"; "ddm", "eddm", "hddma" for classifiers.
-    where : str
-        What the user called, for messages.
-
-    Returns
-    -------
-    dict of str to detector
-        As ``op.evaluate.prequential(..., drift=...)`` takes them.
-
-    Raises
-    ------
-    MissingExtraError
-        If River is not installed.
-    ParameterError
-        If there is no such detector.
-
-    Examples
-    --------
-    >>> chosen, alarms = detectors(["adwin"], "here")["adwin"], 0
-    >>> for error in [0.0] * 200 + [1.0] * 200:
-    ...     _ = chosen.update(error)
-    ...     alarms += chosen.drift_detected
-    >>> alarms
-    1
-    """
-    names = list(names)
-    known = _known_detector(where) if names else {}  # River is not looked for in vain
-    chosen = {}
-    for name in names:
-        if name.lower() not in known:
-            raise ParameterError(
-                f"{where} must name detectors of River, {', '.join(known)}, got {name!r}."
-                f"{meant(name, list(known)) or ' Choose one of these.'}"
-            )
-        kind = known[name.lower()]
-        draws = "seed" in inspect.signature(kind).parameters
-        chosen[name.lower()] = kind(seed=0) if draws else kind()
-    return chosen
-
-
-def _known_detector(where: str) -> dict[str, Any]:
-    """Every detector that needs no argument, those of numbers first."""
-    known = {}
-    for module in ("river.drift", "river.drift.binary"):
-        room = need(module, extra="river", where=where)
-        for name in sorted(room.__all__):
-            kind: Any = getattr(room, name, None)  # a name may stand for nothing
-            if hasattr(kind, "update") and hasattr(kind, "drift_detected") and _bare(kind):
-                known[name.lower()] = kind
-    return {name: kind for name, kind in known.items() if name not in _STANDINS}
-
-
-def _bare(kind: Any) -> bool:
-    """Whether a class can be called without an argument."""
-    taken = inspect.signature(kind).parameters.values()
-    free = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
-    return all(one.default is not one.empty or one.kind in free for one in taken)

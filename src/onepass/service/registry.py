@@ -42,7 +42,7 @@ from onepass.errors import (
     UnknownError,
 )
 from onepass.evaluate.drift import hold_suited
-from onepass.integrations.river import detectors
+from onepass.integrations.detectors import detectors
 from onepass.serialization.state import nbytes
 from onepass.service.consumer import Feeder
 from onepass.service.durable import Durable, Version, durable
