@@ -35,7 +35,7 @@ import pytest
 from onepass import errors
 
 LIST = Path(__file__).with_name("public_names.txt")
-PACKAGES = ("onepass", "onepass_experiments")
+PACKAGES = ("onepass", "onepass_experiments", "onepass_experiments.baselines")
 PROTOCOL_METHODS = {
     "__add__", "__bool__", "__call__", "__contains__", "__enter__", "__exit__", "__getitem__",
     "__iter__", "__len__", "__next__", "__or__", "__setitem__",

@@ -50,21 +50,7 @@ from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.learners.estimator import Learner
 from onepass.validation.table import Table, is_frame
 
-__all__ = [
-    "AdoptedClassifier",
-    "AdoptedRegressor",
-    "Classifier",
-    "Intake",
-    "MultiTargetRegressor",
-    "Regressor",
-    "Row",
-    "Wrapped",
-    "adopt",
-    "classifies",
-    "frame",
-    "series",
-    "wrap",
-]
+__all__ = ["Classifier", "MultiTargetRegressor", "Regressor", "adopt", "wrap"]
 
 
 def adopt(model: Any, *, missing: Literal["absent", "none"] = "absent") -> Any:
@@ -108,9 +94,9 @@ def adopt(model: Any, *, missing: Literal["absent", "none"] = "absent") -> Any:
     base = need("river.base", extra="river", where="op.integrations.river.adopt")
     last = getattr(model, "_last_step", model)  # of a pipeline
     if isinstance(last, base.Regressor):
-        return AdoptedRegressor(model, missing)
+        return _AdoptedRegressor(model, missing)
     if isinstance(last, base.Classifier):
-        return AdoptedClassifier(model, missing)
+        return _AdoptedClassifier(model, missing)
     raise TypeMismatchError(
         "op.integrations.river.adopt: `model` must be a regressor or classifier of River, got "
         f"{model!r}. Give an object such as river.linear_model.LinearRegression()."
@@ -230,7 +216,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         return type(self)(self.model.clone(), self.missing)
 
 
-class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
+class _AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
     """A regressor of River: see :func:`adopt`.
 
     Parameters
@@ -254,7 +240,7 @@ class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
         return np.array([0.0 if one is None else one for one in said], dtype=np.float64)
 
 
-class AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
+class _AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
     """A classifier of River: see :func:`adopt`.
 
     Parameters
@@ -281,7 +267,7 @@ _ABSENT = "(no feature)"
 """The one column of a model whose first row has none: a learner has at least one feature."""
 
 
-class Intake:
+class _Intake:
     """A model and the columns that it knows.
 
     Parameters
@@ -491,11 +477,11 @@ def _widened(model: Any, names: list[str]) -> None:
     first.feature_names_in_ = np.array(names, dtype=object)
 
 
-Row = Mapping[Any, Any]
+_Row = Mapping[Any, Any]
 """A row as River gives it: features by name; names are any hashable thing."""
 
 
-class Wrapped:
+class _Wrapped:
     """What all estimators for River have in common; stands before River's own base class.
 
     Parameters
@@ -508,14 +494,14 @@ class Wrapped:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self._intake = Intake(model)
+        self._intake = _Intake(model)
 
     @property
     def model_(self) -> Any:
         """The learner or Pipeline that learns."""
         return self._intake.model_
 
-    def _learn(self, x: Row, y: Any, w: float, t: Any) -> None:
+    def _learn(self, x: _Row, y: Any, w: float, t: Any) -> None:
         loop = self._intake.loop
         if loop is not None and t is None and loop.learn_one(x, y, w):
             return
@@ -523,7 +509,7 @@ class Wrapped:
             row = self._intake.row(x, self._where("learn_one"), learning=True)
             self.model_.learn_one(row, y, sample_weight=w, **_at(t))
 
-    def _said(self, x: Row) -> Any:
+    def _said(self, x: _Row) -> Any:
         loop = self._intake.loop
         said = None if loop is None else loop.predict_one(x)
         if said is not None:
@@ -558,7 +544,7 @@ class Wrapped:
         return f"{type(self).__name__}.{verb}"
 
 
-def classifies(model: Any) -> bool:
+def _classifies(model: Any) -> bool:
     """Whether it is a learner or Pipeline of onepass, and a classifier.
 
     Parameters
@@ -579,7 +565,7 @@ def _listed(y: Any) -> Any:
     return native.to_list() if isinstance(native, nw.Series) else y
 
 
-def series(values: list[Any], like: Any) -> Any:
+def _series(values: list[Any], like: Any) -> Any:
     """Values as a series of the library, and with the index, of a frame.
 
     Parameters
@@ -592,7 +578,7 @@ def series(values: list[Any], like: Any) -> Any:
     return _indexed(made, frame)
 
 
-def frame(columns: dict[Any, Any], like: Any) -> Any:
+def _frame(columns: dict[Any, Any], like: Any) -> Any:
     """Columns as a frame of the library, and with the index, of another.
 
     Parameters
@@ -653,14 +639,14 @@ def wrap(model: Any, *, targets: Sequence[Hashable] | bool | None = None) -> Any
     >>> evaluate.progressive_val_score(datasets.TrumpApproval().take(500), model, metrics.MAE())
     MAE: 0.597898
     """
-    if targets is None and classifies(model):
+    if targets is None and _classifies(model):
         return Classifier(model)
     if targets is None or targets is False:
         return Regressor(model)
     return MultiTargetRegressor(model, None if targets is True else targets)
 
 
-class Regressor(Wrapped, base.MiniBatchRegressor):
+class Regressor(_Wrapped, base.MiniBatchRegressor):
     """A regressor of onepass as one of River: see :func:`wrap`.
 
     Parameters
@@ -681,14 +667,14 @@ class Regressor(Wrapped, base.MiniBatchRegressor):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        if classifies(model) or _learned_answers(model) is not None:
-            came = "a classifier" if classifies(model) else "one that learned several answers"
+        if _classifies(model) or _learned_answers(model) is not None:
+            came = "a classifier" if _classifies(model) else "one that learned several answers"
             raise ParameterError(
                 f"Regressor: `model` must regress one answer a row, got {came}. Call "
                 "op.integrations.river.wrap, which chooses the class."
             )
 
-    def learn_one(self, x: Row, y: Any, w: float = 1.0, t: Any = None) -> None:
+    def learn_one(self, x: _Row, y: Any, w: float = 1.0, t: Any = None) -> None:
         """Learn one row, of weight ``w``; ``t`` is when it happened, for learners that ask."""
         if isinstance(y, Mapping):
             raise TypeMismatchError(
@@ -697,7 +683,7 @@ class Regressor(Wrapped, base.MiniBatchRegressor):
             )
         self._learn(x, y, w, t)
 
-    def predict_one(self, x: Row) -> float:
+    def predict_one(self, x: _Row) -> float:
         """The answer for one row."""
         return float(self._said(x))
 
@@ -707,14 +693,14 @@ class Regressor(Wrapped, base.MiniBatchRegressor):
 
     def predict_many(self, X: Any) -> Any:
         """The answers for the rows of a frame, as a series of the same library."""
-        return series([float(said) for said in self._said_block(X)], X)
+        return _series([float(said) for said in self._said_block(X)], X)
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         yield {"model": RLSRegressor()}
 
 
-class Classifier(Wrapped, base.MiniBatchClassifier):
+class Classifier(_Wrapped, base.MiniBatchClassifier):
     """A classifier of onepass as one of River: see :func:`wrap`.
 
     Labels may be truth values, whole numbers or text, and new ones may come at any time. There are
@@ -736,23 +722,23 @@ class Classifier(Wrapped, base.MiniBatchClassifier):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        if not classifies(model):
+        if not _classifies(model):
             raise ParameterError(
                 f"Classifier: `model` must be a classifier, got {type(model).__name__}. Call "
                 "op.integrations.river.wrap, which chooses the class."
             )
 
-    def learn_one(self, x: Row, y: Any, w: float = 1.0, t: Any = None) -> None:
+    def learn_one(self, x: _Row, y: Any, w: float = 1.0, t: Any = None) -> None:
         """Learn one row, of weight ``w``; ``t`` is when it happened, for learners that ask."""
         self._learn(x, y, w, t)
 
-    def predict_one(self, x: Row, **kwargs: Any) -> Any:
+    def predict_one(self, x: _Row, **kwargs: Any) -> Any:
         """The label of one row; None before any is known."""
         del kwargs
         said = self._said(x)
         return said.item() if isinstance(said, np.generic) else said
 
-    def predict_proba_one(self, x: Row, **kwargs: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: _Row, **kwargs: Any) -> dict[Any, float]:
         """The probability of each label known; {} before any is.
 
         Raises
@@ -774,13 +760,13 @@ class Classifier(Wrapped, base.MiniBatchClassifier):
 
     def predict_many(self, X: Any) -> Any:
         """The labels of the rows of a frame, as a series of the same library."""
-        return series(self._said_block(X), X)
+        return _series(self._said_block(X), X)
 
     def predict_proba_many(self, X: Any) -> Any:
         """The probabilities of the labels, as a frame of the same library."""
         where = self._probable("predict_proba_many")
         labels, shares = self._shares(self._intake.block(X, where, learning=False))
-        return frame(dict(zip(labels, shares.T, strict=True)), X)
+        return _frame(dict(zip(labels, shares.T, strict=True)), X)
 
     def _probable(self, verb: str) -> str:
         """The call's name for messages, where the model has probabilities."""
@@ -802,7 +788,7 @@ class Classifier(Wrapped, base.MiniBatchClassifier):
         yield {"model": RLSClassifier()}
 
 
-class MultiTargetRegressor(Wrapped, base.MultiTargetRegressor):
+class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
     """A regressor of onepass with several answers a row as one of River: see :func:`wrap`.
 
     Parameters
@@ -833,8 +819,8 @@ class MultiTargetRegressor(Wrapped, base.MultiTargetRegressor):
         self.targets = targets
         self._targets = None if targets is None else tuple(targets)
         learned = _learned_answers(model)
-        if classifies(model) or (learned is not None and learned != len(self._targets or ())):
-            came = "a classifier" if classifies(model) else f"one that learned {learned} answers"
+        if _classifies(model) or (learned is not None and learned != len(self._targets or ())):
+            came = "a classifier" if _classifies(model) else f"one that learned {learned} answers"
             raise ParameterError(
                 f"MultiTargetRegressor: `model` must regress, and `targets` name its answers, got "
                 f"{came} and targets={targets!r}. Name the answers in the order it learned them."
@@ -842,7 +828,7 @@ class MultiTargetRegressor(Wrapped, base.MultiTargetRegressor):
 
     def learn_one(
         self,
-        x: Row,
+        x: _Row,
         y: Mapping[Hashable, Any],
         w: float = 1.0,
         t: Any = None,
@@ -864,7 +850,7 @@ class MultiTargetRegressor(Wrapped, base.MultiTargetRegressor):
         self._learn(x, [y[name] for name in targets], w, t)
         self._targets = targets
 
-    def predict_one(self, x: Row) -> dict[Hashable, float]:
+    def predict_one(self, x: _Row) -> dict[Hashable, float]:
         """The answers for one row; {} before their names are known."""
         targets = self._targets or ()
         said = np.broadcast_to(self._said(x), len(targets)).tolist() if targets else []
