@@ -50,7 +50,15 @@ from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.learners.estimator import Learner
 from onepass.validation.table import Table, is_frame
 
-__all__ = ["Classifier", "MultiTargetRegressor", "Regressor", "adopt", "wrap"]
+__all__ = [
+    "AdoptedClassifier",
+    "AdoptedRegressor",
+    "Classifier",
+    "MultiTargetRegressor",
+    "Regressor",
+    "adopt",
+    "wrap",
+]
 
 
 def adopt(model: Any, *, missing: Literal["absent", "none"] = "absent") -> Any:
@@ -94,9 +102,9 @@ def adopt(model: Any, *, missing: Literal["absent", "none"] = "absent") -> Any:
     base = need("river.base", extra="river", where="op.integrations.river.adopt")
     last = getattr(model, "_last_step", model)  # of a pipeline
     if isinstance(last, base.Regressor):
-        return _AdoptedRegressor(model, missing)
+        return AdoptedRegressor(model, missing)
     if isinstance(last, base.Classifier):
-        return _AdoptedClassifier(model, missing)
+        return AdoptedClassifier(model, missing)
     raise TypeMismatchError(
         "op.integrations.river.adopt: `model` must be a regressor or classifier of River, got "
         f"{model!r}. Give an object such as river.linear_model.LinearRegression()."
@@ -216,7 +224,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         return type(self)(self.model.clone(), self.missing)
 
 
-class _AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
+class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
     """A regressor of River: see :func:`adopt`.
 
     Parameters
@@ -240,7 +248,7 @@ class _AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
         return np.array([0.0 if one is None else one for one in said], dtype=np.float64)
 
 
-class _AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
+class AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
     """A classifier of River: see :func:`adopt`.
 
     Parameters
