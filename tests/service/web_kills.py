@@ -87,10 +87,8 @@ def nursery_of_plans() -> Nursery:
     """Of processes that serve."""
     prepare = """
 import web_kills
-import onepass.cli.serve, onepass.cli.app, onepass.features.presets, onepass.serialization.models,
-uvicorn import onepass.service.http.app, onepass.service.http.auth, onepass.service.http.app
-import onepass.service.http.connection, onepass.service.http.server, onepass.service.http.server
-import onepass.service.http.server, onepass.service.protocol.limits
+import onepass.cli.serve, onepass.cli.app, onepass.features, onepass.serialization.models, uvicorn
+import onepass.service.http.app, onepass.service.http.connection, onepass.service.http.server
 """
     return Nursery(prepare, "web_kills.carried_out(web_kills.Plan(**given))")
 
