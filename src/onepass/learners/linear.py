@@ -92,7 +92,6 @@ class Linear:
     weights_: Floats
     offset_: Floats
     fit_intercept: bool
-    answer_ndim_: int
 
     _loop: Any = None
     _from: Any = None  # the attributes that the loop was given
