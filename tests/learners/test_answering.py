@@ -15,7 +15,7 @@ import onepass as op
 from cases import LEARNERS, PIPELINES, Case, answers, features, snapshot
 from onepass import native
 from onepass.errors import CheckpointError, NotFittedError
-from onepass.learners import one_by_one
+from onepass.learners import linear
 
 pytestmark = pytest.mark.filterwarnings("ignore::onepass.errors.MemoryFullWarning")
 
@@ -220,7 +220,7 @@ def test_it_waits_for_no_other_learner(learner: Any) -> None:
     """Whoever opens a loop, or looks at what is in one, has a lock of all learners meanwhile."""
     learner, X, _ = singly(learner)
     twin, found = learner.answering(), []
-    with one_by_one._TURN:
+    with linear._TURN:
         thread = threading.Thread(target=lambda: found.append(twin.predict(X[:2])), daemon=True)
         thread.start()
         thread.join(30)

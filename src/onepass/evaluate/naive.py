@@ -1,18 +1,18 @@
-"""Baselines: learners that look at no feature, the least that a model must beat.
+"""Naive baselines, which use no feature: the least that a model must beat.
 
 =====================  =======================================  ====================
-learner                what it says                             before the first row
+learner                prediction                               before the first row
 =====================  =======================================  ====================
-:class:`LastValue`     the last answer                          0
-:class:`RunningMean`   the mean of all answers so far           0
+:class:`LastValue`     the last target                          0
+:class:`RunningMean`   the mean of all targets so far           0
 :class:`LastLabel`     the last label                           None
-:class:`Majority`      the label that came most often so far    None
+:class:`Majority`      the most frequent label so far           None
 =====================  =======================================  ====================
 
-On streams whose answers hang together in time the last answer is hard to beat: on Elec2 it is
-right in 85 % of the rows, more than many published methods [1].
+On streams whose targets are autocorrelated the last target is hard to beat: on Elec2 it is right
+in 85 % of the rows, more than many published methods [1].
 
-Of X only the number of rows is read: text, dates and missing values may stand in it.
+Of X only the number of rows is read: it may contain text, dates and missing values.
 Cost: O(c) time a row and O(c) memory, for c outputs or classes.
 
 [1] I. Žliobaitė, A. Bifet, J. Read, B. Pfahringer, G. Holmes, "Evaluation methods and decision
@@ -20,7 +20,7 @@ Cost: O(c) time a row and O(c) memory, for c outputs or classes.
     2015.
 """
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -31,7 +31,22 @@ __all__ = ["BASELINES", "LastLabel", "LastValue", "Majority", "RunningMean"]
 
 
 class _Blind(Learner):
-    """A learner for which every row looks alike: one feature, 0 in each row."""
+    """A learner without features: one feature, 0 in each row, and one number an output."""
+
+    _scored: ClassVar[str]
+    """The attribute that holds the score of each output, (c,)."""
+
+    def _start(self, d: int, c: int) -> None:
+        del d
+        setattr(self, self._scored, np.zeros(c))
+
+    def _scores(self, X: Floats) -> Floats:
+        return np.tile(getattr(self, self._scored), (len(X), 1))
+
+    def _add_outputs(self, at: Array, c: int) -> None:
+        wider = np.zeros(c)
+        wider[np.setdiff1d(np.arange(c), at)] = getattr(self, self._scored)
+        setattr(self, self._scored, wider)
 
     def _take(self, X: Any, y: Any, sample_weight: Any, verb: str, time: Any = None) -> Array:
         return super()._take(_alike(X), y, sample_weight, verb, time)
@@ -48,7 +63,7 @@ class _Blind(Learner):
         super()._meet(1, None)
 
     def _widen(self, d: int) -> None:
-        """New features are not looked at either."""
+        """New features make no difference."""
 
 
 def _alike(X: Any) -> Floats:
@@ -57,37 +72,15 @@ def _alike(X: Any) -> Floats:
     return np.broadcast_to(np.zeros(1), (n, 1))
 
 
-class _Last(_Blind):
-    """Says the last answer, whether number or label."""
-
-    last_: Floats
-
-    def _start(self, d: int, c: int) -> None:
-        del d
-        self.last_ = np.zeros(c)
-
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        del X, s, known
-        said = np.vstack([self.last_, Y[:-1]])
-        self.last_ = Y[-1].astype(np.float64)
-        return said
-
-    def _scores(self, X: Floats) -> Floats:
-        return np.tile(self.last_, (len(X), 1))
-
-    def _add_outputs(self, at: Array, c: int) -> None:
-        self.last_ = _with_zeros(self.last_, at, c)
-
-
 class _BlindRegressor(_Blind, Regressor):
-    """A regressor for which every row looks alike."""
+    """A regressor without features."""
 
     def _unlearned(self, row: Floats) -> Any:
         del row
         return np.float64(0.0)
 
 
-class LastValue(_Last, _BlindRegressor):
+class LastValue(_BlindRegressor):
     """Says the last answer; 0 before the first.
 
     Examples
@@ -95,6 +88,15 @@ class LastValue(_Last, _BlindRegressor):
     >>> LastValue().test_then_train([["a"], [None], ["c"]], [3.0, 5.0, 4.0])
     array([0., 3., 5.])
     """
+
+    _scored = "last_"
+    last_: Floats
+
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
+        del X, s, known
+        said = np.vstack([self.last_, Y[:-1]])
+        self.last_ = Y[-1].astype(np.float64)
+        return said
 
 
 class RunningMean(_BlindRegressor):
@@ -109,12 +111,12 @@ class RunningMean(_BlindRegressor):
     array([0., 3., 4.])
     """
 
+    _scored = "mean_"
     mean_: Floats
     weight_: float
 
     def _start(self, d: int, c: int) -> None:
-        del d
-        self.mean_ = np.zeros(c)
+        super()._start(d, c)
         self.weight_ = 0.0
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
@@ -127,15 +129,9 @@ class RunningMean(_BlindRegressor):
         self.mean_, self.weight_ = means[-1].copy(), float(weight[-1])
         return said
 
-    def _scores(self, X: Floats) -> Floats:
-        return np.tile(self.mean_, (len(X), 1))
-
-    def _add_outputs(self, at: Array, c: int) -> None:
-        self.mean_ = _with_zeros(self.mean_, at, c)
-
 
 class _BlindClassifier(_Blind, Classifier):
-    """A classifier for which every row looks alike.
+    """A classifier without features.
 
     Parameters
     ----------
@@ -153,7 +149,7 @@ class _BlindClassifier(_Blind, Classifier):
         return super().partial_fit(_alike(X), y, classes=classes, sample_weight=sample_weight)
 
 
-class LastLabel(_Last, _BlindClassifier):
+class LastLabel(_BlindClassifier):
     """Says the last label; None before the first.
 
     Parameters
@@ -166,6 +162,15 @@ class LastLabel(_Last, _BlindClassifier):
     >>> LastLabel().test_then_train([[0.0]] * 4, ["up", "up", "down", "up"]).tolist()
     [None, 'up', 'up', 'down']
     """
+
+    _scored = "last_"
+    last_: Floats
+
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
+        del X, s, known
+        said = np.vstack([self.last_, Y[:-1]])
+        self.last_ = Y[-1].astype(np.float64)
+        return said
 
 
 class Majority(_BlindClassifier):
@@ -184,11 +189,8 @@ class Majority(_BlindClassifier):
     [None, 'up', 'up', 'up']
     """
 
+    _scored = "counts_"
     counts_: Floats
-
-    def _start(self, d: int, c: int) -> None:
-        del d
-        self.counts_ = np.zeros(c)
 
     def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
         del X, known
@@ -197,19 +199,6 @@ class Majority(_BlindClassifier):
         self.counts_ = counts[-1].copy()
         return said
 
-    def _scores(self, X: Floats) -> Floats:
-        return np.tile(self.counts_, (len(X), 1))
-
-    def _add_outputs(self, at: Array, c: int) -> None:
-        self.counts_ = _with_zeros(self.counts_, at, c)
-
 
 BASELINES = (LastValue, RunningMean, LastLabel, Majority)
 """All of them."""
-
-
-def _with_zeros(values: Floats, at: Array, c: int) -> Floats:
-    """The values with zeros put in, to stand at these places of now c."""
-    wider = np.zeros(c)
-    wider[np.setdiff1d(np.arange(c), at)] = values
-    return wider

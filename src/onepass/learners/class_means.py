@@ -1,19 +1,4 @@
-"""Class means: the class whose rows' running mean is nearest.
-
-It forgets nothing, whatever the order of classes, and is the plainest of what is compared in
-continual learning [1]. The score of class k with the mean μ_k is
-
-    (x − m)ᵀ(μ_k − m) − ½ ‖μ_k − m‖²  =  −½ ‖x − μ_k‖² + ½ ‖x − m‖²                        (1)
-
-with m the mean of the means, which makes no difference between classes and saves digits; or the
-cosine of x and μ_k. How means are kept: :mod:`onepass.learners.class_means`.
-
-Cost: O(d) a row that is learned, O(cd) one that is answered, O(cd) memory.
-
-[1] T. Mensink, J. Verbeek, F. Perronnin, G. Csurka, "Distance-based image classification:
-    generalizing to new classes at near-zero cost", IEEE TPAMI 35(11), 2013; section 3.2.
-
-Class moments: running means of classes, and sums of squares and products about them.
+"""Class moments in one pass, and the classifier of the nearest class mean.
 
 With M_k the weight of the rows of class k before a block, and w, b the block's weight and mean of
 that class [1],
@@ -26,18 +11,23 @@ and the sums of squares and products about μ_k grow by those about b, and by th
     √(M_k w / (M_k + w)) · (b − μ_k)                                                       (2)
 
 All is relative to the first row of the class: digits that its rows share (as in 1e8 + small) are
-gone, exactly, before anything is summed or squared; and nothing is ever subtracted from the sums.
-Neither the order of rows nor how they are cut into blocks makes a difference, but for rounding.
+removed, exactly, before anything is summed or squared; and nothing is ever subtracted from the
+sums. Neither the order of rows nor how they are cut into blocks makes a difference, but for
+rounding. The score of class k by the nearest mean [2] is
 
-Cost: O(d) a row without sums, O(d²) with them.
+    (x − m)ᵀ(μ_k − m) − ½ ‖μ_k − m‖²  =  −½ ‖x − μ_k‖² + ½ ‖x − m‖²                        (3)
+
+with m the mean of the means, which makes no difference between classes and saves digits; or the
+cosine of x and μ_k. Prequential predictions need the moments before each row, which costs far more
+than to update them: so they are computed in ``test_then_train`` alone.
+
+Cost: O(d) a row that is learned without sums, O(d²) with them; O(cd) one that is predicted; O(cd)
+memory, and O(d²) for each matrix of sums.
 
 [1] T. F. Chan, G. H. Golub and R. J. LeVeque, "Algorithms for computing the sample variance",
     The American Statistician 37(3), 1983; equation (2.1) and the shifted data of section 3.
-
-Class learner: what classifiers share that keep moments of classes and no more.
-
-What they would have said of a row is worked out from the moments before it, which costs far more
-than adding the row to them; so it is worked out only where it is asked for.
+[2] T. Mensink, J. Verbeek, F. Perronnin, G. Csurka, "Distance-based image classification:
+    generalizing to new classes at near-zero cost", IEEE TPAMI 35(11), 2013; section 3.2.
 """
 
 from abc import abstractmethod
@@ -401,7 +391,7 @@ class NearestClassMean(ClassLearner):
 
     Notes
     -----
-    ``decision_function`` is (1): minus half the squared distance, but for what all classes share;
+    ``decision_function`` is (3): minus half the squared distance, but for what all classes share;
     or the cosine.
 
     Examples
@@ -434,7 +424,7 @@ class NearestClassMean(ClassLearner):
             cosines: Floats = _unit(X) @ _unit(moments.means.of_classes).T
             return cosines
         M, Z = moments.means.around(X)
-        said: Floats = Z @ M.T - 0.5 * np.einsum("ij,ij->i", M, M)  # (1)
+        said: Floats = Z @ M.T - 0.5 * np.einsum("ij,ij->i", M, M)  # (3)
         return said
 
 

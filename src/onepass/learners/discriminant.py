@@ -1,25 +1,29 @@
-"""Discriminant: classes of normal density, whose means and covariances are kept in one pass.
+"""Linear and quadratic discriminant analysis: classes of normal density, fitted in one pass.
 
 Class k, whose share of the rows is π_k, has the density N(μ_k, Σ) or N(μ_k, Σ_k), so that
 
     linear      log p(x, k) = (x − m)ᵀ Λ⁻¹ (μ_k − m) − ½ (μ_k − m)ᵀ Λ⁻¹ (μ_k − m) + log π_k    (1)
     quadratic   log p(x, k) = −½ (x − μ_k)ᵀ Λ_k⁻¹ (x − μ_k) − ½ log det Λ_k + log π_k          (2)
 
-but for what all classes share, with m the mean of the means. Λ is what is known of the covariance,
-drawn to a multiple of I, since rows may be few and features constant:
+but for what all classes share, with m the mean of the means. Λ is the covariance, shrunk towards a
+multiple of I, since rows may be few and features constant:
 
     Λ = (1 − ε) Σ + ε I                                                              [1] (3)
     Λ = (1 − ε) Σ + ε (tr Σ / d) I                                                   [2] (4)
 
 Σ is the sum of squares and products about the classes' means over the weight of the rows. It is
-kept by Chan's formula (:mod:`onepass.learners.class_means`), not as sums that are subtracted
-from each other; so that what is said at any row is what a batch fit of all rows until then would
-say, in whatever order they came: nothing is forgotten, and no class needs to be there when another
-comes ([1], [3]). ε by oracle approximating shrinkage is of [2].
+updated by Chan's formula (:mod:`onepass.learners.class_means`), not by sums that are subtracted
+from each other; so that predictions at any row are those of a batch fit of all rows until then, in
+whatever order they came: nothing is forgotten, and classes may come one after the other ([1],
+[3]). ε by oracle approximating shrinkage is of [2].
 
-Cost: O(d²) a row that is learned. After that Λ is factorised once, O(d³), when something is asked;
-then O(cd) a row that is answered, O(cd²) of the quadratic one. Memory O(d²), or O(cd²).
-``test_then_train`` answers each row by all before it, and so factorises for each.
+Λ is factorised in units in which its diagonal is 1, so that the features' own units make no
+difference to what is small. Where Cholesky's factorisation cannot tell it from singular, by a pivot
+of less than d ε of float64, its eigenvectors are used.
+
+Cost: O(d²) a row that is learned. After that Λ is factorised once, O(d³), at the first prediction;
+then O(cd) a row that is predicted, O(cd²) of the quadratic one. Memory O(d²), or O(cd²).
+``test_then_train`` predicts each row from all before it, and so factorises for each.
 
 [1] T. L. Hayes, C. Kanan, "Lifelong machine learning with deep streaming linear discriminant
     analysis", CVPR Workshops 2020; equations (2)-(5).
@@ -27,17 +31,6 @@ then O(cd) a row that is answered, O(cd²) of the quadratic one. Memory O(d²), 
     estimation", IEEE Transactions on Signal Processing 58(10), 2010.
 [3] S. Pang, S. Ozawa, N. Kasabov, "Incremental linear discriminant analysis for classification of
     data streams", IEEE Transactions on Systems, Man, and Cybernetics B 35(5), 2005.
-
-Discriminant factors: what classes of normal density need of a covariance Σ, also of a poor one.
-
-Matrices are factorised in units in which their diagonal is 1, so that the features' own units make
-no difference to what is small. What Cholesky's factorisation cannot tell from singular, by a pivot
-of less than d ε, is taken apart into eigenvectors.
-
-[1] Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage algorithms for MMSE covariance
-    estimation", IEEE Transactions on Signal Processing 58(10), 2010.
-
-Discriminant posterior: priors of classes, and what a density makes of them.
 """
 
 from typing import Any, ClassVar
@@ -54,7 +47,7 @@ __all__ = ["Posterior", "StreamingLDA", "StreamingQDA", "lower", "oas", "shrunk"
 def oas(S: Floats, n: float) -> float:
     """The share by which oracle approximating shrinkage draws a covariance to its mean variance.
 
-    In scikit-learn's form of [1] (23), without its factor 2 / d:
+    In scikit-learn's form of [2] (23), without its factor 2 / d:
     ρ = (t + μ²) / ((n + 1) (t − μ² / d)), at most 1, with μ the mean of the diagonal and t that of
     all squared entries.
 

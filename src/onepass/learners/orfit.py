@@ -1,4 +1,4 @@
-"""ORFit: orthogonal recursive fitting. Fit each new row exactly, move no past answer.
+"""ORFit: orthogonal recursive fitting. Each row is fitted exactly, and past predictions stay.
 
 For a model linear in its weights, f(x; w) = Φ(x)ᵀ w, each row (x, y) with e = y − f(x; w) is
 fitted in one step along what its gradients G = Φ(x) leave free of all past gradients:
@@ -12,16 +12,13 @@ principal directions kept are those that bound the worst forgetting (Proposition
 lies in the span of the past cannot be fitted without forgetting: if it disagrees, the past wins,
 and ``contradictions_`` counts it. With ``noise`` r > 0 such rows are averaged: then, without a
 limit, this is ridge regression with Π = r · I.
+A row's gradients are its features, shared by all outputs, or Φ(x) (p × c) where a feature map
+gives each output its own. A row of weight s is as good as s rows: it is √s times as long.
 Cost: O(mp) time a row, O(mp) memory for a memory of m directions.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.
 [2] The same, CDC 2022.
-
-Fitting: rows as gradients, and the one step that the ORFit learners share.
-
-A row's gradients are its features, shared by all outputs, or Φ(x) (p × c) where a feature map
-gives each output its own. A row of weight s is as good as s rows: it is √s times as long.
 """
 
 import math
@@ -42,7 +39,13 @@ from onepass.errors import (
     ShapeError,
 )
 from onepass.learners.estimator import Classifier, Layout, Regressor
-from onepass.learners.linear import Linear, initial_weights, placed_outputs, row_step
+from onepass.learners.linear import (
+    coefficients,
+    initial_weights,
+    intercepts,
+    placed_outputs,
+    row_step,
+)
 from onepass.memory.choice import specification
 from onepass.memory.principal import ForgettingBound, certified
 
@@ -53,7 +56,7 @@ _WIDTH = 64  # rows a block, where a block is the same as its rows
 _LARGEST = 1e140  # inner products of longer rows would overflow
 
 
-class Fitting(Linear):
+class Fitting:
     """What the regressor and the classifier share."""
 
     memory: Any
@@ -72,15 +75,25 @@ class Fitting(Linear):
     rows_seen_: int
 
     @property
-    def weights_(self) -> Floats:  # type: ignore[override]  # a view, not a second copy
-        """Weights, (p, c), without the intercept's."""
+    def weights_(self) -> Floats:
+        """Weights, (p, c), without the intercept's: a view."""
         return self.parameters_[1:] if self.fit_intercept else self.parameters_
 
     @property
-    def offset_(self) -> Floats:  # type: ignore[override]  # a view, not a second copy
+    def offset_(self) -> Floats:
         """The intercept's weights, (c,)."""
         c = self.parameters_.shape[1:]
         return self.parameters_[0] if self.fit_intercept else np.zeros(c or 1)
+
+    @property
+    def coef_(self) -> Floats:
+        """Coefficients: (p,), or (c, p) for several outputs; (1, p) for two classes."""
+        return coefficients(self)
+
+    @property
+    def intercept_(self) -> Any:
+        """Intercepts: a float, or (c,) for several outputs; (1,) for two classes."""
+        return intercepts(self, lambda: self.offset_)
 
     @property
     def forgetting_bound_(self) -> ForgettingBound:

@@ -1,8 +1,8 @@
-"""Perceptron: a linear classifier that learns from its mistakes, and only from them.
+"""Perceptron: a linear classifier that is updated on mistakes only.
 
 For labels y in {−1, +1}, with sign(0) = +1 [1, Algorithm 1]:
 
-    ŷ_t = sign(x_tᵀ β)                        what is said of the row                (1)
+    ŷ_t = sign(x_tᵀ β)                        the prediction                         (1)
     β ← β + η y_t x_t   where ŷ_t ≠ y_t       learn                                  (2)
 
 which is online gradient descent on the loss max(0, −y xᵀβ). If some unit vector u separates the
@@ -30,13 +30,12 @@ from onepass import native, validation
 from onepass.errors import Array, Floats, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier
 from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
-from onepass.learners.single_steps import SingleSteps
 from onepass.learners.step_size import Steps
 
 __all__ = ["Perceptron"]
 
 
-class Perceptron(SingleSteps, Linear, Classifier):
+class Perceptron(Linear, Classifier):
     """Linear classification that moves only on mistakes.
 
     Parameters
@@ -84,6 +83,8 @@ class Perceptron(SingleSteps, Linear, Classifier):
     >>> model.mistakes_ / model.rows_seen_
     0.05
     """
+
+    held = ("weights_", "offset_", "rows_seen_", "mistakes_")
 
     mistakes_: int
 
@@ -136,8 +137,6 @@ class Perceptron(SingleSteps, Linear, Classifier):
         self.weights_, self.offset_ = weights, offset
         self.mistakes_ += mistakes
         return said
-
-    held = ("weights_", "offset_", "rows_seen_", "mistakes_")
 
     def _slope_and_steps(self, n: int) -> tuple[int, float, Steps]:
         return 0, 0.0, Steps(np.full(n, 0.5 * self._checked()))

@@ -1,15 +1,16 @@
-"""RLS: recursive least squares, the best linear fit to all rows so far, at every row.
+"""RLS: recursive least squares, the exact linear fit to all rows so far, at every row.
 
 With weights s_k and a forgetting factor λ, after n rows the coefficients w and intercept b are
 
     argmin over w, b of  Σ_k λ^(n−k) s_k (y_k − b − x_kᵀ w)² + λⁿ ‖w − w₀‖²_Π              (1)
 
-exactly: as a batch solver would find them from all rows, which nobody kept. The intercept is
+exactly: as a batch solver would find them from all rows, which are not stored. The intercept is
 profiled out (:mod:`onepass.linalg.centering`), the rest is QRD-RLS
-(:mod:`onepass.memory.square_root`). Where λ < 1 a floor under what is known of each coefficient
-keeps (1) from winding up while features are silent (:class:`onepass.memory.forgetting.Bounded`).
-Other rules are (1) to the letter, forget by time, forget only what is excited, or keep the last
-rows alone: :mod:`onepass.memory.forgetting`. For a new row x the answer is xᵀw + b, and its
+(:mod:`onepass.memory.square_root`): the state is the triangle of the centred rows and their means.
+Where λ < 1 a floor under the information about each coefficient prevents windup while features
+are unexcited (:class:`onepass.memory.forgetting.Bounded`). The other rules of
+:mod:`onepass.memory.forgetting` are (1) without a floor, forget by time, forget only what is
+excited, or retain the last rows alone. For a new row x the prediction is xᵀw + b, and its
 standard deviation, with c outputs and ν = Σ_k λ^(n−k) s_k the effective number of rows,
 
     std(x) = σ √(1 + 1/ν + (x − x̄)ᵀ P (x − x̄)),     σ² = least value of (1) / (ν − d − 1)  (2)
@@ -20,27 +21,20 @@ Cost: O(d²) time a row, O(d²) memory; several outputs share the triangle.
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022; (1)-(3).
 [2] "Online least-squares", lecture notes; block updates by the matrix inversion lemma.
-
-Least squares: rows into triangle and means; what the RLS learners share.
-
-How rows are taken in, and how the past fades meanwhile, says a rule of
-:mod:`onepass.memory.forgetting`. It leaves the triangle of the centred rows
-(:mod:`onepass.memory.square_root`) and their means (:mod:`onepass.linalg.centering`), which are
-what answers are made of, and a state of its own.
 """
 
 import math
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, NumericalError, ParameterError
-from onepass.learners.estimator import Classifier, Regressor
-from onepass.learners.linear import NEAR, Linear, initial_weights
-from onepass.learners.one_by_one import OneByOne
-from onepass.learners.rls_merge import Mergeable
-from onepass.learners.row_loop import learned
+from onepass.errors import Array, Floats, MergeError, NumericalError, ParameterError
+from onepass.learners.estimator import Classifier, Layout, Regressor
+from onepass.learners.linear import NEAR, Linear, attributes, initial_weights
+from onepass.learners.rls_merge import hold_unstored, placed, pool
+from onepass.learners.row_loop import learned, opened, serves, told
 from onepass.linalg.centering import Centering
 from onepass.memory.forgetting.exponential import Coming, Past
 from onepass.memory.forgetting.parse import rule
@@ -50,12 +44,21 @@ from onepass.validation.table import mixed_zones
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
 
 
+_FEW = 64  # rows that the loop learns or answers at once, or not at all
+_NUMBERS = 1 << 16  # or more rows of so few numbers: it takes less than a millisecond
+_SMALL = 64  # features for which one row is enough to open the loop; of more, two in a row are
 _LARGEST = 1e150  # sums of squares of larger rows might have no room for another row
 
 
-class LeastSquares(OneByOne, Linear, Mergeable):
+class LeastSquares(Linear):
     """What the regressor and the classifier share: learning rows into triangle and means."""
 
+    merged_alike: ClassVar[tuple[str, ...]] = ("fit_intercept", "prior")
+    held: ClassVar[tuple[str, ...]] = (
+        "memory_", "centering_", "prior_", "forgetting_", "weights_", "middle_", "offset_",
+        "rows_seen_",
+    )  # fmt: skip
+    _unneeded: ClassVar[tuple[str, ...]] = ("memory_", "centering_", "prior_")
     _square = True
     scale_free = True  # the answers do not depend on the features' units, but through the ridge
 
@@ -200,6 +203,153 @@ class LeastSquares(OneByOne, Linear, Mergeable):
         self.forgetting_ = self.forgetting_.grown(d, float(_diagonal(self.ridge)))
         self.prior_ = self.prior_.grown(d)
 
+    # -- merging -----------------------------------------------------------------------------------
+
+    @property
+    def merging(self) -> Any:
+        """``exact`` where the past is a faded sum over its rows, or is kept."""
+        chosen = self._rule()
+        return "exact" if chosen.keeps_sums or chosen.keeps_rows else "refused"
+
+    def _unmergeable(self) -> str:
+        chosen = self._rule()
+        if self._changed():
+            return (
+                f"got one whose `forgetting` is {chosen} after it learned with another kind. Set "
+                "it as it was, or call fit to begin anew with it."
+            )
+        held = 0 if chosen.keeps_rows else getattr(getattr(self, "forgetting_", None), "rows", 0)
+        if self.merging == "exact" and not held:  # nor was a floor put under them before
+            return ""
+        return (
+            f"got one whose forgetting, {chosen}, leaves more than a faded sum of them. Use plain "
+            "forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window."
+        )
+
+    def _merge(self, other: Any, layout: Layout) -> None:
+        one, two = self._rule(), rule(other.forgetting, type(other).__name__)
+        kept = [getattr(each, "factor", None) for each in (one, two)]
+        if one != two and kept != [1.0, 1.0]:
+            raise MergeError(
+                f"{type(self).__name__}.merge: `forgetting` must be the same in both, {one} as in "
+                f"the first, got {two}. Learn all parts with the same parameters."
+            )
+        if self._rule().keeps_rows:
+            self._learn_stored(other, layout)
+        else:
+            pool(self, other, layout)
+
+    def _learn_stored(self, other: Any, layout: Layout) -> None:
+        """Learn the rows of the other's window; by time, in the order of both."""
+        chosen, where = self._rule(), f"{type(self).__name__}.merge"
+        if layout.concurrent and chosen.clock is None:
+            raise MergeError(
+                f"{where}: `concurrent` must be False with {chosen}, which keeps the last rows of "
+                "one stream, got True. Use a window of time, Window(span=...)."
+            )
+        if layout.d > self.n_features_in_:
+            self._widen(layout.d)
+        more = placed(other.forgetting_.kept, other.start_, layout, self.start_.shape[1])
+        fresh = not len(self.forgetting_)
+        late = chosen.clock is not None and not fresh and more.time[0] < self.time_
+        if late and self.prior_.level:
+            raise MergeError(
+                f"{where}: with a `prior` the second's rows must all have come after the first's, "
+                "got some that came before. Merge in the order of time, or set prior=0."
+            )
+        if len(more) < other.rows_seen_:
+            hold_unstored(self, other, layout)
+        if late:
+            mine = self.forgetting_.kept
+            mine = replace(mine, b=mine.b + mine.X @ self.start_)
+            self._start(layout.d, self.start_.shape[1])
+            del self.time_
+            more = mine.then(more)
+            more = more.part(np.argsort(more.time, kind="stable"))
+        self._learn(more.X, more.b, more.roots**2, None, more.time)
+        if fresh:  # its very first row, which may be kept no more
+            first = np.zeros(layout.d)
+            first[layout.features] = other.prior_.first
+            self.prior_ = replace(self.prior_, first=first)
+
+    # -- single rows, and a few, learned by the compiled loop --------------------------------------
+
+    def _few_learned(self, X: Any, y: Any, where: str) -> Floats | None:
+        plain = self._few(X) and type(y) is np.ndarray and y.dtype == np.float64
+        if not plain or y.shape != X.shape[:1]:
+            return None
+        loop, y, errors = self._loop, np.ascontiguousarray(y), np.empty(len(y))
+        if loop is not None and loop.learn_few(len(y), X, y, errors):
+            return y - errors  # type: ignore[no-any-return]  # an array less an array
+        single = self._single + 1
+        with self._whole():
+            said = self._take(X, y, None, where, None)
+            self._opened(single)
+        return y if said is None else np.asarray(said)
+
+    def _few_said(self, X: Any) -> Floats | None:
+        if self._loop is None or not self._few(X) or len(X) > _FEW:
+            return None
+        said = np.empty(len(X))
+        return said if self._loop.predict_few(len(X), X, said) else None
+
+    def _few(self, X: Any) -> bool:
+        """Whether X is a few rows of numbers, and answers are numbers too."""
+        if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
+            return False
+        own = attributes(self)
+        known = X.shape[1] == own.get("n_features_in_") and own.get("answer_ndim_") == 1
+        plain = "feature_names_in_" not in own and "classes_" not in own
+        few = 0 < len(X) <= _FEW or 0 < X.size <= _NUMBERS
+        return few and known and plain and X.flags.c_contiguous
+
+    def _open(self, single: int) -> None:
+        """Let the loop have what was learned, if so many rows that came one by one are enough."""
+        own, chosen = attributes(self), self._rule()
+        d = len(self.weights_)
+        if not serves(chosen, d) or (reading := self._reading()) is None:
+            return
+        own["_single"] = single
+        if d > _SMALL and single < 2:
+            return
+        past = Past(self.memory_, self.centering_, self.prior_)
+        loop = opened(chosen, past, self.forgetting_, self.start_, reading)
+        if loop is not None:
+            self._hand_over(loop, single)
+
+    def _close(self) -> None:
+        """Take what was learned out of the loop."""
+        loop, own = self._loop, attributes(self)
+        if loop is not None:
+            loop.release()  # whoever has it still learns no row by it
+            own.update(_taken_out(loop, self._from, self.start_))
+        for name in ("_loop", "_from", "_apart", "_single"):
+            own.pop(name, None)
+
+    def _told(self, loop: Any) -> Any:
+        """What a loop, which goes on to learn, holds that answers rows."""
+        return loop.numbers()[-1], loop.get("w"), loop.get("means"), loop.get("rest")
+
+    def _needed(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
+        """What a copy for answers keeps of what a loop was given: no memory that it left behind."""
+        return {**before, **self._apart} if held[0] else before
+
+    def _looked_at(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
+        """What a loop was given, and what of it is otherwise by what it held."""
+        rows, w, means, rest = held
+        if not rows:
+            return before
+        start, d = self.start_, len(self.start_)
+        weights = start + np.frombuffer(w, dtype=np.float64).reshape(start.shape)
+        means, rest = (np.frombuffer(each, dtype=np.float64) for each in (means, rest))
+        return {
+            **before,
+            "weights_": weights,
+            "middle_": means[:d],
+            "offset_": means[d:] + (rest[d:] - rest[:d] @ weights),
+            "rows_seen_": before["rows_seen_"] + rows,
+        }
+
 
 def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
     """The largest size of a number of the rows, also as their weights make it."""
@@ -209,6 +359,17 @@ def _largest(X: Floats, Y: Floats, s: Floats | None) -> float:
     sizes = np.maximum(np.abs(X).max(axis=1, initial=1.0), np.abs(Y).max(axis=1, initial=1.0))
     with np.errstate(over="ignore"):
         return max(largest, float((sizes * np.sqrt(s)).max()))
+
+
+def _taken_out(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, Any]:
+    """What the loop has learned, on top of what it was given."""
+    rows = loop.numbers()[-1]
+    if not rows:
+        return before
+    memory, centering, prior, floor, *_ = before.values()
+    past, floor = told(loop, Past(memory, centering, prior), floor)
+    found = (*past, floor, *past.fitted(start), before["rows_seen_"] + rows)
+    return dict(zip(before, found, strict=True))
 
 
 def _diagonal(ridge: Any) -> Floats:

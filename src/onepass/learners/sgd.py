@@ -1,26 +1,19 @@
-"""SGD: online gradient descent on a linear model, one step a row and nothing kept but the weights.
+"""SGD: online gradient descent on a linear model, one step a row; rows are not stored.
 
-For a row x with answer y, loss ℓ and step η_t, the weights move by [1, (4)]
+For a row x with targets y (c), slope ℓ′ of the loss, rate η, bound C and shrinkage κ:
 
-    w ← w − η_t ∂ℓ(wᵀx + b, y)/∂w,   b likewise, as the weight of a feature that is always 1  (1)
-
-:mod:`onepass.learners.losses` has the losses, :mod:`onepass.learners.step_size` the rules for η_t:
-constant, decaying, normalised (NLMS), and the closed-form steps of the passive-aggressive
-algorithms [2]. Cost: O(dc) time a row, O(dc) memory.
-
-[1] "Online Learning", lecture notes; equations (2)-(4), and (5) for the answer at score 0.
-[2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
-    Algorithms", JMLR 7, 2006.
-
-Descent: a linear model goes down the slope of a loss, one row after the other.
-
-For a row x with answers y (c), slope ℓ′ of the loss, rate η, bound C and shrinkage κ:
-
-    s = Wᵀ x + b                            what is said of the row                      (1)
+    s = Wᵀ x + b                            predict                                      (1)
     δ_k = clip(η ℓ′(s_k, y_k), −C, C)       how far output k moves                       (2)
     W ← κ W − x δᵀ,   b ← b − δ             learn                                        (3)
 
-Cost: O(dc) a row, with one BLAS call for (1) and one for (3).
+that is w ← w − η ∂ℓ(wᵀx + b, y)/∂w [1, (4)], b likewise, as the weight of a feature that is always
+1. :mod:`onepass.learners.losses` has the losses, :mod:`onepass.learners.step_size` the rules for η:
+constant, decaying, normalised (NLMS), and the closed-form steps of the passive-aggressive
+algorithms [2]. Cost: O(dc) time a row, with one BLAS call for (1) and one for (3), O(dc) memory.
+
+[1] "Online Learning", lecture notes; equations (2)-(4), and (5) for the prediction at score 0.
+[2] K. Crammer, O. Dekel, J. Keshet, S. Shalev-Shwartz, Y. Singer, "Online Passive-Aggressive
+    Algorithms", JMLR 7, 2006.
 """
 
 from abc import abstractmethod
@@ -45,13 +38,12 @@ from onepass.learners.linear import (
     said_at_first,
 )
 from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
-from onepass.learners.single_steps import SingleSteps
 from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps
 
 __all__ = ["Descent", "SGDClassifier", "SGDRegressor", "descend"]
 
 
-class Descent(SingleSteps, Linear):
+class Descent(Linear):
     """What the regressor and the classifier share: the loss, the step rule, and the weights."""
 
     losses: ClassVar[Mapping[str, type[Loss]]]

@@ -1,33 +1,8 @@
-"""Filtering: what Kalman filters of networks share: a belief about the weights, told and kept.
+"""Kalman filters of networks: an exact belief about p weights, without a p × p matrix.
 
-A step linearises the network at the present weights, w_{k|k−1}, and takes the rows in as a Kalman
-filter would that knew the linear model to be true; then time passes, so that what is said next is
-said by the weights for the next row, w_{k+1|k}.
-
-Gain: what rows do to the weights and the covariance of a Kalman filter, where it is small.
-
-In coordinates where P = C Cᵀ, rows with gradients G, noise R and errors e ask, with F = Cᵀ G, for
-
-    z = argmin ‖R^-½ (Fᵀ z − e)‖² + ‖z‖²,      w ← w + C z                                  (1)
-    C ← C M,      M Mᵀ = (I + F R⁻¹ Fᵀ)⁻¹                                                   (2)
-
-and S = Fᵀ F + R = L Lᵀ says what would have been said of each row: its error, in the units of L.
-Rows that contradict each other, or depend on others, make S as ill-conditioned as 1 / R, and a sum
-of two large numbers of what they say together. So with F = Q T, Q orthonormal, T triangular, only
-what rows say of a direction of their own is divided by R, by QR of [R^-½ Tᵀ; I]:
-
-    UᵀU = I + T R⁻¹ Tᵀ,      Uᵀ U x = T R⁻¹ e,      z = Q x,      M = I + Q (U⁻¹ − I) Qᵀ      (3)
-
-Nothing is squared. What of T is no longer than the rounding of F is left out: it would be a
-direction of its own, of which nothing is known, moved by rounding / R. A root of P of some other
-shape is as good: with M of (3), M Mᵀ = I − QQᵀ + Q (UᵀU)⁻¹ Qᵀ.
-
-With R = 0 nothing of P is left in the span of F: W = F L⁻ᵀ is orthonormal, and M = I − W Wᵀ. Rows
-of which nothing is left to move are skipped. Potter's form of one number is in R. H. Battin,
-"Astronautical Guidance", 1964; roots for several in A. Andrews, "A square root formulation of the
-Kalman covariance equations", AIAA Journal 6(6), 1968.
-
-Belief: all that Kalman filters know of p weights, without a p × p matrix.
+A step linearises the network at the present weights, w_{k|k−1}, and takes rows in as a Kalman
+filter would for which the linear model is true; then time passes, so that the next prediction is
+made by the weights for the next row, w_{k+1|k}.
 
 The covariance of the weights starts as s I. Rows change it along their gradients alone, so that
 with Q (p × q) an orthonormal basis of the gradients so far, and Σ = C Cᵀ small,
@@ -35,25 +10,42 @@ with Q (p × q) an orthonormal basis of the gradients so far, and Σ = C Cᵀ sm
     P = Q Σ Qᵀ + s (I − Q Qᵀ)                                                               (1)
 
 exactly, and still so after P ← P / λ, P ← γ² P or P ← P + ρ I, which act on Σ and s alike. For rows
-with gradients G and noise R = diag(r) >= 0, in the coordinates of [Q u], u what of G is new, are
-taken in as :mod:`onepass.nn.kalman` says: with
+with gradients G, noise R = diag(r) >= 0 and errors e, u what of G is new, in coordinates [Q u],
 
-    F = Cᵀ [QᵀG; uᵀG],      S = Fᵀ F + R                                                    (2)
+    F = Cᵀ [QᵀG; uᵀG],      S = Fᵀ F + R = L Lᵀ                                             (2)
     w ← w + [Q u] C F S⁻¹ e,      C Cᵀ ← C (I − F S⁻¹ Fᵀ) Cᵀ                                (3)
 
-but without a square, and a root of P stays, so that P cannot become indefinite. Of rows without
-noise those of which nothing is left to move are skipped: the past wins.
+and L⁻¹ e has the error of each row's prediction before it is learned. Nothing is squared, and the
+root C is updated, not P, so that P cannot become indefinite: (3) is
+
+    z = argmin ‖R^-½ (Fᵀ z − e)‖² + ‖z‖²,      w ← w + [Q u] C z                            (4)
+    C ← C M,      M Mᵀ = (I + F R⁻¹ Fᵀ)⁻¹                                                   (5)
+
+Rows that contradict each other, or depend on others, make S as ill-conditioned as 1 / R. So with
+F = Q₁ T, Q₁ orthonormal, T triangular, only what rows say of a direction of their own is divided
+by R, by QR of [R^-½ Tᵀ; I]:
+
+    UᵀU = I + T R⁻¹ Tᵀ,    UᵀU x = T R⁻¹ e,    z = Q₁ x,    M = I + Q₁ (U⁻¹ − I) Q₁ᵀ         (6)
+
+What of T is no longer than the rounding of F is left out: it would be a direction of its own, of
+which nothing is known, moved by rounding / R. A root of P of some other shape is as good: with M of
+(6), M Mᵀ = I − Q₁Q₁ᵀ + Q₁ (UᵀU)⁻¹ Q₁ᵀ. With R = 0 nothing of P is left in the span of F: W = F L⁻ᵀ
+is orthonormal, and M = I − W Wᵀ. Rows of which nothing is left to move are skipped: the past wins.
+
+Weights may follow a random walk that decays towards w₀:
+
+    w_k = w₀ + γ (w_{k−1} − w₀) + N(0, ρ I)                                                 (7)
+
+After each row then
+
+    w ← w₀ + γ (w − w₀),        P ← γ² P + ρ I                                              (8)
 
 Cost: three reads of the p q numbers of Q, four where little of G is new, and O(q² n) a step, O(q³)
 with process noise; memory p q + q² numbers. q grows with the rows until it is p.
 
-Wandering: filters whose weights wander from row to row, and the way they do.
-
-    w_k = w₀ + γ (w_{k−1} − w₀) + N(0, q I)                                                 (1)
-
-Time passes after each row, so that what is said next is said by the weights for the next row:
-
-    w ← w₀ + γ (w − w₀),        P ← γ² P + q I                                              (2)
+[1] R. H. Battin, "Astronautical Guidance", 1964; Potter's form of (6) for one number.
+[2] A. Andrews, "A square root formulation of the Kalman covariance equations", AIAA Journal 6(6),
+    1968; roots for several.
 """
 
 import math
@@ -123,7 +115,7 @@ def exact(root: Floats, F: Floats, e: Floats, least: Floats) -> Gain:
 
 
 def noisy(root: Floats, F: Floats, e: Floats, deviations: Floats, lengths: Floats) -> Gain:
-    """R > 0: (3).
+    """R > 0: (6).
 
     Parameters
     ----------
@@ -151,7 +143,7 @@ def noisy(root: Floats, F: Floats, e: Floats, deviations: Floats, lengths: Float
 
 
 def _one(root: Floats, F: Floats, e: Floats, deviation: float) -> Gain:
-    """(3) of one number, after J. E. Potter: M = I − F Fᵀ / (σ (σ + √r)), σ² = S."""
+    """(6) of one number, after J. E. Potter [1]: M = I − F Fᵀ / (σ (σ + √r)), σ² = S."""
     sigma = math.hypot(float(linalg.norms(F)[0]), deviation)
     nu, along = e / sigma, root @ F / sigma
     after = along * (F.T / (sigma + deviation))
@@ -554,7 +546,7 @@ class Wandering(Filter):
     prior : float
         Variance of each weight before the first row, > 0.
     process_noise : float
-        q >= 0.
+        ρ >= 0.
     decay : float
         γ in (0, 1].
     noise, loss, learns, block_update, chunk
@@ -608,7 +600,7 @@ class Wandering(Filter):
         found = self._measured(belief, w, e, J)
         decay, added = self._dynamics.passed(len(e))
         new = self._dynamics.shrunk(found.w, w, decay)
-        return found._replace(belief=found.belief.drifted(decay, added), w=new)  # (2)
+        return found._replace(belief=found.belief.drifted(decay, added), w=new)  # (8)
 
     def _told(self, found: Taken, before: Any) -> None:
         self._dynamics.begun(before)
@@ -620,14 +612,14 @@ class Wandering(Filter):
 
 
 class Dynamics:
-    """How weights wander from row to row: (1).
+    """How weights wander from row to row: (7).
 
     Parameters
     ----------
     decay : float
         γ in (0, 1].
     process_noise : float
-        q >= 0.
+        ρ >= 0.
     where : str
         What the user called, for messages.
 
@@ -653,7 +645,7 @@ class Dynamics:
             self._start = w.clone()
 
     def passed(self, n: int) -> tuple[float, float]:
-        """γⁿ, and the variance that n rows' time adds: q (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
+        """γⁿ, and the variance that n rows' time adds: ρ (1 + γ² + … + γ²⁽ⁿ⁻¹⁾)."""
         square = self.decay**2
         times = float(n) if square == 1.0 else (1.0 - square**n) / (1.0 - square)
         return self.decay**n, self.process_noise * times

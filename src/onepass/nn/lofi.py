@@ -1,29 +1,16 @@
 """LO-FI: the extended Kalman filter with a precision that is diagonal plus low rank.
 
-For long noisy streams: what is known of p weights is kept in p (m + 2) numbers, however many rows
-come, as P⁻¹ = diag(Υ) + W Wᵀ with W (p × m). A row is taken in by P, as by any Kalman filter, its
-gradient becomes a column of W, and the column that says least goes into the diagonal
-(:mod:`onepass.nn.lofi`). From row to row, by w ← w₀ + γ (w − w₀) + N(0, q I), P becomes
-γ² P + q I, exactly. [1] lets weights decay towards 0; here it is towards the initial weights w₀,
-where a network is a network. q = (1 − γ²) · prior is its steady state. Until m columns are full
-nothing is left out, and the filter is the EKF.
-Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memory.
-
-[1] P. G. Chang, G. Durán-Martín, A. Shestopaloff, M. Jones, K. Murphy, "Low-rank extended Kalman
-    filtering for online learning of neural networks from streaming data", CoLLAs 2023,
-    arXiv 2305.19535; "diagonal LO-FI".
-
-Precision: what LO-FI knows of p weights, as a precision that is diagonal plus low rank.
-
-With P⁻¹ = diag(Υ) + W Wᵀ, W (p × k), rows with gradients G (p × n), noise R and errors e are taken
-in by ([1], update step)
+For long noisy streams: the belief about p weights is stored in p (m + 2) numbers, however many rows
+come, as P⁻¹ = diag(Υ) + W Wᵀ with W (p × m). Rows with gradients G (p × n), noise R and errors e
+are taken in by ([1], update step)
 
     W̃ = [W, G / √R],      w ← w + P̃ G e / R,      P̃⁻¹ = diag(Υ) + W̃ W̃ᵀ                     (1)
     W̃ᵀ W̃ = V Λ² Vᵀ,       W ← W̃ V[:, :m],         Υ ← Υ + Σ over the rest of (W̃ v)²        (2)
 
-(2) is the truncated singular value decomposition of [1], W̃ V = U Λ. V turns columns and nothing
+(2) is the truncated singular value decomposition of [1], W̃ V = U Λ. V rotates columns and nothing
 else, so that no division by a singular value is done, no orthogonality can be lost, and what leaves
-W is in the diagonal to the last digit.
+W is in the diagonal to the last digit. Until m columns are full nothing is left out, and the filter
+is the EKF.
 
 (1) is done where it is small, in an orthonormal basis Q of Υ^-½ W̃ = Q T, as least squares:
 
@@ -34,6 +21,11 @@ is in the span of the past but for its rounding has a part outside of it as long
 of which nothing is known, and which would be moved by rounding / R. So what of a column is no
 longer than its rounding is left out of T, and in (2) what is no longer than the rounding of the
 largest.
+
+From row to row, by w ← w₀ + γ (w − w₀) + N(0, q I), P becomes γ² P + q I, exactly. [1] lets weights
+decay towards 0; here it is towards the initial weights w₀, where a network is a network.
+q = (1 − γ²) · prior is its steady state.
+Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memory.
 
 [1] P. G. Chang, G. Durán-Martín, A. Shestopaloff, M. Jones, K. Murphy, "Low-rank extended Kalman
     filtering for online learning of neural networks from streaming data", CoLLAs 2023,

@@ -1,33 +1,22 @@
-"""Learner: the verbs, over arrays, dicts and frames.
+"""Base classes of estimators: what ``fit``, ``partial_fit``, ``predict`` and ``merge`` do.
 
-Growing: new features may come at any time.
+:class:`Learner` checks and converts arrays, dicts and frames, begins with the first block, restores
+the learner after an error, and calls the hooks of the algorithm. :class:`Regressor` has real
+targets, one or several a row; :class:`Clusterer` has none, and predicts the number of a cluster.
 
-Merging: two learners become one that knows what both have seen.
-
-``a.merge(b)`` leaves a as if it had also learned b's rows, after its own; b is not changed. What
-makes that possible is a memory that says what all its rows said; a learner that keeps only its
-weights cannot be merged, since nobody knows how sure it was of each. ``merging`` tells it:
+``a.merge(b)`` leaves ``a`` as if it had also learned the rows of ``b``, after its own; ``b`` is not
+changed. ``merging`` says how far that is possible:
 
 =============== ==================================================================================
 ``exact``       equal to learning both streams in one pass, to rounding, in any tree of merges
-``approximate`` what the memory still knew of its rows is learned; what it had let go is not
-``refused``     MergeError
+``approximate`` equal as far as the bounded memory of ``b`` still represents its rows
+``refused``     ``MergeError``: a learner that keeps only weights cannot weigh them
 =============== ==================================================================================
-
-A learner brings the hook ``_merge``, and says with ``merged_alike`` which of its parameters must
-be the same in both.
-
-Timing: learners that want to know when each row happened.
-
-Regressor: answers are real numbers, one or several a row.
-
-Clusterer: rows without answers; what is said of a row is the number of its cluster.
 """
 
 import copy
 import math
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -45,70 +34,7 @@ from onepass.validation.arrays import (
     warn_of_square,
 )
 
-__all__ = ["Clusterer", "Growing", "Layout", "Learner", "Merging", "Regressor", "Timing"]
-
-
-class Growing(ABC):
-    """The verb ``grow``."""
-
-    _square: ClassVar[bool] = False  # whether its state is quadratic in its features
-    n_features_in_: int
-    feature_names_in_: Array
-
-    @abstractmethod
-    def _widen(self, d: int) -> None:
-        """Take new features, zero in every row so far; there are d then."""
-
-    @abstractmethod
-    def _whole(self) -> AbstractContextManager[None]:
-        """All or nothing."""
-
-    @property
-    def _begun(self) -> bool:
-        """Whether a first row has been seen, and so the sizes are known."""
-        return hasattr(self, "rows_seen_")
-
-    def grow(self, d: int) -> Self:
-        """Take new features, at the end, as if they had been zero in every row so far.
-
-        Their prior begins anew: with forgetting it has not faded as that of the others has.
-
-        Parameters
-        ----------
-        d : int
-            The number of features from now on, at least as many as before.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ParameterError
-            If d is smaller than now.
-        ShapeError
-            If a durable learner may not have so many.
-        """
-        where = f"{type(self).__name__}.grow"
-        d = validation.whole(d, "d", where, low=1)
-        now = getattr(self, "n_features_in_", d)
-        if d < now:
-            raise ParameterError(
-                f"{where}: `d` must be >= {now}, the features known now, got {d}. "
-                "Features cannot be taken away."
-            )
-        if d > now:
-            hold_breadth(d, type(self).__name__)
-            if self._square:
-                warn_of_square(d, type(self).__name__, now if self._begun else 0)
-            with self._whole():
-                if self._begun:
-                    self._widen(d)
-                self.n_features_in_ = d
-                if hasattr(self, "feature_names_in_"):
-                    new = [f"x{j}" for j in range(now, d)]
-                    self.feature_names_in_ = np.append(self.feature_names_in_, new).astype(object)
-        return self
+__all__ = ["Clusterer", "Layout", "Learner", "Regressor"]
 
 
 _KINDS = Literal["exact", "approximate", "refused"]
@@ -127,181 +53,30 @@ class Layout(NamedTuple):
     """Whether the other's rows came beside this one's, and not after them."""
 
 
-class Merging(ABC):
-    """The verb ``merge``."""
-
-    merged_alike: ClassVar[tuple[str, ...]] = ()
-    """The parameters that must be the same in two learners that merge."""
-
-    n_features_in_: int
-    rows_seen_: int
-
-    @property
-    @abstractmethod
-    def _begun(self) -> bool: ...
-
-    @abstractmethod
-    def _whole(self) -> AbstractContextManager[None]: ...
-
-    @abstractmethod
-    def _widen(self, d: int) -> None: ...
-
-    # -- hooks -------------------------------------------------------------------------------------
-
-    @property
-    def merging(self) -> _KINDS:
-        """What ``merge`` promises with these parameters: exact, approximate or refused."""
-        return "refused"
-
-    def _unmergeable(self) -> str:
-        """Why it cannot be merged as it is, and what to do; empty where it can.
-
-        The words follow "a learner must keep what its rows said, ".
-        """
-        return (
-            "got one that keeps only its weights, not how sure it is of them. Let one learner see "
-            "all rows with partial_fit, or use RLS or ORFit."
-        )
-
-    @abstractmethod
-    def _join_outputs(self, other: Any, where: str) -> Array:
-        """Know the other's outputs too, beginning if need be; return their places, (c′,)."""
-
-    def _merge(self, other: Any, layout: Layout) -> None:
-        """Learn what the other's rows said; the outputs are known already, the features not."""
-        del other, layout
-        raise MergeError(
-            f"{type(self).__name__}.merge: a learner must know how to learn what another's rows "
-            "said, got one without that. Let one learner see all rows with partial_fit, or use RLS "
-            "or ORFit."
-        )
-
-    # -- the verb ----------------------------------------------------------------------------------
-
-    def merge(self, other: Self, *, concurrent: bool = False) -> Self:
-        """Learn what another learner has learned, as if this one had seen its rows too.
-
-        The other is not changed. Features with names are matched by them; those that only one of
-        the two knows were zero in the other's rows. The parameters of this learner stay.
-
-        Parameters
-        ----------
-        other : learner of the same class
-            In d features of which some or all are the same, and as many outputs, or any classes.
-        concurrent : bool, default=False
-            Without forgetting it makes no difference. With it, False: the other's rows came after
-            this one's, which age by them. True: the two streams ran side by side, so that none of
-            them ages by the other.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        MergeError
-            If the two are not alike, or if what they keep does not say what their rows said.
-            Both are left as they were.
-        """
-        where = f"{type(self).__name__}.merge"
-        self.hold_mergeable(other, where)
-        if not other._begun:
-            return self
-        if other is self:
-            other = copy.copy(other)  # what was learned is never written into
-        with self._whole():
-            self.join(other, places(self, other, where), concurrent=concurrent)
-        return self
-
-    def hold_mergeable(self, other: Self, where: str) -> None:
-        """Refuse a learner of another kind or setting, and one that cannot be merged.
-
-        Parameters
-        ----------
-        other : object
-        where : str
-            The public call, for messages.
-
-        Raises
-        ------
-        MergeError
-            Saying why.
-        """
-        hold_alike(self, other, self.merged_alike, where)
-        if reason := self._unmergeable() or other._unmergeable():
-            raise MergeError(f"{where}: a learner must keep what its rows said, {reason}")
-
-    def join(self, other: Any, at: Places, *, concurrent: bool) -> None:
-        """Learn what another that may be merged has learned, its features at these places.
-
-        A pipeline calls it, whose features know the places; ``merge`` is for everybody else.
-
-        Parameters
-        ----------
-        other : learner of the same class that has begun
-        at : Places
-        concurrent : bool
-            As in ``merge``.
-        """
-        if not hasattr(self, "n_features_in_"):
-            self.n_features_in_ = at.d
-        outputs = self._join_outputs(other, f"{type(self).__name__}.merge")
-        self.rows_seen_ += other.rows_seen_
-        if other.rows_seen_:
-            self._merge(other, Layout(at.at, at.d, outputs, concurrent))
-        elif at.d > self.n_features_in_:
-            self._widen(at.d)
-        self.n_features_in_ = at.d
-        if at.names is not None:
-            self.feature_names_in_ = np.array(at.names, dtype=object)
-
-
-class Timing(ABC):
-    """What stands behind the argument ``time`` of the verbs; most learners need none."""
-
-    @abstractmethod
-    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
-        """Learn rows one after the other; return what was said of each before, (n, c)."""
-
-    @property
-    def uses_time(self) -> bool:
-        """Whether the verbs that learn need the time of each row."""
-        return False
-
-    def _when(self, time: Any, n: int, where: str) -> Any:
-        """The times of n rows, (n,), checked; None where none are needed."""
-        del n
-        if time is None:
-            return None
-        raise ParameterError(
-            f"{where}: `time` must be left out unless the learner forgets by time, got it with one "
-            "that does not. Leave it out, or set a rule such as "
-            "RLSRegressor(forgetting=op.forgetting.Bounded(half_life='1h'))."
-        )
-
-    def _learn_at(
-        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Any
-    ) -> Floats:
-        """Learn rows that happened at these times."""
-        del time
-        return self._learn(X, Y, s, known)
-
-
-class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[misc]
+class Learner(BaseEstimator, ABC):  # type: ignore[misc]
     """The verbs that regressors and classifiers share.
 
     Hyperparameters that say where learning begins (a ridge, a memory, initial weights) are read
     when it begins: set later, they wait for the next ``fit``. The others act from the next row.
     """
 
+    merged_alike: ClassVar[tuple[str, ...]] = ()
+    """The parameters that must be the same in two learners that merge."""
+    _square: ClassVar[bool] = False  # whether its state is quadratic in its features
+
     n_features_in_: int
     feature_names_in_: Array
+    rows_seen_: int
 
     # -- hooks -----------------------------------------------------------------------------
 
     @abstractmethod
     def _start(self, d: int, c: int) -> None:
         """Set what is learned to its beginning; refuse hyperparameters out of range."""
+
+    @abstractmethod
+    def _learn(self, X: Floats, Y: Floats, s: Floats | None, known: Array | None) -> Floats:
+        """Learn rows one after the other; return what was said of each before, (n, c)."""
 
     @abstractmethod
     def _scores(self, X: Floats) -> Floats:
@@ -318,6 +93,43 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
     @abstractmethod
     def _answers(self, scores: Floats, known: Array | None) -> Array:
         """Scores (n, c) as the answers that a user sees."""
+
+    @abstractmethod
+    def _widen(self, d: int) -> None:
+        """Take new features, zero in every row so far; there are d then."""
+
+    @abstractmethod
+    def _join_outputs(self, other: Any, where: str) -> Array:
+        """Know the other's outputs too, beginning if need be; return their places, (c′,)."""
+
+    def _merge(self, other: Any, layout: Layout) -> None:
+        """Learn what the other's rows said; the outputs are known already, the features not."""
+        del other, layout
+        raise MergeError(
+            f"{type(self).__name__}.merge: a learner must know how to learn what another's rows "
+            "said, got one without that. Let one learner see all rows with partial_fit, or use RLS "
+            "or ORFit."
+        )
+
+    @property
+    def uses_time(self) -> bool:
+        """Whether the verbs that learn need the time of each row."""
+        return False
+
+    @property
+    def merging(self) -> _KINDS:
+        """What ``merge`` promises with these parameters: exact, approximate or refused."""
+        return "refused"
+
+    def _unmergeable(self) -> str:
+        """Why it cannot be merged as it is, and what to do; empty where it can.
+
+        The words follow "a learner must keep what its rows said, ".
+        """
+        return (
+            "got one that keeps only its weights, not how sure it is of them. Let one learner see "
+            "all rows with partial_fit, or use RLS or ORFit."
+        )
 
     def _few_learned(self, X: Any, y: Any, where: str) -> Array | None:
         """What would have been said of rows that are learned here; None where none was."""
@@ -455,6 +267,127 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
             return self._unlearned(row)
         return self._answers(self._scores(row[None, :]), None)[0]
 
+    # -- growing and merging -------------------------------------------------------------------
+
+    def grow(self, d: int) -> Self:
+        """Take new features, at the end, as if they had been zero in every row so far.
+
+        Their prior begins anew: with forgetting it has not faded as that of the others has.
+
+        Parameters
+        ----------
+        d : int
+            The number of features from now on, at least as many as before.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError
+            If d is smaller than now.
+        ShapeError
+            If a durable learner may not have so many.
+        """
+        where = f"{type(self).__name__}.grow"
+        d = validation.whole(d, "d", where, low=1)
+        now = getattr(self, "n_features_in_", d)
+        if d < now:
+            raise ParameterError(
+                f"{where}: `d` must be >= {now}, the features known now, got {d}. "
+                "Features cannot be taken away."
+            )
+        if d > now:
+            hold_breadth(d, type(self).__name__)
+            if self._square:
+                warn_of_square(d, type(self).__name__, now if self._begun else 0)
+            with self._whole():
+                if self._begun:
+                    self._widen(d)
+                self.n_features_in_ = d
+                if hasattr(self, "feature_names_in_"):
+                    new = [f"x{j}" for j in range(now, d)]
+                    self.feature_names_in_ = np.append(self.feature_names_in_, new).astype(object)
+        return self
+
+    def merge(self, other: Self, *, concurrent: bool = False) -> Self:
+        """Learn what another learner has learned, as if this one had seen its rows too.
+
+        The other is not changed. Features with names are matched by them; those that only one of
+        the two knows were zero in the other's rows. The parameters of this learner stay.
+
+        Parameters
+        ----------
+        other : learner of the same class
+            In d features of which some or all are the same, and as many outputs, or any classes.
+        concurrent : bool, default=False
+            Without forgetting it makes no difference. With it, False: the other's rows came after
+            this one's, which age by them. True: the two streams ran side by side, so that none of
+            them ages by the other.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        MergeError
+            If the two are not alike, or if what they keep does not say what their rows said.
+            Both are left as they were.
+        """
+        where = f"{type(self).__name__}.merge"
+        self.hold_mergeable(other, where)
+        if not other._begun:
+            return self
+        if other is self:
+            other = copy.copy(other)  # what was learned is never written into
+        with self._whole():
+            self.join(other, places(self, other, where), concurrent=concurrent)
+        return self
+
+    def hold_mergeable(self, other: Self, where: str) -> None:
+        """Refuse a learner of another kind or setting, and one that cannot be merged.
+
+        Parameters
+        ----------
+        other : object
+        where : str
+            The public call, for messages.
+
+        Raises
+        ------
+        MergeError
+            Saying why.
+        """
+        hold_alike(self, other, self.merged_alike, where)
+        if reason := self._unmergeable() or other._unmergeable():
+            raise MergeError(f"{where}: a learner must keep what its rows said, {reason}")
+
+    def join(self, other: Any, at: Places, *, concurrent: bool) -> None:
+        """Learn what another that may be merged has learned, its features at these places.
+
+        A pipeline calls it, whose features know the places; ``merge`` is for everybody else.
+
+        Parameters
+        ----------
+        other : learner of the same class that has begun
+        at : Places
+        concurrent : bool
+            As in ``merge``.
+        """
+        if not hasattr(self, "n_features_in_"):
+            self.n_features_in_ = at.d
+        outputs = self._join_outputs(other, f"{type(self).__name__}.merge")
+        self.rows_seen_ += other.rows_seen_
+        if other.rows_seen_:
+            self._merge(other, Layout(at.at, at.d, outputs, concurrent))
+        elif at.d > self.n_features_in_:
+            self._widen(at.d)
+        self.n_features_in_ = at.d
+        if at.names is not None:
+            self.feature_names_in_ = np.array(at.names, dtype=object)
+
     # -- what stands behind them -----------------------------------------------------------------
 
     @property
@@ -464,6 +397,29 @@ class Learner(Growing, Timing, Merging, BaseEstimator, ABC):  # type: ignore[mis
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._begun
+
+    @property
+    def _begun(self) -> bool:
+        """Whether a first row has been seen, and so the sizes are known."""
+        return hasattr(self, "rows_seen_")
+
+    def _when(self, time: Any, n: int, where: str) -> Any:
+        """The times of n rows, (n,), checked; None where none are needed."""
+        del n
+        if time is None:
+            return None
+        raise ParameterError(
+            f"{where}: `time` must be left out unless the learner forgets by time, got it with one "
+            "that does not. Leave it out, or set a rule such as "
+            "RLSRegressor(forgetting=op.forgetting.Bounded(half_life='1h'))."
+        )
+
+    def _learn_at(
+        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Any
+    ) -> Floats:
+        """Learn rows that happened at these times."""
+        del time
+        return self._learn(X, Y, s, known)
 
     def _take(self, X: Any, y: Any, sample_weight: Any, verb: str, time: Any = None) -> Array:
         """Learn rows; return what was said of each before."""
