@@ -17,7 +17,8 @@ from onepass.evaluate.blocks import Block, placed, refusal
 from onepass.evaluate.curves import Ledger
 from onepass.evaluate.delay import Room, Turns
 from onepass.evaluate.drift import Watch
-from onepass.evaluate.report import Report, Score
+from onepass.evaluate.report import Report
+from onepass.evaluate.score import Score
 from onepass.evaluate.state import heard, kept, relearn
 from onepass.serialization.archive import damaged
 
