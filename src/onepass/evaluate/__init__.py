@@ -1,4 +1,4 @@
-"""How learners do on a stream: each row is said first, then learned, and counted."""
+"""Evaluation of learners on streams: prequential and continual."""
 
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.continual import continual

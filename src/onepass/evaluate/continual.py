@@ -1,19 +1,17 @@
-"""Continual evaluation: learn tasks one after the other, and test all of them after each.
+"""Continual evaluation: learn tasks one after the other, and test on all of them after each.
 
-A learner goes through experiences in their order, each row once, and is tested on the rows to test
-of all tasks before the first and after each experience. What it says makes a matrix, and that the
-measures of :mod:`onepass.evaluate.continual_measures`: what is left of the first tasks when the
-last is learned. Beside them stands what it took: bytes, prototypes, time, and rows learned again.
+A learner receives the experiences in order, each row once. Before the first and after each
+experience it is tested on the test rows of all tasks. The results form a matrix, from which
+:mod:`onepass.evaluate.continual_measures` computes average accuracy, forgetting and transfer. Costs
+are reported beside them: bytes, prototypes, time, and rows that were learned again.
 
 =========== =======================================================================================
-``class``   tasks bring classes of their own, and a learner chooses among all that it knows
-``task``    the same, but at the test it is told the classes of the task, if it can be
-``domain``  tasks share their classes, or are regression; nothing is told
+``class``   tasks bring classes of their own, and a learner chooses among all that it has seen
+``task``    the same, but at the test it is given the classes of the task, if it accepts them
+``domain``  tasks share their classes, or are regression; nothing is given
 =========== =======================================================================================
 
-Cost: what the learners cost, and T + 1 tests of all rows to test.
-
-Continual given: what a user gives to be evaluated, looked over and brought into one form.
+Cost: what the learners cost, and T + 1 predictions of all test rows.
 """
 
 import os

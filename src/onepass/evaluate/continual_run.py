@@ -1,20 +1,19 @@
-"""Continual course: learners go through experiences, and are tested after each.
+"""Runs of a continual evaluation: one learner through all experiences, tested after each.
 
-Continual learner: one set of verbs over learners of many makes.
+Learners of several libraries are used through one interface, chosen by the methods that they have:
 
 ============================================ ======================================================
-what a learner has                           how it is taught and asked
+method of the learner                        use
 ============================================ ======================================================
-``partial_fit(X, y)`` (scikit-learn's verb)  blocks of rows, or a whole experience where it says
-                                             ``by_task``; all labels beforehand, if it must know
+``partial_fit(X, y)`` (scikit-learn)         blocks of rows, or a whole experience where the
+                                             learner declares ``by_task``; all labels beforehand,
+                                             if the method takes them
 ``learn(x, y)`` (networks)                   batches of rows, numbers as float32
-``learn_one(x, y)`` (River's verb)           row by row, as dicts
-``after_task()``                             called when an experience with borders ends
+``learn_one(x, y)`` (River)                  row by row, as dicts
+``after_task()``                             called when an experience with boundaries ends
 ============================================ ======================================================
 
-Nothing is asked of what it is, only of what it has.
-
-Continual makers: what is a learner, and what makes one, or a stream of tasks, of a seed.
+Learners and streams of tasks may also be given as functions of a seed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,24 +1,22 @@
-"""Waiting: rows whose answers come later, between being asked about and being learned.
+"""Delayed labels: rows that are predicted at once and learned when their target arrives.
 
-Row i comes at the moment tᵢ and is asked about at once; its answer is known from dᵢ on. It is
-learned just before the first later row j with
+Row i arrives at time tᵢ and is predicted at once; its target is available from dᵢ on. It is learned
+just before the first later row j with
 
     tⱼ ≥ dᵢ,   j > i                                                                     (1)
 
-rows for the same j in order of dᵢ, then of i. With a delay of k rows, tᵢ = i and dᵢ = i + k. So
-every row is said by a model that has learned exactly the answers known at that moment, however the
-stream is cut [1].
+rows for the same j in order of dᵢ, then of i. With a delay of k rows, tᵢ = i and dᵢ = i + k. Each
+row is thus predicted by a model that has learned exactly the targets available at that time,
+independently of how the stream is cut [1].
 
-Rows that are learned and rows that are asked about make one sequence, in which those that are only
-asked about have the weight 0: a learner's ``test_then_train`` answers them and learns nothing, and
-goes through the sequence at the speed of blocks.
+Rows to learn and rows to predict form one sequence, in which rows to predict have weight 0: a
+learner's ``test_then_train`` predicts these without learning, and processes the sequence in blocks.
+Times of rows and of targets are checked before they are used.
 
-Cost: two rows of the learner's cost for each row, and the rows that wait in memory.
+Cost: two rows of the learner's cost for each row, and memory for the pending rows.
 
 [1] J. Gama, I. Žliobaitė, A. Bifet, M. Pechenizkiy, A. Bouchachia, "A survey on concept drift
     adaptation", ACM Computing Surveys 46, 2014: delayed labels.
-
-Moments: when rows come, and when their answers are known, checked.
 """
 
 from collections.abc import Callable

@@ -1,18 +1,16 @@
-"""Prequential evaluation: test on each row, then train on it; every row is a test row.
+"""Prequential evaluation: test on each row, then train on it.
 
-For t = 1, 2, … n the learner says ŷₜ of xₜ, is told yₜ, is charged the loss ℓ(ŷₜ, yₜ) and learns
-the row [1]. The mean loss of that sequence is an honest estimate of how the learner does on rows
-that it has not seen, without any row held back [2], and Σℓ is the quantity that regret bounds are
-about. All models go through the stream together, in one pass.
+For t = 1, 2, … n the learner predicts ŷₜ from xₜ, receives yₜ, incurs the loss ℓ(ŷₜ, yₜ) and learns
+the row [1]. The mean loss of that sequence is an honest estimate of the error on unseen rows
+without a holdout set [2], and Σℓ is the quantity that regret bounds are about. All models and
+baselines go through the stream together, in one pass.
 
-Cost: what the models cost, and O(points) memory; O(window) more where a window is asked for.
+Cost: what the models cost, and O(points) memory; O(window) more where a window is set.
 
 [1] "Online Learning", lecture notes: steps 0-5, equations (1) and (2).
 [2] A. P. Dawid, "Statistical theory: the prequential approach", JRSS A 147, 1984;
     J. Gama, R. Sebastião, P. P. Rodrigues, "On evaluating stream learning algorithms", Machine
     Learning 90, 2013 (windows).
-
-Who takes part in an evaluation: models by name, the baselines beside them, and their task.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""Course: models on their way through a stream, each asked about every row before it learns it.
+"""Models on their way through a stream: each predicts every row before it learns it.
 
-Asking: how a model is asked about rows and taught them, whoever made it.
+Models of several libraries are used through one interface.
 """
 
 import inspect

@@ -1,30 +1,24 @@
-"""Convolution: fixed filters over all patches of a picture, which need no training.
+"""Random convolutional features of images: fixed filters over all patches, without training.
 
-With filters w of mean 0 and length 1, each patch p of a picture, normalised (see
-:mod:`onepass.features.convolution`), becomes two numbers a filter [1, 2],
+A patch p of s × s pixels and all channels is normalised to mean 0 and unit contrast [4],
 
-    z⁺ = max(0, w·p − t),        z⁻ = max(0, −w·p − t)                                         (1)
+    p ← (p − mean p) / √(var p + contrast²)                                                    (1)
 
-and the features are their means over the cells of a pool × pool grid, to a power ≤ 1 [3]. Filters
-are noise, or are patches themselves, which come from where pictures lie [1].
+With filters w of mean 0 and length 1, each patch becomes two numbers a filter [1, 2],
+
+    z⁺ = max(0, w·p − t),        z⁻ = max(0, −w·p − t)                                         (2)
+
+and the features are their means over the cells of a pool × pool grid, raised to a power ≤ 1 [3].
+Filters are Gaussian noise, or are patches themselves, drawn where images are not blank [1].
 
 Cost: O(places · s² · filters) time a row; O(s² · filters) memory.
 
 [1] A. Coates, A. Y. Ng, "The importance of encoding versus training with sparse coding and vector
-    quantization", ICML 2011; (1) is its soft threshold, and random patches its dictionary.
+    quantization", ICML 2011; (2) is its soft threshold, and random patches its dictionary.
 [2] A. Saxe et al., "On random weights and unsupervised feature learning", ICML 2011.
 [3] F. Perronnin, J. Sánchez, T. Mensink, "Improving the Fisher kernel for large-scale image
     classification", ECCV 2010, section 3.2 (power normalisation).
-
-Patches: small squares of pictures, each with its own mean taken away and its contrast made one.
-
-A patch p of s × s pixels and all channels becomes
-
-    p ← (p − mean p) / √(var p + contrast²)                                                    (1)
-
-so that it says what is drawn there, not how bright it is [1].
-
-[1] A. Coates, H. Lee, A. Y. Ng, "An analysis of single-layer networks in unsupervised feature
+[4] A. Coates, H. Lee, A. Y. Ng, "An analysis of single-layer networks in unsupervised feature
     learning", AISTATS 2011, section 3.2.1.
 """
 
@@ -273,7 +267,7 @@ class RandomConvolution(Frozen):
     pool : int, default=4
         Cells a side over which features are averaged, >= 1.
     threshold : float, default=0.15
-        t of (1), >= 0. Filters' answers to a patch of noise have standard deviation 1.
+        t of (2), >= 0. Filters' answers to a patch of noise have standard deviation 1.
     contrast : float, default=0.1
         Standard deviation, >= 0 and in the pixels' units, below which a patch is faint.
     padding : int, default=0
@@ -294,7 +288,7 @@ class RandomConvolution(Frozen):
     Attributes
     ----------
     filters_ : ndarray of float32, shape (filters, channels · size²)
-        w of (1); zeros where none was drawn yet.
+        w of (2); zeros where none was drawn yet.
     drawn_ : int
         The number of filters drawn.
     shape_ : tuple of int

@@ -1,33 +1,25 @@
-"""Encode: numbers, text and dates as one matrix of numbers, in one pass, columns in any order.
+"""Encoding of numbers, text and dates as one numeric matrix, in one pass.
 
-Columns are found by their names. A column comes in with its first value, and so does each category:
-new output columns are appended at the end, those of an earlier row before those of a later one.
-What has never been seen is 0.
+Columns are matched by name. A column or a category is added with its first value: new output
+columns are appended row by row, and within a row in the order of the input columns, so that the
+layout does not depend on how the stream is cut into blocks. Columns and categories that have not
+been seen are 0.
 
 ======= ========================================================================================
-numbers as they are; nan where missing, for :class:`onepass.features.Impute`
+numbers unchanged; nan where missing, for :class:`onepass.features.Impute`
 truths  0 and 1; nan where missing
 text    a column for each category, 1 where the row has it (``"onehot"``); or +1 or -1 in one of
-        ``hash_size`` columns, both told by the text's hash (``"hash"``) [1]; all 0 where missing
+        ``hash_size`` columns, both given by the text's hash (``"hash"``) [1]; all 0 where missing
 dates   sine and cosine of the phase in the day, the week and the year; nan where missing
 ======= ========================================================================================
+
+On a merge, the rows of the second encoder follow those of the first: columns and categories that
+only the second has are appended in its order.
 
 Cost: O(width) time a row; memory of the categories, at most ``max_categories`` a column.
 
 [1] K. Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009;
     section 2.
-
-Intake: what a user gives, as a table whose columns are of the kinds known so far, or refused.
-
-Layout: which output columns come with the rows of a table, and where they stand.
-
-Outputs are appended row after row, and within a row in the order of the input columns; so the
-layout is the same however a stream is cut into blocks.
-
-Union: what two encoders know of their columns, as one.
-
-The second one's rows came after the first one's. So what only it knows is appended in the order in
-which it came there, as if its rows had brought it here: columns, and of each its outputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

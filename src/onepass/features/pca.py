@@ -1,33 +1,24 @@
-"""Principal: incremental principal component analysis, a feature of rows as they come.
+"""Incremental principal component analysis as a feature.
 
 With the mean m and the top k axes V of the rows so far, a row x becomes
 
     z = V (x − m)                                                                       (1)
 
-The axes are those of :mod:`onepass.linalg.pca`: sequential Karhunen-Loève, truncated to k after
-every ``block`` rows, wherever the stream was cut. Between two looks, after rows 1, 2, 4, … and
-then after each block, rows are seen along the same axes. Axes can be those of the first rows
-alone, and (1) is then one function for all rows after these.
+and with ``whiten`` each coordinate is divided by its standard deviation. The axes are those of
+:mod:`onepass.linalg.pca`: sequential Karhunen-Loève [1, 2], truncated to k after every ``block``
+rows, independently of how the stream is cut. The axes used by ``learn_transform`` and by a Pipeline
+are updated after rows 1, 2, 4, … and then after each block, so that many rows share the cost of an
+update. Attributes, ``transform`` and ``inverse_transform`` use the axes of all rows learned,
+computed at the first access after a row. Axes can be frozen after the first rows; (1) is then one
+function for all later rows.
 
-Cost: O(d (k + block)) memory; O(d (k + block)² / block) time a row.
+Cost: O(d (k + block)) memory; O(d (k + block)² / block) time a row, and an update when attributes
+are read.
 
 [1] D. Ross, J. Lim, R.-S. Lin, M.-H. Yang, "Incremental learning for robust visual tracking",
     International Journal of Computer Vision 77, 2008.
 [2] A. Levey, M. Lindenbaum, "Sequential Karhunen-Loeve basis extraction and its application to
     images", IEEE Transactions on Image Processing 9(8), 2000.
-
-Projection: rows as their coordinates along axes, and what is known of these.
-
-With the mean m and axes V, both as :mod:`onepass.linalg.pca` has them, a row x becomes
-
-    z = V (x − m)                                                                       (1)
-
-and with ``whiten`` each number of z is divided by its standard deviation. Attributes, ``transform``
-and ``inverse_transform`` use the axes of all rows learned; they are computed when they are first
-read after a row. While rows are learned, and in a Pipeline, rows are seen along the axes of the
-last look, so that the cost of a look is shared by many rows.
-
-Cost: O(d k) time a row, and the cost of a look when the attributes are read.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,15 +1,9 @@
-"""Pipeline: features and a learner as one learner, learned, asked and saved as one thing.
+"""Pipeline of features and a learner, which is itself one learner.
 
-Chain: rows through several features, one behind the other.
-
-Steps: features and a learner in a row: what they are, and how scikit-learn sees them.
-
-Joint: two pipelines become one, where each part of the second can become part of the first.
-
-The features go first. Each says where its outputs belong among those of both, so that what stands
-behind it knows whose columns are whose; the learner comes last. A learner knows its rows as the
-features gave them: had they come out in another way behind the features of the first, that is
-refused.
+On a merge the features are merged first, in order. Each returns the positions of its outputs among
+those of both, so that the next step can match its columns; the learner is merged last. A learner
+depends on its rows as the features transformed them: if the features of the first pipeline would
+have transformed the rows of the second differently, the merge is refused.
 """
 
 import copy

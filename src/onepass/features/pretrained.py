@@ -1,23 +1,17 @@
-"""Network: a network that was trained beforehand and learns no more, as a feature.
+"""Features of a pretrained network, whose weights are fixed.
 
-A network whose weights stay as they are is a fixed function of a row, as random units are, and
-what stands in front of the last layer of one that was trained on other pictures is a far richer
-one. A learner behind it that is exact, such as recursive least squares, learns classes and tasks
-from that in one pass and forgets none [1, 2].
+A network with fixed weights is a fixed function of a row, as random units are; the layer before
+the last one of a network trained on other images is a far richer one. An exact learner behind it,
+such as recursive least squares, learns classes and tasks in one pass without forgetting [1, 2].
 
-No file of onepass holds a network. It holds the network's digest, SHA-256, and what it said of a
-row of noise, so that what is handed in later is known to be the same.
+Streams give rows as flat numbers; they are reshaped to the input of the network. Model files do not
+contain the network, but its SHA-256 digest and its output for a row of noise. The latter shows
+whether the network is deterministic, and both whether the network given on loading is the same.
 
 [1] M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad, A. van den Hengel, "RanPAC: Random
     projections and pre-trained models for continual learning", NeurIPS 2023.
 [2] H. Zhuang, Z. Weng, H. Wei, R. Xie, K.-A. Toh, Z. Lin, "ACIL: Analytic class-incremental
     learning with absolute memorization and privacy protection", NeurIPS 2022.
-
-Opened: a network that is ready to be asked for its outputs, a row of numbers for each row.
-
-Shapes: in which shape a network takes a row, which streams give as numbers side by side.
-
-Trial: whether a network says the same of a row each time, found out with a row of noise.
 """
 
 import copy
