@@ -1,14 +1,12 @@
-"""Arrow's columns as a table's: numbers float64, text object, dates datetime64[us] in UTC.
+"""Arrow IPC (Feather) and Parquet files as sources.
 
-Times of day and durations are numbers of seconds; the fields of structs are columns.
+Columns become numbers (float64), text (object) and dates (datetime64[us] in UTC). Times of day and
+durations are numbers of seconds; the fields of structs are columns.
 
-Arrow IPC (Feather) as a source: files and streams, batch by batch, from a pipe too.
-
-A stream is read from front to end. A file has its table of contents at its end: where nothing can
-be sought, as in a pipe or in what is packed, it is laid down on the disk first. Memory is bounded
-by the largest record batch, which whoever wrote it chose.
-
-Parquet as a source: a few rows at a time, even where the file is one row group.
+IPC streams are read from front to end. An IPC file has its index at its end: where the input cannot
+seek, as a pipe or a compressed file, it is written to disk first. Memory is bounded by the largest
+record batch, which the writer chose. Parquet is read a few rows at a time, even where the file is
+one row group.
 """
 
 import tempfile

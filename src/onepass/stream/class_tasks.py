@@ -1,20 +1,16 @@
-"""Class tasks: any data as a stream of tasks, by the classes or by where its rows lie.
+"""Streams of tasks from any data, split by classes or by the values of a column.
 
 =============== ==================================================================================
-by classes      each task brings classes of its own: class-incremental, or task-incremental where
-                a learner is told at the test which they are
-within classes  the same, but the answer is which of its task's classes a row has: tasks share
-                their answers, and the rows change                              (domain-incremental)
-by a key        tasks are the ranges or the values of a column: one working region after the
+by classes      each task has classes of its own: class-incremental, or task-incremental where the
+                learner is given them at the test
+within classes  the same, but the label is the position of a class among those of its task: tasks
+                share their labels, and the rows change                         (domain-incremental)
+by a key        tasks are the ranges or the values of a column, as one working region after the
                 other, of classification or regression                          (domain-incremental)
 =============== ==================================================================================
 
 The three scenarios are those of G. M. van de Ven, T. Tuytelaars, A. S. Tolias, "Three types of
 incremental learning", Nature Machine Intelligence 4, 2022.
-
-Rows of a source: what of it may be learned, and what is tested.
-
-Domain tasks: rows parted by where they lie, along a column or by a key of their own.
 """
 
 import itertools

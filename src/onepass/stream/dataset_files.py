@@ -1,15 +1,13 @@
-"""Entry: all that is known of one data set, and how it is found, opened and checked.
+"""Files of data sets: description, location, format and checksum of each.
 
-Places where the files of data sets lie, in the order in which they are looked in.
+Files are looked for in this order:
 
 1. the package itself, for the sets that come with it;
 2. the folder named by the environment variable ``ONEPASS_DATA``;
 3. the cache: the folder named by ``ONEPASS_CACHE``, or the platform's own for caches;
 4. where a system package puts them.
 
-Forms in which the files of data sets come: how to open each as a source.
-
-OpenML: data sets fetched by scikit-learn's client, checked, and kept in the cache.
+Sets of OpenML are fetched by scikit-learn's client, checked, and stored in the cache.
 """
 
 import csv

@@ -1,29 +1,21 @@
-"""Digit tasks: the streams of pictures on which continual learning is compared.
+"""Streams of image tasks that are common in continual learning.
 
 =================  ================================================================================
 Split MNIST        tasks have classes of their own: 0 and 1, then 2 and 3, …                    [1]
 Permuted MNIST     all classes in each task, the pixels in an order of the task's own        [2, 3]
+Rotated MNIST      all classes in each task, rotated by 0°, 5°, 10°, …                          [4]
+Rotation angles    one digit; the target is its angle, which grows from task to task            [5]
 =================  ================================================================================
 
-Those in which digits are turned stand in :mod:`onepass.stream.digits`. Pictures are MNIST's
-unless others of the same kind are given, such as ``op.stream.images("fashion-mnist")``.
+Images are MNIST's unless others of the same kind are given, such as
+``op.stream.images("fashion-mnist")``.
 
 [1] F. Zenke, B. Poole, S. Ganguli, "Continual learning through synaptic intelligence", ICML 2017.
 [2] I. Goodfellow et al., "An empirical investigation of catastrophic forgetting in gradient-based
     neural networks", ICLR 2014.
 [3] J. Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017.
-
-Rotation: pictures turned about their middle.
-
-Digit turns: the streams of pictures in which tasks differ by how much digits are turned.
-
-=================  ================================================================================
-Rotated MNIST      all classes in each task, turned by 0°, 5°, 10°, …                           [1]
-Rotation angles    one digit, and the answer is its angle, which grows from task to task        [2]
-=================  ================================================================================
-
-[1] D. Lopez-Paz, M. Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
-[2] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+[4] D. Lopez-Paz, M. Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
+[5] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022, section V.
 """
 

@@ -1,7 +1,4 @@
-"""Read: one door for rows from files, pipes, frames, arrays, iterables and named data sets.
-
-Opening: the source that reads whatever a user gives.
-"""
+"""``read``: streams from files, pipes, frames, arrays, iterables and named data sets."""
 
 import glob
 import io

@@ -1,17 +1,13 @@
-"""Experiences: a stream cut into tasks, whose rows come one task after the other.
+"""Experiences: a stream divided into tasks, whose rows come one task after the other.
 
-Continual learning asks what is left of the first tasks when the last is learned. A description of
-such a stream says which rows of a source belong to which task, to learn and to test, in which
-order, and how each task changes them. It holds no more than the source: an experience is made
-when it is reached.
+Continual learning measures how well the first tasks are known when the last is learned. A
+description of such a stream says which rows of a source belong to which task, for training and for
+test, in which order, and how each task changes them. It stores no more than the source: an
+experience is built when it is reached. Experiences may also be given as rows with targets, and the
+order of tasks may be given or drawn.
 
-What makes such streams stands beside it: :mod:`onepass.stream.class_tasks` of any data,
-:mod:`onepass.stream.digits` and :mod:`onepass.stream.digits` of pictures; what takes the
-borders between tasks away is :mod:`onepass.stream.boundaries`.
-
-Arrivals: experiences made elsewhere, as rows with answers.
-
-Order: which task comes first, second and last, as told or as drawn.
+:mod:`onepass.stream.class_tasks` makes such streams from any data, :mod:`onepass.stream.digits`
+from images; :mod:`onepass.stream.boundaries` blurs or removes the boundaries between tasks.
 """
 
 import hashlib
