@@ -1,43 +1,34 @@
-"""DEN, dynamically expandable network: retrain what a task needs, grow, and split what drifts.
+"""DEN, dynamically expandable network: selective retraining, expansion, and splitting of units.
 
 The first task is learned with μ ‖w‖₁ on all weights. For each later task t, of weights w before it:
 
     1  the weights of its classes alone, with μ ‖w‖₁; the units from which a path of weights
        other than 0 leads to them; these units' weights with μ₂/2 ‖w‖²           (3) (4), Alg. 2
     2  if the loss is then above τ: k units more in each hidden layer, whose weights alone are
-       learned, with μ ‖w‖₁ + γ Σ_g ‖w_g‖; those whose weights are all 0 go again     (5), Alg. 3
+       learned, with μ ‖w‖₁ + γ Σ_g ‖w_g‖; those whose weights are all 0 are removed  (5), Alg. 3
     3  all weights, with λ/2 ‖w − w^{t−1}‖²; a unit that moved by more than σ is split: a copy
-       for this task keeps its new weights, itself gets the old ones back; learned again so
-                                                                                 (6), Alg. 4
-    4  a class is answered by the units that were there when its task came             3.4
+       for this task keeps its new weights, the unit itself gets its old ones back; then learned
+       again                                                                     (6), Alg. 4
+    4  a class is predicted by the units that existed when its task came               3.4
 
-Here the classes of all tasks answer together, as in class-incremental learning, where the paper
-asks each task's alone. What leads from a copy goes to copies, new units and the task's classes;
-earlier units are not led to, which the paper leaves open. A class that comes again belongs to the
-last task that had it. The layers and their fit are in :mod:`onepass_experiments.baselines.den`.
+A unit of stamp s serves the classes of tasks from s on: a class of task t is predicted by the units
+of stamp <= t alone, so that later units do not change it ([1] 3.4). The paper predicts each task
+alone; here the classes of all tasks are predicted together, as in class-incremental learning. The
+outputs of a copy go to copies, new units and the task's classes, and not to earlier units, which
+the paper leaves open. A class that comes again belongs to the last task that had it.
 
-Cost: rows of the task are held until it ends; up to 5 · epochs passes over them.
-
-J. Yoon, E. Yang, J. Lee, S. J. Hwang, "Lifelong learning with dynamically expandable networks",
-ICLR 2018.
-
-DEN layers: a perceptron whose units know the task for which they came, and how it is fitted.
-
-A unit of stamp s is there for the classes of tasks from s on: a class of task t is answered by the
-units of stamp <= t alone, so that units that came later do not change what it says [1, 3.4].
-
-A fit is proximal stochastic gradient descent. With u the weights after a step of size η on the
-mean cross entropy over the task's classes, what is free of them becomes in turn
+A fit is proximal stochastic gradient descent. With u the weights after a step of size η on the mean
+cross entropy over the task's classes, its free weights become in turn
 
     w = soft(u, η μ)                        for  μ ‖w‖₁, so that weights become 0
     w = u / (1 + η μ₂)                      for  μ₂/2 ‖w‖²
     w_g = u_g max(0, 1 − η γ / ‖u_g‖)       for  γ Σ ‖w_g‖, a group the weights into a unit
     w = (u + η λ a) / (1 + η λ)             for  λ/2 ‖w − a‖²
 
+Cost: rows of the task are held until it ends; up to 5 · epochs passes over them.
+
 [1] J. Yoon, E. Yang, J. Lee, S. J. Hwang, "Lifelong learning with dynamically expandable networks",
     ICLR 2018.
-
-DEN units: which of them a task needs, and which are split since they drifted.
 """
 
 from collections.abc import Mapping
@@ -449,7 +440,6 @@ class DEN(Tasked):
     Examples
     --------
     >>> import torch
-    >>> import onepass as op
     >>> from onepass_experiments import baselines
     >>> _ = torch.manual_seed(0)
     >>> module = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))

@@ -1,38 +1,31 @@
-"""Learner: what all baselines share: the verbs, and one step of SGD that is taken or not at all.
+"""Base classes of the baselines: input checks, losses, one step of SGD, and learners with tasks.
 
 The step on a batch with mean loss L, velocity v, step size η and momentum μ [1]:
 
     v ← μ v + ∇L(w),   w ← w − η v                                                           (1)
 
-is worked out beside the weights, looked at, and copied into the module only if it is finite. The
-module learns in whatever mode it is in: BatchNorm in training mode takes its statistics from the
-batch, or its running statistics for a batch of one row. Predictions are made in eval mode, and the
-module is left in the mode it was in.
+is computed apart from the weights and copied into the module only if it is finite; on errors the
+learner is unchanged. The module learns in its current mode: BatchNorm in training mode takes its
+statistics from the batch, or its running statistics for a batch of one row. Predictions are made in
+eval mode, and the mode is restored.
 
-[1] B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the
-    form of I. Sutskever et al., "On the importance of initialization and momentum in deep
-    learning", ICML 2013, with η outside of v.
+Rows become tensors on the module's device and in its precision. NumPy arrays are moved to the
+device; a tensor on another device is refused, since moving it would be a hidden cost at every step.
 
-Intake: rows for a module, as tensors on its device and in its precision, or a refusal.
-
-What is refused has changed nothing. Arrays of NumPy are taken to the module's device; a tensor
-is not moved, since that would be a hidden cost at every step.
-
-Forward pass of a module, gradient of a loss, and rollback of a learner on errors.
-
-Loss: what the baselines lower, a number a row.
+The loss of a batch is the mean over its rows of
 
     cross_entropy   −log softmax(f(x; w))_y
     squared         ½ ‖y − f(x; w)‖²
 
-Both are the negative logarithm of a likelihood: of a class, and of answers with noise of variance
-1. A batch's loss is the mean over its rows.
+the negative log-likelihood of a class, and of targets with noise of variance 1.
 
-Tasked: learners that are told when a task ended, and may go over its rows several times.
+Learners with tasks are notified when a task ends. With ``epochs=1`` every batch is one step and is
+then dropped. With more, as in the papers, rows of the current task are held until ``after_task``,
+followed by ``epochs`` passes over them, each in a new order, by batches. Every visit is counted.
 
-With ``epochs=1`` every batch is a step when it comes, and is let go. With more, as the papers
-train, rows of the present task are held until ``after_task``, and then gone over ``epochs`` times,
-each time in a new order, by batches. Every visit is counted.
+[1] B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the
+    form of I. Sutskever et al., "On the importance of initialization and momentum in deep
+    learning", ICML 2013, with η outside of v.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
