@@ -48,7 +48,6 @@ __all__ = [
     "is_learner",
     "made",
     "misplaced",
-    "silence",
     "takes_seed",
     "through",
 ]
@@ -169,7 +168,7 @@ class Pupil:
             said = _array(self.model.predict(self._taken(X)))
             return self._fitting(said, like)
         except NotFitted:
-            return silence(like)
+            return _silence(like)
 
     def _fitting(self, said: Array, like: Array) -> Array:
         """Answers in the shape of those that are known."""
@@ -270,7 +269,7 @@ def _counted(learner: Any) -> tuple[int | None, int | None]:
     return repeated, seen
 
 
-def silence(like: Array) -> Array:
+def _silence(like: Array) -> Array:
     """What is said by who has nothing to say: zeros, or None of each row."""
     real = like.dtype.kind == "f"
     return np.zeros(like.shape) if real else np.full(len(like), None, dtype=object)
@@ -469,7 +468,7 @@ class Course:
                 asked = f"raised this when it was asked about {exam.name!r}"
                 wrong.add_note(f"{_WHERE}: {self._called} {asked}.")
                 raise
-            said = silence(exam.y)
+            said = _silence(exam.y)
         self._undefined |= said.dtype.kind == "f" and bool(np.isnan(said).any())
         self._took[1] += self._now() - began
         self._asked += len(exam.y)

@@ -32,30 +32,11 @@ from onepass.stream.stream import stacked
 from onepass.validation import as_dates, as_numbers
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["Room", "Turns", "Waiting", "dues", "moments"]
+__all__ = ["Room", "Turns", "Waiting"]
 
 
-def moments(time: Array | None, last: Any, located: Callable[[int], str], where: str) -> Array:
-    """The moments at which rows come: numbers or dates that never fall.
-
-    Parameters
-    ----------
-    time : ndarray of shape (n,), or None
-        The stream's times.
-    last : object
-        The moment of the row before, or None.
-    located : callable
-        Says where a row stands in the source, by its place in the block.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-        If there are no times, or they fall.
-    NotFiniteError, TypeMismatchError
-        If one is missing, or they are neither numbers nor dates.
-    """
+def _moments(time: Array | None, last: Any, located: Callable[[int], str], where: str) -> Array:
+    """The moments at which rows come: numbers or dates that never fall."""
     if time is None:
         raise ParameterError(
             f"{where}: `delay_until` needs a stream that says when each row comes, got none. "
@@ -79,27 +60,8 @@ def moments(time: Array | None, last: Any, located: Callable[[int], str], where:
     return at
 
 
-def dues(column: Array, name: str, at: Array, located: Callable[[int], str], where: str) -> Array:
-    """When answers are known; an answer known before its row came is known as it comes.
-
-    Parameters
-    ----------
-    column : ndarray of shape (n,)
-        The column that says so.
-    name : str
-        Its name.
-    at : ndarray of shape (n,)
-        The moments at which the rows come.
-    located : callable
-        Says where a row stands in the source, by its place in the block.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    NotFiniteError, TypeMismatchError
-        If one is missing, or they are not of the kind of the moments.
-    """
+def _dues(column: Array, name: str, at: Array, located: Callable[[int], str], where: str) -> Array:
+    """When answers are known; an answer known before its row came is known as it comes."""
     due = _checked(np.asarray(column), f"column {name!r}", located, where)
     if (due.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
@@ -315,8 +277,8 @@ class Room:
             )
         first = rows if block.first is None else block.first
         located = block.located or (lambda i: f"row {first + i:,} (from 0)")
-        at = moments(block.time, self._last, located, self._where)
-        due = dues(X[self._until], self._until, at, located, self._where)
+        at = _moments(block.time, self._last, located, self._where)
+        due = _dues(X[self._until], self._until, at, located, self._where)
         return Waiting(X.drop([self._until]), block.y, due), at
 
     def _left(self, more: Waiting, head: int) -> Waiting | None:

@@ -23,7 +23,7 @@ from onepass.stream.files import DAMAGED, Bytes, Remote
 from onepass.stream.sources import LOOKED_AT, Piece
 from onepass.validation.table import Table, dates_of
 
-__all__ = ["MARK", "Ipc", "Parquet", "leaves", "letters", "spooled", "to_array", "to_table"]
+__all__ = ["MARK", "Ipc", "Parquet", "leaves", "letters", "spooled", "to_array"]
 
 
 def leaves(
@@ -133,21 +133,10 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
     )
 
 
-def to_table(
+def _to_table(
     batch: Any, names: Sequence[str], types: Mapping[str, str], pa: ModuleType, where: str
 ) -> Table:
-    """The columns of these names in a batch, numbers as text where ``types`` says so.
-
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-    names : sequence of str
-        Full names of columns.
-    types : dict of str to str
-        Kinds of columns.
-    pa, where
-        As in ``to_array``.
-    """
+    """The columns of these names in a batch, numbers as text where ``types`` says so."""
     wanted = set(names)
     columns = {
         name: to_array(column, name, pa, where, text=types.get(name) == "text")
@@ -250,7 +239,7 @@ class Ipc:
                     passed = done >= LOOKED_AT and done + rows.num_rows <= start
                     done += rows.num_rows
                     given = [] if passed else wanted
-                    table = to_table(rows, given, types, self._pa, self.name)
+                    table = _to_table(rows, given, types, self._pa, self.name)
                     yield Piece(table, fraction=opened.fraction)
         finally:
             opened.close()
@@ -453,7 +442,7 @@ class Parquet:
         if begins[group] > LOOKED_AT:
             ahead = range(next(i for i, begin in enumerate(begins) if begin >= LOOKED_AT))
             for batch in self._batches(file, wanted, ahead, size):
-                yield to_table(batch, wanted, types, self._pa, self.name)
+                yield _to_table(batch, wanted, types, self._pa, self.name)
                 done += batch.num_rows
                 if done >= LOOKED_AT:
                     break
@@ -463,7 +452,7 @@ class Parquet:
             passed = done >= LOOKED_AT and done + batch.num_rows <= start
             done += batch.num_rows
             given = [] if passed else wanted
-            yield to_table(batch, given, types, self._pa, self.name)
+            yield _to_table(batch, given, types, self._pa, self.name)
 
     def _batches(self, file: Any, names: list[str], groups: range, size: int) -> Iterator[Any]:
         """Some columns of some row groups."""

@@ -44,7 +44,6 @@ __all__ = [
     "Progress",
     "cache_folder",
     "csv_form",
-    "folders",
     "located",
     "parquet",
     "recording",
@@ -73,7 +72,7 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onepass"
 
 
-def folders(cache: str | os.PathLike[str] | None = None) -> list[Path]:
+def _folders(cache: str | os.PathLike[str] | None = None) -> list[Path]:
     """The folders in which a set's files, ``set/file``, are looked for."""
     named = os.environ.get("ONEPASS_DATA")
     return [_BUNDLED, *([Path(named)] if named else []), cache_folder(cache)]
@@ -95,7 +94,7 @@ def located(
     cache : path, optional
         The cache to look in.
     """
-    wanted = [[folder / file for file in files] for folder in folders(cache)]
+    wanted = [[folder / file for file in files] for folder in _folders(cache)]
     if system is not None:
         wanted.append([Path(system) / Path(file).name for file in files])
     for paths in wanted:
@@ -414,7 +413,7 @@ class Entry:
     def described(self, cache: str | os.PathLike[str] | None = None) -> Description:
         """The entry in words, with the place of its files."""
         paths = self.located(cache)
-        last = folders(cache)[1]  # what the user names, or else the cache
+        last = _folders(cache)[1]  # what the user names, or else the cache
         return Description(
             name=self.name, title=self.title, rows=self.rows, task=self.task,
             target="label" if self.target is None else self.target, licence=self.licence,

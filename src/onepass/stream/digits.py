@@ -37,8 +37,6 @@ from onepass.validation import in_range, whole
 __all__ = [
     "Features",
     "SplineOrder",
-    "all_classes",
-    "known_images",
     "permuted_mnist",
     "rotated",
     "rotated_mnist",
@@ -134,7 +132,7 @@ def split_mnist(
     >>> [(task.name, task.X.shape) for task in op.stream.split_mnist(known)][:2]
     [('0–1', (8, 784)), ('2–3', (8, 784))]
     """
-    known = known_images(images)
+    known = _known_images(images)
     made = experiences(
         known.train_images,
         known.train_labels,
@@ -220,7 +218,7 @@ def permuted_mnist(
     """
     where = "op.stream.permuted_mnist"
     whole(n_tasks, "n_tasks", where, low=1)
-    known = known_images(images)
+    known = _known_images(images)
     size = known.train_images[0].size
 
     def change(task: int, n: int) -> Change | None:  # noqa: ARG001  the same for all rows
@@ -228,18 +226,18 @@ def permuted_mnist(
         return _Permute(rng.permutation(size)) if task else None
 
     names = [f"order {task}" for task in range(n_tasks)]
-    made = all_classes(known, names, change, (rows_per_task, test_rows_per_task), seed, where)
+    made = _all_classes(known, names, change, (rows_per_task, test_rows_per_task), seed, where)
     return in_order(
         replace(made, name="Permuted MNIST", form=Features(as_images)), order, where, seed=seed
     )
 
 
-def known_images(images: Images | None) -> Images:
+def _known_images(images: Images | None) -> Images:
     """MNIST, where no others are given."""
     return images_of("mnist") if images is None else images
 
 
-def all_classes(
+def _all_classes(
     known: Images,
     names: Sequence[str],
     change: Callable[[int, int], Change | None],
@@ -365,7 +363,7 @@ def rotated_mnist(
 
     names = [f"{task * step:g}°" for task in range(n_tasks)]
     sizes = (rows_per_task, test_rows_per_task)
-    made = all_classes(known_images(images), names, change, sizes, seed, where)
+    made = _all_classes(_known_images(images), names, change, sizes, seed, where)
     return in_order(
         replace(made, name="Rotated MNIST", form=Features(as_images)), order, where, seed=seed
     )
@@ -423,7 +421,7 @@ def rotation_angles(
     n = whole(rows_per_task, "rows_per_task", where, low=1) * whole(
         n_tasks, "n_tasks", where, low=1
     )
-    known = known_images(images)
+    known = _known_images(images)
     rng = np.random.default_rng([whole(seed, "seed", where, low=0), digit])
     twos = [np.flatnonzero(labels == digit) for labels in (known.train_labels, known.test_labels)]
     learned = some_of(twos[0], n, rng, where, "n_tasks · rows_per_task").reshape(n_tasks, -1)

@@ -31,7 +31,6 @@ __all__ = [
     "Part",
     "Task",
     "experience",
-    "held",
     "in_order",
 ]
 
@@ -220,7 +219,7 @@ class Experiences:
                 known.update(repr(part.y.tolist()).encode())
                 rows = part.cut(slice(_LOOKED_AT)).of(source)
                 made = rows if self.form is None else self.form(rows)
-                known.update(held(made))
+                known.update(_held(made))
         return known.hexdigest()
 
     def exams(self) -> Iterator[Exam]:
@@ -271,7 +270,7 @@ class Experiences:
         return replace(self, X_test=self.X, tasks=tuple(tasks))
 
 
-def held(rows: Any) -> bytes:
+def _held(rows: Any) -> bytes:
     """Rows of an array or a table, as bytes that follow from their values."""
     if isinstance(rows, np.ndarray) and rows.dtype.kind == "O":
         return repr(rows.tolist()).encode()
@@ -403,8 +402,8 @@ class Listed:
             known.update(
                 repr((one.name, one.classes, one.y.tolist(), one.y_test.tolist())).encode()
             )
-            known.update(held(one.X))
-            known.update(held(one.X_test))
+            known.update(_held(one.X))
+            known.update(_held(one.X_test))
         return known.hexdigest()
 
 

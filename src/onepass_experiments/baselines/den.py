@@ -51,8 +51,6 @@ __all__ = [
     "Layers",
     "all_free",
     "fitted",
-    "last_free",
-    "linear_layers",
     "needed",
     "new_free",
     "path_free",
@@ -228,23 +226,8 @@ def _paid(u: Any, i: int, layers: Layers, freedom: Freedom, step_size: float, ta
     return u
 
 
-def linear_layers(module: Any, where: str) -> list[Any]:
-    """The Linear layers of a perceptron.
-
-    Parameters
-    ----------
-    module : torch.nn.Sequential
-        Linear layers with biases, ReLU between them.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    TypeMismatchError
-        If it is no Sequential.
-    ParameterError
-        If it is made of other layers, or some of their weights do not learn.
-    """
+def _linear_layers(module: Any, where: str) -> list[Any]:
+    """The Linear layers of a perceptron."""
     if not isinstance(module, torch.nn.Sequential):
         raise TypeMismatchError(
             f"{where}: `module` must be a torch.nn.Sequential, got {type(module).__name__}. Put "
@@ -282,7 +265,7 @@ def all_free(layers: Layers, task: int) -> Freedom:
     )
 
 
-def last_free(layers: Layers, task: int) -> Freedom:
+def _last_free(layers: Layers, task: int) -> Freedom:
     """The weights to the task's classes alone, step 1."""
     every = all_free(layers, task)
     return Freedom(
@@ -496,7 +479,7 @@ class DEN(Tasked):
         self.loss_threshold = limit(loss_threshold, "loss_threshold")
         self.drift_threshold = limit(drift_threshold, "drift_threshold")
         self.units = validation.whole(units, "units", self._where, low=0)
-        self._linear = linear_layers(module, self._where)
+        self._linear = _linear_layers(module, self._where)
         where = {"device": self._like.device, "dtype": torch.long}
         hidden = [layer.out_features for layer in self._linear[:-1]]
         self.stamps_ = tuple(torch.ones(k, **where) for k in hidden)
@@ -580,7 +563,7 @@ class DEN(Tasked):
     def _retrained(self, layers: Layers, rows: Any) -> Layers:
         """Step 1: the classes' weights, and then those of the units that they need."""
         task = self.tasks_ + 1
-        free = replace(last_free(layers, task), sparsity=self.sparsity)
+        free = replace(_last_free(layers, task), sparsity=self.sparsity)
         layers = self._fitted(layers, rows, free)
         free = replace(path_free(layers, task), shrinkage=self.shrinkage)
         return self._fitted(layers, rows, free)

@@ -52,7 +52,7 @@ from onepass.nn.batch import Batch, chosen
 from onepass.nn.function import evaluating
 from onepass_experiments.baselines.learner import LossName, Tasked, forward, loss_of_rows, predicted
 
-__all__ = ["EWC", "drawn", "squared_slopes"]
+__all__ = ["EWC"]
 
 
 _SCRATCH = 1 << 24  # numbers that the gradients of a piece may take
@@ -63,18 +63,8 @@ _PLAIN = (
 """Layers without weights, each row for itself."""
 
 
-def drawn(outputs: Any, loss: LossName, seed: int) -> Any:
-    """An answer for each row, from the distribution that the outputs stand for.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (n, c), or (n,) for the squared loss
-        What the module says.
-    loss : {"cross_entropy", "squared"}
-        Its distribution: classes by softmax, or normal with variance 1.
-    seed : int
-        Draws.
-    """
+def _drawn(outputs: Any, loss: LossName, seed: int) -> Any:
+    """An answer for each row, from the distribution that the outputs stand for."""
     generator = torch.Generator(outputs.device).manual_seed(seed)
     if loss == "squared":
         noise = torch.randn(
@@ -84,24 +74,10 @@ def drawn(outputs: Any, loss: LossName, seed: int) -> Any:
     return torch.multinomial(outputs.softmax(dim=1), 1, generator=generator)[:, 0]
 
 
-def squared_slopes(
+def _squared_slopes(
     module: Any, learning: dict[str, Any], loss: LossName, x: Any, y: Any
 ) -> list[Any]:
-    """Σ over rows of (∂ loss of the row / ∂w)², a tensor a parameter, in eval mode.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Left in the mode it was in.
-    learning : dict of str to Tensor
-        Its parameters that learn.
-    loss : {"cross_entropy", "squared"}
-        Whose gradient.
-    x : Tensor of shape (n, …)
-        Rows.
-    y : Tensor
-        Answers, as the loss takes them.
-    """
+    """Σ over rows of (∂ loss of the row / ∂w)², a tensor a parameter, in eval mode."""
     layers = _perceptron(module, learning) if isinstance(x, torch.Tensor) else None
     quick = None if layers is None else _of_perceptron(layers, learning, loss, x, y)
     if quick is not None:
@@ -315,8 +291,8 @@ class EWC(Tasked):
         else:
             # from the rows seen alone: learning again after a refusal draws the same
             words = np.random.SeedSequence([self.seed, self.rows_seen_]).generate_state(2)
-            answers = drawn(outputs, self.loss, int(words[0]) << 31 | int(words[1]) >> 1)
-        squares = squared_slopes(self.module, self._learning, self.loss, x, answers)
+            answers = _drawn(outputs, self.loss, int(words[0]) << 31 | int(words[1]) >> 1)
+        squares = _squared_slopes(self.module, self._learning, self.loss, x, answers)
         if not bool(torch.stack([torch.isfinite(s).all() for s in squares]).all()):
             raise NumericalError(
                 f"{self._where}.learn: the squared gradients of the rows must be finite, got some "

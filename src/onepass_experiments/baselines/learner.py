@@ -56,10 +56,7 @@ __all__ = [
     "Step",
     "Tasked",
     "all_or_nothing",
-    "among",
     "answers",
-    "as_batch",
-    "as_tensor",
     "forward",
     "learning",
     "loss_of_rows",
@@ -97,29 +94,8 @@ def learning(module: Any, where: str) -> dict[str, Any]:
     return found
 
 
-def as_batch(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
-    """Convert rows for the module, as in op.nn; a list is one array of rows.
-
-    Parameters
-    ----------
-    x : Tensor, array-like of shape (n, …), or tuple or dict of them
-        The rows. A tuple holds positional arguments of ``forward``, a dict keyword arguments.
-    like : Tensor
-        A parameter of the module: its device, and its precision for numbers that are not whole.
-    where : str
-        The public call, for messages.
-    columns : mapping of str to list of str, optional
-        The names of the columns of tables that were learned, by place in the input.
-
-    Raises
-    ------
-    TypeMismatchError
-        If they are no real numbers, or on another device.
-    ShapeError, ColumnError
-        If there is no axis of rows, or a table has other columns than learned.
-    NotFiniteError
-        If one holds nan or infinity.
-    """
+def _as_batch(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
+    """Convert rows for the module, as in op.nn; a list is one array of rows."""
     if isinstance(x, list):
         x = numbers(x, "x", where, "Encode text first.").to(like.device)
     found = batch(x, like.dtype, like.device, where, columns)
@@ -163,7 +139,7 @@ def answers(y: Any, outputs: Any, loss: str, like: Any, where: str) -> Any:
     NotFiniteError
         If one is nan or infinite.
     """
-    tensor = as_tensor(y, like, where)
+    tensor = _as_tensor(y, like, where)
     if loss == "squared":
         if tensor.numel() != outputs.numel() or len(tensor) != len(outputs):
             raise ShapeError(
@@ -190,27 +166,8 @@ def answers(y: Any, outputs: Any, loss: str, like: Any, where: str) -> Any:
     return labels
 
 
-def among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
-    """The classes among which to choose, as places of outputs.
-
-    Parameters
-    ----------
-    classes : sequence of int
-        Of a task.
-    told : Tensor of shape (n, c)
-        What the module says.
-    loss : {"cross_entropy", "squared"}
-        Which.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-        If the loss is not one of classes.
-    LabelError
-        If they are no whole numbers from 0 to c − 1.
-    """
+def _among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
+    """The classes among which to choose, as places of outputs."""
     if loss != "cross_entropy":
         raise ParameterError(
             f"{where}: `classes` must be left out for the loss {loss!r}, got {classes!r}. "
@@ -226,7 +183,7 @@ def among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
     return torch.from_numpy(some.astype(np.int64)).to(told.device)
 
 
-def as_tensor(y: Any, like: Any, where: str) -> Any:
+def _as_tensor(y: Any, like: Any, where: str) -> Any:
     """Targets as a tensor on the device of the module, finite in its precision."""
     tensor = numbers(y, "y", where, "Encode text first.").to(like.device)
     tensor = tensor.clone() if tensor.is_inference() else tensor
@@ -432,7 +389,7 @@ class Learner:
 
     def _looked_over(self, x: Any, y: Any) -> Self:
         rows = self._rows(x, "learn")
-        labels = as_tensor(y, self._like, f"{self._where}.learn")
+        labels = _as_tensor(y, self._like, f"{self._where}.learn")
         if labels.ndim < 1 or len(labels) != len(rows):
             raise ShapeError(
                 f"{self._where}.learn: `x` and `y` must have as many rows, got {len(rows)} and "
@@ -447,7 +404,7 @@ class Learner:
     def _rows(self, x: Any, verb: str) -> Batch:
         """Rows; integers are converted to floats if the module refuses integers."""
         where = f"{self._where}.{verb}"
-        rows = as_batch(x, self._like, where, self._columns)
+        rows = _as_batch(x, self._like, where, self._columns)
         if not len(rows) or not holds_places(rows):
             return rows
         real = rows.real(self._like.dtype)
@@ -482,7 +439,7 @@ class Learner:
         """
         told = self._outputs(x, "predict")
         if classes is not None:
-            some = among(classes, told, self.loss, f"{self._where}.predict")
+            some = _among(classes, told, self.loss, f"{self._where}.predict")
             told = some[told[:, some].argmax(dim=1)]
         elif self.loss == "cross_entropy":
             told = told.argmax(dim=1)
@@ -542,7 +499,7 @@ class Learner:
 
     def _answers(self, x: Any, y: Any) -> Any:
         """The answers as a tensor of one shape a row, to be kept; the loss checks them later."""
-        tensor = as_tensor(y, self._like, f"{self._where}.learn")
+        tensor = _as_tensor(y, self._like, f"{self._where}.learn")
         if self.loss == "squared":
             tensor = tensor.to(self._like.dtype)
         elif bool((tensor.long() == tensor).all()):

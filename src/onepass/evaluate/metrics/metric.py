@@ -37,7 +37,6 @@ __all__ = [
     "SquaredLoss",
     "Total",
     "ZeroOneLoss",
-    "averaged",
 ]
 
 
@@ -100,7 +99,7 @@ class Total:
             return np.where(np.isfinite(self._sum), self._sum + self._lost, self._sum)
 
 
-def averaged(value: Any) -> float:
+def _averaged(value: Any) -> float:
     """The mean over the outputs; of one output, its own value."""
     return float(value) if isinstance(value, float) else float(np.mean(value))
 
@@ -191,7 +190,7 @@ class Mean(Metric):
     @property
     def value(self) -> float:
         """The mean over all rows so far; nan before the first."""
-        return averaged(self._total.value / self.rows) if self.rows else np.nan
+        return _averaged(self._total.value / self.rows) if self.rows else np.nan
 
 
 def _errors(y: Any, said: Any) -> Floats:
@@ -261,7 +260,7 @@ class SquaredLoss(MeanSquaredLoss):
     @property
     def value(self) -> float:
         """The sum over all rows so far."""
-        return averaged(self._total.value)
+        return _averaged(self._total.value)
 
 
 class RMSE(MeanSquaredLoss):
@@ -279,7 +278,7 @@ class RMSE(MeanSquaredLoss):
     @property
     def value(self) -> float:
         """The root for each output, averaged; nan before the first row."""
-        return averaged(np.sqrt(self._total.value / self.rows)) if self.rows else np.nan
+        return _averaged(np.sqrt(self._total.value / self.rows)) if self.rows else np.nan
 
 
 class R2(Metric):
