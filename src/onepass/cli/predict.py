@@ -1,6 +1,6 @@
-"""Predict: what a saved model says of the rows of a source.
+"""``predict``: predictions of a saved model for the rows of a source.
 
-Known: which columns of a source a model learned, so that misnamed ones do not pass unseen.
+The columns of the source are compared with those of the model, so that misspelt names are noticed.
 """
 
 import sys

@@ -1,11 +1,7 @@
-"""Run: models go through a stream in one pass; what they said is summed up, what they learned kept.
+"""``run``: models go through a stream in one pass; a report and the models are saved.
 
-Ctrl-C, or SIGTERM, ends the pass after the block that was begun: what was learned until then is
-saved, and can be gone on with.
-
-Saving: the files in which a run leaves its models, and where it stands.
-
-Settled: whether models can be made as --set and --time say, known before a row is read.
+Ctrl-C, or SIGTERM, ends the pass after the current block: what was learned until then is saved, and
+can be resumed. Settings of --set and --time are checked before a row is read.
 """
 
 import os
