@@ -1,25 +1,19 @@
 """ART-IPCA on Split MNIST and Split Fashion-MNIST: Tables 1 and 2 of its paper.
 
-Five tasks of two classes each, 2,000 rows of a class to learn and 500 to test, pixels from 0 to 1,
-in one pass. Accuracy is that of each task's rows to test after the last task, averaged over tasks:
-among all ten classes (Table 1), or among the two of the task (Table 2).
+Five tasks of two classes each, 2,000 training and 500 test rows of each class, pixels from 0 to 1,
+in one pass. Accuracy is that on the test rows of each task after the last task, averaged over
+tasks: among all ten classes (Table 1), or among the two of the task (Table 2).
 
-The paper's runs differ in the order of a task's rows, and in nothing else ([1] A.5.4); which rows
-of a class it took, it does not say. Here each run draws its own, to learn and to test. Its IPCA is
+The paper's runs differ in the order of a task's rows alone ([1] A.5.4); it does not publish which
+rows of a class it took. Here each run draws its own, for training and test. The paper's IPCA is
 given all rows of a task before prototypes are learned; *rows as they come* is the same without
-tasks. Methods are compared on the same rows in the same order, so that a paired t-test tells
-whether they differ by more than chance ([1] A.5.2).
+tasks. Methods are compared on the same rows in the same order, by a paired t-test ([1] A.5.2).
+
+A run depends on its position and its seed alone, so its result is the same in any process. Tables
+and a figure show published beside repeated accuracy.
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
-
-The figure of ART-IPCA's tables: accuracy as published and as repeated.
-
-What came of repeating the tables of ART-IPCA, beside what the paper shows.
-
-The runs of ART-IPCA's tables, one after the other or in several processes.
-
-A run follows from its place and its seed alone, so that its result is the same in any process.
 """
 
 import os

@@ -1,16 +1,12 @@
-"""Continual learning in one table: one pass beside networks, on streams of tasks.
+"""Continual learning in one table: one-pass learners beside networks, on streams of tasks.
 
-Learners that see each row once and keep none stand beside networks that are held back, grow, or
-keep rows, on Split MNIST and Split Fashion-MNIST (few rows, and all), Rotated and Permuted MNIST,
-and a robot arm whose working region moves. After each task all tasks are tested, by
-:func:`onepass.evaluate.continual`: what is shown is the average over tasks after the last one.
+Learners that see each row once and store none are compared with networks that are regularised,
+grow, or store rows, on Split MNIST and Split Fashion-MNIST (few rows, and all), Rotated and
+Permuted MNIST, and a robot arm whose working region moves. After each task all tasks are tested, by
+:func:`onepass.evaluate.continual`: the average over tasks after the last one is shown, in a table a
+stream, a page, and a figure with a panel a stream and a dot a learner.
 
-Streams stand in :mod:`onepass_experiments.continual_learners`, learners and their settings in
-:mod:`onepass_experiments.continual_learners`.
-
-The figure of the experiment ``continual``: a panel a stream, a dot a learner.
-
-What came of the experiment ``continual``: a table a stream, a page, and numbers of each run.
+Streams, learners and their settings are in :mod:`onepass_experiments.continual_learners`.
 """
 
 import json

@@ -1,17 +1,13 @@
-"""Learners of the experiment ``continual``: how each is made for a stream, and its settings.
+"""Learners and streams of the experiment ``continual``, and published results on these streams.
 
-Settings were chosen on rows held out of those to learn, never on rows to test:
-``benchmarks/fixed_features.py`` for features of pictures, ``benchmarks/held_out.py`` for the other
+Settings were chosen on held-out training rows, never on test rows:
+``benchmarks/fixed_features.py`` for features of images, ``benchmarks/held_out.py`` for the other
 features and for networks, ``benchmarks/class_statistics.py`` for statistics of classes. ART-IPCA
-has those of its paper [1].
+has the settings of its paper [1]. Published results are those of Table 1 of [1]; its EWC, iCaRL and
+DEN are others' results.
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
-
-Streams of the experiment ``continual``, who learns them, and what is published of them.
-
-[1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
-    data", ICLR 2023, Tiny Papers: Table 1. Its EWC, iCaRL and DEN are others' results.
 """
 
 from collections.abc import Callable, Mapping

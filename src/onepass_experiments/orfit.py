@@ -1,52 +1,43 @@
 """ORFit on rotated digits: Figures 6 and 7 of the extended paper, 2 and 3 of CDC 2022.
 
-A linear model learns to tell by how much a digit is turned, from 100 images that come by growing
-angle (:mod:`onepass_experiments.orfit`). After each row its error is measured, in degrees, over
-the digits to test, over those learned, and of one row that is learned on the way:
-
-    test, train   √ mean over the rows of (f(x; w) − y)²                                     (1)
-    sample        |f(x₁₆; w) − y₁₆| in Figure 6, |f(x₁₁; w) − y₁₁| in Figure 7               (2)
-    Greedy        says the last angle, whatever is asked, and so of all angles in
-                  [0°, 180°) errs by √ (180²/12 + (90 − θ_k)²), as the papers calculate     (3)
-    learned       (1) over the k rows learned so far: zero while k <= m                     (4)
-
-The runs of a draw differ in w₀ alone, and so in no gradient: they are learned as that many
-outputs of one model, each with its own weights ([1] Remark 3).
-
-[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
-    Recursive Least-Squares", extended version; section 5.
-
-Rotated digits: the images of one digit, each turned by an angle that is to be told from it.
-
-The rows that are learned come by growing angle, so that what is learned last looks unlike what
-was learned first ([1] section 5, [2] section V):
+A linear model learns the angle of rotation of a digit from 100 images, each seen once. The training
+rows come by growing angle, so that the last rows differ from the first ones ([1] section 5, [2]
+section V):
 
     θ_k = 180° k / n,   x_k = (turned by θ_k(image_k) / 255 − 0.1307) / 0.3081,   k = 1 … n   (1)
     y_k = θ_k in radians,   w₀ uniform in ±1/√784 = ±1/28, anew in each run                  (2)
 
-The digits to test are turned by angles uniform in [0°, 180°). Which images were learned is not
-published: a :class:`Draw` chooses them, and results are shown over several draws.
+Test digits are rotated by angles uniform in [0°, 180°). The papers do not publish which images they
+took: a :class:`Draw` chooses them, and results are shown over several draws. After each row the
+error is measured, in degrees, over the test digits, over the training digits, and of one training
+row:
+
+    test, train   √ mean over the rows of (f(x; w) − y)²                                     (3)
+    sample        |f(x₁₆; w) − y₁₆| in Figure 6, |f(x₁₁; w) − y₁₁| in Figure 7               (4)
+    Greedy        always predicts the last angle, so its error over all angles in
+                  [0°, 180°) is √ (180²/12 + (90 − θ_k)²), as the papers calculate           (5)
+    learned       (3) over the k rows learned so far: zero while k <= m                      (6)
+
+The runs of a draw differ in w₀ alone, and so in no gradient: they are learned as the outputs of one
+model, each with its own weights ([1] Remark 3).
+
+One-pass learning is compared with multi-pass SGD ([1] section 5.2, Corollary 1), which takes for
+each row k, pass after pass,
+
+    w ← w + 2η (y_k − x_kᵀ w) x_k                                                           (7)
+
+Let r be the errors at the start of an epoch and δ_k = 2η (y_k − x_kᵀ w) the coefficient of row k in
+it. Row k depends on the steps of the rows before it, so that with K = X Xᵀ all coefficients solve
+one triangular system:
+
+    (I / 2η + stril K) δ = r,   w ← w + Xᵀ δ,   r ← r − K δ                                  (8)
+
+where stril K is the part of K below its diagonal, rows and columns in the order of the epoch. It
+equals (7) to rounding, for all runs together, and costs O(n²) an epoch in place of O(np).
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.
 [2] The same, CDC 2022.
-
-Multi-pass SGD: what one-pass learning is compared with, an epoch by one triangular solve.
-
-SGD on the squared error of a linear model takes for each row k, pass after pass,
-
-    w ← w + 2η (y_k − x_kᵀ w) x_k                                                           (1)
-
-Let r be the errors as an epoch begins and δ_k = 2η (y_k − x_kᵀ w) what row k is added by in it.
-Row k sees the steps of the rows before it, so that with K = X Xᵀ all of them come at once:
-
-    (I / 2η + stril K) δ = r,   w ← w + Xᵀ δ,   r ← r − K δ                                  (2)
-
-where stril K is the part of K below its diagonal, rows and columns in the order of the epoch. It
-is (1) to rounding, for all runs together, and costs O(n²) an epoch in place of O(np).
-
-Whom it is compared with, and where it leads: Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via
-Bridging Orthogonal Gradient Descent and Recursive Least-Squares", section 5.2 and Corollary 1.
 """
 
 from collections.abc import Callable, Mapping
@@ -183,7 +174,7 @@ def multipass_sgd(
     start : ndarray of shape (runs, p)
         w₀ of each run.
     step_size : float
-        η of (1), > 0; below 1 / max ‖x_k‖² for it to converge.
+        η of (7), > 0; below 1 / max ‖x_k‖² for it to converge.
     steps : ndarray of int of shape (t,)
         Rising, from 1 on: step n is the end of the first epoch.
     shuffle : numpy.random.Generator, optional
@@ -220,7 +211,7 @@ def multipass_sgd(
     for step in steps:
         while (step - 1) // n > epoch:
             total[rows] += delta
-            r -= K[:, rows] @ delta  # (2)
+            r -= K[:, rows] @ delta  # (8)
             rows, delta = _epoch(K, r, step_size, shuffle)
             epoch += 1
         used = (step - 1) % n + 1
@@ -231,7 +222,7 @@ def multipass_sgd(
 def _epoch(
     K: Floats, r: Floats, step_size: float, shuffle: np.random.Generator | None
 ) -> tuple[Array, Floats]:
-    """The order of an epoch's rows, and their δ in this order, by (2)."""
+    """The order of an epoch's rows, and their δ in this order, by (8)."""
     n = len(K)
     rows = np.arange(n) if shuffle is None else shuffle.permutation(n)
     triangle = K[np.ix_(rows, rows)]
@@ -422,7 +413,7 @@ def _learned(weights: Floats, drawn: Draw) -> Floats:
 
 
 def _fitted(errors: _Errors, m: int) -> str:
-    """What (4) is at most while it must be zero."""
+    """What (6) is at most while it must be zero."""
     most = errors["ORFit", "learned"][1][:, :m].max()
     return (
         f"ORFit: the largest error over the rows learned so far, at any of the first {m} rows in "
@@ -431,7 +422,7 @@ def _fitted(errors: _Errors, m: int) -> str:
 
 
 def _greedy(drawn: Draw, sample: int) -> _Errors:
-    """(3), by the baseline that says the last answer: the same in every run."""
+    """(5), by the baseline that says the last answer: the same in every run."""
     model, runs = LastValue(), len(drawn.start)
     test, one = [], []
     for x, y in zip(drawn.X, drawn.y, strict=True):

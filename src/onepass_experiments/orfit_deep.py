@@ -1,33 +1,26 @@
-"""ORFit for deep networks, beside what else learns a stream: what the papers leave open.
+"""ORFit for deep networks beside other one-pass learners, which the papers leave open.
 
 A wide perceptron and a small convolutional network learn streams of tasks, each row once:
 
 =================  ==================================================================  =============
-Rotation angles    by what angle a digit 2 is turned; 9 tasks of 20° each              RMSE, degrees
+Rotation angles    the rotation angle of a digit 2; 9 tasks of 20° each                RMSE, degrees
 Split MNIST        ten classes, two a task; tested among all ten ([1]'s hardest case)  accuracy
   … task known     the same networks, tested among the two classes of the task         accuracy
-Rotated MNIST      ten classes, 15 tasks, each turned by 5° more                       accuracy
+Rotated MNIST      ten classes, 15 tasks, each rotated by 5° more                      accuracy
 Permuted MNIST     ten classes, 10 tasks, each with its own order of pixels            accuracy
 =================  ==================================================================  =============
 
-After each task all tasks are tested (:mod:`onepass_experiments.orfit_deep_outcome`). No method is
-told which task a row is of; some are told that a task ended. Settings were chosen on rows held out
-of those to learn, from other draws, and stand in ``orfit-deep-settings.json``.
+After each task all tasks are tested (:mod:`onepass_experiments.orfit_deep_outcome`). No method gets
+the task of a row; some are notified when a task ends. A run depends on its position and its seed
+alone, so its result is the same in any process.
+
+Settings were chosen without the test rows and are in ``orfit-deep-settings.json``. Of each task of
+a stream, drawn with a seed of its own, the last training rows are held out and tested in place of
+the test rows. Of a method's grid those settings are taken whose average at the end of the stream is
+best, (1) of :mod:`onepass_experiments.orfit_deep_outcome`; settings that stop a method are taken
+only if all do.
 
 [1] G. M. van de Ven, A. S. Tolias, "Three scenarios for continual learning", 2019.
-
-The course of a run: a method learns a stream of tasks, and is tested after each.
-
-Jobs: the runs of ``orfit-deep``, one after the other or in several processes.
-
-A run follows from its place and its seed alone, so that its result is the same in any process.
-
-The choice of settings for ``orfit-deep``, without a look at rows to test.
-
-Each task of a stream, drawn with a seed of its own, gives up its last rows to learn: they are
-tested in place of the rows to test. Of a method's grid the settings are taken whose average at the
-end of the stream is best, (1) of :mod:`onepass_experiments.orfit_deep_outcome`. Settings that stop
-a method are not taken while others do not.
 """
 
 import json

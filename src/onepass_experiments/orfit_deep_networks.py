@@ -1,20 +1,16 @@
-"""Methods of the experiment ``orfit-deep``: how each is made for a network, and how it is told.
+"""Methods, networks and streams of the experiment ``orfit-deep``.
 
-A method is a name, a maker and a grid. The maker gets a network and settings, and gives a learner
-with the verbs ``learn(x, y)``, ``after_task()`` and ``nbytes``; the grid is what its settings are
-chosen from, on rows held out of those to learn. All learn batches of ``BATCH`` rows, each once.
+A method is a name, a factory and a grid. The factory gets a network and settings, and returns a
+learner with ``learn(x, y)``, ``after_task()`` and ``nbytes``; its settings are chosen from the grid
+on held-out training rows. All learn batches of ``BATCH`` rows, each once.
 
-A training loop of one's own, as ``orfit-deep`` needs it for optimizers that know of tasks.
+Optimizers that use task boundaries run in a training loop in which each batch is one step. The rows
+of a task are held until it ends and then shown to the optimizer again, as the authors of GPM do;
+they do not count as memory, and are dropped.
 
-Each batch is one step of the optimizer. The rows of a task are held until it ends, and shown to
-the optimizer again then, as GPM's authors do; they are not counted as memory, and let go.
-
-Networks of the experiment ``orfit-deep``: a wide perceptron and a small convolutional one.
-
-Weights and biases are uniform in ±1/√(inputs of a unit), as PyTorch begins its own layers, from a
-seed of their own; no global generator is touched.
-
-Streams of the experiment ``orfit-deep``, of pictures at half the height and width.
+Networks are a wide perceptron and a small convolutional one. Weights and biases are uniform in
+±1/√(inputs of a unit), as PyTorch initialises its own layers, from a seed of their own; no global
+generator is touched. Streams are of images at half the height and width.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,18 +1,16 @@
-"""Outcome of ``orfit-deep``: what each method knew of each task after each task.
+"""Outcome of ``orfit-deep``: the score of each method on each task after each task, and figures.
 
-With a_tj the accuracy on the rows to test of task j after the t-th of T tasks was learned, in
-percent (or the root mean square error in degrees, where the answer is an angle):
+With a_tj the accuracy on the test rows of task j after the t-th of T tasks was learned, in percent
+(or the root mean square error in degrees, where the target is an angle):
 
     average accuracy   (1/T) Σ_j a_Tj                                                     [1] (1)
     forgetting         (1/(T − 1)) Σ_{j<T} (max_{j≤t<T} a_tj − a_Tj)                       [2] (2)
 
-of errors the smallest in place of the largest, and the sign turned, so that more forgetting is
-always a larger number.
+For errors the minimum replaces the maximum and the sign is reversed, so that more forgetting is
+always a larger number. Figures show bars at the end of the streams, and curves along them.
 
 [1] D. Lopez-Paz, M. Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
 [2] A. Chaudhry et al., "Riemannian walk for incremental learning", ECCV 2018, section 3.
-
-The figures of ``orfit-deep``: bars at the end of the streams, and curves along them.
 """
 
 import os

@@ -1,12 +1,7 @@
-"""Outcome: what came of repeating a paper's experiment, beside what the paper shows.
+"""Outcome of repeating a paper's experiment, beside the published one: tables, figures and files.
 
-The figure of a repeated experiment: the paper's curves on the left, ours on the right.
-
-Published: what a paper shows in a figure, from files of this package.
-
-Shown: what outcomes of experiments share: a table, a figure, and files of both.
-
-Dots: a panel of a figure in which each method has a line, and its numbers dots with bars.
+Published curves are read from files of this package and drawn on the left, ours on the right. Dot
+plots have a line for each method, and a dot with an error bar for each of its numbers.
 """
 
 import json

@@ -1,9 +1,4 @@
-"""Arguments: how what stands on a command line becomes the library's values.
-
-Places: where a command may write.
-
-Usage: what is wrong in the words of a command, told apart from what fails while it works.
-"""
+"""Conversion and checks of command-line arguments, output paths, and usage errors."""
 
 import glob
 import json

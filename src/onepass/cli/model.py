@@ -1,7 +1,4 @@
-"""Inspect: what stands in a model file, which is read and not built.
-
-Merge: models that learned parts of a stream become one that knows all of it.
-"""
+"""``inspect``, which reads a model file without building the model, and ``merge`` of models."""
 
 import json as text
 from contextlib import suppress

@@ -1,6 +1,6 @@
-"""Predict: what a saved model says of the rows of a source.
+"""``predict``: predictions of a saved model for the rows of a source.
 
-Known: which columns of a source a model learned, so that misnamed ones do not pass unseen.
+The columns of the source are compared with those of the model, so that misspelt names are noticed.
 """
 
 import sys
@@ -25,30 +25,13 @@ from onepass.cli.arguments import (
 )
 from onepass.cli.terminal import remark
 
-__all__ = ["compared", "predict"]
+__all__ = ["predict"]
 
 
-def compared(
+def _compared(
     blocks: Iterable[Any], known: Iterable[str], keep: Iterable[str], *, quiet: bool
 ) -> Iterator[Any]:
-    """The same blocks; with the first, a remark on columns that only one of the two has.
-
-    Parameters
-    ----------
-    blocks : iterable of blocks
-        Their features are a Table.
-    known : iterable of str
-        The columns that the model learned by name; where there are none, nothing is said.
-    keep : iterable of str
-        Columns that are there for another purpose, and must be.
-    quiet : bool
-        Remark on nothing.
-
-    Raises
-    ------
-    CycloptsError
-        If a column to keep is not there.
-    """
+    """The same blocks; with the first, a remark on columns that only one of the two has."""
     columns, left = list(known), iter(blocks)
     first = next(left, None)
     if first is None:
@@ -164,6 +147,6 @@ def predict(
             missing="error" if getattr(learned, "missing", "keep") == "error" else "keep",
             **files.options(),
         )  # fmt: skip
-    blocks = compared(stream, kinds, keep, quiet=quiet)
+    blocks = _compared(stream, kinds, keep, quiet=quiet)
     rows = write(answers(learned, blocks, keep=keep), sys.stdout if out is None else out)
     remark(f"{rows:,} {'row' if rows == 1 else 'rows'}: {out}", quiet=quiet or out is None)

@@ -1,11 +1,7 @@
-"""Run: models go through a stream in one pass; what they said is summed up, what they learned kept.
+"""``run``: models go through a stream in one pass; a report and the models are saved.
 
-Ctrl-C, or SIGTERM, ends the pass after the block that was begun: what was learned until then is
-saved, and can be gone on with.
-
-Saving: the files in which a run leaves its models, and where it stands.
-
-Settled: whether models can be made as --set and --time say, known before a row is read.
+Ctrl-C, or SIGTERM, ends the pass after the current block: what was learned until then is saved, and
+can be resumed. Settings of --set and --time are checked before a row is read.
 """
 
 import os
@@ -44,24 +40,11 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.stream import Stream
 
-__all__ = ["files", "hold_settings", "kept", "resumable", "run", "run_file", "save_models"]
+__all__ = ["resumable", "run"]
 
 
-def files(save: Path, models: Sequence[str]) -> dict[str, Path]:
-    """A file for each model, in a folder that is there: known before the pass, not after it.
-
-    Parameters
-    ----------
-    save : Path
-        As it was given.
-    models : sequence of str
-        The models' names.
-
-    Raises
-    ------
-    ParameterError
-        If it is a folder, or in one that cannot be written to.
-    """
+def _files(save: Path, models: Sequence[str]) -> dict[str, Path]:
+    """A file for each model, in a folder that is there: known before the pass, not after it."""
     from onepass.errors import ParameterError
 
     save.parent.mkdir(parents=True, exist_ok=True)
@@ -75,14 +58,8 @@ def files(save: Path, models: Sequence[str]) -> dict[str, Path]:
     return {name: save.with_name(f"{save.stem}-{name}{save.suffix}") for name in models}
 
 
-def run_file(save: Path) -> Path:
-    """Where it is kept how far a run has come.
-
-    Parameters
-    ----------
-    save : Path
-        As it was given.
-    """
+def _run_file(save: Path) -> Path:
+    """Where it is kept how far a run has come."""
     return save.with_name(f"{save.name}.run")
 
 
@@ -112,7 +89,7 @@ def resumable(save: Path | None, *, resume: bool, restart: bool, quiet: bool) ->
 
     if save is None or (restart and not resume):
         return None
-    place = run_file(save)
+    place = _run_file(save)
     try:
         stood = standing(place)
     except CheckpointError as damaged:
@@ -129,27 +106,15 @@ def resumable(save: Path | None, *, resume: bool, restart: bool, quiet: bool) ->
     return None
 
 
-def kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finished: bool) -> bool:
-    """Whether the run's file says what has come of it; if not, say so.
-
-    Parameters
-    ----------
-    save : Path or None
-        As it was given; then there is nothing to keep.
-    before : tuple or None
-        The stamp of the file before the run.
-    rows : int
-        Rows said.
-    finished : bool
-        Whether the source had come to its end.
-    """
+def _kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finished: bool) -> bool:
+    """Whether the run's file says what has come of it; if not, say so."""
     from onepass.errors import CheckpointError
     from onepass.evaluate import standing
     from onepass.serialization.atomic import stamp
 
     if save is None or not rows:
         return True
-    place = run_file(save)
+    place = _run_file(save)
     try:
         stood = standing(place) if stamp(place) != before else None
     except CheckpointError:
@@ -160,18 +125,8 @@ def kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finish
     return False
 
 
-def save_models(models: Mapping[str, Any], places: Mapping[str, Path], *, quiet: bool) -> None:
-    """Save each model to its file; Ctrl-C waits for them.
-
-    Parameters
-    ----------
-    models : mapping of str to Pipeline
-        What was learned.
-    places : mapping of str to Path
-        As ``files`` gave them.
-    quiet : bool
-        Say nothing of it.
-    """
+def _save_models(models: Mapping[str, Any], places: Mapping[str, Path], *, quiet: bool) -> None:
+    """Save each model to its file; Ctrl-C waits for them."""
     from onepass.linalg.interrupt import Interrupt
     from onepass.serialization.models import save
 
@@ -184,28 +139,12 @@ def save_models(models: Mapping[str, Any], places: Mapping[str, Path], *, quiet:
 _REMEDY = re.compile(r"(Construct (the learner|it) with|Give) (another( `\w+`)?|one of these)\.$")
 
 
-def hold_settings(
+def _hold_settings(
     models: Mapping[str, "Pipeline"], settings: Sequence[str], *, timed: bool
 ) -> None:
     """Refuse settings that no model can begin with, in the words of the command line.
 
     What depends on the rows, such as the shape of the weights to begin with, is left to the pass.
-
-    Parameters
-    ----------
-    models : mapping of str to Pipeline
-        They are not touched.
-    settings : sequence of str
-        As --set gave them.
-    timed : bool
-        Whether it is known when a row happened.
-
-    Raises
-    ------
-    ParameterError
-        If a value is none that the parameter can have.
-    CycloptsError
-        If a model forgets by time, and nobody says which column that is.
     """
     given = pairs(settings)
     for name, model in models.items():
@@ -381,7 +320,7 @@ def run(
         timed(stream, delay_until)
         chosen = task or _task(stream, source)
         models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
-        hold_settings(models, settings, timed=stream.time is not None)
+        _hold_settings(models, settings, timed=stream.time is not None)
         detectors = known_measures(metrics, drift, list(models), chosen)
     if task is None:
         other = "classification" if chosen == "regression" else "regression"
@@ -390,7 +329,7 @@ def run(
         "metrics": metrics or None, "window": window, "delay": delay, "delay_until": delay_until,
         "most_waiting": most_waiting or MOST_WAITING, "resume": resume,
         "onward": onward, "every": checkpoint, "drift": detectors,
-        "checkpoint": None if save is None else run_file(save),
+        "checkpoint": None if save is None else _run_file(save),
     }  # fmt: skip
     return _passed(models, stream, given, stood, save, report, quiet=quiet)
 
@@ -415,7 +354,7 @@ def _passed(
     """The pass, what is left of it, and the exit code."""
     from onepass.serialization.atomic import stamp
 
-    before = None if save is None else stamp(run_file(save))
+    before = None if save is None else stamp(_run_file(save))
     with terminable() as code:
         try:
             found = _learned(models, stream, given, stood, quiet=quiet)
@@ -424,7 +363,7 @@ def _passed(
                 raise
             return code()
         _leave(found, models, save, report, quiet=quiet)
-    whole = kept(save, before, found.rows, finished=not found.interrupted)
+    whole = _kept(save, before, found.rows, finished=not found.interrupted)
     if found.interrupted:
         _interrupted(found, resumable=whole and save is not None)
     return (code() if found.interrupted else 0) if whole else 1
@@ -443,7 +382,7 @@ def _check(sources: list[str], models: list[str], save: Path | None, report: Pat
         spare(sources, [report / name for name in FILES], "run: --report")
         report.mkdir(parents=True, exist_ok=True)
     if save is not None:
-        places = [*files(save, models).values(), run_file(save)]
+        places = [*_files(save, models).values(), _run_file(save)]
         spare(sources, places, "run: --save")
 
 
@@ -484,7 +423,7 @@ def _leave(
     """Save the models, write the report and show the table."""
     try:
         if save is not None and found.rows:  # an empty model takes no other's place
-            save_models(models, files(save, list(models)), quiet=quiet)
+            _save_models(models, _files(save, list(models)), quiet=quiet)
         if report is not None:
             remark(f"Report: {', '.join(map(str, found.save(report)))}", quiet=quiet)
     finally:  # last: who reads the table may have gone

@@ -1,6 +1,6 @@
-"""Terminal: results on standard output, remarks and progress on standard error.
+"""Terminal: results on standard output, messages and progress on standard error.
 
-Ending: a request to end (SIGTERM) is met as Ctrl-C is, and remembered for the exit code.
+SIGTERM is handled as Ctrl-C is, and determines the exit code.
 """
 
 import signal

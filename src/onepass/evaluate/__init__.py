@@ -1,4 +1,4 @@
-"""How learners do on a stream: each row is said first, then learned, and counted."""
+"""Evaluation of learners on streams: prequential and continual."""
 
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.continual import continual
@@ -10,8 +10,9 @@ from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.predictions import answers
 from onepass.evaluate.prequential import prequential
-from onepass.evaluate.report import Report, Score
+from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Standing, standing
+from onepass.evaluate.score import Score
 
 __all__ = [
     "MEASURES",

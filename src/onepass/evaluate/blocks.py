@@ -1,7 +1,4 @@
-"""What a stream is made of, as the evaluation sees it: blocks of rows with their answers.
-
-Refusal: what a model says of a block that it refuses, and where the row stands in its source.
-"""
+"""Blocks of rows with their targets, and errors that name the row."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator

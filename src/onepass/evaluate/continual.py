@@ -1,19 +1,17 @@
-"""Continual evaluation: learn tasks one after the other, and test all of them after each.
+"""Continual evaluation: learn tasks one after the other, and test on all of them after each.
 
-A learner goes through experiences in their order, each row once, and is tested on the rows to test
-of all tasks before the first and after each experience. What it says makes a matrix, and that the
-measures of :mod:`onepass.evaluate.continual_measures`: what is left of the first tasks when the
-last is learned. Beside them stands what it took: bytes, prototypes, time, and rows learned again.
+A learner receives the experiences in order, each row once. Before the first and after each
+experience it is tested on the test rows of all tasks. The results form a matrix, from which
+:mod:`onepass.evaluate.continual_measures` computes average accuracy, forgetting and transfer. Costs
+are reported beside them: bytes, prototypes, time, and rows that were learned again.
 
 =========== =======================================================================================
-``class``   tasks bring classes of their own, and a learner chooses among all that it knows
-``task``    the same, but at the test it is told the classes of the task, if it can be
-``domain``  tasks share their classes, or are regression; nothing is told
+``class``   tasks bring classes of their own, and a learner chooses among all that it has seen
+``task``    the same, but at the test it is given the classes of the task, if it accepts them
+``domain``  tasks share their classes, or are regression; nothing is given
 =========== =======================================================================================
 
-Cost: what the learners cost, and T + 1 tests of all rows to test.
-
-Continual given: what a user gives to be evaluated, looked over and brought into one form.
+Cost: what the learners cost, and T + 1 predictions of all test rows.
 """
 
 import os
@@ -33,12 +31,12 @@ from onepass.evaluate.metrics import metric_class
 from onepass.stream.tasks import Listed, experience
 from onepass.validation import whole
 
-__all__ = ["checked_models", "checked_rules", "checked_seeds", "checked_source", "continual"]
+__all__ = ["continual"]
 
 _SCENARIOS = ("class", "task", "domain")
 
 
-def checked_models(models: Any) -> dict[str, Any]:
+def _checked_models(models: Any) -> dict[str, Any]:
     """The models by name."""
     if isinstance(models, Mapping):
         named = {str(name): model for name, model in models.items()}
@@ -67,7 +65,7 @@ def _makes(model: Any) -> bool:
     return callable(model) and not hasattr(model, "named_parameters")
 
 
-def checked_seeds(seeds: Any) -> list[int]:
+def _checked_seeds(seeds: Any) -> list[int]:
     """The seeds of the runs."""
     if isinstance(seeds, (list, tuple, range, np.ndarray)):
         chosen = [whole(seed, "seeds", _WHERE, low=0) for seed in seeds]
@@ -81,7 +79,7 @@ def checked_seeds(seeds: Any) -> list[int]:
     return chosen
 
 
-def checked_source(experiences: Any) -> Any:
+def _checked_source(experiences: Any) -> Any:
     """What is gone through: known beforehand, made of a seed, or an iterator."""
     if hasattr(experiences, "exams") or callable(experiences):
         return experiences
@@ -111,7 +109,7 @@ def _alike(listed: Listed) -> Listed:
     return listed
 
 
-def checked_rules(known: Any, scenario: Any, metric: Any, rules: dict[str, Any]) -> Rules:
+def _checked_rules(known: Any, scenario: Any, metric: Any, rules: dict[str, Any]) -> Rules:
     """What holds for all runs, as the tasks have it."""
     tests = getattr(known, "tests", ()) or getattr(known, "tasks", known)
     exams = [exam.classes for exam in tests]
@@ -224,12 +222,12 @@ def continual(
     >>> bool(report.average_accuracy > 0.9), report.accuracy_matrix.shape
     (True, (5, 5))
     """
-    named = checked_models(models)
+    named = _checked_models(models)
     rules = {"batch": whole(batch, "batch", _WHERE, low=1),
              "block": whole(block, "block", _WHERE, low=1), "clock": clock}  # fmt: skip
     processes = whole(jobs, "jobs", _WHERE, low=1)
-    chosen = checked_seeds(seeds)
-    source = checked_source(experiences)
+    chosen = _checked_seeds(seeds)
+    source = _checked_source(experiences)
     if not (callable(on_progress) or on_progress is None):
         raise ParameterError(
             f"{_WHERE}: `on_progress` must be a function of a Progress, got {on_progress!r}. Give "
@@ -253,7 +251,7 @@ def continual(
             "function of the seed, such as functools.partial(op.stream.split_mnist, …)."
         )
     first = setting.source(chosen[0])
-    setting = Setting(named, source, checked_rules(first, scenario, metric, rules))
+    setting = Setting(named, source, _checked_rules(first, scenario, metric, rules))
     outlines = {seed: _outline(setting.source(seed), path is not None) for seed in chosen}
     if len({(len(each.tasks), len(each.experiences)) for each in outlines.values()}) > 1:
         raise ParameterError(
@@ -383,7 +381,7 @@ def _as_they_come(
             f"{_WHERE}: there must be an experience, got none. Give an iterator that has some."
         )
     listed = Listed([first])
-    settled = checked_rules(
+    settled = _checked_rules(
         listed, scenario or "class" if listed.classes else scenario, metric, rules
     )
     setting = Setting(named, listed, settled)

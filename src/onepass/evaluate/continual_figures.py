@@ -1,20 +1,17 @@
-"""Continual figures: what is known of the tasks so far, and the matrix as a heat map."""
+"""Figures of a continual evaluation: the mean over the tasks so far, and R as a heat map."""
 
 import math
 import os
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from onepass.errors import Floats
-from onepass.evaluate.continual_measures import ContinualScore
+from onepass.evaluate.continual_measures import ContinualResults, ContinualScore
 from onepass.evaluate.continual_tables import percent
 from onepass.evaluate.figures import COLOURS, DARK, DASHES, GREY, sheet
 from onepass.evaluate.metrics import METRICS
-
-if TYPE_CHECKING:
-    from onepass.evaluate.continual_report import ContinualReport
 
 __all__ = ["draw_curves", "draw_matrices"]
 
@@ -24,12 +21,12 @@ _LINE, _TITLE = 28, 34  # letters of a model's name in a line of the legend, and
 _LETTER, _SIDE = 0.06, 2.1  # inches of a letter beside a heat map, and of its side
 
 
-def draw_curves(report: "ContinualReport", path: str | os.PathLike[str] | None) -> Any:
+def draw_curves(report: ContinualResults, path: str | os.PathLike[str] | None) -> Any:
     """The mean over the tasks so far after each experience, a line a model; bands are ± 1 sd.
 
     Parameters
     ----------
-    report : ContinualReport
+    report : ContinualResults
         What to show.
     path : path, optional
         Where to write it.
@@ -63,12 +60,12 @@ def draw_curves(report: "ContinualReport", path: str | os.PathLike[str] | None) 
     return figure
 
 
-def draw_matrices(report: "ContinualReport", path: str | os.PathLike[str] | None) -> Any:
+def draw_matrices(report: ContinualResults, path: str | os.PathLike[str] | None) -> Any:
     """R of each model as a heat map: rows are experiences, columns the tasks tested.
 
     Parameters
     ----------
-    report : ContinualReport
+    report : ContinualResults
         What to show.
     path : path, optional
         Where to write it.
@@ -111,12 +108,12 @@ def _so_far(score: ContinualScore) -> Floats:
     return np.array(each)
 
 
-def _label(report: "ContinualReport") -> str:
+def _label(report: ContinualResults) -> str:
     kind = METRICS[report.task][report.metric]
     return f"{kind.label}, %" if percent(report) else kind.label
 
 
-def _top(report: "ContinualReport", shown: list[Floats], scale: float) -> float:
+def _top(report: ContinualResults, shown: list[Floats], scale: float) -> float:
     """The top of the colours: all for shares, else what most fields do not pass."""
     if percent(report):
         return scale
@@ -144,7 +141,7 @@ def _write(
             axes.text(j, i, text, ha="center", va="center", fontsize=size, color=colour)
 
 
-def _name_sides(axes: Any, report: "ContinualReport", matrix: Floats) -> None:
+def _name_sides(axes: Any, report: ContinualResults, matrix: Floats) -> None:
     down, across = matrix.shape
     sides = ((axes.xaxis, report.tasks, across), (axes.yaxis, report.experiences, down))
     for side, names, n in sides:

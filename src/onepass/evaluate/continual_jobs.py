@@ -1,11 +1,8 @@
-"""Continual jobs: the runs of an evaluation, one after the other or in several processes.
+"""Jobs of a continual evaluation, run one after the other or in several processes.
 
-A run follows from its learner and its seed alone, so that its result is the same in any process.
-
-Continual runs that are kept: each in a file of its own, beside what it was set to.
-
-A run that is done is written whole or not at all, so that an evaluation that was stopped goes on
-where it was. One that was made with other settings is never taken for this one's.
+A run depends on its learner and its seed alone, so its result is the same in any process. Each
+finished run can be stored in a file of its own with its settings, written atomically: an evaluation
+that was stopped continues with the missing runs, and runs of other settings are refused.
 """
 
 import json

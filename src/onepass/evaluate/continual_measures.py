@@ -1,8 +1,8 @@
-"""Continual measures: what of the first tasks is left when the last one is learned.
+"""Measures of continual learning, their means over seeds, and tests between models.
 
-R[i, j] is the accuracy on the rows to test of task j after experience i, both counted from 1 to T,
-and b[j] the same before anything was learned. For accuracies more is better; of errors the sign of
-a difference is turned, so that forgetting is what was lost, and transfer what was won, for both.
+R[i, j] is the accuracy on the test rows of task j after experience i, both counted from 1 to T, and
+b[j] is that accuracy before learning. For errors the sign of a difference is reversed: forgetting
+is always a loss and transfer a gain.
 
 ============================ ======================================================== =============
 average                      1/T Σ_j R[T, j]                                          [1] (2)
@@ -15,37 +15,29 @@ whole backward transfer      2/(T(T−1)) Σ_{i>j} R[i, j] − R[j, j]          
 whole forward                2/(T(T−1)) Σ_{i<j} R[i, j]                               [4] (4)
 ============================ ======================================================== =============
 
-[3] takes the maximum over all i < T; here what a task's accuracy was before it was learned does not
-count, as nothing of it could be forgotten. Where experiences are not tasks (blocks without
-borders), "after task j" is the experience after which most of its rows have come.
+[3] takes the maximum over all i < T; here the accuracy of a task before it was learned does not
+count. Where experiences are not tasks (blocks without boundaries), "after task j" is the experience
+by which most of the rows of task j were seen.
+
+Models are compared by paired t-tests over the seeds that they share. With the differences d_s,
+s = 1 … n, the statistic t = d̄ √n / sd(d) has Student's distribution with n − 1 degrees of freedom
+if the models do not differ. A seed draws the same rows and the same order for both models, so these
+do not enter the difference. Of m tests the k-th smallest p is multiplied by m − k + 1 [5]: this
+bounds the probability of any false positive by p. If no model depends on the seed there is one run
+of each, and neither t nor p.
 
 [1] D. Lopez-Paz, M. Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
 [2] S.-A. Rebuffi et al., "iCaRL: incremental classifier and representation learning", CVPR 2017.
 [3] A. Chaudhry et al., "Riemannian walk for incremental learning", ECCV 2018.
 [4] N. Díaz-Rodríguez, V. Lomonaco, D. Filliat, D. Maltoni, "Don't forget, there is more than
     forgetting: new metrics for continual learning", 2018.
-
-Continual score: what came of one learner, over all seeds.
-
-Continual measured: the measures of one model, or of each by its name.
-
-Continual pairs: whether one learner is better than another, by a paired t-test over seeds.
-
-With differences d_s of the seeds s = 1 … n that two learners share, t = d̄ √n / sd(d) has Student's
-distribution with n − 1 degrees of freedom if they do not differ. Seeds draw the same rows and order
-for both, so that what these make harder or easier is no part of the difference. Of m tests the
-k-th smallest p is multiplied by m − k + 1 [1], so that the chance of any false alarm stays p.
-Where seeds change nothing of either learner there is one run of each, whatever their number, and so
-no t and no p.
-
-[1] S. Holm, "A simple sequentially rejective multiple test procedure", 1979.
+[5] S. Holm, "A simple sequentially rejective multiple test procedure", 1979.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.stats import t as student
@@ -53,10 +45,7 @@ from scipy.stats import t as student
 from onepass.errors import Array, Floats, ParameterError, meant
 from onepass.evaluate.continual_run import Run
 
-if TYPE_CHECKING:
-    from onepass.evaluate.continual_report import ContinualReport
-
-__all__ = ["MEASURES", "ContinualScore", "Measured", "Scored", "pairs"]
+__all__ = ["MEASURES", "ContinualResults", "ContinualScore", "Scored", "pairs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -315,71 +304,54 @@ class ContinualScore:
         return float(np.mean(known)) if known else None
 
 
-class Measured(ABC):
-    """Measures of models: numbers and arrays of one, dicts of them by name of several."""
+class ContinualResults(Protocol):
+    """What tables and figures show of a continual evaluation; see ``ContinualReport``."""
 
     @property
-    @abstractmethod
+    def name(self) -> str:
+        """Name of the stream of tasks."""
+
+    @property
+    def scenario(self) -> str:
+        """Whether classes, tasks or domains are incremental."""
+
+    @property
+    def task(self) -> str:
+        """Either "regression" or "classification"."""
+
+    @property
+    def metric(self) -> str:
+        """A key of ``METRICS[task]``."""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Tasks tested, in order."""
+
+    @property
+    def experiences(self) -> tuple[str, ...]:
+        """Experiences learned, in order."""
+
+    @property
     def scores(self) -> Mapping[str, ContinualScore]:
-        """All that came of each model, by its name."""
+        """Scores by model."""
 
     @property
-    def accuracy_matrix(self) -> Any:
-        """R, (I, J): after experience i on the rows to test of task j; mean over the seeds."""
-        return self._each("accuracy_matrix")
-
-    @property
-    def error_matrix(self) -> Any:
-        """The same, of a metric that is an error."""
-        return self._each("accuracy_matrix")
-
-    @property
-    def average_accuracy(self) -> Any:
-        """Over all tasks after the last experience."""
-        return self._each("average_accuracy")
-
-    @property
-    def average_error(self) -> Any:
-        """The same, of a metric that is an error."""
-        return self._each("average_accuracy")
-
-    @property
-    def average_incremental_accuracy(self) -> Any:
-        """Over the tasks so far after each experience, and then over experiences."""
-        return self._each("average_incremental_accuracy")
-
-    @property
-    def forgetting(self) -> Any:
-        """What was lost of the best that was known of a task."""
-        return self._each("forgetting")
-
-    @property
-    def backward_transfer(self) -> Any:
-        """What later tasks brought to earlier ones, or took from them where it is negative."""
-        return self._each("backward_transfer")
-
-    @property
-    def forward_transfer(self) -> Any:
-        """What earlier tasks brought to later ones before these came."""
-        return self._each("forward_transfer")
-
-    def _each(self, what: str) -> Any:
-        found = {name: getattr(score, what) for name, score in self.scores.items()}
-        return next(iter(found.values())) if len(found) == 1 else found
+    def seeds(self) -> list[int]:
+        """Seeds of all runs."""
 
 
 _WHERE = "ContinualReport.compare"
 
 
 def pairs(
-    report: "ContinualReport", measure: str = "average", against: str | None = None
+    scores: Mapping[str, ContinualScore], measure: str = "average", against: str | None = None
 ) -> list[dict[str, Any]]:
     """Each pair of models, or each other model beside one.
 
     Parameters
     ----------
-    report : ContinualReport
-        What to tell.
+    scores : dict of str to ContinualScore
+        The models' scores, by name.
     measure : str
         A key of ``MEASURES``.
     against : str, optional
@@ -390,7 +362,6 @@ def pairs(
     ParameterError
         If there is no such model, or two share fewer than two seeds.
     """
-    scores = report.scores
     if against is not None and against not in scores:
         raise ParameterError(
             f"{_WHERE}: `against` must be one of {', '.join(scores)}, got {against!r}. Choose one."

@@ -1,9 +1,4 @@
-"""Continual report: what came of learning tasks one after the other.
-
-Continual records: one a model, one a run, or one a number of its matrix.
-
-Continual exported: a report as frames and CSV of any library and program.
-"""
+"""Report of a continual evaluation: scores by model, tables, figures, frames, CSV and JSON."""
 
 import csv
 import io
@@ -19,7 +14,7 @@ from rich.table import Table as RichTable
 
 from onepass.errors import ParameterError
 from onepass.evaluate.continual_figures import draw_curves, draw_matrices
-from onepass.evaluate.continual_measures import MEASURES, ContinualScore, Measured, pairs
+from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs
 from onepass.evaluate.continual_run import Run
 from onepass.evaluate.continual_tables import SCENARIOS, to_latex, to_markdown, to_rich
 from onepass.evaluate.metrics import METRICS
@@ -27,20 +22,14 @@ from onepass.evaluate.report import frame, reread, spelt
 from onepass.evaluate.tables import plain
 from onepass.serialization.atomic import writing
 
-__all__ = ["ContinualReport", "Exported", "of_matrix", "of_runs", "of_scores"]
+__all__ = ["ContinualReport"]
 
 
 _COSTS = ("nbytes", "prototypes", "repeated", "learning", "answering")
 
 
-def of_scores(report: "ContinualReport") -> Iterator[dict[str, Any]]:
-    """One for each model: means and deviations over the seeds, and costs.
-
-    Parameters
-    ----------
-    report : ContinualReport
-        What to tell.
-    """
+def _scores(report: "ContinualReport") -> Iterator[dict[str, Any]]:
+    """One for each model: means and deviations over the seeds, and costs."""
     for name, score in report.scores.items():
         row: dict[str, Any] = {"model": name, "metric": report.metric, "seeds": len(score.runs)}
         for measure in MEASURES:
@@ -50,14 +39,8 @@ def of_scores(report: "ContinualReport") -> Iterator[dict[str, Any]]:
         yield row | {"rows": score.rows, "notes": "; ".join(score.notes)}
 
 
-def of_runs(report: "ContinualReport") -> Iterator[dict[str, Any]]:
-    """One for each model and seed: tidy, with all numbers in full.
-
-    Parameters
-    ----------
-    report : ContinualReport
-        What to tell.
-    """
+def _runs(report: "ContinualReport") -> Iterator[dict[str, Any]]:
+    """One for each model and seed: tidy, with all numbers in full."""
     for name, score in report.scores.items():
         values = {measure: score.values(measure) for measure in MEASURES}
         for i, run in enumerate(score.runs):
@@ -67,14 +50,8 @@ def of_runs(report: "ContinualReport") -> Iterator[dict[str, Any]]:
             yield row | {"rows": run.rows, "stopped": run.stopped}
 
 
-def of_matrix(report: "ContinualReport") -> Iterator[dict[str, Any]]:
-    """One for each model, seed, experience and task; experience 0 is before anything was learned.
-
-    Parameters
-    ----------
-    report : ContinualReport
-        What to tell.
-    """
+def _matrix(report: "ContinualReport") -> Iterator[dict[str, Any]]:
+    """One for each model, seed, experience and task; experience 0 is before learning."""
     for run in report.runs:
         for i, row in enumerate([run.before, *run.matrix]):
             for j, value in enumerate(row):
@@ -92,85 +69,19 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-_RECORDS: dict[str, Callable[[Any], Iterable[dict[str, Any]]]] = {
-    "scores": of_scores,
-    "runs": of_runs,
-    "matrix": of_matrix,
-    "pairs": pairs,
+_RECORDS: dict[str, Callable[["ContinualReport"], Iterable[dict[str, Any]]]] = {
+    "scores": _scores,
+    "runs": _runs,
+    "matrix": _matrix,
+    "pairs": lambda report: pairs(report.scores),
 }
-
-
-class Exported:
-    """What a report gives to other programs."""
-
-    def to_frame(
-        self,
-        library: Literal["pandas", "polars", "pyarrow"] | None = None,
-        *,
-        of: Literal["scores", "runs", "matrix", "pairs"] = "scores",
-    ) -> Any:
-        """A frame with a row for each model, each run, each number of R, or each pair of models.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}, optional
-            Whose frame to make; the first of these that is installed by default.
-        of : {"scores", "runs", "matrix", "pairs"}
-            What to give.
-
-        Raises
-        ------
-        MissingExtraError
-            If the library, or any of the three, is not installed.
-        ParameterError
-            If there is no such thing to give.
-        """
-        rows = self._records(of, "to_frame")
-        names = list(rows[0]) if rows else []
-        columns = {name: [row[name] for row in rows] for name in names}
-        return frame(columns, library, "ContinualReport.to_frame")
-
-    def to_csv(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        of: Literal["scores", "runs", "matrix", "pairs"] = "runs",
-    ) -> str:
-        """The same as CSV; an empty cell where a number is not known.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it as well.
-        of : {"scores", "runs", "matrix", "pairs"}
-            What to give.
-        """
-        rows, text = self._records(of, "to_csv"), io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return self._written(text.getvalue(), path, "to_csv")
-
-    def _records(self, of: str, verb: str) -> list[dict[str, Any]]:
-        if of not in _RECORDS:
-            raise ParameterError(
-                f"ContinualReport.{verb}: `of` must be one of {', '.join(map(repr, _RECORDS))}, "
-                f"got {of!r}. Ask for one of these."
-            )
-        return list(_RECORDS[of](self))
-
-    def _written(self, text: str, path: Any, verb: str) -> str:
-        if path is not None:
-            with writing(path, f"ContinualReport.{verb}"):
-                Path(path).write_text(text, encoding="utf-8")
-        return text
 
 
 _FORMAT = 1
 
 
 @dataclass(frozen=True, repr=False)
-class ContinualReport(Measured, Exported):
+class ContinualReport:
     """What learners knew of all tasks after each experience.
 
     With one model the measures are numbers and arrays: ``report.forgetting``; with several they
@@ -233,6 +144,46 @@ class ContinualReport(Measured, Exported):
         """Of all runs."""
         return list(dict.fromkeys(run.seed for run in self.runs))
 
+    @property
+    def accuracy_matrix(self) -> Any:
+        """R, (I, J): after experience i on the rows to test of task j; mean over the seeds."""
+        return self._each("accuracy_matrix")
+
+    @property
+    def error_matrix(self) -> Any:
+        """The same, of a metric that is an error."""
+        return self._each("accuracy_matrix")
+
+    @property
+    def average_accuracy(self) -> Any:
+        """Over all tasks after the last experience."""
+        return self._each("average_accuracy")
+
+    @property
+    def average_error(self) -> Any:
+        """The same, of a metric that is an error."""
+        return self._each("average_accuracy")
+
+    @property
+    def average_incremental_accuracy(self) -> Any:
+        """Over the tasks so far after each experience, and then over experiences."""
+        return self._each("average_incremental_accuracy")
+
+    @property
+    def forgetting(self) -> Any:
+        """What was lost of the best that was known of a task."""
+        return self._each("forgetting")
+
+    @property
+    def backward_transfer(self) -> Any:
+        """What later tasks brought to earlier ones, or took from them where it is negative."""
+        return self._each("backward_transfer")
+
+    @property
+    def forward_transfer(self) -> Any:
+        """What earlier tasks brought to later ones before these came."""
+        return self._each("forward_transfer")
+
     def compare(self, measure: str = "average", against: str | None = None) -> list[dict[str, Any]]:
         """Paired t-tests of models over the seeds that they share, two-sided.
 
@@ -254,7 +205,7 @@ class ContinualReport(Measured, Exported):
         ParameterError
             If there is no such model or measure, or two models share fewer than two seeds.
         """
-        return pairs(self, measure, against)
+        return pairs(self.scores, measure, against)
 
     # -- how it is shown ---------------------------------------------------------------------------
 
@@ -342,6 +293,54 @@ class ContinualReport(Measured, Exported):
         """
         return reread(source, _restored, "ContinualReport.from_json", _FORMAT)
 
+    def to_frame(
+        self,
+        library: Literal["pandas", "polars", "pyarrow"] | None = None,
+        *,
+        of: Literal["scores", "runs", "matrix", "pairs"] = "scores",
+    ) -> Any:
+        """A frame with a row for each model, each run, each number of R, or each pair of models.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Whose frame to make; the first of these that is installed by default.
+        of : {"scores", "runs", "matrix", "pairs"}
+            What to give.
+
+        Raises
+        ------
+        MissingExtraError
+            If the library, or any of the three, is not installed.
+        ParameterError
+            If there is no such thing to give.
+        """
+        rows = self._records(of, "to_frame")
+        names = list(rows[0]) if rows else []
+        columns = {name: [row[name] for row in rows] for name in names}
+        return frame(columns, library, "ContinualReport.to_frame")
+
+    def to_csv(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        of: Literal["scores", "runs", "matrix", "pairs"] = "runs",
+    ) -> str:
+        """The same as CSV; an empty cell where a number is not known.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it as well.
+        of : {"scores", "runs", "matrix", "pairs"}
+            What to give.
+        """
+        rows, text = self._records(of, "to_csv"), io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return self._written(text.getvalue(), path, "to_csv")
+
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
         """Write continual.json, .md, .tex, -runs.csv, -matrix.csv, -curves.png and -matrix.png.
 
@@ -375,6 +374,24 @@ class ContinualReport(Measured, Exported):
         self.plot(paths[5])
         self.plot_matrix(paths[6])
         return paths
+
+    def _each(self, what: str) -> Any:
+        found = {name: getattr(score, what) for name, score in self.scores.items()}
+        return next(iter(found.values())) if len(found) == 1 else found
+
+    def _records(self, of: str, verb: str) -> list[dict[str, Any]]:
+        if of not in _RECORDS:
+            raise ParameterError(
+                f"ContinualReport.{verb}: `of` must be one of {', '.join(map(repr, _RECORDS))}, "
+                f"got {of!r}. Ask for one of these."
+            )
+        return list(_RECORDS[of](self))
+
+    def _written(self, text: str, path: Any, verb: str) -> str:
+        if path is not None:
+            with writing(path, f"ContinualReport.{verb}"):
+                Path(path).write_text(text, encoding="utf-8")
+        return text
 
 
 def _restored(tree: dict[str, Any]) -> ContinualReport:

@@ -1,20 +1,19 @@
-"""Continual course: learners go through experiences, and are tested after each.
+"""Runs of a continual evaluation: one learner through all experiences, tested after each.
 
-Continual learner: one set of verbs over learners of many makes.
+Learners of several libraries are used through one interface, chosen by the methods that they have:
 
 ============================================ ======================================================
-what a learner has                           how it is taught and asked
+method of the learner                        use
 ============================================ ======================================================
-``partial_fit(X, y)`` (scikit-learn's verb)  blocks of rows, or a whole experience where it says
-                                             ``by_task``; all labels beforehand, if it must know
+``partial_fit(X, y)`` (scikit-learn)         blocks of rows, or a whole experience where the
+                                             learner declares ``by_task``; all labels beforehand,
+                                             if the method takes them
 ``learn(x, y)`` (networks)                   batches of rows, numbers as float32
-``learn_one(x, y)`` (River's verb)           row by row, as dicts
-``after_task()``                             called when an experience with borders ends
+``learn_one(x, y)`` (River)                  row by row, as dicts
+``after_task()``                             called when an experience with boundaries ends
 ============================================ ======================================================
 
-Nothing is asked of what it is, only of what it has.
-
-Continual makers: what is a learner, and what makes one, or a stream of tasks, of a seed.
+Learners and streams of tasks may also be given as functions of a seed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,7 +48,6 @@ __all__ = [
     "is_learner",
     "made",
     "misplaced",
-    "silence",
     "takes_seed",
     "through",
 ]
@@ -170,7 +168,7 @@ class Pupil:
             said = _array(self.model.predict(self._taken(X)))
             return self._fitting(said, like)
         except NotFitted:
-            return silence(like)
+            return _silence(like)
 
     def _fitting(self, said: Array, like: Array) -> Array:
         """Answers in the shape of those that are known."""
@@ -271,7 +269,7 @@ def _counted(learner: Any) -> tuple[int | None, int | None]:
     return repeated, seen
 
 
-def silence(like: Array) -> Array:
+def _silence(like: Array) -> Array:
     """What is said by who has nothing to say: zeros, or None of each row."""
     real = like.dtype.kind == "f"
     return np.zeros(like.shape) if real else np.full(len(like), None, dtype=object)
@@ -470,7 +468,7 @@ class Course:
                 asked = f"raised this when it was asked about {exam.name!r}"
                 wrong.add_note(f"{_WHERE}: {self._called} {asked}.")
                 raise
-            said = silence(exam.y)
+            said = _silence(exam.y)
         self._undefined |= said.dtype.kind == "f" and bool(np.isnan(said).any())
         self._took[1] += self._now() - began
         self._asked += len(exam.y)

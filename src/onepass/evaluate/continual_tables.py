@@ -1,18 +1,13 @@
-"""Continual tables: for a terminal, a document and a paper."""
-
-from typing import TYPE_CHECKING
+"""Tables of a continual evaluation: for a terminal, as Markdown and as LaTeX."""
 
 import numpy as np
 from rich import box
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from onepass.evaluate.continual_measures import ContinualScore
+from onepass.evaluate.continual_measures import ContinualResults, ContinualScore
 from onepass.evaluate.metrics import METRICS
 from onepass.evaluate.tables import Column, decimals, worded
-
-if TYPE_CHECKING:
-    from onepass.evaluate.continual_report import ContinualReport
 
 __all__ = ["SCENARIOS", "percent", "to_latex", "to_markdown", "to_rich"]
 
@@ -39,17 +34,17 @@ _SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
 }  # fmt: skip
 
 
-def percent(report: "ContinualReport") -> bool:
+def percent(report: ContinualResults) -> bool:
     """Whether the metric is a share, which is shown in percent."""
     return report.metric in _SHARES
 
 
-def to_rich(report: "ContinualReport") -> RichTable:
+def to_rich(report: ContinualResults) -> RichTable:
     """Measures and costs for a terminal; notes stand below.
 
     Parameters
     ----------
-    report : ContinualReport
+    report : ContinualResults
         What to show.
     """
     caption = "\n".join([_caption(report), *map(escape, _notes(report))])
@@ -67,12 +62,12 @@ def to_rich(report: "ContinualReport") -> RichTable:
     return table
 
 
-def to_markdown(report: "ContinualReport") -> str:
+def to_markdown(report: ContinualResults) -> str:
     """The same in Markdown, the best in bold.
 
     Parameters
     ----------
-    report : ContinualReport
+    report : ContinualResults
         What to show.
     """
     columns = _columns(report)
@@ -90,12 +85,12 @@ def to_markdown(report: "ContinualReport") -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def to_latex(report: "ContinualReport") -> str:
+def to_latex(report: ContinualResults) -> str:
     """The same in LaTeX, for the package booktabs.
 
     Parameters
     ----------
-    report : ContinualReport
+    report : ContinualResults
         What to show.
     """
     columns = _columns(report)
@@ -117,7 +112,7 @@ def to_latex(report: "ContinualReport") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _title(report: "ContinualReport") -> str:
+def _title(report: ContinualResults) -> str:
     seeds = len(report.seeds)
     return (
         f"{report.name}: {SCENARIOS[report.scenario]}, {len(report.tasks)} "
@@ -126,7 +121,7 @@ def _title(report: "ContinualReport") -> str:
     )
 
 
-def _caption(report: "ContinualReport") -> str:
+def _caption(report: ContinualResults) -> str:
     kind = METRICS[report.task][report.metric]
     parts = ["* best"] if len(report.scores) > 1 else []
     parts.append(f"{kind.label} in %" if percent(report) else kind.label)
@@ -141,21 +136,21 @@ def _caption(report: "ContinualReport") -> str:
     return " · ".join(parts)
 
 
-def _notes(report: "ContinualReport") -> list[str]:
+def _notes(report: ContinualResults) -> list[str]:
     """Which learner cannot work in this setting, and why."""
     said = {name: score.notes for name, score in report.scores.items() if score.notes}
     whole = [f"[{k}] {n}: {'; '.join(notes)}" for k, (n, notes) in enumerate(said.items(), 1)]
     return [" ".join(note.split()) for note in whole]  # errors may have several lines
 
 
-def _marked(report: "ContinualReport", name: str) -> str:
+def _marked(report: ContinualResults, name: str) -> str:
     """A model's name, with the number of its note."""
     noted = [known for known, score in report.scores.items() if score.notes]
     shown = " ".join(name.split())
     return f"{shown} [{noted.index(name) + 1}]" if name in noted else shown
 
 
-def _columns(report: "ContinualReport") -> list[Column]:
+def _columns(report: ContinualResults) -> list[Column]:
     scores = list(report.scores.values())
     label = METRICS[report.task][report.metric].label
     label = label if label.isupper() else label.lower()

@@ -1,13 +1,11 @@
-"""Learning curves of bounded length: a stride doubles when there are too many points.
+"""Learning curves of bounded length, and the scores of one model along them.
 
-Points stand where the number of rows is a multiple of the stride, which begins at ``stride``. When
-``limit`` points are reached, the stride doubles and every point that is no multiple of it goes. So
-a stream of any length leaves between limit/2 and limit points, evenly spaced, and where they stand
-depends on the number of rows alone, never on how the stream was cut into blocks.
+Points are placed where the number of rows is a multiple of the stride, which starts at ``stride``.
+When ``limit`` points are reached, the stride doubles, and points that are not multiples of it are
+removed. A stream of any length thus leaves between limit/2 and limit points, evenly spaced, whose
+positions depend on the number of rows alone, not on how the stream is cut into blocks.
 
-What one model said, summed up: over the whole stream, and over its last rows.
-
-Ledger: what models said of the rows so far, counted up to each point of the curves.
+Scores are computed over the whole stream, and over its last rows.
 """
 
 from collections import deque

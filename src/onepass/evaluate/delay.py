@@ -1,24 +1,22 @@
-"""Waiting: rows whose answers come later, between being asked about and being learned.
+"""Delayed labels: rows that are predicted at once and learned when their target arrives.
 
-Row i comes at the moment tᵢ and is asked about at once; its answer is known from dᵢ on. It is
-learned just before the first later row j with
+Row i arrives at time tᵢ and is predicted at once; its target is available from dᵢ on. It is learned
+just before the first later row j with
 
     tⱼ ≥ dᵢ,   j > i                                                                     (1)
 
-rows for the same j in order of dᵢ, then of i. With a delay of k rows, tᵢ = i and dᵢ = i + k. So
-every row is said by a model that has learned exactly the answers known at that moment, however the
-stream is cut [1].
+rows for the same j in order of dᵢ, then of i. With a delay of k rows, tᵢ = i and dᵢ = i + k. Each
+row is thus predicted by a model that has learned exactly the targets available at that time,
+independently of how the stream is cut [1].
 
-Rows that are learned and rows that are asked about make one sequence, in which those that are only
-asked about have the weight 0: a learner's ``test_then_train`` answers them and learns nothing, and
-goes through the sequence at the speed of blocks.
+Rows to learn and rows to predict form one sequence, in which rows to predict have weight 0: a
+learner's ``test_then_train`` predicts these without learning, and processes the sequence in blocks.
+Times of rows and of targets are checked before they are used.
 
-Cost: two rows of the learner's cost for each row, and the rows that wait in memory.
+Cost: two rows of the learner's cost for each row, and memory for the pending rows.
 
 [1] J. Gama, I. Žliobaitė, A. Bifet, M. Pechenizkiy, A. Bouchachia, "A survey on concept drift
     adaptation", ACM Computing Surveys 46, 2014: delayed labels.
-
-Moments: when rows come, and when their answers are known, checked.
 """
 
 from collections.abc import Callable
@@ -34,30 +32,11 @@ from onepass.stream.stream import stacked
 from onepass.validation import as_dates, as_numbers
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["Room", "Turns", "Waiting", "dues", "moments"]
+__all__ = ["Room", "Turns", "Waiting"]
 
 
-def moments(time: Array | None, last: Any, located: Callable[[int], str], where: str) -> Array:
-    """The moments at which rows come: numbers or dates that never fall.
-
-    Parameters
-    ----------
-    time : ndarray of shape (n,), or None
-        The stream's times.
-    last : object
-        The moment of the row before, or None.
-    located : callable
-        Says where a row stands in the source, by its place in the block.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-        If there are no times, or they fall.
-    NotFiniteError, TypeMismatchError
-        If one is missing, or they are neither numbers nor dates.
-    """
+def _moments(time: Array | None, last: Any, located: Callable[[int], str], where: str) -> Array:
+    """The moments at which rows come: numbers or dates that never fall."""
     if time is None:
         raise ParameterError(
             f"{where}: `delay_until` needs a stream that says when each row comes, got none. "
@@ -81,27 +60,8 @@ def moments(time: Array | None, last: Any, located: Callable[[int], str], where:
     return at
 
 
-def dues(column: Array, name: str, at: Array, located: Callable[[int], str], where: str) -> Array:
-    """When answers are known; an answer known before its row came is known as it comes.
-
-    Parameters
-    ----------
-    column : ndarray of shape (n,)
-        The column that says so.
-    name : str
-        Its name.
-    at : ndarray of shape (n,)
-        The moments at which the rows come.
-    located : callable
-        Says where a row stands in the source, by its place in the block.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    NotFiniteError, TypeMismatchError
-        If one is missing, or they are not of the kind of the moments.
-    """
+def _dues(column: Array, name: str, at: Array, located: Callable[[int], str], where: str) -> Array:
+    """When answers are known; an answer known before its row came is known as it comes."""
     due = _checked(np.asarray(column), f"column {name!r}", located, where)
     if (due.dtype.kind == "M") != (at.dtype.kind == "M"):
         raise TypeMismatchError(
@@ -317,8 +277,8 @@ class Room:
             )
         first = rows if block.first is None else block.first
         located = block.located or (lambda i: f"row {first + i:,} (from 0)")
-        at = moments(block.time, self._last, located, self._where)
-        due = dues(X[self._until], self._until, at, located, self._where)
+        at = _moments(block.time, self._last, located, self._where)
+        due = _dues(X[self._until], self._until, at, located, self._where)
         return Waiting(X.drop([self._until]), block.y, due), at
 
     def _left(self, more: Waiting, head: int) -> Waiting | None:

@@ -1,14 +1,14 @@
-"""Drift: detectors that watch the errors of models while they go through a stream.
+"""Drift detectors that watch the errors of models along a stream.
 
-A detector is anything with ``update(x)`` and ``drift_detected``, such as those of River [1]. Each
-model has a copy of its own, which is told of the model's error in each row, one after the other:
+A detector is any object with ``update(x)`` and ``drift_detected``, such as those of River [1]. Each
+model has its own copy, which is updated with the error of the model in each row:
 
 ============== ====================================================================
-regression     |y − ŷ|, the absolute error; its mean where a row has several answers
+regression     |y − ŷ|, the absolute error; its mean where a row has several targets
 classification 1 for a wrong label, 0 for a right one; True and False where it counts
 ============== ====================================================================
 
-An alarm is an update after which ``drift_detected`` is true. A warning is where
+An alarm is an update after which ``drift_detected`` is true. A warning is an update after which
 ``warning_detected``, which some detectors have, becomes true.
 Cost: what the detectors cost, and O(MOST) memory for each model and detector.
 

@@ -1,8 +1,7 @@
-"""A report as a figure: learning curves fit to print at the width of a column.
+"""Figures of a prequential evaluation, and the style that all figures share.
 
-Style: how all figures look: fit to print, and told apart by all kinds of eyes.
-
-Ticks: where drift was detected, drawn on a model's learning curve.
+Learning curves are drawn at the width of a printed column, in colours that readers with colour
+vision deficiency can tell apart. Ticks on a model's curve mark the rows where drift was detected.
 """
 
 import os
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,13 +17,11 @@ from onepass.errors import Array, Floats, ParameterError, need
 from onepass.evaluate.curves import Curve
 from onepass.evaluate.drift import Drift
 from onepass.evaluate.metrics import METRICS, Metric
+from onepass.evaluate.score import Results
 from onepass.evaluate.tables import decimals, worded
 from onepass.serialization.atomic import writing
 
-if TYPE_CHECKING:
-    from onepass.evaluate.report import Report
-
-__all__ = ["COLOURS", "DARK", "DASHES", "GREY", "draw", "sheet", "tick"]
+__all__ = ["COLOURS", "DARK", "DASHES", "GREY", "draw", "sheet"]
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -111,7 +108,7 @@ def _check_suffix(figure: Any, path: str | os.PathLike[str], where: str) -> None
         )
 
 
-def tick(
+def _tick(
     axes: Any,
     along: Array,
     values: Floats,
@@ -120,23 +117,7 @@ def tick(
     *,
     timed: bool,
 ) -> None:
-    """Thin ticks across a curve, one for each alarm that was kept.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-        Where the curve is.
-    along : ndarray of shape (n,)
-        Where the curve's points stand: in rows, times as numbers, or datetime64.
-    values : ndarray of shape (n,)
-        The curve; nan where it is not known.
-    drift : dict of str to Drift, or None
-        What the detectors said.
-    colour : str
-        The model's.
-    timed : bool
-        Whether the curve stands over time.
-    """
+    """Thin ticks across a curve, one for each alarm that was kept."""
     known = np.isfinite(values)
     for said in (drift or {}).values():
         marks = said.alarms
@@ -171,12 +152,12 @@ class _Line:
         return float(known[-1]) if len(known) else np.nan
 
 
-def draw(report: "Report", path: str | os.PathLike[str] | None, metric: str | None) -> Any:
+def draw(report: Results, path: str | os.PathLike[str] | None, metric: str | None) -> Any:
     """The learning curves of one metric.
 
     Parameters
     ----------
-    report : Report
+    report : Results
         What to show.
     path : path or None
         Where to write the figure: .png, .svg or .pdf.
@@ -207,7 +188,7 @@ def draw(report: "Report", path: str | os.PathLike[str] | None, metric: str | No
     return figure
 
 
-def _chosen(report: "Report", metric: str | None) -> str:
+def _chosen(report: Results, metric: str | None) -> str:
     """The metric to draw."""
     chosen = report.metrics[0] if metric is None else metric
     if chosen not in report.metrics:
@@ -223,7 +204,7 @@ def _chosen(report: "Report", metric: str | None) -> str:
     return chosen
 
 
-def _lines(report: "Report", metric: str) -> list[_Line]:
+def _lines(report: Results, metric: str) -> list[_Line]:
     """The curves over all rows: models in colours, baselines in grey."""
     lines = []
     hues = dashes = 0
@@ -240,7 +221,7 @@ def _lines(report: "Report", metric: str) -> list[_Line]:
     return lines
 
 
-def _trace(axes: Any, report: "Report", metric: str, lines: list[_Line]) -> None:
+def _trace(axes: Any, report: Results, metric: str, lines: list[_Line]) -> None:
     """All lines: the faint ones, over the last rows, lie below."""
     timed = _timed(report)
     if report.recent is not None and len(report.recent):
@@ -261,10 +242,10 @@ def _trace(axes: Any, report: "Report", metric: str, lines: list[_Line]) -> None
             zorder=level,
             marker="." if np.isfinite(line.values).sum() == 1 else None,
         )
-        tick(axes, x, line.values, report.scores[line.name].drift, line.colour, timed=timed)
+        _tick(axes, x, line.values, report.scores[line.name].drift, line.colour, timed=timed)
 
 
-def _timed(report: "Report") -> bool:
+def _timed(report: Results) -> bool:
     """Whether the curves stand over time: it is known of each point, goes on, and never back."""
     moments = [_moments(curve) for curve in (report.overall, report.recent) if curve is not None]
     if any(m is None or (m[1:] < m[:-1]).any() for m in moments):
@@ -293,7 +274,7 @@ def _along(curve: Curve, *, timed: bool) -> Array:
     return np.array(curve.rows, dtype=np.float64) if moments is None else moments
 
 
-def _limits(report: "Report", metric: str, lines: list[_Line]) -> tuple[float, float]:
+def _limits(report: Results, metric: str, lines: list[_Line]) -> tuple[float, float]:
     """The range that matters: neither the first rows nor a model that went astray rule it.
 
     Values count from the first twentieth of the stream on, and as far as a reader would compare
@@ -316,7 +297,7 @@ def _limits(report: "Report", metric: str, lines: list[_Line]) -> tuple[float, f
     return low - margin, high + margin
 
 
-def _fence(report: "Report", metric: str, lines: list[_Line]) -> tuple[float, float]:
+def _fence(report: Results, metric: str, lines: list[_Line]) -> tuple[float, float]:
     """What a reader would compare with the best."""
     finals = [line.last for line in lines if np.isfinite(line.last)]
     if METRICS[report.task][metric].better == "higher":
@@ -324,7 +305,7 @@ def _fence(report: "Report", metric: str, lines: list[_Line]) -> tuple[float, fl
     return -np.inf, 4.0 * min((value for value in finals if value > 0), default=np.inf)
 
 
-def _settled(report: "Report", curve: Curve, values: Floats, fence: tuple[float, float]) -> Floats:
+def _settled(report: Results, curve: Curve, values: Floats, fence: tuple[float, float]) -> Floats:
     """The finite values within the fence, past the first twentieth of the stream."""
     late = np.array(curve.rows) >= report.rows / 20
     return values[late & np.isfinite(values) & (values >= fence[0]) & (values <= fence[1])]
@@ -339,7 +320,7 @@ def _recent(curve: Curve, line: _Line, metric: str) -> Floats:
     return np.array(curve.points[line.name][metric], dtype=np.float64)
 
 
-def _label_axes(axes: Any, report: "Report", metric: str) -> None:
+def _label_axes(axes: Any, report: Results, metric: str) -> None:
     """What is measured, over what."""
     axes.margins(x=0.0)
     dates = need("matplotlib.dates", extra="plot", where="Report.plot")

@@ -1,8 +1,8 @@
-"""Processes: pieces of work side by side, none of which outlives whoever began them.
+"""Parallel jobs in processes, none of which outlives the process that started it.
 
 Each process is a fresh interpreter: a fork would copy the threads of BLAS in whatever state they
-are. It holds the end of a pipe that the process which began it alone holds the other end of, and is
-gone when that is closed: by an interrupt, an error, or because the other was killed.
+are. It holds one end of a pipe whose other end only the parent holds, and exits when that is
+closed: by an interrupt, an error, or because the parent was killed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Answers: what a learned model says of the rows of a stream, block after block."""
+"""Predictions of a fitted model for the rows of a stream, block by block."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -1,18 +1,16 @@
-"""Prequential evaluation: test on each row, then train on it; every row is a test row.
+"""Prequential evaluation: test on each row, then train on it.
 
-For t = 1, 2, … n the learner says ŷₜ of xₜ, is told yₜ, is charged the loss ℓ(ŷₜ, yₜ) and learns
-the row [1]. The mean loss of that sequence is an honest estimate of how the learner does on rows
-that it has not seen, without any row held back [2], and Σℓ is the quantity that regret bounds are
-about. All models go through the stream together, in one pass.
+For t = 1, 2, … n the learner predicts ŷₜ from xₜ, receives yₜ, incurs the loss ℓ(ŷₜ, yₜ) and learns
+the row [1]. The mean loss of that sequence is an honest estimate of the error on unseen rows
+without a holdout set [2], and Σℓ is the quantity that regret bounds are about. All models and
+baselines go through the stream together, in one pass.
 
-Cost: what the models cost, and O(points) memory; O(window) more where a window is asked for.
+Cost: what the models cost, and O(points) memory; O(window) more where a window is set.
 
 [1] "Online Learning", lecture notes: steps 0-5, equations (1) and (2).
 [2] A. P. Dawid, "Statistical theory: the prequential approach", JRSS A 147, 1984;
     J. Gama, R. Sebastião, P. P. Rodrigues, "On evaluating stream learning algorithms", Machine
     Learning 90, 2013 (windows).
-
-Who takes part in an evaluation: models by name, the baselines beside them, and their task.
 """
 
 import os
@@ -34,7 +32,7 @@ from onepass.evaluate.resume import Bookmark, starting, through
 from onepass.evaluate.run import Course
 from onepass.validation import whole
 
-__all__ = ["joined", "named", "prequential", "references", "task_of_answers", "task_of_models"]
+__all__ = ["named", "prequential"]
 
 
 _BASELINES: dict[str, dict[str, type]] = {
@@ -43,14 +41,8 @@ _BASELINES: dict[str, dict[str, type]] = {
 }
 
 
-def references(task: str) -> dict[str, Any]:
-    """New baselines for a task, by name.
-
-    Parameters
-    ----------
-    task : {"regression", "classification"}
-        What the models do.
-    """
+def _references(task: str) -> dict[str, Any]:
+    """New baselines for a task, by name."""
     return {name: kind() for name, kind in _BASELINES[task].items()}
 
 
@@ -94,23 +86,8 @@ def named(models: Any, where: str) -> dict[str, Any]:
     return named
 
 
-def joined(models: dict[str, Any], least: dict[str, Any], where: str) -> dict[str, Any]:
-    """The models, then the baselines.
-
-    Parameters
-    ----------
-    models : dict of str to learner
-        The user's.
-    least : dict of str to learner
-        The baselines; may be empty.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-        If a model has a baseline's name, or there is nothing at all.
-    """
+def _joined(models: dict[str, Any], least: dict[str, Any], where: str) -> dict[str, Any]:
+    """The models, then the baselines."""
     if not models and not least:
         raise ParameterError(
             f"{where}: there must be a model, got none, and baselines=False. "
@@ -125,21 +102,8 @@ def joined(models: dict[str, Any], least: dict[str, Any], where: str) -> dict[st
     return models | least
 
 
-def task_of_models(models: dict[str, Any], where: str) -> str | None:
-    """What the models do: "regression", "classification", or None where none of them says.
-
-    Parameters
-    ----------
-    models : dict of str to learner
-        Asked by scikit-learn's ``is_classifier`` and ``is_regressor``.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-        If some classify and others regress.
-    """
+def _task_of_models(models: dict[str, Any], where: str) -> str | None:
+    """What the models do: "regression", "classification", or None where none of them says."""
     tasks = {
         name: "classification" if is_classifier(model) else "regression"
         for name, model in models.items()
@@ -154,14 +118,8 @@ def task_of_models(models: dict[str, Any], where: str) -> str | None:
     return next(iter(tasks.values()), None)
 
 
-def task_of_answers(block: Block | None) -> str:
-    """The task that the answers suggest: real numbers are regression, all else classification.
-
-    Parameters
-    ----------
-    block : Block or None
-        The first of the stream, if it has one.
-    """
+def _task_of_answers(block: Block | None) -> str:
+    """The task that the answers suggest: real numbers are regression, all else classification."""
     return "regression" if block is None or block.y.dtype.kind == "f" else "classification"
 
 
@@ -281,13 +239,13 @@ def prequential(
     most = whole(points, "points", _WHERE, low=2)
     room = _room(delay, delay_until, most_waiting)
     mark = _bookmark(checkpoint, stream, every, clock, resume=resume, onward=onward)
-    task = task_of_models(learners, _WHERE)
+    task = _task_of_models(learners, _WHERE)
     begun = mark.open(onward=onward) if mark is not None and resume else None
     start = getattr(stream, "start", 0) if mark is None else mark.start
     with starting(stream, start, _WHERE) as rows:
         task, source = _task(task or begun, rows)
-        least = references(task) if baselines else {}
-        kinds, everyone = _metrics(asked, task), joined(learners, least, _WHERE)
+        least = _references(task) if baselines else {}
+        kinds, everyone = _metrics(asked, task), _joined(learners, least, _WHERE)
         course = Course(everyone, Ledger(everyone, kinds, width, most), room, clock, _WHERE)
         course.watch = watch(drift, learners, task, _WHERE, resumed=resume)
         setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
@@ -349,7 +307,7 @@ def _task(known: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Blo
     if known is not None:
         return known, source
     first = next(source, None)
-    return task_of_answers(first), chain([] if first is None else [first], source)
+    return _task_of_answers(first), chain([] if first is None else [first], source)
 
 
 def _named(stream: Any) -> tuple[str | None, str | None]:

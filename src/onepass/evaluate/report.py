@@ -1,14 +1,6 @@
-"""Report: what came of an evaluation, as numbers, a table, a file, a figure.
+"""Report of a prequential evaluation: scores by model, tables, figures, frames and JSON.
 
-Columns as a frame of whichever library the reader has.
-
-Infinite numbers in JSON, which has no word for them: as the text ``"inf"`` or ``"-inf"``.
-
-A report as records: one a model, one a point of a curve, or one an alarm.
-
-Reread: a report that was written as JSON, from its text or from its file.
-
-Score: how one model did.
+In JSON, which has no infinite numbers, these are the texts ``"inf"`` and ``"-inf"``.
 """
 
 import csv
@@ -24,21 +16,18 @@ from typing import Any, Literal, TypeVar
 from rich.table import Table as RichTable
 
 from onepass.errors import MissingExtraError, ParameterError, SourceError
-from onepass.evaluate.curves import Curve, Values
-from onepass.evaluate.drift import Drift, restored
+from onepass.evaluate.curves import Curve
+from onepass.evaluate.drift import restored
 from onepass.evaluate.figures import draw
+from onepass.evaluate.score import Score
 from onepass.evaluate.tables import to_html, to_markdown, to_rich, to_text
 from onepass.serialization.atomic import writing
 
 __all__ = [
     "FILES",
     "Report",
-    "Score",
     "frame",
     "numbers",
-    "of_curves",
-    "of_drift",
-    "of_scores",
     "reread",
     "spelt",
 ]
@@ -115,14 +104,8 @@ def numbers(tree: Any) -> Any:
     return None if tree is None else float(tree)
 
 
-def of_scores(report: "Report") -> Iterator[dict[str, Any]]:
-    """One for each model: its metrics, time and memory.
-
-    Parameters
-    ----------
-    report : Report
-        What to tell.
-    """
+def _scores(report: "Report") -> Iterator[dict[str, Any]]:
+    """One for each model: its metrics, time and memory."""
     for model, score in report.scores.items():
         row: dict[str, Any] = {"model": model, "baseline": score.baseline}
         row |= score.overall
@@ -135,14 +118,8 @@ def of_scores(report: "Report") -> Iterator[dict[str, Any]]:
         yield row
 
 
-def of_drift(report: "Report") -> Iterator[dict[str, Any]]:
-    """One for each alarm and warning that was kept.
-
-    Parameters
-    ----------
-    report : Report
-        What to tell.
-    """
+def _drift(report: "Report") -> Iterator[dict[str, Any]]:
+    """One for each alarm and warning that was kept."""
     for model, score in report.scores.items():
         for detector, said in (score.drift or {}).items():
             for kind, marks in (("alarm", said.alarms), ("warning", said.warnings)):
@@ -157,14 +134,8 @@ def _detectors(report: "Report") -> list[str]:
     return list(dict.fromkeys(name for s in report.scores.values() for name in s.drift or ()))
 
 
-def of_curves(report: "Report") -> Iterator[dict[str, Any]]:
-    """One for each point, model and metric: over all rows, then over the last ones.
-
-    Parameters
-    ----------
-    report : Report
-        What to tell.
-    """
+def _curves(report: "Report") -> Iterator[dict[str, Any]]:
+    """One for each point, model and metric: over all rows, then over the last ones."""
     for over, curve in (("all", report.overall), (f"last {report.window}", report.recent)):
         if curve is None:
             continue
@@ -218,37 +189,6 @@ def reread(
             f"{where}: {'the text' if given else source} must be a report that to_json wrote, in "
             f"format {version}, got {type(wrong).__name__}: {wrong}. Write it again with to_json."
         ) from wrong
-
-
-@dataclass(frozen=True)
-class Score:
-    """How one model did.
-
-    Parameters
-    ----------
-    learner : str
-        The model as it was constructed.
-    baseline : bool
-        Whether it is one of the baselines.
-    overall : dict of str to float
-        Metric -> value over all rows; None where it is not defined.
-    recent : dict of str to float, or None
-        The same over the last ``window`` rows; None where no window was asked for.
-    seconds : float, or None
-        Time spent in the model; None where no clock was given.
-    nbytes : int, or None
-        Bytes of all that it has learned; None where it does not say.
-    drift : dict of str to Drift, or None
-        What each detector said of its errors; None where none watched it.
-    """
-
-    learner: str
-    baseline: bool
-    overall: Values
-    recent: Values | None
-    seconds: float | None
-    nbytes: int | None
-    drift: dict[str, Drift] | None = None
 
 
 _FORMAT = 1
@@ -424,7 +364,7 @@ class Report:
         MissingExtraError
             If the library, or any of the three, is not installed.
         """
-        kinds = {"scores": of_scores, "curve": of_curves, "drift": of_drift}
+        kinds = {"scores": _scores, "curve": _curves, "drift": _drift}
         if of not in kinds:
             raise ParameterError(
                 f"Report.to_frame: `of` must be one of {', '.join(map(repr, kinds))}, got {of!r}. "
@@ -465,7 +405,7 @@ class Report:
             with paths[2].open("w", encoding="utf-8", newline="") as file:
                 writer = csv.DictWriter(file, ["over", "rows", "time", "model", "metric", "value"])
                 writer.writeheader()
-                writer.writerows(of_curves(self))
+                writer.writerows(_curves(self))
         if self.rows == 0:
             return paths[:3]
         self.plot(paths[3])

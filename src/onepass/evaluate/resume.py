@@ -1,14 +1,10 @@
-"""Bookmark: where a pass stands, in one file, from which it can be gone on with.
+"""Checkpoints of an evaluation, from which it can be resumed.
 
-The file (:mod:`onepass.serialization.archive`, kind ``run``) holds all that the pass has come to:
-every model and baseline, every sum and curve, the rows that wait for their answers, and the place
-in the source. It is written in one stroke between two blocks, so that its parts are always of one
-moment; a kill at any other leaves the file before. What was set up is kept with it, and what the
-source begins with: another pass is not gone on with by mistake.
-
-Differences between two trees of settings, said so that a reader finds the one to change.
-
-Passage: the blocks of a stream, one after the other, until it ends or is interrupted.
+The file (:mod:`onepass.serialization.archive`, kind ``run``) holds the whole state of the pass: all
+models and baselines, sums and curves, the rows that wait for their targets, and the position in the
+source. It is replaced atomically between two blocks, so its parts always belong to one moment; if
+the process is killed, the previous file remains. The settings and the first rows of the source are
+stored too: with other ones the pass is not resumed, and the error names the difference.
 """
 
 import os

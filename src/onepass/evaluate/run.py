@@ -1,6 +1,6 @@
-"""Course: models on their way through a stream, each asked about every row before it learns it.
+"""Models on their way through a stream: each predicts every row before it learns it.
 
-Asking: how a model is asked about rows and taught them, whoever made it.
+Models of several libraries are used through one interface.
 """
 
 import inspect
@@ -17,32 +17,19 @@ from onepass.evaluate.blocks import Block, placed, refusal
 from onepass.evaluate.curves import Ledger
 from onepass.evaluate.delay import Room, Turns
 from onepass.evaluate.drift import Watch
-from onepass.evaluate.report import Report, Score
+from onepass.evaluate.report import Report
+from onepass.evaluate.score import Score
 from onepass.evaluate.state import heard, kept, relearn
 from onepass.serialization.archive import damaged
 
-__all__ = ["Course", "said_of", "said_of_rest", "said_of_turns"]
+__all__ = ["Course"]
 
 
 _MOST = 4096  # rows a call: what has waited may come all at once
 
 
-def said_of(model: Any, X: Any, y: Array, time: Array | None, weight: Any = None) -> Array:
-    """What a model says of rows, each just before it learns it.
-
-    Parameters
-    ----------
-    model : learner
-        It is given what it asks for: times if it has ``uses_time``.
-    X : Table or ndarray of shape (n, d)
-        The rows.
-    y : ndarray of shape (n,) or (n, c)
-        Their answers.
-    time : ndarray of shape (n,), or None
-        When each row comes.
-    weight : ndarray of shape (n,), optional
-        Of each row.
-    """
+def _said_of(model: Any, X: Any, y: Array, time: Array | None, weight: Any = None) -> Array:
+    """What a model says of rows, each just before it learns it."""
     given = {} if weight is None else {"sample_weight": weight}
     if time is not None and getattr(model, "uses_time", False):
         given["time"] = time
@@ -53,16 +40,8 @@ def said_of(model: Any, X: Any, y: Array, time: Array | None, weight: Any = None
     return said
 
 
-def said_of_turns(model: Any, turns: Turns) -> Array:
-    """What a model says of the rows it is asked about, while it learns others in between.
-
-    Parameters
-    ----------
-    model : learner
-        One that takes weights goes through all turns as through a block, others row by row.
-    turns : Turns
-        At least one of them asks.
-    """
+def _said_of_turns(model: Any, turns: Turns) -> Array:
+    """What a model says of the rows it is asked about, while it learns others in between."""
     parts = [slice(a, a + _MOST) for a in range(0, len(turns.learned), _MOST)]
     taken = inspect.signature(model.test_then_train).parameters
     by_weight = "sample_weight" in taken
@@ -70,20 +49,12 @@ def said_of_turns(model: Any, turns: Turns) -> Array:
     return np.concatenate([some for some in said if len(some)])
 
 
-def said_of_rest(model: Any, rest: Turns) -> Array:
-    """What a model says of rows that have waited, each just before it learns it.
-
-    Parameters
-    ----------
-    model : learner
-        It learns all of them.
-    rest : Turns
-        At least one row.
-    """
+def _said_of_rest(model: Any, rest: Turns) -> Array:
+    """What a model says of rows that have waited, each just before it learns it."""
     parts = [slice(a, a + _MOST) for a in range(0, len(rest.learned), _MOST)]
     times = [None if rest.time is None else rest.time[part] for part in parts]
     said = [
-        said_of(model, rest.X[part], rest.y[part], time)
+        _said_of(model, rest.X[part], rest.y[part], time)
         for part, time in zip(parts, times, strict=True)
     ]
     return np.concatenate(said)
@@ -93,7 +64,7 @@ def _by_weight(model: Any, turns: Turns, part: slice) -> Array:
     """Rows of weight 0 are answered and not learned."""
     learned, time = turns.learned[part], None if turns.time is None else turns.time[part]
     with _placing(turns, part):
-        said = said_of(model, turns.X[part], turns.y[part], time, learned.astype(np.float64))
+        said = _said_of(model, turns.X[part], turns.y[part], time, learned.astype(np.float64))
     return said.reshape(turns.y[part].shape)[~learned]
 
 
@@ -107,7 +78,7 @@ def _in_turn(model: Any, turns: Turns, part: slice) -> Array:
         with _placing(turns, run):
             if learned[a]:
                 time = None if turns.time is None else turns.time[run]
-                said_of(model, turns.X[run], turns.y[run], time)
+                _said_of(model, turns.X[run], turns.y[run], time)
             else:
                 said.append(_answered(model, turns.X[run]).reshape(turns.y[run].shape))
         a = b
@@ -195,9 +166,9 @@ class Course:
         place = f"{len(block):,} rows from row {first:,} (from 0)"
         said = {}
         for name, model in self.models.items():
-            asked = partial(said_of, model, block.X, block.y, block.time)
+            asked = partial(_said_of, model, block.X, block.y, block.time)
             if turns is not None:
-                asked = partial(said_of_turns, model, turns)
+                asked = partial(_said_of_turns, model, turns)
             located = block.located if turns is None else None
             said[name] = self._said(name, place, block.y, asked, located)
         before = self.ledger.rows
@@ -216,7 +187,7 @@ class Course:
             return
         place = f"{len(rest.y):,} rows that waited for their answers"
         for name, model in self.models.items():
-            self._said(name, place, rest.y, partial(said_of_rest, model, rest))
+            self._said(name, place, rest.y, partial(_said_of_rest, model, rest))
 
     def _said(
         self,

@@ -1,7 +1,7 @@
-"""Memento: what a model has learned, as plain values and arrays, and back into such a model.
+"""State of a model as plain values and arrays, and the model restored from it.
 
-A learner of onepass is kept as in its own file (:mod:`onepass.serialization.codec`). A baseline,
-which no file names, is kept as what it learned alone: whoever reads it knows its class.
+A learner of onepass is stored as in its own file (:mod:`onepass.serialization.codec`). A baseline,
+which has no file format, is stored as its learned attributes alone; the reader knows its class.
 """
 
 from typing import Any

@@ -1,11 +1,10 @@
-"""A report as a table: for a terminal, and for a document."""
+"""Tables of a prequential evaluation: for a terminal, as Markdown, HTML and plain text."""
 
 import html
 import io
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, RenderableType
@@ -13,9 +12,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from onepass.evaluate.metrics import METRICS, Metric
-
-if TYPE_CHECKING:
-    from onepass.evaluate.report import Report
+from onepass.evaluate.score import Results
 
 __all__ = ["Column", "decimals", "plain", "to_html", "to_markdown", "to_rich", "to_text", "worded"]
 
@@ -41,12 +38,12 @@ class Column:
     best: set[int]
 
 
-def to_rich(report: "Report") -> RichTable:
+def to_rich(report: Results) -> RichTable:
     """The scores as a table for a terminal; those over the last rows stand below.
 
     Parameters
     ----------
-    report : Report
+    report : Results
         What to show.
     """
     table = RichTable(
@@ -71,7 +68,7 @@ def to_rich(report: "Report") -> RichTable:
     return table
 
 
-def _add_rows(table: RichTable, report: "Report", columns: list[Column]) -> None:
+def _add_rows(table: RichTable, report: Results, columns: list[Column]) -> None:
     """A row for each model, the best of each column marked."""
     for i, (name, score) in enumerate(report.scores.items()):
         cells = [
@@ -83,12 +80,12 @@ def _add_rows(table: RichTable, report: "Report", columns: list[Column]) -> None
         table.add_row(escape(name), *cells, style="dim" if score.baseline else None)
 
 
-def to_markdown(report: "Report") -> str:
+def to_markdown(report: Results) -> str:
     """The scores as a table in Markdown, the best in bold.
 
     Parameters
     ----------
-    report : Report
+    report : Results
         What to show.
     """
     columns = _overall(report) + _recent(report) + _drift(report) + _costs(report)
@@ -108,7 +105,7 @@ def to_markdown(report: "Report") -> str:
     return "\n".join(lines)
 
 
-def _title(report: "Report") -> str:
+def _title(report: Results) -> str:
     what = report.source or "stream"
     of = f" of {report.target}" if report.target else ""
     skipped = f", {report.skipped:,} skipped" if report.skipped else ""
@@ -120,7 +117,7 @@ def _title(report: "Report") -> str:
     return f"{what}: {report.task}{of}, {report.rows:,} {noun} learned in one pass{skipped}{ended}"
 
 
-def _caption(report: "Report") -> str:
+def _caption(report: Results) -> str:
     kinds = METRICS[report.task]
     unit = f"the unit of {report.target or 'y'}"
     parts = ["* best"]
@@ -136,7 +133,7 @@ def _caption(report: "Report") -> str:
     return " · ".join([*parts, *_late(report), *_ahead(report)])
 
 
-def _late(report: "Report") -> list[str]:
+def _late(report: Results) -> list[str]:
     """How late answers came, and what became of those that had not come at the end."""
     if report.delay is None:
         return []
@@ -149,7 +146,7 @@ def _late(report: "Report") -> list[str]:
     return [f"answers came {known}{by}; {report.waiting:,} {'row' if one else 'rows'} {then}"]
 
 
-def _ahead(report: "Report") -> list[str]:
+def _ahead(report: Results) -> list[str]:
     """The baseline that no model is ahead of by the first metric, if there is one."""
     metric = report.metrics[0]
     sign = 1 if METRICS[report.task][metric].better == "lower" else -1
@@ -163,17 +160,17 @@ def _ahead(report: "Report") -> list[str]:
     return [f"no model is ahead of {escape(best)}"]
 
 
-def _window(report: "Report") -> str:
+def _window(report: Results) -> str:
     return f"{min(report.window or 0, report.rows):,}"
 
 
-def _overall(report: "Report") -> list[Column]:
+def _overall(report: Results) -> list[Column]:
     """The metrics over all rows."""
     kinds, scores = METRICS[report.task], report.scores.values()
     return [_scored(kinds[m], "", [s.overall[m] for s in scores]) for m in report.metrics]
 
 
-def _recent(report: "Report") -> list[Column]:
+def _recent(report: Results) -> list[Column]:
     """The metrics over the last rows, if a window was asked for."""
     if report.window is None:
         return []
@@ -184,7 +181,7 @@ def _recent(report: "Report") -> list[Column]:
     ]
 
 
-def _drift(report: "Report") -> list[Column]:
+def _drift(report: Results) -> list[Column]:
     """How often detectors found drift in the errors, and warned of it, if any watched."""
     said = [score.drift or {} for score in report.scores.values()]
     columns = []
@@ -198,7 +195,7 @@ def _drift(report: "Report") -> list[Column]:
     return columns
 
 
-def _costs(report: "Report") -> list[Column]:
+def _costs(report: Results) -> list[Column]:
     """Time and memory, as far as they were measured."""
     scores, columns = report.scores.values(), []
     if any(score.seconds is not None for score in scores):
@@ -211,7 +208,7 @@ def _costs(report: "Report") -> list[Column]:
     return columns
 
 
-def to_text(report: "Report") -> str:
+def to_text(report: Results) -> str:
     """The table as plain text."""
     return plain(to_rich(report))
 
@@ -230,7 +227,7 @@ def plain(table: RenderableType) -> str:
     return "".join(f"{line.rstrip()}\n" for line in shown.get().splitlines())
 
 
-def to_html(report: "Report") -> str:
+def to_html(report: Results) -> str:
     """The table as it stands in a notebook."""
     return f"<pre>{html.escape(to_text(report))}</pre>"
 

@@ -1,9 +1,8 @@
-"""Columns: how one column of a table becomes numbers, by its kind.
+"""Encoding of one column of a table by its type: numbers, text (one-hot or hashed) and dates.
 
-A column's state is frozen: what it learns makes a new one. It asks for output columns
-(``arrivals``), is told where they stand (``placed``), and writes its rows there (``write``).
-
-Dates: a date as its phases in the day, the week and the year, and as days since the first.
+The state of a column is immutable; learning returns a new one. A column requests output columns
+(``arrivals``), is given their positions (``placed``), and writes its rows there (``write``). Dates
+become phases in the day, the week and the year, and days since the first date.
 """
 
 import datetime as dt

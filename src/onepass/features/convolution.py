@@ -1,30 +1,24 @@
-"""Convolution: fixed filters over all patches of a picture, which need no training.
+"""Random convolutional features of images: fixed filters over all patches, without training.
 
-With filters w of mean 0 and length 1, each patch p of a picture, normalised (see
-:mod:`onepass.features.convolution`), becomes two numbers a filter [1, 2],
+A patch p of s × s pixels and all channels is normalised to mean 0 and unit contrast [4],
 
-    z⁺ = max(0, w·p − t),        z⁻ = max(0, −w·p − t)                                         (1)
+    p ← (p − mean p) / √(var p + contrast²)                                                    (1)
 
-and the features are their means over the cells of a pool × pool grid, to a power ≤ 1 [3]. Filters
-are noise, or are patches themselves, which come from where pictures lie [1].
+With filters w of mean 0 and length 1, each patch becomes two numbers a filter [1, 2],
+
+    z⁺ = max(0, w·p − t),        z⁻ = max(0, −w·p − t)                                         (2)
+
+and the features are their means over the cells of a pool × pool grid, raised to a power ≤ 1 [3].
+Filters are Gaussian noise, or are patches themselves, drawn where images are not blank [1].
 
 Cost: O(places · s² · filters) time a row; O(s² · filters) memory.
 
 [1] A. Coates, A. Y. Ng, "The importance of encoding versus training with sparse coding and vector
-    quantization", ICML 2011; (1) is its soft threshold, and random patches its dictionary.
+    quantization", ICML 2011; (2) is its soft threshold, and random patches its dictionary.
 [2] A. Saxe et al., "On random weights and unsupervised feature learning", ICML 2011.
 [3] F. Perronnin, J. Sánchez, T. Mensink, "Improving the Fisher kernel for large-scale image
     classification", ECCV 2010, section 3.2 (power normalisation).
-
-Patches: small squares of pictures, each with its own mean taken away and its contrast made one.
-
-A patch p of s × s pixels and all channels becomes
-
-    p ← (p − mean p) / √(var p + contrast²)                                                    (1)
-
-so that it says what is drawn there, not how bright it is [1].
-
-[1] A. Coates, H. Lee, A. Y. Ng, "An analysis of single-layer networks in unsupervised feature
+[4] A. Coates, H. Lee, A. Y. Ng, "An analysis of single-layer networks in unsupervised feature
     learning", AISTATS 2011, section 3.2.1.
 """
 
@@ -41,13 +35,7 @@ from onepass.features.random_features import Frozen, checked
 __all__ = [
     "Places",
     "RandomConvolution",
-    "brightness",
     "cells",
-    "directions",
-    "exceeding",
-    "normalised",
-    "patches",
-    "shape_of",
 ]
 
 
@@ -73,31 +61,15 @@ class Places(NamedTuple):
         return self.shape[0] * self.size**2
 
 
-def brightness(X: Any) -> Any:
-    """Pixels in [0, 1] of bytes from 0 to 255; all else as it is.
-
-    Parameters
-    ----------
-    X : array-like
-    """
+def _brightness(X: Any) -> Any:
+    """Pixels in [0, 1] of bytes from 0 to 255; all else as it is."""
     if getattr(X, "dtype", None) == np.uint8:
         return np.asarray(X, dtype=np.float32) / np.float32(255)
     return X
 
 
-def patches(X: Floats, places: Places) -> Floats:
-    """All patches of some pictures, the mean of each taken away.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, channels · height · width)
-    places : Places
-
-    Returns
-    -------
-    ndarray of shape (n, places, numbers)
-        By channel, then by row of the patch.
-    """
+def _patches(X: Floats, places: Places) -> Floats:
+    """All patches of some pictures, the mean of each taken away."""
     c, s = places.shape[0], places.size
     pictures, edge = X.reshape(-1, *places.shape), (places.padding, places.padding)
     if places.padding:
@@ -109,15 +81,8 @@ def patches(X: Floats, places: Places) -> Floats:
     return centred
 
 
-def normalised(centred: Floats, contrast: float) -> Floats:
-    """Equation (1) for patches whose mean is 0, in place; those without contrast are 0.
-
-    Parameters
-    ----------
-    centred : ndarray of shape (..., numbers)
-    contrast : float
-        Standard deviation below which a patch is faint, >= 0.
-    """
+def _normalised(centred: Floats, contrast: float) -> Floats:
+    """Equation (1) for patches whose mean is 0, in place; those without contrast are 0."""
     variance = np.einsum("...i,...i->...", centred, centred) / centred.shape[-1]
     variance[np.isinf(variance)] = np.nan  # too large to tell, which is not faint
     spread = np.sqrt(variance + contrast * contrast)
@@ -125,24 +90,11 @@ def normalised(centred: Floats, contrast: float) -> Floats:
     return centred
 
 
-def exceeding(
+def _exceeding(
     centred: Floats, W: Floats, contrast: float, threshold: float, share: Floats
 ) -> Floats:
-    """How far answers to patches exceed a threshold on either side, averaged over cells.
-
-    Parameters
-    ----------
-    centred : ndarray of shape (n, places, numbers)
-        Of mean 0, and not yet of contrast 1; written over.
-    W : ndarray of shape (numbers, filters)
-    contrast, threshold : float
-    share : ndarray of shape (cells, places)
-
-    Returns
-    -------
-    ndarray of shape (n, cells, 2, filters)
-    """
-    found = normalised(centred, contrast) @ W
+    """How far answers to patches exceed a threshold on either side, averaged over cells."""
+    found = _normalised(centred, contrast) @ W
     t = found.dtype.type(threshold)
     above = found - t
     np.maximum(above, 0.0, out=above)
@@ -152,14 +104,8 @@ def exceeding(
     return np.stack((share @ above, share @ found), axis=2)
 
 
-def directions(drawn: Floats) -> Floats:
-    """Filters of mean 0 and length 1, as float32.
-
-    Parameters
-    ----------
-    drawn : ndarray of shape (filters, numbers)
-        None of them constant, unless they are single numbers: then they are left 0.
-    """
+def _directions(drawn: Floats) -> Floats:
+    """Filters of mean 0 and length 1, as float32."""
     W = drawn - drawn.mean(axis=1, keepdims=True)
     length = np.linalg.norm(W, axis=1, keepdims=True)
     unit: Floats = (W / np.where(length > 0.0, length, 1.0)).astype(np.float32)
@@ -216,23 +162,8 @@ def _gaussian(length: int, parts: int, overlap: float) -> Floats:
     return share
 
 
-def shape_of(d: int, shape: Any, who: str) -> tuple[int, int, int]:
-    """Channels, height and width of flat pictures: as said, or square.
-
-    Parameters
-    ----------
-    d : int
-        Numbers of a picture.
-    shape : tuple of int or None
-        (height, width) or (channels, height, width).
-    who : str
-        For the message.
-
-    Raises
-    ------
-    ParameterError
-        If it is neither, or not told of pictures that are no squares.
-    """
+def _shape_of(d: int, shape: Any, who: str) -> tuple[int, int, int]:
+    """Channels, height and width of flat pictures: as said, or square."""
     if shape is None:
         side = math.isqrt(d)
         if side * side == d:
@@ -273,7 +204,7 @@ class RandomConvolution(Frozen):
     pool : int, default=4
         Cells a side over which features are averaged, >= 1.
     threshold : float, default=0.15
-        t of (1), >= 0. Filters' answers to a patch of noise have standard deviation 1.
+        t of (2), >= 0. Filters' answers to a patch of noise have standard deviation 1.
     contrast : float, default=0.1
         Standard deviation, >= 0 and in the pixels' units, below which a patch is faint.
     padding : int, default=0
@@ -294,7 +225,7 @@ class RandomConvolution(Frozen):
     Attributes
     ----------
     filters_ : ndarray of float32, shape (filters, channels · size²)
-        w of (1); zeros where none was drawn yet.
+        w of (2); zeros where none was drawn yet.
     drawn_ : int
         The number of filters drawn.
     shape_ : tuple of int
@@ -365,13 +296,13 @@ class RandomConvolution(Frozen):
         if len(form) in {2, 3}:
             self._hold_shape((1, *form)[-3:], where, learning=learning)
             X = np.asarray(X).reshape(len(X), math.prod(form))
-        return super().read_rows(brightness(X), where, learning=learning)
+        return super().read_rows(_brightness(X), where, learning=learning)
 
     def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
         """One picture as a matrix of one row."""
         if len(np.shape(x)) in {2, 3}:
             return self.read_rows(np.asarray(x)[None], where, learning=learning)
-        return super().read_row(brightness(x), where, learning=learning)
+        return super().read_row(_brightness(x), where, learning=learning)
 
     def ask(self, read: Any) -> Floats:
         """The rows, each as if it were the next one; none of them gives a filter."""
@@ -382,7 +313,7 @@ class RandomConvolution(Frozen):
     # -- hooks -------------------------------------------------------------------------------------
 
     def _start(self, d: int) -> None:
-        shape = getattr(self, "shape_", None) or shape_of(d, self.shape, _WHO)
+        shape = getattr(self, "shape_", None) or _shape_of(d, self.shape, _WHO)
         size = validation.whole(self.size, "size", _WHO, low=2)
         padding = validation.whole(self.padding, "padding", _WHO, low=0)
         room, pool = min(shape[1:]) - size + 1, validation.whole(self.pool, "pool", _WHO, low=1)
@@ -405,7 +336,7 @@ class RandomConvolution(Frozen):
         self.filters_, self.drawn_ = np.zeros((F, p), dtype=np.float32), 0
         if self.source == "random":
             drawn = np.random.default_rng(seed).normal(size=(F, p))
-            self.filters_, self.drawn_ = directions(drawn), F
+            self.filters_, self.drawn_ = _directions(drawn), F
 
     def _widen(self, d: int) -> None:
         raise ShapeError(
@@ -434,12 +365,12 @@ class RandomConvolution(Frozen):
         for i in range(len(X)):
             if drawn == F:
                 break
-            centred = patches(X[i : i + 1].astype(np.float64), inside)[0]
+            centred = _patches(X[i : i + 1].astype(np.float64), inside)[0]
             spread = centred.std(axis=1)
             clear = spread > _FAINT * np.ptp(X[i])
             if clear.any():
                 keys = np.random.default_rng((self.seed, drawn)).random(len(clear))
-                filters[drawn] = directions(centred[None, np.argmax(keys * clear)])[0]
+                filters[drawn] = _directions(centred[None, np.argmax(keys * clear)])[0]
                 since.append(i + 1)
                 drawn += 1
         self.filters_, self.drawn_ = filters, drawn
@@ -454,8 +385,8 @@ class RandomConvolution(Frozen):
         step = max(1, _AT_ONCE // (share.shape[1] * max(F, len(W))))
         with np.errstate(over="ignore", invalid="ignore"):
             for i in range(0, n, step):
-                P = patches(X[i : i + step], places)
-                Z[i : i + step] = exceeding(P, W, self.contrast, self.threshold, share)
+                P = _patches(X[i : i + step], places)
+                Z[i : i + step] = _exceeding(P, W, self.contrast, self.threshold, share)
             if self.power != 1.0:
                 Z **= self.power
         return checked(Z.reshape(n, self.n_features_out_), X, _WHO)

@@ -1,36 +1,27 @@
-"""Encode: numbers, text and dates as one matrix of numbers, in one pass, columns in any order.
+"""Encoding of numbers, text and dates as one numeric matrix, in one pass.
 
-Columns are found by their names. A column comes in with its first value, and so does each category:
-new output columns are appended at the end, those of an earlier row before those of a later one.
-What has never been seen is 0.
+Columns are matched by name. A column or a category is added with its first value: new output
+columns are appended row by row, and within a row in the order of the input columns, so that the
+layout does not depend on how the stream is cut into blocks. Columns and categories that have not
+been seen are 0.
 
 ======= ========================================================================================
-numbers as they are; nan where missing, for :class:`onepass.features.Impute`
+numbers unchanged; nan where missing, for :class:`onepass.features.Impute`
 truths  0 and 1; nan where missing
 text    a column for each category, 1 where the row has it (``"onehot"``); or +1 or -1 in one of
-        ``hash_size`` columns, both told by the text's hash (``"hash"``) [1]; all 0 where missing
+        ``hash_size`` columns, both given by the text's hash (``"hash"``) [1]; all 0 where missing
 dates   sine and cosine of the phase in the day, the week and the year; nan where missing
 ======= ========================================================================================
+
+On a merge, the rows of the second encoder follow those of the first: columns and categories that
+only the second has are appended in its order.
 
 Cost: O(width) time a row; memory of the categories, at most ``max_categories`` a column.
 
 [1] K. Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009;
     section 2.
-
-Intake: what a user gives, as a table whose columns are of the kinds known so far, or refused.
-
-Layout: which output columns come with the rows of a table, and where they stand.
-
-Outputs are appended row after row, and within a row in the order of the input columns; so the
-layout is the same however a stream is cut into blocks.
-
-Union: what two encoders know of their columns, as one.
-
-The second one's rows came after the first one's. So what only it knows is appended in the order in
-which it came there, as if its rows had brought it here: columns, and of each its outputs.
 """
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -58,51 +49,24 @@ from onepass.validation.table import (
     to_column,
 )
 
-__all__ = [
-    "Columns",
-    "Encode",
-    "Extension",
-    "NamedColumns",
-    "Union",
-    "are_dicts",
-    "encoded",
-    "extended",
-    "hold_kinds",
-    "hold_whole",
-    "incoming",
-    "united",
-]
+__all__ = ["Encode"]
 
 
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 
 
-def are_dicts(X: Any) -> bool:
+def _are_dicts(X: Any) -> bool:
     """Whether X is a sequence of rows given as dicts."""
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
 
 
-def incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:
-    """Rows as a table; as an array (n, d) where they are numbers without names.
-
-    Parameters
-    ----------
-    X : Table, DataFrame, sequence of dicts, or array-like of shape (n, d)
-    names : sequence of str, optional
-        The columns known so far: those of an array are taken to be these, in this order.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ShapeError, TypeMismatchError, NotFiniteError
-        If X is no such thing, or an array of another width than known.
-    """
+def _incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:
+    """Rows as a table; as an array (n, d) where they are numbers without names."""
     if isinstance(X, Table):
         return X
     if is_frame(X):
         return Table.from_frame(X)
-    if are_dicts(X):
+    if _are_dicts(X):
         return Table.from_rows(X)
     if isinstance(X, Mapping) and not hasattr(X, "toarray"):  # a sparse one is refused as such
         raise TypeMismatchError(
@@ -124,14 +88,8 @@ def incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:
     return Table(columns, array.shape[0])
 
 
-def hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
-    """Refuse a column of another kind than known, infinity, and text that UTF-8 cannot encode.
-
-    Raises
-    ------
-    TypeMismatchError, NotFiniteError
-        Naming the column, the row and the value.
-    """
+def _hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -> None:
+    """Refuse a column of another kind than known, infinity, and text that UTF-8 cannot encode."""
     for name, values in table.columns.items():
         column, kind = columns.get(name), values.dtype.kind
         if column is not None and kind != column.code:
@@ -153,27 +111,10 @@ def hold_kinds(table: Table, columns: Mapping[str, Column | None], where: str) -
             )
 
 
-def hold_whole(
+def _hold_whole(
     rows: Floats | Table, names: Sequence[str], where: str, missing: str
 ) -> Floats | Table:
-    """The rows; refused where one lacks a value, in a column that is there or should be.
-
-    Parameters
-    ----------
-    rows : Table or ndarray of shape (n, d)
-        The rows.
-    names : sequence of str
-        Columns that must be there.
-    where : str
-        The public call, for messages.
-    missing : {"keep", "skip", "error"}
-        With "keep" nothing is refused.
-
-    Raises
-    ------
-    NotFiniteError
-        Naming the row and the column.
-    """
+    """The rows; refused where one lacks a value, in a column that is there or should be."""
     if missing == "keep":
         return rows
     if isinstance(rows, np.ndarray):
@@ -206,14 +147,14 @@ def _mixed(X: Any) -> Array | None:
     return array if isinstance(X, np.ndarray) else np.asarray(X, dtype=object)
 
 
-Columns: TypeAlias = dict[str, Column | None]
+_Columns: TypeAlias = dict[str, Column | None]
 """What is known of each input column; None for one that has shown no value yet."""
 
 
-class Extension(NamedTuple):
+class _Extension(NamedTuple):
     """What a block of rows brings."""
 
-    columns: Columns
+    columns: _Columns
     """What is known of each input column now."""
     names: list[str]
     """The names of the new output columns, in order."""
@@ -221,22 +162,10 @@ class Extension(NamedTuple):
     """The row that each of them came with."""
 
 
-def extended(
-    columns: Columns, table: Table, width: int, begin: Callable[[Array, int], Column]
-) -> Extension:
-    """Take in what these rows bring.
-
-    Parameters
-    ----------
-    columns : dict
-        What is known before these rows; it is left as it is.
-    table : Table of n >= 0 rows
-        Columns of the kinds known, or missing in every row.
-    width : int
-        The number of output columns before these rows.
-    begin : callable
-        Makes a column from its values, shape (n,), and the row of its first one.
-    """
+def _extended(
+    columns: _Columns, table: Table, width: int, begin: Callable[[Array, int], Column]
+) -> _Extension:
+    """Take in what these rows bring."""
     after = columns | {name: None for name in table.names if name not in columns}
     coming: list[tuple[int, int, int, str, str]] = []
     for position, (name, column) in enumerate(after.items()):
@@ -254,14 +183,14 @@ def extended(
                 for i, (row, label) in enumerate(column.arrivals(values))
             ]
     coming.sort()
-    return Extension(
+    return _Extension(
         _placed(after, [(name, label) for *_, name, label in coming], width),
         [name + label for *_, name, label in coming],
         [row for row, *_ in coming],
     )
 
 
-def encoded(columns: Mapping[str, Column | None], table: Table, width: int) -> Floats:
+def _encode_table(columns: Mapping[str, Column | None], table: Table, width: int) -> Floats:
     """The rows of a table as an array of shape (n, width)."""
     hold_values(table.n, width, "Encode")
     out = np.zeros((table.n, width))
@@ -273,7 +202,7 @@ def encoded(columns: Mapping[str, Column | None], table: Table, width: int) -> F
     return out
 
 
-def _placed(columns: Columns, coming: Iterable[tuple[str, str]], width: int) -> Columns:
+def _placed(columns: _Columns, coming: Iterable[tuple[str, str]], width: int) -> _Columns:
     """The columns, once their new outputs stand from ``width`` on."""
     places: dict[str, dict[str, int]] = {}
     for at, (name, label) in enumerate(coming, width):
@@ -285,103 +214,18 @@ def _placed(columns: Columns, coming: Iterable[tuple[str, str]], width: int) -> 
     return columns
 
 
-class Union(NamedTuple):
+class _Union(NamedTuple):
     """The columns of both."""
 
-    columns: Columns
+    columns: _Columns
     layout: list[str]
     """The names of the output columns."""
     at: Array
     """The place of each output of the second, (width′,)."""
 
 
-class NamedColumns(Transformer):
-    """Columns that are known by name: how they begin, and how two that know some become one."""
-
-    merging = "exact"
-
-    columns_: Columns
-    layout_: list[str]
-    categories: str
-    max_categories: int
-    hash_size: int
-    times: Sequence[str]
-    extra: str
-    seed: int
-
-    def join(self, other: "NamedColumns", at: Places | None, where: str) -> Places:
-        """Know the other's columns and categories too, in the order in which they came there."""
-        if not hasattr(self, "columns_"):
-            self._start()
-        rows = self.rows_seen_ + other.rows_seen_
-        if at is not None:  # numbers, from the feature before
-            self.take(np.empty((0, at.d)), None)
-            self.rows_seen_ = rows
-            return at
-        both = united(self, other, where)
-        new = both.layout[len(self.layout_) :]
-        self._hold(both.columns, new)
-        self.rows_seen_ = rows
-        return Places(both.at, len(both.layout), both.layout)
-
-    def differs(self, other: "NamedColumns") -> str:
-        """Where the other's rows would have been encoded in another way here, and why."""
-        if not self.rows_seen_:
-            return ""
-        for name, mine in self.columns_.items():
-            theirs = other.columns_.get(name)
-            if mine is None or mine.code == "O":
-                continue  # nothing was known of it, or 0 stands for a missing text in both
-            if theirs is None or theirs.since:
-                rows = other.rows_seen_ if theirs is None else theirs.since
-                return (
-                    f"column {name!r} had no value in the first {rows:,} rows of the second, which "
-                    "took it for 0, while it is missing to the first. Give all parts its values"
-                )
-        extra = [name for name in other.columns_ if name not in self.columns_]
-        if extra and self.extra != "learn":
-            return (
-                f"the second has a column {extra[0]!r}, which the first would {self.extra}. "
-                "Leave it out"
-            )
-        return ""
-
-    def _begin(self, values: Array, first: int) -> Column:
-        """A column whose first value stands in row ``first``."""
-        since = self.rows_seen_ + first
-        if values.dtype.kind == "f":
-            return Number(since=since)
-        if values.dtype.kind == "M":
-            origin = int(values[first].astype("datetime64[us]").astype(np.int64))
-            return Date(parts=tuple(self.times), origin=origin, since=since)
-        if self.categories == "hash":
-            return Hashed(size=self.hash_size, seed=self.seed, since=since)
-        return Text(limit=self.max_categories, since=since)
-
-    @abstractmethod
-    def _start(self) -> None:
-        """Know no column yet; refuse hyperparameters out of range."""
-
-    @abstractmethod
-    def _hold(self, columns: Columns, new: list[str]) -> None:
-        """Know these columns, and the outputs that came."""
-
-
-def united(one: NamedColumns, other: NamedColumns, where: str) -> Union:
-    """What both know of their columns.
-
-    Parameters
-    ----------
-    one, other : Encode
-        With the same parameters.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    MergeError
-        If a column is of two kinds, or cannot hold what both know.
-    """
+def _united(one: "Encode", other: "Encode", where: str) -> _Union:
+    """The columns of both, each output of the second with its place among those of both."""
     layout = list(one.layout_)
     mine = _owners(one)
     known = {owner: at for at, owner in enumerate(mine)}
@@ -394,7 +238,7 @@ def united(one: NamedColumns, other: NamedColumns, where: str) -> Union:
             layout.append(label)
             new.setdefault(owner[0], {})[owner[1]] = place
         at.append(place)
-    columns: Columns = dict(one.columns_)
+    columns: _Columns = dict(one.columns_)
     for name, theirs in other.columns_.items():
         column = columns.setdefault(name, None)
         if theirs is None:
@@ -406,10 +250,10 @@ def united(one: NamedColumns, other: NamedColumns, where: str) -> Union:
             column = column.placed(new[name])
         _hold_room(name, column, where)
         columns[name] = column
-    return Union(columns, layout, np.array(at, dtype=np.intp))
+    return _Union(columns, layout, np.array(at, dtype=np.intp))
 
 
-def _owners(encode: NamedColumns) -> list[tuple[str, str]]:
+def _owners(encode: "Encode") -> list[tuple[str, str]]:
     """Of each output, the column that it belongs to, and its label there."""
     owner = [("", "")] * len(encode.layout_)
     for name, column in encode.columns_.items():
@@ -450,7 +294,7 @@ class _Encoded(NamedTuple):
     row: Floats
 
 
-class Encode(NamedColumns):
+class Encode(Transformer):
     """Numbers, text and dates as one matrix of numbers.
 
     Rows may be a Table, a DataFrame, a list of dicts or an array; an array's columns are named
@@ -510,7 +354,9 @@ class Encode(NamedColumns):
     """
 
     by_name = True
-    columns_: Columns
+    merging = "exact"
+
+    columns_: _Columns
     layout_: list[str]
     plain_: bool
 
@@ -563,14 +409,14 @@ class Encode(NamedColumns):
     def read_rows(self, X: Any, where: str, *, learning: bool) -> Any:
         """A table of columns of the kinds known, or an array where all are numbers."""
         columns = getattr(self, "columns_", None) or None  # none known yet: any will do
-        rows = incoming(X, None if columns is None else list(columns), where)
+        rows = _incoming(X, None if columns is None else list(columns), where)
         if isinstance(rows, np.ndarray):
             if columns is None or self.plain_:
-                return hold_whole(rows, (), where, self.missing)
+                return _hold_whole(rows, (), where, self.missing)
             rows = Table(dict(zip(columns, rows.T.astype(np.float64), strict=True)), len(rows))
         rows = rows.select(self._wanted(rows, X, where, learning=learning))
-        hold_kinds(rows, columns or {}, where)
-        return hold_whole(rows, [n for n, c in (columns or {}).items() if c], where, self.missing)
+        _hold_kinds(rows, columns or {}, where)
+        return _hold_whole(rows, [n for n, c in (columns or {}).items() if c], where, self.missing)
 
     def read_row(self, x: Any, where: str, *, learning: bool) -> Any:
         """The same of one row; encoded at once where it brings nothing new."""
@@ -582,9 +428,9 @@ class Encode(NamedColumns):
 
     def _wanted(self, rows: Table, X: Any, where: str, *, learning: bool) -> list[str]:
         """The names of the columns to take; the rest is passed over, or refused."""
-        known: Columns = getattr(self, "columns_", {})
+        known: _Columns = getattr(self, "columns_", {})
         if not getattr(self, "rows_seen_", 0):
-            if not learning or self.extra == "learn" or not are_dicts(X):
+            if not learning or self.extra == "learn" or not _are_dicts(X):
                 return rows.names
             first = map(str, X[0])  # the first row's keys, however the rows are cut
             known = known | dict.fromkeys(first)
@@ -597,7 +443,7 @@ class Encode(NamedColumns):
             )
         if learning and self.extra == "learn":
             return rows.names
-        if extra and known and not taken and not are_dicts(X):
+        if extra and known and not taken and not _are_dicts(X):
             raise ColumnError(
                 f"{where}: `X` must have columns that were learned, such as "
                 f"{next(iter(known))!r}, got none of them, but {extra[0]!r}. Check the source."
@@ -619,6 +465,45 @@ class Encode(NamedColumns):
                 if name not in x and column is not None:
                     column.write_one(None, row)
         return out
+
+    # -- merging -----------------------------------------------------------------------------------
+
+    def join(self, other: "Encode", at: Places | None, where: str) -> Places:
+        """Know the other's columns and categories too, in the order in which they came there."""
+        if not hasattr(self, "columns_"):
+            self._start()
+        rows = self.rows_seen_ + other.rows_seen_
+        if at is not None:  # numbers, from the feature before
+            self.take(np.empty((0, at.d)), None)
+            self.rows_seen_ = rows
+            return at
+        both = _united(self, other, where)
+        new = both.layout[len(self.layout_) :]
+        self._hold(both.columns, new)
+        self.rows_seen_ = rows
+        return Places(both.at, len(both.layout), both.layout)
+
+    def differs(self, other: "Encode") -> str:
+        """Where the other's rows would have been encoded in another way here, and why."""
+        if not self.rows_seen_:
+            return ""
+        for name, mine in self.columns_.items():
+            theirs = other.columns_.get(name)
+            if mine is None or mine.code == "O":
+                continue  # nothing was known of it, or 0 stands for a missing text in both
+            if theirs is None or theirs.since:
+                rows = other.rows_seen_ if theirs is None else theirs.since
+                return (
+                    f"column {name!r} had no value in the first {rows:,} rows of the second, which "
+                    "took it for 0, while it is missing to the first. Give all parts its values"
+                )
+        extra = [name for name in other.columns_ if name not in self.columns_]
+        if extra and self.extra != "learn":
+            return (
+                f"the second has a column {extra[0]!r}, which the first would {self.extra}. "
+                "Leave it out"
+            )
+        return ""
 
     # -- learning ----------------------------------------------------------------------------------
 
@@ -658,10 +543,10 @@ class Encode(NamedColumns):
         elif isinstance(read, np.ndarray):
             out, arrived = self._numbered(read, born)
         else:
-            new = extended(self.columns_, read, width, self._begin)
+            new = _extended(self.columns_, read, width, self._begin)
             if new.names or len(new.columns) > len(self.columns_):
                 self._hold(new.columns, new.names)
-            out = encoded(new.columns, read, width + len(new.names))
+            out = _encode_table(new.columns, read, width + len(new.names))
             arrived = np.zeros(out.shape[1], dtype=np.intp)
             for at, row in enumerate(new.rows, width):
                 out[:row, at] = 0.0  # a column that has shown no value is 0, not missing
@@ -675,7 +560,19 @@ class Encode(NamedColumns):
             return read.row
         if isinstance(read, np.ndarray):
             return read.copy()
-        return encoded(getattr(self, "columns_", {}), read, self.n_features_out_)
+        return _encode_table(getattr(self, "columns_", {}), read, self.n_features_out_)
+
+    def _begin(self, values: Array, first: int) -> Column:
+        """A column whose first value stands in row ``first``."""
+        since = self.rows_seen_ + first
+        if values.dtype.kind == "f":
+            return Number(since=since)
+        if values.dtype.kind == "M":
+            origin = int(values[first].astype("datetime64[us]").astype(np.int64))
+            return Date(parts=tuple(self.times), origin=origin, since=since)
+        if self.categories == "hash":
+            return Hashed(size=self.hash_size, seed=self.seed, since=since)
+        return Text(limit=self.max_categories, since=since)
 
     def _numbered(self, X: Floats, born: Array | None) -> tuple[Floats, Array]:
         """Numbers without names, each column known to be one from the start."""
@@ -686,11 +583,11 @@ class Encode(NamedColumns):
                 "out: columns of tables are taken in when they come."
             )
         if d > known:
-            new: Columns = {f"x{j}": Number(at=j, since=self.rows_seen_) for j in range(known, d)}
+            new: _Columns = {f"x{j}": Number(at=j, since=self.rows_seen_) for j in range(known, d)}
             self._hold(self.columns_ | new, list(new))
         return X.copy(), np.zeros(d, dtype=np.intp) if born is None else born
 
-    def _hold(self, columns: Columns, new: list[str]) -> None:
+    def _hold(self, columns: _Columns, new: list[str]) -> None:
         """Know these columns, and the outputs that came."""
         self.columns_ = columns
         self.layout_ = [*self.layout_, *new]

@@ -1,16 +1,16 @@
-"""Impute: a number where one is missing, from what the column has shown so far.
+"""Imputation of missing numbers, from the earlier values of their column.
 
-What stands in for nan in row k is, by strategy,
+The value of nan in row k depends on the strategy:
 
-``"mean"``  the mean of the column's known values in rows 1 ... k
-``"last"``  the last known value
+``"mean"``  the mean of the column's values in rows 1 ... k
+``"last"``  the last value
 ``"zero"``  0
 
-and 0 before the column has shown any value. A block is done at once: running means are cumulative
-sums over the known values, last values a running maximum of the known rows' numbers. With D = x - m
-about the mean m of the c values before the block,
+and is 0 before the first value of the column. Blocks are vectorised: running means are cumulative
+sums over the values, last values a running maximum of row indices. With D = x - m about the mean m
+of the c values before the block,
 
-    m_k = m + (D_1 + ... + D_k) / (c + c_k)      c_k known values in rows 1 ... k of the block
+    m_k = m + (D_1 + ... + D_k) / (c + c_k)      c_k values in rows 1 ... k of the block
 
 Cost: O(d) time a row, O(d) memory.
 """

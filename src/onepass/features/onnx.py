@@ -1,11 +1,11 @@
-"""ONNX file: what a network in a file of ONNX says of a row, as features.
+"""Outputs of a network in an ONNX file as features.
 
-ONNX is a format for networks, whatever they were trained with; onnxruntime asks them. A file says
-in which shape and type rows go in, and what it gives:
+ONNX is a format for networks of any framework; onnxruntime evaluates them. The file defines the
+shape and type of the input, and its outputs:
 
-    z = f(x),                 one output of the file, of whatever shape, side by side          (1)
+    z = f(x),                 one output of the file, flattened                                (1)
 
-Cost: that of f a row; the outputs' numbers of one row in memory, beside f.
+Cost: that of f a row, and memory for the outputs of one row.
 
 [1] ONNX, Open Neural Network Exchange, intermediate representation, https://onnx.ai.
 """

@@ -1,33 +1,24 @@
-"""Principal: incremental principal component analysis, a feature of rows as they come.
+"""Incremental principal component analysis as a feature.
 
 With the mean m and the top k axes V of the rows so far, a row x becomes
 
     z = V (x − m)                                                                       (1)
 
-The axes are those of :mod:`onepass.linalg.pca`: sequential Karhunen-Loève, truncated to k after
-every ``block`` rows, wherever the stream was cut. Between two looks, after rows 1, 2, 4, … and
-then after each block, rows are seen along the same axes. Axes can be those of the first rows
-alone, and (1) is then one function for all rows after these.
+and with ``whiten`` each coordinate is divided by its standard deviation. The axes are those of
+:mod:`onepass.linalg.pca`: sequential Karhunen-Loève [1, 2], truncated to k after every ``block``
+rows, independently of how the stream is cut. The axes used by ``learn_transform`` and by a Pipeline
+are updated after rows 1, 2, 4, … and then after each block, so that many rows share the cost of an
+update. Attributes, ``transform`` and ``inverse_transform`` use the axes of all rows learned,
+computed at the first access after a row. Axes can be frozen after the first rows; (1) is then one
+function for all later rows.
 
-Cost: O(d (k + block)) memory; O(d (k + block)² / block) time a row.
+Cost: O(d (k + block)) memory; O(d (k + block)² / block) time a row, and an update when attributes
+are read.
 
 [1] D. Ross, J. Lim, R.-S. Lin, M.-H. Yang, "Incremental learning for robust visual tracking",
     International Journal of Computer Vision 77, 2008.
 [2] A. Levey, M. Lindenbaum, "Sequential Karhunen-Loeve basis extraction and its application to
     images", IEEE Transactions on Image Processing 9(8), 2000.
-
-Projection: rows as their coordinates along axes, and what is known of these.
-
-With the mean m and axes V, both as :mod:`onepass.linalg.pca` has them, a row x becomes
-
-    z = V (x − m)                                                                       (1)
-
-and with ``whiten`` each number of z is divided by its standard deviation. Attributes, ``transform``
-and ``inverse_transform`` use the axes of all rows learned; they are computed when they are first
-read after a row. While rows are learned, and in a Pipeline, rows are seen along the axes of the
-last look, so that the cost of a look is shared by many rows.
-
-Cost: O(d k) time a row, and the cost of a look when the attributes are read.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,20 +41,103 @@ from onepass.linalg.pca import (
     stilled,
 )
 
-__all__ = ["IncrementalPCA", "Projection"]
+__all__ = ["IncrementalPCA"]
 
 
-class Projection(Columnwise):
-    """A feature of matrices that gives their rows' coordinates along ``axes_``.
+class IncrementalPCA(Columnwise):
+    """Coordinates along the principal axes of the rows so far.
 
-    A new one brings its arguments and how axes are learned.
+    It works from the first row. Attributes, ``transform`` and ``inverse_transform`` use the axes of
+    all rows learned, computed when they are first read after a row: a read after each row costs
+    O(d (k + block)²) a row. ``learn_transform``, and ``learn`` and ``predict`` of a Pipeline, use
+    the axes of the last look before a row, so that a learner predicts from the coordinates that it
+    learns; axes that are not known yet give 0. With ``block`` as its batch size it agrees with
+    scikit-learn's, which wants k rows at once.
+
+    **In front of a learner, set** ``freeze_after``. Axes that go on turning give the same row other
+    coordinates, and a learner that holds on to what it learned along the old ones is misled: on
+    scikit-learn's digits ``RLSClassifier`` is right of 0.87 alone, of 0.53 behind 30 axes that
+    turn, and of 0.86 behind 30 that were frozen after 500 rows.
+
+    Frozen axes are those of the first rows. Until they are there all features are 0; they are in
+    use from the row after the last of these, and are never learned again, so that a learner
+    behind them is exact on all rows from there on. Columns that come later have no part in them.
+
+    Parameters
+    ----------
+    n_components : int or float, default=10
+        k >= 1, at most as many as there are columns; or a share of the variance in (0, 1), and
+        then columns come as they are needed, and none goes again.
+    whiten : bool, default=False
+        Whether coordinates are divided by their standard deviations.
+    centred : bool, default=True
+        Whether the mean is taken from the rows. Without, the axes are those of the rows'
+        products, not of their covariance.
+    block : int, optional
+        Rows between two truncations, >= 1; twice the components, and 128 or more, if not given.
+        With ``freeze_after``, if not given, nothing is truncated: the axes are those of
+        scikit-learn's ``PCA`` of the first rows, in O(d min(rows, d)) memory until they are there.
+    freeze_after : int, optional
+        Rows, >= 1, from which the axes are learned; then they stand still. Without, never.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (k, d)
+        V, of all rows learned. The largest number of each axis is positive. With a share of the
+        variance, new axes are added at looks only.
+    mean_ : ndarray of shape (d,)
+        m, of all rows learned; zeros without ``centred``.
+    singular_values_ : ndarray of shape (k,)
+        Roots of the sums of squares along the axes.
+    explained_variance_ : ndarray of shape (k,)
+        Variances along the axes, in squared units of the columns.
+    explained_variance_ratio_ : ndarray of shape (k,)
+        Their shares of the whole variance.
+    n_features_in_, rows_seen_ : int
+
+    Raises
+    ------
+    ParameterError
+        When learning begins, if a parameter is out of range.
+    NumericalError
+        If squares of the values, or coordinates, overflow float64.
+    MergeError
+        If frozen axes are to be merged with others than the same.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2)) @ rng.normal(size=(2, 30))
+    >>> pca = IncrementalPCA(2).learn(X)
+    >>> float(pca.explained_variance_ratio_.sum().round(6))
+    1.0
+    >>> float(abs(pca.inverse_transform(pca.transform(X)) - X).max()) < 1e-12
+    True
+    >>> fixed = IncrementalPCA(2, freeze_after=200).learn(X)
+    >>> float(abs(fixed.mean_ - X[:200].mean(axis=0)).max()) < 1e-12
+    True
     """
 
+    merging: ClassVar[str] = "approximate"
+    uses_units: ClassVar[bool] = True
+
     axes_: Axes
-    n_components: float
-    whiten: bool
-    freeze_after: int | None
     _looked: tuple[Any, Any] = (None, None)  # ``axes_`` and their view of all rows
+
+    def __init__(
+        self,
+        n_components: float = 10,
+        *,
+        whiten: bool = False,
+        centred: bool = True,
+        block: int | None = None,
+        freeze_after: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.whiten = whiten
+        self.centred = centred
+        self.block = block
+        self.freeze_after = freeze_after
 
     # -- what was learned --------------------------------------------------------------------------
 
@@ -149,172 +223,6 @@ class Projection(Columnwise):
             Z = Z * np.sqrt(_variances(view))
         rows: Floats = Z @ view.directions + view.center
         return rows
-
-    # -- hooks ------------------------------------------------------------------------------------
-
-    def _seen(self, X: Floats) -> Floats:
-        return self._along(self._view, X)
-
-    def _along(self, view: View, X: Floats) -> Floats:
-        """Coordinates (n, n_features_out_) of rows X (n, d) in a view."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            Z = view.of(X.astype(np.float64, copy=False))
-        if self.whiten:
-            spread = np.sqrt(_variances(view))
-            Z /= np.where(spread > 0.0, spread, 1.0)
-        Z = checked(Z, X, type(self).__name__)
-        missing = self.n_features_out_ - Z.shape[1]
-        return np.pad(Z, ((0, 0), (0, missing))) if missing else Z
-
-    @property
-    def _sound(self) -> bool:
-        """Whether what a file says fits together; what has another type does not."""
-        axes = getattr(self, "axes_", None)
-        try:
-            fits = axes is None or (axes._sound and len(axes.mean) == self.n_features_in_)  # noqa: SLF001
-            fits = fits and self.n_features_out_ >= len(self._view.lengths if axes else ())
-        except (AttributeError, IndexError, TypeError, ValueError):
-            return False
-        return bool(fits)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = dict(super().__getstate__())
-        state.pop("_looked", None)
-        return state
-
-    # -- what stands behind them -------------------------------------------------------------------
-
-    @property
-    def _still(self) -> bool:
-        """Whether the axes are there and stand still."""
-        rows = self.axes_.rows if hasattr(self, "axes_") else 0
-        return self.freeze_after is not None and rows >= self.freeze_after
-
-    @property
-    def _view(self) -> View:
-        """What rows are seen through: nothing while frozen axes are being learned."""
-        axes = self._known()
-        if self.freeze_after is None or self._still:
-            return axes.view
-        return nothing(len(axes.mean))
-
-    @property
-    def _current(self) -> View:
-        """The view of all rows learned, cached until a row is learned; frozen axes stay."""
-        if self.freeze_after is not None:
-            return self._view
-        axes, cached = self._known(), self._looked
-        if cached[0] is not axes:
-            # with a share of the variance, columns are added at looks only
-            k = None if isinstance(axes.n_components, int) else len(axes.view.lengths)
-            cached = self._looked = axes, axes.looked(k)
-        view: View = cached[1]
-        return view
-
-    def _known(self) -> Axes:
-        if not hasattr(self, "axes_"):
-            raise NotFittedError(
-                "IncrementalPCA: it has learned no row yet. Call learn or learn_transform first."
-            )
-        return self.axes_
-
-
-def _variances(view: View) -> Floats:
-    """Variances along the axes of a view, (k,)."""
-    return view.lengths**2 / max(view.mass - 1.0, 1.0)
-
-
-class IncrementalPCA(Projection):
-    """Coordinates along the principal axes of the rows so far.
-
-    It works from the first row. Attributes, ``transform`` and ``inverse_transform`` use the axes of
-    all rows learned, computed when they are first read after a row: a read after each row costs
-    O(d (k + block)²) a row. ``learn_transform``, and ``learn`` and ``predict`` of a Pipeline, use
-    the axes of the last look before a row, so that a learner predicts from the coordinates that it
-    learns; axes that are not known yet give 0. With ``block`` as its batch size it agrees with
-    scikit-learn's, which wants k rows at once.
-
-    **In front of a learner, set** ``freeze_after``. Axes that go on turning give the same row other
-    coordinates, and a learner that holds on to what it learned along the old ones is misled: on
-    scikit-learn's digits ``RLSClassifier`` is right of 0.87 alone, of 0.53 behind 30 axes that
-    turn, and of 0.86 behind 30 that were frozen after 500 rows.
-
-    Frozen axes are those of the first rows. Until they are there all features are 0; they are in
-    use from the row after the last of these, and are never learned again, so that a learner
-    behind them is exact on all rows from there on. Columns that come later have no part in them.
-
-    Parameters
-    ----------
-    n_components : int or float, default=10
-        k >= 1, at most as many as there are columns; or a share of the variance in (0, 1), and
-        then columns come as they are needed, and none goes again.
-    whiten : bool, default=False
-        Whether coordinates are divided by their standard deviations.
-    centred : bool, default=True
-        Whether the mean is taken from the rows. Without, the axes are those of the rows'
-        products, not of their covariance.
-    block : int, optional
-        Rows between two truncations, >= 1; twice the components, and 128 or more, if not given.
-        With ``freeze_after``, if not given, nothing is truncated: the axes are those of
-        scikit-learn's ``PCA`` of the first rows, in O(d min(rows, d)) memory until they are there.
-    freeze_after : int, optional
-        Rows, >= 1, from which the axes are learned; then they stand still. Without, never.
-
-    Attributes
-    ----------
-    components_ : ndarray of shape (k, d)
-        V, of all rows learned. The largest number of each axis is positive. With a share of the
-        variance, new axes are added at looks only.
-    mean_ : ndarray of shape (d,)
-        m, of all rows learned; zeros without ``centred``.
-    singular_values_ : ndarray of shape (k,)
-        Roots of the sums of squares along the axes.
-    explained_variance_ : ndarray of shape (k,)
-        Variances along the axes, in squared units of the columns.
-    explained_variance_ratio_ : ndarray of shape (k,)
-        Their shares of the whole variance.
-    n_features_in_, rows_seen_ : int
-
-    Raises
-    ------
-    ParameterError
-        When learning begins, if a parameter is out of range.
-    NumericalError
-        If squares of the values, or coordinates, overflow float64.
-    MergeError
-        If frozen axes are to be merged with others than the same.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(500, 2)) @ rng.normal(size=(2, 30))
-    >>> pca = IncrementalPCA(2).learn(X)
-    >>> float(pca.explained_variance_ratio_.sum().round(6))
-    1.0
-    >>> float(abs(pca.inverse_transform(pca.transform(X)) - X).max()) < 1e-12
-    True
-    >>> fixed = IncrementalPCA(2, freeze_after=200).learn(X)
-    >>> float(abs(fixed.mean_ - X[:200].mean(axis=0)).max()) < 1e-12
-    True
-    """
-
-    merging: ClassVar[str] = "approximate"
-    uses_units: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        n_components: float = 10,
-        *,
-        whiten: bool = False,
-        centred: bool = True,
-        block: int | None = None,
-        freeze_after: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.whiten = whiten
-        self.centred = centred
-        self.block = block
-        self.freeze_after = freeze_after
 
     # -- hooks -------------------------------------------------------------------------------------
 
@@ -413,6 +321,77 @@ class IncrementalPCA(Projection):
             "its rows were seen along axes of their own. Merge the features alone, put one that "
             "is fixed beforehand in front of the learner, or begin from one copy of a frozen one"
         )
+
+    def _seen(self, X: Floats) -> Floats:
+        return self._along(self._view, X)
+
+    def _along(self, view: View, X: Floats) -> Floats:
+        """Coordinates (n, n_features_out_) of rows X (n, d) in a view."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = view.of(X.astype(np.float64, copy=False))
+        if self.whiten:
+            spread = np.sqrt(_variances(view))
+            Z /= np.where(spread > 0.0, spread, 1.0)
+        Z = checked(Z, X, type(self).__name__)
+        missing = self.n_features_out_ - Z.shape[1]
+        return np.pad(Z, ((0, 0), (0, missing))) if missing else Z
+
+    @property
+    def _sound(self) -> bool:
+        """Whether what a file says fits together; what has another type does not."""
+        axes = getattr(self, "axes_", None)
+        try:
+            fits = axes is None or (axes._sound and len(axes.mean) == self.n_features_in_)  # noqa: SLF001
+            fits = fits and self.n_features_out_ >= len(self._view.lengths if axes else ())
+        except (AttributeError, IndexError, TypeError, ValueError):
+            return False
+        return bool(fits)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        state.pop("_looked", None)
+        return state
+
+    # -- what stands behind them -------------------------------------------------------------------
+
+    @property
+    def _still(self) -> bool:
+        """Whether the axes are there and stand still."""
+        rows = self.axes_.rows if hasattr(self, "axes_") else 0
+        return self.freeze_after is not None and rows >= self.freeze_after
+
+    @property
+    def _view(self) -> View:
+        """What rows are seen through: nothing while frozen axes are being learned."""
+        axes = self._known()
+        if self.freeze_after is None or self._still:
+            return axes.view
+        return nothing(len(axes.mean))
+
+    @property
+    def _current(self) -> View:
+        """The view of all rows learned, cached until a row is learned; frozen axes stay."""
+        if self.freeze_after is not None:
+            return self._view
+        axes, cached = self._known(), self._looked
+        if cached[0] is not axes:
+            # with a share of the variance, columns are added at looks only
+            k = None if isinstance(axes.n_components, int) else len(axes.view.lengths)
+            cached = self._looked = axes, axes.looked(k)
+        view: View = cached[1]
+        return view
+
+    def _known(self) -> Axes:
+        if not hasattr(self, "axes_"):
+            raise NotFittedError(
+                "IncrementalPCA: it has learned no row yet. Call learn or learn_transform first."
+            )
+        return self.axes_
+
+
+def _variances(view: View) -> Floats:
+    """Variances along the axes of a view, (k,)."""
+    return view.lengths**2 / max(view.mass - 1.0, 1.0)
 
 
 def _arrays(view: View) -> tuple[Floats, ...]:

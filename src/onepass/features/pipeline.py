@@ -1,15 +1,9 @@
-"""Pipeline: features and a learner as one learner, learned, asked and saved as one thing.
+"""Pipeline of features and a learner, which is itself one learner.
 
-Chain: rows through several features, one behind the other.
-
-Steps: features and a learner in a row: what they are, and how scikit-learn sees them.
-
-Joint: two pipelines become one, where each part of the second can become part of the first.
-
-The features go first. Each says where its outputs belong among those of both, so that what stands
-behind it knows whose columns are whose; the learner comes last. A learner knows its rows as the
-features gave them: had they come out in another way behind the features of the first, that is
-refused.
+On a merge the features are merged first, in order. Each returns the positions of its outputs among
+those of both, so that the next step can match its columns; the learner is merged last. A learner
+depends on its rows as the features transformed them: if the features of the first pipeline would
+have transformed the rows of the second differently, the merge is refused.
 """
 
 import copy
@@ -37,22 +31,11 @@ from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
 from onepass.validation.arrays import Places, hold_alike, places
 
-__all__ = ["JointSteps", "Pipeline", "Steps", "asked", "taught", "taught_where"]
+__all__ = ["Pipeline", "Steps"]
 
 
-def taught(features: Sequence[Transformer], read: Any) -> Floats:
-    """Learn rows in every feature; return them as seen at their time.
-
-    Parameters
-    ----------
-    features : sequence of Transformer, at least one
-    read : rows as the first one's ``read_rows`` or ``read_row`` gives them
-
-    Returns
-    -------
-    ndarray of shape (n, width)
-        The width is that after the last row; a column is 0 in the rows before it came.
-    """
+def _taught(features: Sequence[Transformer], read: Any) -> Floats:
+    """Learn rows in every feature; return them as seen at their time."""
     rows: Any = read
     born: Array | None = None
     before: Transformer | None = None
@@ -65,10 +48,10 @@ def taught(features: Sequence[Transformer], read: Any) -> Floats:
     return seen
 
 
-def asked(features: Sequence[Transformer], read: Any) -> Floats:
+def _asked(features: Sequence[Transformer], read: Any) -> Floats:
     """The rows, each as if it were the next one; nothing is learned but, at first, the width."""
     if not hasattr(features[0], "n_features_in_"):
-        taught(features, read[:0])
+        _taught(features, read[:0])
     rows: Any = read
     for feature in features:
         rows = feature.ask(rows)
@@ -76,21 +59,21 @@ def asked(features: Sequence[Transformer], read: Any) -> Floats:
     return seen
 
 
-def taught_where(
+def _taught_where(
     features: Sequence[Transformer], read: Any, on: Array, *, in_order: bool
 ) -> Floats:
-    """Learn the rows that are ``on``, shape (n,); return all as in ``taught``.
+    """Learn the rows that are ``on``, shape (n,); return all as in ``_taught``.
 
     The others are seen as if each were the next one: at its place if ``in_order``, which costs a
     cut wherever they begin and end; else behind all rows.
     """
     if on.all():
-        return taught(features, read)
+        return _taught(features, read)
     if in_order:
         runs = np.split(np.arange(len(on)), np.flatnonzero(np.diff(on)) + 1)
     else:
         runs = [rows for rows in (np.flatnonzero(on), np.flatnonzero(~on)) if len(rows)]
-    parts = [(taught if on[rows[0]] else asked)(features, read[rows]) for rows in runs]
+    parts = [(_taught if on[rows[0]] else _asked)(features, read[rows]) for rows in runs]
     seen = np.zeros((len(on), parts[-1].shape[1]))
     for rows, part in zip(runs, parts, strict=True):
         seen[rows, : part.shape[1]] = part
@@ -313,86 +296,6 @@ def _named(steps: tuple[Any, ...]) -> dict[str, Any]:
     return named
 
 
-class JointSteps(Steps):
-    """Steps that can be merged."""
-
-    @property
-    def merging(self) -> str:
-        """What ``merge`` promises: ``exact``, ``approximate`` or ``refused``."""
-        parts = [*self._in_use(), self.learner]
-        said = {part.merging for part in parts}
-        return next((word for word in ("refused", "approximate") if word in said), "exact")
-
-    def merge(self, other: Self, *, concurrent: bool = False) -> Self:
-        """Learn what another pipeline has learned, as if this one had seen its rows too.
-
-        The other is not changed. Columns and categories that only the other knows are appended in
-        the order in which they came there.
-
-        Parameters
-        ----------
-        other : Pipeline of the same steps, with the same parameters
-        concurrent : bool, default=False
-            With forgetting. False: the other's rows came after this one's. True: the two streams
-            ran side by side.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        MergeError
-            If the two are not alike, or the other's rows would have come out of the features in
-            another way here, or the learners cannot be merged. Both are left as they were.
-        """
-        where = f"{type(self).__name__}.merge"
-        self._hold_mergeable(other, where)
-        if not other.__sklearn_is_fitted__():
-            return self
-        if other is self:
-            other = copy.deepcopy(other)
-        with self._whole():
-            if not self._begun:
-                self._begin()
-            at = None
-            for mine, theirs in zip(self.features_, other.features_, strict=True):
-                self._hold_same(mine, theirs, where)
-                at = mine.join(theirs, at, where)
-            if at is None:
-                at = places(self.learner_, other.learner_, where)
-            elif not len(at.at):  # a learner behind no columns has one, which is 0
-                at = Places(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
-            self.learner_.join(other.learner_, at, concurrent=concurrent)
-        return self
-
-    def _hold_mergeable(self, other: Self, where: str) -> None:
-        """Refuse other steps, or steps of other parameters."""
-        hold_alike(self, other, (), where)
-        one, two = (" > ".join(type(step).__name__ for step in p.steps) for p in (self, other))
-        if one != two:
-            raise MergeError(
-                f"{where}: both must have the same steps, {one} as in the first, got {two}. "
-                "Learn all parts with the same Pipeline."
-            )
-        for mine, theirs in zip(self._in_use(), other._in_use(), strict=True):
-            hold_alike(mine, theirs, list(mine.get_params(deep=False)), where)
-        self.learner.hold_mergeable(other.learner, where)
-
-    def _hold_same(self, mine: Any, theirs: Any, where: str) -> None:
-        if hasattr(mine, "rows_seen_") and theirs.rows_seen_ and (reason := mine.differs(theirs)):
-            raise MergeError(
-                f"{where}: {type(mine).__name__} must have given the rows of both alike, but "
-                f"{reason}, or let one pipeline see all rows."
-            )
-
-    @abstractmethod
-    def _begin(self) -> None: ...
-
-    @abstractmethod
-    def _whole(self) -> AbstractContextManager[None]: ...
-
-
 _KINDS = {"f": "number", "O": "text", "M": "date"}  # by the dtype's letter of a table's column
 
 
@@ -400,7 +303,7 @@ def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
     return lambda pipeline: hasattr(pipeline.learner, verb)
 
 
-class Pipeline(JointSteps):
+class Pipeline(Steps):
     """Features and a learner as one learner.
 
     Each row goes through the features, which learn it and give it on as seen at its time; then the
@@ -470,6 +373,13 @@ class Pipeline(JointSteps):
     def uses_time(self) -> bool:
         """Whether the verbs that learn need the time of each row, for the learner."""
         return bool(getattr(self.learner, "uses_time", False))
+
+    @property
+    def merging(self) -> str:
+        """What ``merge`` promises: ``exact``, ``approximate`` or ``refused``."""
+        parts = [*self._in_use(), self.learner]
+        said = {part.merging for part in parts}
+        return next((word for word in ("refused", "approximate") if word in said), "exact")
 
     # -- verbs -------------------------------------------------------------------------------------
 
@@ -587,7 +497,7 @@ class Pipeline(JointSteps):
             row = x
             if self.features_:
                 read = self.features_[0].read_row(x, "Pipeline.learn_one", learning=True)
-                row = self._ready((taught if sample_weight else asked)(self.features_, read))[0]
+                row = self._ready((_taught if sample_weight else _asked)(self.features_, read))[0]
             self.learner_.learn_one(row, y, sample_weight, **_given(time=time))
         return self
 
@@ -597,18 +507,81 @@ class Pipeline(JointSteps):
             features, learner = [clone(step) for step in self._in_use()], clone(self.steps[-1])
             if features:  # copies may learn the row: it would be the first
                 read = features[0].read_row(x, "Pipeline.predict_one", learning=True)
-                x = _padded(taught(features, read))[0]
+                x = _padded(_taught(features, read))[0]
             return learner.predict_one(x)
         if self.features_:
             read = self.features_[0].read_row(x, "Pipeline.predict_one", learning=False)
-            x = _padded(asked(self.features_, read))[0]
+            x = _padded(_asked(self.features_, read))[0]
         return self.learner_.predict_one(x)
+
+    def merge(self, other: Self, *, concurrent: bool = False) -> Self:
+        """Learn what another pipeline has learned, as if this one had seen its rows too.
+
+        The other is not changed. Columns and categories that only the other knows are appended in
+        the order in which they came there.
+
+        Parameters
+        ----------
+        other : Pipeline of the same steps, with the same parameters
+        concurrent : bool, default=False
+            With forgetting. False: the other's rows came after this one's. True: the two streams
+            ran side by side.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        MergeError
+            If the two are not alike, or the other's rows would have come out of the features in
+            another way here, or the learners cannot be merged. Both are left as they were.
+        """
+        where = f"{type(self).__name__}.merge"
+        self._hold_mergeable(other, where)
+        if not other.__sklearn_is_fitted__():
+            return self
+        if other is self:
+            other = copy.deepcopy(other)
+        with self._whole():
+            if not self._begun:
+                self._begin()
+            at = None
+            for mine, theirs in zip(self.features_, other.features_, strict=True):
+                self._hold_same(mine, theirs, where)
+                at = mine.join(theirs, at, where)
+            if at is None:
+                at = places(self.learner_, other.learner_, where)
+            elif not len(at.at):  # a learner behind no columns has one, which is 0
+                at = Places(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
+            self.learner_.join(other.learner_, at, concurrent=concurrent)
+        return self
 
     # -- what stands behind them -------------------------------------------------------------------
 
     def _begin(self) -> None:
         self.features_ = [clone(step) for step in self._in_use()]
         self.learner_ = clone(self.steps[-1])
+
+    def _hold_mergeable(self, other: Self, where: str) -> None:
+        """Refuse other steps, or steps of other parameters."""
+        hold_alike(self, other, (), where)
+        one, two = (" > ".join(type(step).__name__ for step in p.steps) for p in (self, other))
+        if one != two:
+            raise MergeError(
+                f"{where}: both must have the same steps, {one} as in the first, got {two}. "
+                "Learn all parts with the same Pipeline."
+            )
+        for mine, theirs in zip(self._in_use(), other._in_use(), strict=True):
+            hold_alike(mine, theirs, list(mine.get_params(deep=False)), where)
+        self.learner.hold_mergeable(other.learner, where)
+
+    def _hold_same(self, mine: Any, theirs: Any, where: str) -> None:
+        if hasattr(mine, "rows_seen_") and theirs.rows_seen_ and (reason := mine.differs(theirs)):
+            raise MergeError(
+                f"{where}: {type(mine).__name__} must have given the rows of both alike, but "
+                f"{reason}, or let one pipeline see all rows."
+            )
 
     def _need(self, verb: str) -> None:
         if not self._begun:
@@ -633,7 +606,7 @@ class Pipeline(JointSteps):
                 sample_weight = validation.weights(sample_weight, len(read), where)
                 on = np.ones(len(read), dtype=bool) if sample_weight is None else sample_weight > 0
                 in_order = verb == "test_then_train"
-                X = self._ready(taught_where(self.features_, read, on, in_order=in_order))
+                X = self._ready(_taught_where(self.features_, read, on, in_order=in_order))
                 if verb == "fit" and len(X) and on.any():
                     verb = "partial_fit"  # the learner is a new one, and knows the names already
             return getattr(self.learner_, verb)(X, y, sample_weight=sample_weight, **named)
@@ -644,7 +617,7 @@ class Pipeline(JointSteps):
         if not self.features_:
             return X
         read = self.features_[0].read_rows(X, f"Pipeline.{verb}", learning=False)
-        return _padded(asked(self.features_, read))
+        return _padded(_asked(self.features_, read))
 
     def _ready(self, Z: Floats) -> Floats:
         """Rows for the learner, which grows with them and is told the features' names."""

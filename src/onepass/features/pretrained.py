@@ -1,23 +1,17 @@
-"""Network: a network that was trained beforehand and learns no more, as a feature.
+"""Features of a pretrained network, whose weights are fixed.
 
-A network whose weights stay as they are is a fixed function of a row, as random units are, and
-what stands in front of the last layer of one that was trained on other pictures is a far richer
-one. A learner behind it that is exact, such as recursive least squares, learns classes and tasks
-from that in one pass and forgets none [1, 2].
+A network with fixed weights is a fixed function of a row, as random units are; the layer before
+the last one of a network trained on other images is a far richer one. An exact learner behind it,
+such as recursive least squares, learns classes and tasks in one pass without forgetting [1, 2].
 
-No file of onepass holds a network. It holds the network's digest, SHA-256, and what it said of a
-row of noise, so that what is handed in later is known to be the same.
+Streams give rows as flat numbers; they are reshaped to the input of the network. Model files do not
+contain the network, but its SHA-256 digest and its output for a row of noise. The latter shows
+whether the network is deterministic, and both whether the network given on loading is the same.
 
 [1] M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad, A. van den Hengel, "RanPAC: Random
     projections and pre-trained models for continual learning", NeurIPS 2023.
 [2] H. Zhuang, Z. Weng, H. Wei, R. Xie, K.-A. Toh, Z. Lin, "ACIL: Analytic class-incremental
     learning with absolute memorization and privacy protection", NeurIPS 2022.
-
-Opened: a network that is ready to be asked for its outputs, a row of numbers for each row.
-
-Shapes: in which shape a network takes a row, which streams give as numbers side by side.
-
-Trial: whether a network says the same of a row each time, found out with a row of noise.
 """
 
 import copy
@@ -43,7 +37,7 @@ from onepass.errors import (
 )
 from onepass.features.random_features import Frozen
 
-__all__ = ["FrozenNetwork", "Opened", "alike", "formed", "hold_shape", "tried"]
+__all__ = ["FrozenNetwork", "Opened", "tried"]
 
 
 class Opened(NamedTuple):
@@ -104,7 +98,7 @@ class Opened(NamedTuple):
         return Z
 
 
-def formed(told: Any, said: Sequence[int | None] | None, d: int, where: str) -> tuple[int, ...]:
+def _formed(told: Any, said: Sequence[int | None] | None, d: int, where: str) -> tuple[int, ...]:
     """The shape of a row of d numbers.
 
     Parameters
@@ -153,13 +147,8 @@ def formed(told: Any, said: Sequence[int | None] | None, d: int, where: str) -> 
     return shape
 
 
-def hold_shape(came: Sequence[int], known: Any, where: str) -> None:
-    """Refuse pictures of another shape than known; leading axes of length 1 are nothing.
-
-    Raises
-    ------
-    ShapeError
-    """
+def _hold_shape(came: Sequence[int], known: Any, where: str) -> None:
+    """Refuse pictures of another shape than known; leading axes of length 1 are nothing."""
     if known is None or _bare(came) == _bare(known):
         return
     raise ShapeError(
@@ -262,7 +251,7 @@ def tried(
     again = ask(noise[:1])[0]
     beside = ask(noise)[0] if several else alone
     for other, when in ((again, "it is asked once more"), (beside, "another row is beside it")):
-        if not alike(alone, other):
+        if not _alike(alone, other):
             raise ParameterError(
                 f"{where}: a network must say the same of a row each time, whatever other rows are "
                 f"asked with it, got another answer when {when}. Let it draw no lots and take no "
@@ -271,7 +260,7 @@ def tried(
     return alone
 
 
-def alike(one: Floats, two: Floats) -> bool:
+def _alike(one: Floats, two: Floats) -> bool:
     """Whether two outputs are the same but for rounding, on whatever device.
 
     Parameters
@@ -358,7 +347,7 @@ class FrozenNetwork(Frozen):
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) > 1:
             known = getattr(self, "shape_", self.shape)
-            hold_shape(form, known, where)
+            _hold_shape(form, known, where)
             if known is None and learning:
                 self.shape_ = tuple(int(k) for k in form)
             X = np.asarray(X).reshape(len(X), math.prod(form))
@@ -377,7 +366,7 @@ class FrozenNetwork(Frozen):
         """Where another network was asked."""
         if not (hasattr(self, "digest_") and hasattr(other, "digest_")):
             return ""
-        if (self.digest_, self.shape_) == (other.digest_, other.shape_) and alike(
+        if (self.digest_, self.shape_) == (other.digest_, other.shape_) and _alike(
             self.trial_, other.trial_
         ):
             return ""
@@ -389,7 +378,7 @@ class FrozenNetwork(Frozen):
         validation.whole(self.batch_size, "batch_size", self._who, low=1)
         network = self._network()
         told = self.shape if self.shape is not None else getattr(self, "shape_", None)
-        self.shape_ = formed(told, network.shape, d, self._who)
+        self.shape_ = _formed(told, network.shape, d, self._who)
         self.trial_ = self._tried(network)
         self.digest_ = network.digest
 
@@ -468,7 +457,7 @@ class FrozenNetwork(Frozen):
         if hasattr(self, "digest_"):
             if network.digest != self.digest_:
                 raise ParameterError(f"{self._who}: {self._unlike_digest(network.digest)}")
-            if not alike(self.trial_, self._tried(network)):
+            if not _alike(self.trial_, self._tried(network)):
                 raise ParameterError(
                     f"{self._who}: the {self._what} must answer as it did when learning began, "
                     "got other outputs from one of the same digest. Build it as it was built "

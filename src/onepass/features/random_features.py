@@ -1,34 +1,30 @@
-"""Random units: fixed random functions of all columns, which make a linear learner a rich one.
+"""Random features: fixed random functions of all columns, drawn once from a seed.
 
 With weights and offsets drawn once, a row x becomes
 
     z = max(0, x W + b),              W ~ N(0, scale² / d),  b ~ N(0, bias²)                   (1)
     z = √(2 / width) cos(x W + b),    W ~ N(0, 2γ),          b ~ U(0, 2π)                      (2)
 
-(1) are random ReLU units [1], (2) are random Fourier features [2]: products of two rows' features
-come near exp(−γ ‖x − x′‖²) as the width grows.
+(1) are random ReLU units [1], (2) are random Fourier features [2]: the products of the features of
+two rows approach exp(−γ ‖x − x′‖²) as the width grows.
+
+Features that do not change let an exact learner behind them, such as recursive least squares, end
+with the solution for all rows at once: no order of rows or of tasks causes forgetting [3, 4]. On
+raw inputs, random features do better than many that are learned along the stream [5]; for large
+images, random projections of the output of a pretrained network are used [6].
 
 Cost: O(d · width) time a row and memory.
 
 [1] G.-B. Huang, Q.-Y. Zhu, C.-K. Siew, "Extreme learning machine: theory and applications",
     Neurocomputing 70, 2006.
 [2] A. Rahimi, B. Recht, "Random features for large-scale kernel machines", NIPS 2007.
-
-Frozen: features that are drawn once, from a seed, and never learned.
-
-Where the features of all rows are the same functions for all time, a learner behind them that is
-exact, such as recursive least squares, knows in the end what it would know had it seen all rows at
-once: no order of rows or of tasks can make it forget [1, 2]. Random features do this from raw
-inputs better than many that are learned as the stream goes by [3]; and projecting what a network
-gives that was trained beforehand does it for large pictures [4].
-
-[1] H. Zhuang, Z. Weng, H. Wei, R. Xie, K.-A. Toh, Z. Lin, "ACIL: Analytic class-incremental
+[3] H. Zhuang, Z. Weng, H. Wei, R. Xie, K.-A. Toh, Z. Lin, "ACIL: Analytic class-incremental
     learning with absolute memorization and privacy protection", NeurIPS 2022.
-[2] H. Zhuang et al., "F-OAL: Forward-only online analytic learning with fast training and low
+[4] H. Zhuang et al., "F-OAL: Forward-only online analytic learning with fast training and low
     memory footprint in class incremental learning", NeurIPS 2024.
-[3] A. Prabhu, S. Sinha, P. Kumaraguru, P. H. S. Torr, O. Sener, P. K. Dokania, "RanDumb: Random
+[5] A. Prabhu, S. Sinha, P. Kumaraguru, P. H. S. Torr, O. Sener, P. K. Dokania, "RanDumb: Random
     representations outperform online continually learned representations", NeurIPS 2024.
-[4] M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad, A. van den Hengel, "RanPAC: Random
+[6] M. D. McDonnell, D. Gong, A. Parvaneh, E. Abbasnejad, A. van den Hengel, "RanPAC: Random
     projections and pre-trained models for continual learning", NeurIPS 2023.
 """
 

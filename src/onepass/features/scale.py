@@ -1,19 +1,19 @@
-"""Scale: columns of mean 0 and standard deviation 1, as far as is known when a row comes.
+"""Standardisation: columns of mean 0 and standard deviation 1, by the rows so far.
 
-With n the number of rows up to and including row x, per column::
+With n the number of rows up to and including row x, per column [1]::
 
     m_n = m_{n-1} + (x - m_{n-1}) / n                                        (1)
     M_n = M_{n-1} + (x - m_{n-1}) (x - m_n)                                  (2)
     z   = (x - m_n) / sqrt(M_n / n)                                          (3)
 
-The row is part of its own statistics, so |z| <= sqrt(n - 1): no first row is an outlier.
+The row is part of its own statistics, so |z| <= sqrt(n - 1): the first rows are no outliers.
 
-A block is done at once. With D = x - m_0 about the mean m_0 of the n_0 rows before it, (1) is a
-cumulative sum, m_k - m_0 = (D_1 + ... + D_k) / (n_0 + k), and (2) one of terms that are all >= 0,
-so nothing cancels. All values are taken relative to the column's first one: as it is
-itself one of the rows, it lies within sqrt(n) standard deviations of the mean, and digits that all
-rows share (as in 1e8 + small) are gone, exactly, before anything is squared. What is left below
-the last digits of that value is rounding, not spread: such a column counts as constant.
+Blocks are vectorised. With D = x - m_0 about the mean m_0 of the n_0 rows before the block, (1) is
+a cumulative sum, m_k - m_0 = (D_1 + ... + D_k) / (n_0 + k), and (2) a sum of terms that are all
+>= 0, so nothing cancels. All values are taken relative to the column's first one, which lies within
+sqrt(n) standard deviations of the mean. Digits that all rows share (as in 1e8 + small) are thereby
+removed exactly before anything is squared [2]. Differences below the last digits of the first value
+are rounding, not variance: such a column counts as constant.
 
 Cost: O(d) time a row, O(d) memory.
 

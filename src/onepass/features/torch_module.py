@@ -1,12 +1,12 @@
-"""Torch module: what a frozen module of PyTorch says of a row, as features.
+"""Outputs of a frozen PyTorch module as features.
 
-The module f answers in evaluation mode and without derivatives, some rows at a time,
+The module f runs in evaluation mode and without gradients, in batches of rows,
 
-    z = f(x; w),              w as it was when it was handed over                              (1)
+    z = f(x; w),              w the weights when it was passed                                 (1)
 
-and its outputs of whatever shape, side by side, are the features.
+and its outputs, flattened, are the features.
 
-Cost: that of f a row; the outputs' numbers of one row in memory, beside f.
+Cost: that of f a row, and memory for the outputs of one row.
 """
 
 import copy

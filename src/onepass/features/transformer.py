@@ -1,22 +1,20 @@
-"""Transformer: what all one-pass features share.
+"""Base classes of all one-pass features.
 
-A feature turns rows into other rows with the help of what it has learned of the rows so far.
-Both ways of asking it give a row *as it is seen when its time comes*:
+A feature transforms rows with what it has learned of the rows so far. Both methods transform a row
+*as at its time in the stream*:
 
-``learn_transform(X)``  learn the rows one after the other; row k is seen with what is known of
-                        all rows up to and including k
-``transform(X)``        learn nothing; each row, for itself, is seen as if it were the next one
+``learn_transform(X)``  learn the rows one after the other; row k is transformed with the state
+                        after rows 1 ... k
+``transform(X)``        learn nothing; each row is transformed as if it were the next one
 
-So ``transform`` and then ``learn_transform`` of one row give the same numbers, and a learner
-behind a feature is asked about the very vector that it is then taught. Cutting a stream into
-blocks changes nothing.
+So ``transform`` and then ``learn_transform`` of one row give the same numbers: a learner behind a
+feature predicts from the vector that it then learns. The result does not depend on how a stream is
+cut into blocks.
 
-The width may grow, at the end. Within a block the rows before a new column's first row hold 0
-there, and whatever stands behind is widened *as if the new column had been zero all along*.
+The width may grow at the end. Within a block, the rows before the first row of a new column are 0
+there, and the steps behind are widened *as if the new column had been zero in all earlier rows*.
 
-Columnwise: features that take a matrix of numbers, column by column.
-
-Gaps: a matrix in which nan stands for a value that is missing.
+:class:`Columnwise` is the base of features of numeric matrices, in which nan is a missing value.
 """
 
 import copy

@@ -1,25 +1,15 @@
-"""River: learners of onepass as estimators of River, and River's models as entrants here [1].
+"""Learners of onepass as estimators of River, and models of River in evaluations here [1].
 
-``wrap`` gives an estimator of the right base class. It answers before it has learned, takes
-features that appear, by their prior, and those that disappear, as 0, in dicts or in DataFrames.
-``adopt`` gives what ``op.evaluate.prequential`` puts to the test.
+``wrap`` returns an estimator of the right base class, which predicts before it has learned. Rows
+are dicts or DataFrames whose columns are matched by name and may change: they are known from the
+first learned row on; new ones are appended in sorted order, so that the order of a dict's keys does
+not change the result. A column that a row lacks is 0; where the model imputes, it is missing there.
+
+``adopt`` returns a model that ``op.evaluate.prequential`` accepts. Each row goes through
+``predict_one``, then ``learn_one``, as in River's own progressive validation, in one pass and one
+table with learners of onepass.
 
 [1] J. Montiel et al., "River: machine learning for streaming data in Python", JMLR 22, 2021.
-
-Adopted: a model of River as an entrant of an evaluation.
-
-Each row goes through ``predict_one``, then ``learn_one``: what River's own progressive validation
-does, in one pass and one table with learners of onepass.
-
-Intake: rows whose columns come and go by name, as a model that learns blocks wants them.
-
-Columns are known from the first row on that is learned; new ones stand behind those known, in
-sorted order, so that the order of a dict's keys changes no bit. A column that a row lacks is 0.
-Where the model imputes it is missing there, and is imputed.
-
-Wrapped: a model behind the verbs of River, of one row and of frames.
-
-Detectors: River's detectors of drift, by their names in lower case.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Where rows come from: files, pipes, frames, arrays, iterables and named data sets.
+"""Sources of rows: files, pipes, frames, arrays, iterables and named data sets.
 
 Nothing is learned here. A source becomes a :class:`Stream` of :class:`Rows`: blocks of typed
-columns with their answers, in order, in bounded memory. Streams of tasks, for continual learning,
+columns with their targets, in order, in bounded memory. Streams of tasks, for continual learning,
 are :class:`Experiences`.
 """
 

@@ -1,14 +1,12 @@
-"""Arrow's columns as a table's: numbers float64, text object, dates datetime64[us] in UTC.
+"""Arrow IPC (Feather) and Parquet files as sources.
 
-Times of day and durations are numbers of seconds; the fields of structs are columns.
+Columns become numbers (float64), text (object) and dates (datetime64[us] in UTC). Times of day and
+durations are numbers of seconds; the fields of structs are columns.
 
-Arrow IPC (Feather) as a source: files and streams, batch by batch, from a pipe too.
-
-A stream is read from front to end. A file has its table of contents at its end: where nothing can
-be sought, as in a pipe or in what is packed, it is laid down on the disk first. Memory is bounded
-by the largest record batch, which whoever wrote it chose.
-
-Parquet as a source: a few rows at a time, even where the file is one row group.
+IPC streams are read from front to end. An IPC file has its index at its end: where the input cannot
+seek, as a pipe or a compressed file, it is written to disk first. Memory is bounded by the largest
+record batch, which the writer chose. Parquet is read a few rows at a time, even where the file is
+one row group.
 """
 
 import tempfile
@@ -25,7 +23,7 @@ from onepass.stream.files import DAMAGED, Bytes, Remote
 from onepass.stream.sources import LOOKED_AT, Piece
 from onepass.validation.table import Table, dates_of
 
-__all__ = ["MARK", "Ipc", "Parquet", "leaves", "letters", "spooled", "to_array", "to_table"]
+__all__ = ["MARK", "Ipc", "Parquet", "leaves", "letters", "spooled", "to_array"]
 
 
 def leaves(
@@ -135,21 +133,10 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
     )
 
 
-def to_table(
+def _to_table(
     batch: Any, names: Sequence[str], types: Mapping[str, str], pa: ModuleType, where: str
 ) -> Table:
-    """The columns of these names in a batch, numbers as text where ``types`` says so.
-
-    Parameters
-    ----------
-    batch : pyarrow.RecordBatch
-    names : sequence of str
-        Full names of columns.
-    types : dict of str to str
-        Kinds of columns.
-    pa, where
-        As in ``to_array``.
-    """
+    """The columns of these names in a batch, numbers as text where ``types`` says so."""
     wanted = set(names)
     columns = {
         name: to_array(column, name, pa, where, text=types.get(name) == "text")
@@ -252,7 +239,7 @@ class Ipc:
                     passed = done >= LOOKED_AT and done + rows.num_rows <= start
                     done += rows.num_rows
                     given = [] if passed else wanted
-                    table = to_table(rows, given, types, self._pa, self.name)
+                    table = _to_table(rows, given, types, self._pa, self.name)
                     yield Piece(table, fraction=opened.fraction)
         finally:
             opened.close()
@@ -455,7 +442,7 @@ class Parquet:
         if begins[group] > LOOKED_AT:
             ahead = range(next(i for i, begin in enumerate(begins) if begin >= LOOKED_AT))
             for batch in self._batches(file, wanted, ahead, size):
-                yield to_table(batch, wanted, types, self._pa, self.name)
+                yield _to_table(batch, wanted, types, self._pa, self.name)
                 done += batch.num_rows
                 if done >= LOOKED_AT:
                     break
@@ -465,7 +452,7 @@ class Parquet:
             passed = done >= LOOKED_AT and done + batch.num_rows <= start
             done += batch.num_rows
             given = [] if passed else wanted
-            yield to_table(batch, given, types, self._pa, self.name)
+            yield _to_table(batch, given, types, self._pa, self.name)
 
     def _batches(self, file: Any, names: list[str], groups: range, size: int) -> Iterator[Any]:
         """Some columns of some row groups."""

@@ -1,14 +1,14 @@
-"""Borders: tasks that run into each other, as they do outside of benchmarks.
+"""Boundaries between tasks: sharp, blurred, or none.
 
 =========== =======================================================================================
-sharp       a task ends and the next begins: what every stream of tasks is made as
-blurred     at each border a share of the rows has changed places with as many of the neighbour [1]
-task-free   no borders: each row comes at its place plus a normal deviate, and the learner is
-            given blocks, and is never told that a task ended                                   [2]
+sharp       a task ends and the next begins: the default of all streams of tasks
+blurred     at each boundary a share of the rows is exchanged with as many of the neighbour     [1]
+task-free   no boundaries: each row comes at its place plus a normal deviate; the learner gets
+            blocks, and is not notified when a task ends                                        [2]
 =========== =======================================================================================
 
-Each row still comes once, as its own task changes it, and what is tested are the tasks as they
-were.
+Each row still comes once, changed as its own task changes rows, and the tests are those of the
+original tasks.
 
 [1] R. Aljundi et al., "Gradient based sample selection for online continual learning", NeurIPS
     2019, section 4.2 (blurry boundaries).

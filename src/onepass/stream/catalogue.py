@@ -1,6 +1,6 @@
-"""Named data sets: which there are, their rows, their images, and how they are fetched.
+"""Catalogue of named data sets: their rows and images, and how they are fetched.
 
-The catalogue of data sets. To add one is to add one entry to ``ENTRIES``.
+To add a data set is to add one entry to ``ENTRIES``.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Choice: which columns of a source are read, and what each is for."""
+"""Selection of the columns that are read, and of the role of each."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -1,20 +1,16 @@
-"""Class tasks: any data as a stream of tasks, by the classes or by where its rows lie.
+"""Streams of tasks from any data, split by classes or by the values of a column.
 
 =============== ==================================================================================
-by classes      each task brings classes of its own: class-incremental, or task-incremental where
-                a learner is told at the test which they are
-within classes  the same, but the answer is which of its task's classes a row has: tasks share
-                their answers, and the rows change                              (domain-incremental)
-by a key        tasks are the ranges or the values of a column: one working region after the
+by classes      each task has classes of its own: class-incremental, or task-incremental where the
+                learner is given them at the test
+within classes  the same, but the label is the position of a class among those of its task: tasks
+                share their labels, and the rows change                         (domain-incremental)
+by a key        tasks are the ranges or the values of a column, as one working region after the
                 other, of classification or regression                          (domain-incremental)
 =============== ==================================================================================
 
 The three scenarios are those of G. M. van de Ven, T. Tuytelaars, A. S. Tolias, "Three types of
 incremental learning", Nature Machine Intelligence 4, 2022.
-
-Rows of a source: what of it may be learned, and what is tested.
-
-Domain tasks: rows parted by where they lie, along a column or by a key of their own.
 """
 
 import itertools
@@ -30,7 +26,7 @@ from onepass.stream.tasks import Experiences, Part, Task, in_order
 from onepass.validation import in_range, labels, whole
 from onepass.validation.table import Table, has_names, is_frame, is_missing
 
-__all__ = ["TaskRows", "by_domains", "experiences", "some_of", "sources"]
+__all__ = ["TaskRows", "experiences", "some_of"]
 
 
 _APART = 6  # sets the draw of rows to test apart from others
@@ -61,7 +57,7 @@ class TaskRows:
     title: str = "key"
 
 
-def sources(
+def _sources(
     X: Any,
     y: Any,
     X_test: Any,
@@ -70,22 +66,7 @@ def sources(
     seed: int,
     said: tuple[str, Any, Any],
 ) -> list[TaskRows]:
-    """Rows to learn and rows to test, checked.
-
-    Parameters
-    ----------
-    X, y, X_test, y_test, test_share, seed
-        As :func:`onepass.stream.tasks` has them.
-    said : tuple of str, by and by_test
-        The public call, and the keys.
-
-    Raises
-    ------
-    ShapeError, ColumnError, ParameterError
-        If they do not go together.
-    LabelError
-        If labels are not of one kind, text or whole numbers.
-    """
+    """Rows to learn and rows to test, checked."""
     where, by, by_test = said
     if isinstance(y, str) and y_test is None and X_test is not None:
         y_test = y
@@ -242,7 +223,7 @@ def some_of(
 _MOST = 1000  # values of a key that each are a task: more is likely a mistake
 
 
-def by_domains(
+def _by_domains(
     known: Sequence[TaskRows],
     n_tasks: int | None,
     cuts: Sequence[float] | None,
@@ -251,24 +232,7 @@ def by_domains(
     shuffle: bool,
     where: str,
 ) -> list[Task]:
-    """Tasks by the ranges or values of the sources' keys.
-
-    Parameters
-    ----------
-    known : sequence of Source
-        Rows to learn, and to test.
-    n_tasks, cuts, seed, shuffle
-        As :func:`onepass.stream.tasks` has them.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    NotFiniteError
-        If a row has no key.
-    ParameterError
-        If a task would be empty, or keys that are no numbers are to be parted by ranges.
-    """
+    """Tasks by the ranges or values of the sources' keys."""
     keys = [_of(source, where) for source in known]
     placed, names = _placed(keys[0], (n_tasks, cuts), known[0].title, where)
     places = [placed(key) for key in keys]
@@ -466,7 +430,7 @@ def experiences(
     ('x0 < 1.003', 80, 20)
     """
     whole(seed, "seed", _WHERE, low=0)
-    known = sources(X, y, X_test, y_test, test_share, seed, (_WHERE, by, by_test))
+    known = _sources(X, y, X_test, y_test, test_share, seed, (_WHERE, by, by_test))
     if by is None:
         if cuts is not None or by_test is not None:
             raise ParameterError(
@@ -484,7 +448,7 @@ def experiences(
                 f"{_WHERE}: `groups`, `within` and rows a class must be left out with `by`, got "
                 "them. Tasks are made by classes, or by a key."
             )
-        tasks = by_domains(known, n_tasks, cuts, seed, shuffle=shuffle, where=_WHERE)
+        tasks = _by_domains(known, n_tasks, cuts, seed, shuffle=shuffle, where=_WHERE)
     made = Experiences(name, known[0].X, known[1].X, tuple(tasks))
     return in_order(made, order, _WHERE, seed=seed)
 

@@ -9,18 +9,12 @@ other value in such a column is parsed again as text and converted by literals.
 
 The text is cut into whole rows here, and pyarrow parses them from memory. If it read the file
 itself, it would read many blocks ahead in a thread that calls back into Python, which aborts at
-exit.
+exit. A line break ends a row unless it is in a quoted field. A field is quoted if it begins with a
+quotation mark; a doubled mark within it is one mark; what follows the closing mark belongs to the
+field unchanged. This is how pyarrow reads, and agrees with RFC 4180 where that is defined.
 
-Misread: what went wrong in a delimited text file, said in the user's words.
-
-pyarrow says the column by its number and the row by its line; here they get their name and the
-place that :class:`~onepass.stream.stream.Rows` counts by, and the message says what to do.
-
-Records: where the rows of a delimited text end, so that it can be parsed piece by piece.
-
-A line break ends a row unless it stands in a quoted field. A field is quoted if it begins with a
-quotation mark; a doubled mark within it stands for itself; what follows the closing mark belongs
-to the field as it is. This is how pyarrow reads, and RFC 4180 where it says anything.
+pyarrow's errors give the number of a column and the line of a row. Here they are raised with the
+column's name, the row as :class:`~onepass.stream.stream.Rows` counts it, and what to do.
 """
 
 import re

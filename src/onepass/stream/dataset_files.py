@@ -1,15 +1,13 @@
-"""Entry: all that is known of one data set, and how it is found, opened and checked.
+"""Files of data sets: description, location, format and checksum of each.
 
-Places where the files of data sets lie, in the order in which they are looked in.
+Files are looked for in this order:
 
 1. the package itself, for the sets that come with it;
 2. the folder named by the environment variable ``ONEPASS_DATA``;
 3. the cache: the folder named by ``ONEPASS_CACHE``, or the platform's own for caches;
 4. where a system package puts them.
 
-Forms in which the files of data sets come: how to open each as a source.
-
-OpenML: data sets fetched by scikit-learn's client, checked, and kept in the cache.
+Sets of OpenML are fetched by scikit-learn's client, checked, and stored in the cache.
 """
 
 import csv
@@ -46,7 +44,6 @@ __all__ = [
     "Progress",
     "cache_folder",
     "csv_form",
-    "folders",
     "located",
     "parquet",
     "recording",
@@ -75,7 +72,7 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "onepass"
 
 
-def folders(cache: str | os.PathLike[str] | None = None) -> list[Path]:
+def _folders(cache: str | os.PathLike[str] | None = None) -> list[Path]:
     """The folders in which a set's files, ``set/file``, are looked for."""
     named = os.environ.get("ONEPASS_DATA")
     return [_BUNDLED, *([Path(named)] if named else []), cache_folder(cache)]
@@ -97,7 +94,7 @@ def located(
     cache : path, optional
         The cache to look in.
     """
-    wanted = [[folder / file for file in files] for folder in folders(cache)]
+    wanted = [[folder / file for file in files] for folder in _folders(cache)]
     if system is not None:
         wanted.append([Path(system) / Path(file).name for file in files])
     for paths in wanted:
@@ -416,7 +413,7 @@ class Entry:
     def described(self, cache: str | os.PathLike[str] | None = None) -> Description:
         """The entry in words, with the place of its files."""
         paths = self.located(cache)
-        last = folders(cache)[1]  # what the user names, or else the cache
+        last = _folders(cache)[1]  # what the user names, or else the cache
         return Description(
             name=self.name, title=self.title, rows=self.rows, task=self.task,
             target="label" if self.target is None else self.target, licence=self.licence,

@@ -1,29 +1,21 @@
-"""Digit tasks: the streams of pictures on which continual learning is compared.
+"""Streams of image tasks that are common in continual learning.
 
 =================  ================================================================================
 Split MNIST        tasks have classes of their own: 0 and 1, then 2 and 3, …                    [1]
 Permuted MNIST     all classes in each task, the pixels in an order of the task's own        [2, 3]
+Rotated MNIST      all classes in each task, rotated by 0°, 5°, 10°, …                          [4]
+Rotation angles    one digit; the target is its angle, which grows from task to task            [5]
 =================  ================================================================================
 
-Those in which digits are turned stand in :mod:`onepass.stream.digits`. Pictures are MNIST's
-unless others of the same kind are given, such as ``op.stream.images("fashion-mnist")``.
+Images are MNIST's unless others of the same kind are given, such as
+``op.stream.images("fashion-mnist")``.
 
 [1] F. Zenke, B. Poole, S. Ganguli, "Continual learning through synaptic intelligence", ICML 2017.
 [2] I. Goodfellow et al., "An empirical investigation of catastrophic forgetting in gradient-based
     neural networks", ICLR 2014.
 [3] J. Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017.
-
-Rotation: pictures turned about their middle.
-
-Digit turns: the streams of pictures in which tasks differ by how much digits are turned.
-
-=================  ================================================================================
-Rotated MNIST      all classes in each task, turned by 0°, 5°, 10°, …                           [1]
-Rotation angles    one digit, and the answer is its angle, which grows from task to task        [2]
-=================  ================================================================================
-
-[1] D. Lopez-Paz, M. Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
-[2] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
+[4] D. Lopez-Paz, M. Ranzato, "Gradient episodic memory for continual learning", NeurIPS 2017.
+[5] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022, section V.
 """
 
@@ -45,8 +37,6 @@ from onepass.validation import in_range, whole
 __all__ = [
     "Features",
     "SplineOrder",
-    "all_classes",
-    "known_images",
     "permuted_mnist",
     "rotated",
     "rotated_mnist",
@@ -142,7 +132,7 @@ def split_mnist(
     >>> [(task.name, task.X.shape) for task in op.stream.split_mnist(known)][:2]
     [('0–1', (8, 784)), ('2–3', (8, 784))]
     """
-    known = known_images(images)
+    known = _known_images(images)
     made = experiences(
         known.train_images,
         known.train_labels,
@@ -228,7 +218,7 @@ def permuted_mnist(
     """
     where = "op.stream.permuted_mnist"
     whole(n_tasks, "n_tasks", where, low=1)
-    known = known_images(images)
+    known = _known_images(images)
     size = known.train_images[0].size
 
     def change(task: int, n: int) -> Change | None:  # noqa: ARG001  the same for all rows
@@ -236,18 +226,18 @@ def permuted_mnist(
         return _Permute(rng.permutation(size)) if task else None
 
     names = [f"order {task}" for task in range(n_tasks)]
-    made = all_classes(known, names, change, (rows_per_task, test_rows_per_task), seed, where)
+    made = _all_classes(known, names, change, (rows_per_task, test_rows_per_task), seed, where)
     return in_order(
         replace(made, name="Permuted MNIST", form=Features(as_images)), order, where, seed=seed
     )
 
 
-def known_images(images: Images | None) -> Images:
+def _known_images(images: Images | None) -> Images:
     """MNIST, where no others are given."""
     return images_of("mnist") if images is None else images
 
 
-def all_classes(
+def _all_classes(
     known: Images,
     names: Sequence[str],
     change: Callable[[int, int], Change | None],
@@ -373,7 +363,7 @@ def rotated_mnist(
 
     names = [f"{task * step:g}°" for task in range(n_tasks)]
     sizes = (rows_per_task, test_rows_per_task)
-    made = all_classes(known_images(images), names, change, sizes, seed, where)
+    made = _all_classes(_known_images(images), names, change, sizes, seed, where)
     return in_order(
         replace(made, name="Rotated MNIST", form=Features(as_images)), order, where, seed=seed
     )
@@ -431,7 +421,7 @@ def rotation_angles(
     n = whole(rows_per_task, "rows_per_task", where, low=1) * whole(
         n_tasks, "n_tasks", where, low=1
     )
-    known = known_images(images)
+    known = _known_images(images)
     rng = np.random.default_rng([whole(seed, "seed", where, low=0), digit])
     twos = [np.flatnonzero(labels == digit) for labels in (known.train_labels, known.test_labels)]
     learned = some_of(twos[0], n, rng, where, "n_tasks · rows_per_task").reshape(n_tasks, -1)

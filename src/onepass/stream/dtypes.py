@@ -1,20 +1,15 @@
-"""Kinds: each column of a stream keeps the kind that its first values have.
+"""Types of columns, which are fixed by the first values of each.
 
-A kind is number, truth, text or date (see :mod:`onepass.validation.table`). It is fixed by the
+A type is number, truth, text or date (see :mod:`onepass.validation.table`). It is fixed by the
 first piece of the stream in which the column has a value, or beforehand: by the user's ``types``,
-or by those of a source that has some, as a Parquet file has. A column without a kind stands as
-nan. A later value of another kind is refused, with its place.
+or by the source, as a Parquet file does. A column without a type is nan. A later value of another
+type is refused, with its place. Text columns that look like numbers, dates or truth values raise a
+warning or an error: one ``?`` among twenty thousand numbers makes a column text and each of its
+numbers a category, and only the user knows what such a cell means.
 
-Warnings and errors for columns of text that look like numbers, dates or truth values.
-
-One ``?`` among twenty thousand numbers makes a column text, and each of its numbers a category.
-Only the user knows what such a cell means.
-
-Undecided columns: those whose kind may hang on rows that are passed over.
-
-A stream may begin in the middle of a source. Its columns have the kinds that they would have had
-there. Most are certain beforehand, but a column may be empty in the first bytes of a text. So of
-the rows that are passed over these columns are read, each until it has shown a value.
+A stream may begin in the middle of a source; its columns have the types that they would have had
+there. Most are known beforehand, but a column may be empty in the first bytes of a text. Of the
+rows that are skipped, these columns are read until each has a value.
 """
 
 import warnings

@@ -1,11 +1,8 @@
-"""Bytes of a file, from wherever they come: a path, an address, a pipe; packed or not.
+"""Bytes of a file from a path, a URL or a pipe, decompressed if necessary.
 
-The first bytes can be looked at before all are read, which a pipe alone would not allow. What is
-packed says so by its first bytes, whatever its name: gzip, bzip2, xz and Zstandard are unpacked.
-
-Remote: files at an address, such as ``s3://bucket/a.parquet`` or ``https://host/a.csv.gz``.
-
-fsspec knows the kinds of addresses; each brings a package of its own where it needs one.
+The first bytes can be inspected before the rest is read, also of a pipe. Compression is detected by
+these bytes, not by the name: gzip, bzip2, xz and Zstandard. URLs such as ``s3://bucket/a.parquet``
+and ``https://host/a.csv.gz`` are opened by fsspec, which needs a further package for some schemes.
 """
 
 import bz2

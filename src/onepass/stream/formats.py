@@ -1,12 +1,10 @@
-"""Formats: which there are, by which suffixes and first bytes they are known, and how to open one.
+"""File formats: their suffixes, first bytes and sources, and several files as one source.
 
 To add a format is to write its source and to add it here.
 
-Parts: several files as one source, one after the other in their order.
-
-Names are put in natural order, so that part-10 stands behind part-9. All files must have the same
-columns; what a column holds is told by the first. Folders on the way to a file that are called
-``key=value``, as Hive has them, are columns too.
+Several files are read one after the other in natural order, so that part-10 follows part-9. All
+must have the same columns; the first determines their types. Folders on the way to a file that are
+called ``key=value``, as in Hive, are columns too.
 """
 
 import re

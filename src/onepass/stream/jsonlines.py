@@ -2,13 +2,11 @@
 
 A key that a line lacks is missing there, as null is, and any line may have new keys. A column is
 text, numbers or truth values; text is dates, times of day or durations where all its first values
-are (:mod:`onepass.stream.literals`). The first bytes of the file fix the kinds of the columns that
+are (:mod:`onepass.stream.literals`). The first bytes of the file fix the types of the columns that
 have values there.
 
 pyarrow parses the lines, some hundred kibibytes at a time. A chunk that it refuses is parsed line
-by line (:mod:`onepass.stream.jsonlines`), which is slower and gives the place of an error.
-
-Objects: lines of JSON parsed one by one, with the place of each error.
+by line in Python, which is slower and gives the place of an error.
 """
 
 import json

@@ -1,9 +1,7 @@
-"""Pictures: sets of small images, each with a label, in a part to learn and a part to test.
+"""Sets of small labelled images, split into training and test images, and the idx file format.
 
-idx files: arrays of bytes as the MNIST family has them.
-
-Two zero bytes, one byte that names the type (8: unsigned bytes), one byte with the number of
-dimensions, each dimension as four bytes, the highest first; then the values, row by row [1].
+An idx file has two zero bytes, one byte for the type (8: unsigned bytes), one byte for the number
+of dimensions, each dimension as four bytes, big-endian, and then the values, row by row [1].
 
 [1] Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", file formats.
 """

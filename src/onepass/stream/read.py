@@ -1,7 +1,4 @@
-"""Read: one door for rows from files, pipes, frames, arrays, iterables and named data sets.
-
-Opening: the source that reads whatever a user gives.
-"""
+"""``read``: streams from files, pipes, frames, arrays, iterables and named data sets."""
 
 import glob
 import io
@@ -42,28 +39,13 @@ from onepass.stream.sources import Frame, Matrix, OneByOne, Pair, Source
 from onepass.stream.stream import Stream
 from onepass.validation.table import is_frame
 
-__all__ = ["open_source", "read"]
+__all__ = ["read"]
 
 _Place = Path | Remote
 
 
-def open_source(source: Any, reading: Reading) -> Source:
-    """The source that reads this.
-
-    Parameters
-    ----------
-    source : Any
-        As :func:`onepass.stream.read` takes it, but no name of a data set.
-    reading : Reading
-        How files are read.
-
-    Raises
-    ------
-    SourceError
-        If nothing is there, or nobody can tell what it is.
-    TypeMismatchError
-        If it is no source.
-    """
+def _open_source(source: Any, reading: Reading) -> Source:
+    """The source that reads this."""
     if isinstance(source, str) and source == "-":
         return reading.stream(getattr(sys.stdin, "buffer", sys.stdin), "standard input")
     if isinstance(source, (str, os.PathLike)):
@@ -378,7 +360,7 @@ def read(
         opened: Source = catalogue.opened(source)
         reading.check(None, f"the data set {source}")
     else:
-        opened = open_source(source, reading)
+        opened = _open_source(source, reading)
     choice = replace(_choice(opened, target, time, drop, columns, missing), bad_rows=bad_rows)
     told = reading.told | {"missing": missing, "bad_rows": bad_rows}
     usual = ("missing", "keep"), ("bad_rows", "error")

@@ -1,28 +1,25 @@
-"""What a source must give: pieces of any length, in order, from which blocks are cut.
+"""Sources: the protocol, arrays, frames and iterables in memory, reading ahead, and the task.
 
-Arrays and frames in memory as sources.
+A source gives pieces of any length, in order, from which blocks are cut. Iterables give rows one by
+one, as dicts or as (x, y) pairs.
 
-Rows that come one by one, as dicts or as (x, y) pairs, as a source.
+Reading ahead takes items from an iterator in a thread of its own, so that reading a file overlaps
+with learning. Items, their order and errors are those of the iterator; at most ``depth`` items
+wait. The thread ends with the iterator, or as soon as the iteration is closed, left by an error or
+an interrupt, or garbage collected; it takes no further item then.
 
-Ahead: what an iterator gives, taken from it a little beforehand, in a thread of its own.
-
-Reading a file and learning from it then overlap. What is given, in which order, and what is raised
-are those of the iterator itself; at most ``depth`` items wait. The thread ends with the iterator,
-or as soon as nobody wants more: when the iteration is closed, left by an error or an interrupt, or
-forgotten. It takes no item more then.
-
-Task: what the answers of a stream ask for, classification or regression.
+The task is inferred from the targets of the first rows:
 
 ======================================= ==============
-the answers of the first rows           the task
+targets of the first rows               task
 ======================================= ==============
 text                                    classification
 0 and 1, both and nothing else          classification
 any other numbers                       regression
 ======================================= ==============
 
-Truth values are 0 and 1 in every table. Numbers are taken for labels in no other case: 0 to 9 may
-be digits, or counts. Whoever knows better says so.
+Truth values are 0 and 1 in every table. No other numbers are taken for labels: 0 to 9 may be
+digits, or counts. The user can set the task.
 """
 
 import threading

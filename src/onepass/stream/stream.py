@@ -1,17 +1,13 @@
-"""Stream: rows from wherever they come, in blocks, in order, once or again and again.
+"""Streams: rows of a source in blocks, in order, once or repeatedly.
 
-Rows: one block of a stream, as the learners take it.
+Pieces of a source have any length; their columns are converted to fixed types, and blocks of
+exactly as many rows as requested are cut from them.
 
-Blocks of exactly as many rows as asked, cut from pieces of any length.
-
-Head: the first rows of a stream, by which it is told from another.
-
-A fingerprint is taken of rows, not of a file: it is the same whether the rows come from a file or
-through a pipe, packed or not, and it stays the same while a file grows at its end. Its digest is
-SHA-256 over the columns that are read, row for row: numbers as float64, text in UTF-8, dates as
-microseconds; missing values of any kind are alike.
-
-Fitted: the pieces of a source, each column held to its kind; the first can be looked at.
+A stream is recognised by the fingerprint of its first rows. It depends on rows, not on a file: it
+is the same whether the rows come from a file or through a pipe, compressed or not, and does not
+change while a file grows at its end. Its digest is SHA-256 over the columns that are read, row for
+row: numbers as float64, text in UTF-8, dates as microseconds; missing values of all kinds are
+equal.
 """
 
 import hashlib

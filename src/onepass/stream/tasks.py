@@ -1,17 +1,13 @@
-"""Experiences: a stream cut into tasks, whose rows come one task after the other.
+"""Experiences: a stream divided into tasks, whose rows come one task after the other.
 
-Continual learning asks what is left of the first tasks when the last is learned. A description of
-such a stream says which rows of a source belong to which task, to learn and to test, in which
-order, and how each task changes them. It holds no more than the source: an experience is made
-when it is reached.
+Continual learning measures how well the first tasks are known when the last is learned. A
+description of such a stream says which rows of a source belong to which task, for training and for
+test, in which order, and how each task changes them. It stores no more than the source: an
+experience is built when it is reached. Experiences may also be given as rows with targets, and the
+order of tasks may be given or drawn.
 
-What makes such streams stands beside it: :mod:`onepass.stream.class_tasks` of any data,
-:mod:`onepass.stream.digits` and :mod:`onepass.stream.digits` of pictures; what takes the
-borders between tasks away is :mod:`onepass.stream.boundaries`.
-
-Arrivals: experiences made elsewhere, as rows with answers.
-
-Order: which task comes first, second and last, as told or as drawn.
+:mod:`onepass.stream.class_tasks` makes such streams from any data, :mod:`onepass.stream.digits`
+from images; :mod:`onepass.stream.boundaries` blurs or removes the boundaries between tasks.
 """
 
 import hashlib
@@ -35,7 +31,6 @@ __all__ = [
     "Part",
     "Task",
     "experience",
-    "held",
     "in_order",
 ]
 
@@ -224,7 +219,7 @@ class Experiences:
                 known.update(repr(part.y.tolist()).encode())
                 rows = part.cut(slice(_LOOKED_AT)).of(source)
                 made = rows if self.form is None else self.form(rows)
-                known.update(held(made))
+                known.update(_held(made))
         return known.hexdigest()
 
     def exams(self) -> Iterator[Exam]:
@@ -275,7 +270,7 @@ class Experiences:
         return replace(self, X_test=self.X, tasks=tuple(tasks))
 
 
-def held(rows: Any) -> bytes:
+def _held(rows: Any) -> bytes:
     """Rows of an array or a table, as bytes that follow from their values."""
     if isinstance(rows, np.ndarray) and rows.dtype.kind == "O":
         return repr(rows.tolist()).encode()
@@ -407,8 +402,8 @@ class Listed:
             known.update(
                 repr((one.name, one.classes, one.y.tolist(), one.y_test.tolist())).encode()
             )
-            known.update(held(one.X))
-            known.update(held(one.X_test))
+            known.update(_held(one.X))
+            known.update(_held(one.X_test))
         return known.hexdigest()
 
 

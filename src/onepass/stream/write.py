@@ -1,8 +1,8 @@
-"""Write: named columns, block after block, into a file of text or Parquet, in bounded memory.
+"""Writing of named columns, block by block, to text or Parquet files in bounded memory.
 
-In text a missing value is an empty field, a whole number has no point (7, not 7.0), any other
-number has as many digits as bring it back exactly, and a date is in ISO 8601 to the second, with a
-fraction where that date has one: 2024-01-01T00:00:00. So a value's form hangs on no other value.
+In text a missing value is an empty field, an integer has no point (7, not 7.0), any other number
+has as many digits as restore it exactly, and a date is in ISO 8601 to the second, with a fraction
+where that date has one: 2024-01-01T00:00:00. The form of a value thus depends on no other value.
 """
 
 import csv

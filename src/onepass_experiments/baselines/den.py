@@ -1,43 +1,34 @@
-"""DEN, dynamically expandable network: retrain what a task needs, grow, and split what drifts.
+"""DEN, dynamically expandable network: selective retraining, expansion, and splitting of units.
 
 The first task is learned with μ ‖w‖₁ on all weights. For each later task t, of weights w before it:
 
     1  the weights of its classes alone, with μ ‖w‖₁; the units from which a path of weights
        other than 0 leads to them; these units' weights with μ₂/2 ‖w‖²           (3) (4), Alg. 2
     2  if the loss is then above τ: k units more in each hidden layer, whose weights alone are
-       learned, with μ ‖w‖₁ + γ Σ_g ‖w_g‖; those whose weights are all 0 go again     (5), Alg. 3
+       learned, with μ ‖w‖₁ + γ Σ_g ‖w_g‖; those whose weights are all 0 are removed  (5), Alg. 3
     3  all weights, with λ/2 ‖w − w^{t−1}‖²; a unit that moved by more than σ is split: a copy
-       for this task keeps its new weights, itself gets the old ones back; learned again so
-                                                                                 (6), Alg. 4
-    4  a class is answered by the units that were there when its task came             3.4
+       for this task keeps its new weights, the unit itself gets its old ones back; then learned
+       again                                                                     (6), Alg. 4
+    4  a class is predicted by the units that existed when its task came               3.4
 
-Here the classes of all tasks answer together, as in class-incremental learning, where the paper
-asks each task's alone. What leads from a copy goes to copies, new units and the task's classes;
-earlier units are not led to, which the paper leaves open. A class that comes again belongs to the
-last task that had it. The layers and their fit are in :mod:`onepass_experiments.baselines.den`.
+A unit of stamp s serves the classes of tasks from s on: a class of task t is predicted by the units
+of stamp <= t alone, so that later units do not change it ([1] 3.4). The paper predicts each task
+alone; here the classes of all tasks are predicted together, as in class-incremental learning. The
+outputs of a copy go to copies, new units and the task's classes, and not to earlier units, which
+the paper leaves open. A class that comes again belongs to the last task that had it.
 
-Cost: rows of the task are held until it ends; up to 5 · epochs passes over them.
-
-J. Yoon, E. Yang, J. Lee, S. J. Hwang, "Lifelong learning with dynamically expandable networks",
-ICLR 2018.
-
-DEN layers: a perceptron whose units know the task for which they came, and how it is fitted.
-
-A unit of stamp s is there for the classes of tasks from s on: a class of task t is answered by the
-units of stamp <= t alone, so that units that came later do not change what it says [1, 3.4].
-
-A fit is proximal stochastic gradient descent. With u the weights after a step of size η on the
-mean cross entropy over the task's classes, what is free of them becomes in turn
+A fit is proximal stochastic gradient descent. With u the weights after a step of size η on the mean
+cross entropy over the task's classes, its free weights become in turn
 
     w = soft(u, η μ)                        for  μ ‖w‖₁, so that weights become 0
     w = u / (1 + η μ₂)                      for  μ₂/2 ‖w‖²
     w_g = u_g max(0, 1 − η γ / ‖u_g‖)       for  γ Σ ‖w_g‖, a group the weights into a unit
     w = (u + η λ a) / (1 + η λ)             for  λ/2 ‖w − a‖²
 
+Cost: rows of the task are held until it ends; up to 5 · epochs passes over them.
+
 [1] J. Yoon, E. Yang, J. Lee, S. J. Hwang, "Lifelong learning with dynamically expandable networks",
     ICLR 2018.
-
-DEN units: which of them a task needs, and which are split since they drifted.
 """
 
 from collections.abc import Mapping
@@ -60,8 +51,6 @@ __all__ = [
     "Layers",
     "all_free",
     "fitted",
-    "last_free",
-    "linear_layers",
     "needed",
     "new_free",
     "path_free",
@@ -237,23 +226,8 @@ def _paid(u: Any, i: int, layers: Layers, freedom: Freedom, step_size: float, ta
     return u
 
 
-def linear_layers(module: Any, where: str) -> list[Any]:
-    """The Linear layers of a perceptron.
-
-    Parameters
-    ----------
-    module : torch.nn.Sequential
-        Linear layers with biases, ReLU between them.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    TypeMismatchError
-        If it is no Sequential.
-    ParameterError
-        If it is made of other layers, or some of their weights do not learn.
-    """
+def _linear_layers(module: Any, where: str) -> list[Any]:
+    """The Linear layers of a perceptron."""
     if not isinstance(module, torch.nn.Sequential):
         raise TypeMismatchError(
             f"{where}: `module` must be a torch.nn.Sequential, got {type(module).__name__}. Put "
@@ -291,7 +265,7 @@ def all_free(layers: Layers, task: int) -> Freedom:
     )
 
 
-def last_free(layers: Layers, task: int) -> Freedom:
+def _last_free(layers: Layers, task: int) -> Freedom:
     """The weights to the task's classes alone, step 1."""
     every = all_free(layers, task)
     return Freedom(
@@ -449,7 +423,6 @@ class DEN(Tasked):
     Examples
     --------
     >>> import torch
-    >>> import onepass as op
     >>> from onepass_experiments import baselines
     >>> _ = torch.manual_seed(0)
     >>> module = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
@@ -506,7 +479,7 @@ class DEN(Tasked):
         self.loss_threshold = limit(loss_threshold, "loss_threshold")
         self.drift_threshold = limit(drift_threshold, "drift_threshold")
         self.units = validation.whole(units, "units", self._where, low=0)
-        self._linear = linear_layers(module, self._where)
+        self._linear = _linear_layers(module, self._where)
         where = {"device": self._like.device, "dtype": torch.long}
         hidden = [layer.out_features for layer in self._linear[:-1]]
         self.stamps_ = tuple(torch.ones(k, **where) for k in hidden)
@@ -590,7 +563,7 @@ class DEN(Tasked):
     def _retrained(self, layers: Layers, rows: Any) -> Layers:
         """Step 1: the classes' weights, and then those of the units that they need."""
         task = self.tasks_ + 1
-        free = replace(last_free(layers, task), sparsity=self.sparsity)
+        free = replace(_last_free(layers, task), sparsity=self.sparsity)
         layers = self._fitted(layers, rows, free)
         free = replace(path_free(layers, task), shrinkage=self.shrinkage)
         return self._fitted(layers, rows, free)

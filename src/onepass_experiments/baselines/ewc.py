@@ -1,46 +1,43 @@
-"""EWC, elastic weight consolidation: SGD that is drawn back to what mattered for earlier tasks.
+"""EWC, elastic weight consolidation: SGD with a quadratic penalty on changes of important weights.
 
-After each task t its weights w*_t are remembered, with the diagonal F_t of the Fisher information
-on its rows (:mod:`onepass_experiments.baselines.ewc`). The next task's loss L is joined by
+After each task t its weights w*_t are stored, with the diagonal F_t of the Fisher information on
+its rows. The loss L of the next task gets a penalty:
 
     tasks    L + λ/2 Σ_t F_t (w − w*_t)²                                              [1] (3) (1)
     online   L + λ/2 F̃ (w − w*)²,   F̃ ← γ F̃ + F_t,   w* the last weights                 [2] (2)
 
-Of the sum (1) only ΣF_t and ΣF_t w*_t make a difference to its gradient, so that it takes no more
-memory than (2), however many tasks there are. A step of SGD leads to u; the penalty is then taken
-at the weights after the step, where it cannot overshoot, whatever λ:
+The gradient of the sum (1) depends on ΣF_t and ΣF_t w*_t alone, so it takes no more memory than
+(2), however many tasks there are. A step of SGD leads to u; the penalty is then taken at the
+weights after the step, where it cannot overshoot, for any λ:
 
     w = (u + η λ ΣF_t w*_t) / (1 + η λ ΣF_t)                                                 (3)
 
-In one pass F_t is the mean over the task's rows at the weights with which each was met. With
-``epochs`` > 1 rows of the task are held till it ends, learned so many times, and gone through once
-more for F_t at w*_t, as the papers do. Cost: SGD's, and a gradient of each row alone.
+The diagonal of the Fisher information is a mean over rows, with the gradient of each row alone:
+
+    F = E_x E_y (∂ log p(y | x; w) / ∂w)²                                                    (4)
+
+``sampled``: y is drawn from the model's own distribution, once a row: an unbiased estimate [3, 4].
+``empirical``: y is the target, which is cheaper by a forward pass and is not the Fisher
+information, though often used for it [4].
+
+In one pass F_t is the mean over the task's rows at the weights with which each was seen. With
+``epochs`` > 1 rows of the task are held until it ends, learned so many times, and passed once more
+for F_t at w*_t, as in the papers.
+
+Cost: SGD's, and a backward pass for each row, all rows of a piece at once by vmap. In a perceptron
+the gradient of a row by W is δ aᵀ, with a the layer's input and δ the gradient by its output, so
+
+    Σ (δ aᵀ)² = Σ δ² (a²)ᵀ                                                                   (5)
+
+is one matrix product for all rows, without the gradient of any single row [5].
 
 [1] J. Kirkpatrick et al., "Overcoming catastrophic forgetting in neural networks", PNAS 2017.
 [2] J. Schwarz et al., "Progress & compress", ICML 2018, section 3; F. Huszár, "Note on the
     quadratic penalties in elastic weight consolidation", PNAS 2018.
-
-Fisher: how much each weight mattered to what was said of some rows.
-
-The diagonal of the Fisher information, a mean over rows, with the gradient of each row alone:
-
-    F = E_x E_y (∂ log p(y | x; w) / ∂w)²                                                    (1)
-
-``sampled``: y is drawn from the model's own distribution, once a row: an unbiased estimate [1, 2].
-``empirical``: y is the answer that came, which is cheaper by a forward pass and is not the Fisher
-information, though often used for it [2].
-
-Cost: a backward pass for each row, all rows of a piece at once by vmap. In a perceptron the slope
-of a row to W is δ aᵀ, of what the layer was given, a, and the slope δ to what it said, so that
-
-    Σ (δ aᵀ)² = Σ δ² (a²)ᵀ                                                                   (2)
-
-is one product of matrices for all rows, and no row's slopes are ever formed [3].
-
-[1] J. Martens, "New insights and perspectives on the natural gradient method", JMLR 2020, 9.
-[2] F. Kunstner, L. Balles, P. Hennig, "Limitations of the empirical Fisher approximation for
+[3] J. Martens, "New insights and perspectives on the natural gradient method", JMLR 2020, 9.
+[4] F. Kunstner, L. Balles, P. Hennig, "Limitations of the empirical Fisher approximation for
     natural gradient descent", NeurIPS 2019.
-[3] F. Dangel, F. Kunstner, P. Hennig, "BackPACK: packing more into backprop", ICLR 2020.
+[5] F. Dangel, F. Kunstner, P. Hennig, "BackPACK: packing more into backprop", ICLR 2020.
 """
 
 from collections.abc import Mapping
@@ -55,7 +52,7 @@ from onepass.nn.batch import Batch, chosen
 from onepass.nn.function import evaluating
 from onepass_experiments.baselines.learner import LossName, Tasked, forward, loss_of_rows, predicted
 
-__all__ = ["EWC", "drawn", "squared_slopes"]
+__all__ = ["EWC"]
 
 
 _SCRATCH = 1 << 24  # numbers that the gradients of a piece may take
@@ -66,18 +63,8 @@ _PLAIN = (
 """Layers without weights, each row for itself."""
 
 
-def drawn(outputs: Any, loss: LossName, seed: int) -> Any:
-    """An answer for each row, from the distribution that the outputs stand for.
-
-    Parameters
-    ----------
-    outputs : Tensor of shape (n, c), or (n,) for the squared loss
-        What the module says.
-    loss : {"cross_entropy", "squared"}
-        Its distribution: classes by softmax, or normal with variance 1.
-    seed : int
-        Draws.
-    """
+def _drawn(outputs: Any, loss: LossName, seed: int) -> Any:
+    """An answer for each row, from the distribution that the outputs stand for."""
     generator = torch.Generator(outputs.device).manual_seed(seed)
     if loss == "squared":
         noise = torch.randn(
@@ -87,24 +74,10 @@ def drawn(outputs: Any, loss: LossName, seed: int) -> Any:
     return torch.multinomial(outputs.softmax(dim=1), 1, generator=generator)[:, 0]
 
 
-def squared_slopes(
+def _squared_slopes(
     module: Any, learning: dict[str, Any], loss: LossName, x: Any, y: Any
 ) -> list[Any]:
-    """Σ over rows of (∂ loss of the row / ∂w)², a tensor a parameter, in eval mode.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-        Left in the mode it was in.
-    learning : dict of str to Tensor
-        Its parameters that learn.
-    loss : {"cross_entropy", "squared"}
-        Whose gradient.
-    x : Tensor of shape (n, …)
-        Rows.
-    y : Tensor
-        Answers, as the loss takes them.
-    """
+    """Σ over rows of (∂ loss of the row / ∂w)², a tensor a parameter, in eval mode."""
     layers = _perceptron(module, learning) if isinstance(x, torch.Tensor) else None
     quick = None if layers is None else _of_perceptron(layers, learning, loss, x, y)
     if quick is not None:
@@ -157,7 +130,7 @@ def _is_hooked(module: Any) -> bool:
 def _of_perceptron(
     layers: list[tuple[str, Any]], learning: dict[str, Any], loss: LossName, x: Any, y: Any
 ) -> list[Any] | None:
-    """Σ of squares by (2); None where a layer is given more than a vector a row."""
+    """Σ of squares by (5); None where a layer is given more than a vector a row."""
     given: dict[str, tuple[Any, Any]] = {}
     with torch.enable_grad():
         said = x.detach()
@@ -234,7 +207,6 @@ class EWC(Tasked):
     Examples
     --------
     >>> import torch
-    >>> import onepass as op
     >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(2, 1, bias=False)
     >>> _ = torch.nn.init.zeros_(line.weight)
@@ -319,8 +291,8 @@ class EWC(Tasked):
         else:
             # from the rows seen alone: learning again after a refusal draws the same
             words = np.random.SeedSequence([self.seed, self.rows_seen_]).generate_state(2)
-            answers = drawn(outputs, self.loss, int(words[0]) << 31 | int(words[1]) >> 1)
-        squares = squared_slopes(self.module, self._learning, self.loss, x, answers)
+            answers = _drawn(outputs, self.loss, int(words[0]) << 31 | int(words[1]) >> 1)
+        squares = _squared_slopes(self.module, self._learning, self.loss, x, answers)
         if not bool(torch.stack([torch.isfinite(s).all() for s in squares]).all()):
             raise NumericalError(
                 f"{self._where}.learn: the squared gradients of the rows must be finite, got some "

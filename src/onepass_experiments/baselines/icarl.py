@@ -1,9 +1,9 @@
-"""ICaRL: exemplars of each class, the nearest of whose means is the answer.
+"""iCaRL: classification by the nearest mean of stored exemplars.
 
 With φ(x) the features of the last layer, of length one, and P_y = (p_1, p_2, …) the exemplars of
 class y, in the order in which they were chosen,
 
-    answer      argmin_y ‖φ(x) − μ_y‖,   μ_y = mean of φ(p), of length one          Algorithm 1
+    prediction  argmin_y ‖φ(x) − μ_y‖,   μ_y = mean of φ(p), of length one          Algorithm 1
     learning    on the task's rows and all exemplars, with g = sigmoid of an output and q the
                 sigmoid of what it was before the task, over T: mean over rows of
                 −Σ_new [y] log g_y + [not y] log(1 − g_y)
@@ -11,15 +11,15 @@ class y, in the order in which they were chosen,
     herding     p_k = argmin_x ‖μ − (φ(x) + Σ_{j<k} φ(p_j)) / k‖, x not yet chosen   Algorithm 4
     budget      of each class the first ⌊K / classes⌋                               Algorithm 5
 
-With T = 1, as in the paper, a new row that looks like an old class must go on being that class as
-well, and what tells the two apart is not learned. T = 2 asks for less: the outputs of before are
-softened as in distillation [2], which softens those that learn as well; these stay here as they are
-and become smaller from task to task, which means of features do not mind.
+With T = 1, as in the paper, a new row that resembles an old class must keep that class's
+probability, and the difference between the two is not learned. T = 2 softens the former outputs as
+in distillation [2]. There the outputs of the student are softened too; here they are not, so they
+shrink from task to task, which does not affect the means of features.
 
-It keeps rows, holds those of the present task until it ends, and goes over all of them ``epochs``
-times: a bound for those who may keep rows, and no one-pass learning. A class that comes again in a
-later task is learned as a new one, from its new rows and its exemplars, of which exemplars are
-chosen anew.
+It stores exemplars, holds the rows of the current task until it ends, and makes ``epochs`` passes
+over all of them: a bound for methods that may store rows, and no one-pass learning. A class that
+comes again in a later task is learned as a new one, from its new rows and its exemplars, of which
+exemplars are chosen anew.
 
 Cost: epochs · (rows of the task + K) a task; herding takes m · n · features a class.
 
@@ -90,7 +90,6 @@ class ICaRL(Tasked):
     Examples
     --------
     >>> import torch
-    >>> import onepass as op
     >>> from onepass_experiments import baselines
     >>> module = torch.nn.Linear(2, 4)
     >>> model = baselines.ICaRL(module, capacity=6)

@@ -1,10 +1,10 @@
-"""Joint: many passes over all rows so far: what could be had if nothing had to be let go.
+"""Joint training: many passes over all rows so far, an upper bound without forgetting.
 
-All rows are kept. When a task ends, SGD goes over all of them, ``epochs`` times, each time in a
-new order, by batches; steps are those of :class:`~onepass_experiments.baselines.SGD`.
+All rows are stored. When a task ends, SGD makes ``epochs`` passes over all of them, each in a new
+order, by batches; steps are those of :class:`~onepass_experiments.baselines.SGD`.
 
-Cost: memory for all rows, and epochs · rows of all tasks so far a task. It is a bound, and no way
-to learn a stream.
+Cost: memory for all rows, and epochs · rows of all tasks so far a task. It is a bound, and not a
+method for streams.
 """
 
 from typing import Any, Self
@@ -60,7 +60,6 @@ class Joint(Learner):
     Examples
     --------
     >>> import torch
-    >>> import onepass as op
     >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(1, 1, bias=False)
     >>> model = baselines.Joint(line, loss="squared", step_size=0.1, epochs=50)

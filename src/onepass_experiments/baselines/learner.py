@@ -1,38 +1,31 @@
-"""Learner: what all baselines share: the verbs, and one step of SGD that is taken or not at all.
+"""Base classes of the baselines: input checks, losses, one step of SGD, and learners with tasks.
 
 The step on a batch with mean loss L, velocity v, step size η and momentum μ [1]:
 
     v ← μ v + ∇L(w),   w ← w − η v                                                           (1)
 
-is worked out beside the weights, looked at, and copied into the module only if it is finite. The
-module learns in whatever mode it is in: BatchNorm in training mode takes its statistics from the
-batch, or its running statistics for a batch of one row. Predictions are made in eval mode, and the
-module is left in the mode it was in.
+is computed apart from the weights and copied into the module only if it is finite; on errors the
+learner is unchanged. The module learns in its current mode: BatchNorm in training mode takes its
+statistics from the batch, or its running statistics for a batch of one row. Predictions are made in
+eval mode, and the mode is restored.
 
-[1] B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the
-    form of I. Sutskever et al., "On the importance of initialization and momentum in deep
-    learning", ICML 2013, with η outside of v.
+Rows become tensors on the module's device and in its precision. NumPy arrays are moved to the
+device; a tensor on another device is refused, since moving it would be a hidden cost at every step.
 
-Intake: rows for a module, as tensors on its device and in its precision, or a refusal.
-
-What is refused has changed nothing. Arrays of NumPy are taken to the module's device; a tensor
-is not moved, since that would be a hidden cost at every step.
-
-Forward pass of a module, gradient of a loss, and rollback of a learner on errors.
-
-Loss: what the baselines lower, a number a row.
+The loss of a batch is the mean over its rows of
 
     cross_entropy   −log softmax(f(x; w))_y
     squared         ½ ‖y − f(x; w)‖²
 
-Both are the negative logarithm of a likelihood: of a class, and of answers with noise of variance
-1. A batch's loss is the mean over its rows.
+the negative log-likelihood of a class, and of targets with noise of variance 1.
 
-Tasked: learners that are told when a task ended, and may go over its rows several times.
+Learners with tasks are notified when a task ends. With ``epochs=1`` every batch is one step and is
+then dropped. With more, as in the papers, rows of the current task are held until ``after_task``,
+followed by ``epochs`` passes over them, each in a new order, by batches. Every visit is counted.
 
-With ``epochs=1`` every batch is a step when it comes, and is let go. With more, as the papers
-train, rows of the present task are held until ``after_task``, and then gone over ``epochs`` times,
-each time in a new order, by batches. Every visit is counted.
+[1] B. T. Polyak, "Some methods of speeding up the convergence of iteration methods", 1964, in the
+    form of I. Sutskever et al., "On the importance of initialization and momentum in deep
+    learning", ICML 2013, with η outside of v.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,10 +56,7 @@ __all__ = [
     "Step",
     "Tasked",
     "all_or_nothing",
-    "among",
     "answers",
-    "as_batch",
-    "as_tensor",
     "forward",
     "learning",
     "loss_of_rows",
@@ -104,29 +94,8 @@ def learning(module: Any, where: str) -> dict[str, Any]:
     return found
 
 
-def as_batch(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
-    """Convert rows for the module, as in op.nn; a list is one array of rows.
-
-    Parameters
-    ----------
-    x : Tensor, array-like of shape (n, …), or tuple or dict of them
-        The rows. A tuple holds positional arguments of ``forward``, a dict keyword arguments.
-    like : Tensor
-        A parameter of the module: its device, and its precision for numbers that are not whole.
-    where : str
-        The public call, for messages.
-    columns : mapping of str to list of str, optional
-        The names of the columns of tables that were learned, by place in the input.
-
-    Raises
-    ------
-    TypeMismatchError
-        If they are no real numbers, or on another device.
-    ShapeError, ColumnError
-        If there is no axis of rows, or a table has other columns than learned.
-    NotFiniteError
-        If one holds nan or infinity.
-    """
+def _as_batch(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
+    """Convert rows for the module, as in op.nn; a list is one array of rows."""
     if isinstance(x, list):
         x = numbers(x, "x", where, "Encode text first.").to(like.device)
     found = batch(x, like.dtype, like.device, where, columns)
@@ -170,7 +139,7 @@ def answers(y: Any, outputs: Any, loss: str, like: Any, where: str) -> Any:
     NotFiniteError
         If one is nan or infinite.
     """
-    tensor = as_tensor(y, like, where)
+    tensor = _as_tensor(y, like, where)
     if loss == "squared":
         if tensor.numel() != outputs.numel() or len(tensor) != len(outputs):
             raise ShapeError(
@@ -197,27 +166,8 @@ def answers(y: Any, outputs: Any, loss: str, like: Any, where: str) -> Any:
     return labels
 
 
-def among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
-    """The classes among which to choose, as places of outputs.
-
-    Parameters
-    ----------
-    classes : sequence of int
-        Of a task.
-    told : Tensor of shape (n, c)
-        What the module says.
-    loss : {"cross_entropy", "squared"}
-        Which.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-        If the loss is not one of classes.
-    LabelError
-        If they are no whole numbers from 0 to c − 1.
-    """
+def _among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
+    """The classes among which to choose, as places of outputs."""
     if loss != "cross_entropy":
         raise ParameterError(
             f"{where}: `classes` must be left out for the loss {loss!r}, got {classes!r}. "
@@ -233,7 +183,7 @@ def among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
     return torch.from_numpy(some.astype(np.int64)).to(told.device)
 
 
-def as_tensor(y: Any, like: Any, where: str) -> Any:
+def _as_tensor(y: Any, like: Any, where: str) -> Any:
     """Targets as a tensor on the device of the module, finite in its precision."""
     tensor = numbers(y, "y", where, "Encode text first.").to(like.device)
     tensor = tensor.clone() if tensor.is_inference() else tensor
@@ -439,7 +389,7 @@ class Learner:
 
     def _looked_over(self, x: Any, y: Any) -> Self:
         rows = self._rows(x, "learn")
-        labels = as_tensor(y, self._like, f"{self._where}.learn")
+        labels = _as_tensor(y, self._like, f"{self._where}.learn")
         if labels.ndim < 1 or len(labels) != len(rows):
             raise ShapeError(
                 f"{self._where}.learn: `x` and `y` must have as many rows, got {len(rows)} and "
@@ -454,7 +404,7 @@ class Learner:
     def _rows(self, x: Any, verb: str) -> Batch:
         """Rows; integers are converted to floats if the module refuses integers."""
         where = f"{self._where}.{verb}"
-        rows = as_batch(x, self._like, where, self._columns)
+        rows = _as_batch(x, self._like, where, self._columns)
         if not len(rows) or not holds_places(rows):
             return rows
         real = rows.real(self._like.dtype)
@@ -489,7 +439,7 @@ class Learner:
         """
         told = self._outputs(x, "predict")
         if classes is not None:
-            some = among(classes, told, self.loss, f"{self._where}.predict")
+            some = _among(classes, told, self.loss, f"{self._where}.predict")
             told = some[told[:, some].argmax(dim=1)]
         elif self.loss == "cross_entropy":
             told = told.argmax(dim=1)
@@ -549,7 +499,7 @@ class Learner:
 
     def _answers(self, x: Any, y: Any) -> Any:
         """The answers as a tensor of one shape a row, to be kept; the loss checks them later."""
-        tensor = as_tensor(y, self._like, f"{self._where}.learn")
+        tensor = _as_tensor(y, self._like, f"{self._where}.learn")
         if self.loss == "squared":
             tensor = tensor.to(self._like.dtype)
         elif bool((tensor.long() == tensor).all()):

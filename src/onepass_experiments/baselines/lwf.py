@@ -1,17 +1,18 @@
-"""LwF, learning without forgetting: the new rows are answered for old classes as they were before.
+"""LwF, learning without forgetting: distillation from the network before the current task.
 
-When a task ended its network is kept. On the rows x of the next one, whose answers are y, with z
-and z' what the network and the kept one say of the classes of ended tasks, and a temperature T,
+When a task ends a copy of its network is stored. On the rows x of the next one, with targets y, let
+z and z' be the outputs of the network and of the copy for the classes of ended tasks. With a
+temperature T,
 
     L = L_new(y, f(x; w)) + λ L_old                                                         [1]
     L_old = −Σ_i p'_i log p_i,   p = softmax(z / T),   p' = softmax(z' / T)             [1] (2)–(4)
 
-No row is kept, none is seen twice. The paper has a head a task, and knows which one is asked; here
-all classes have one softmax, as in class-incremental comparisons of it [2]: L_new is over all
-outputs, L_old over all classes of ended tasks together. For the squared loss, L_old is
-½ ‖f(x; w') − f(x; w)‖². Means over the batch, all of them.
+No row is stored or seen twice. The paper has a head a task and is given the task; here all classes
+share one softmax, as in class-incremental comparisons of it [2]: L_new is over all outputs, L_old
+over all classes of ended tasks together. For the squared loss, L_old is ½ ‖f(x; w') − f(x; w)‖².
+All are means over the batch.
 
-Cost: SGD's and a forward pass; memory for the kept network.
+Cost: SGD's and a forward pass; memory for the copy.
 
 [1] Z. Li, D. Hoiem, "Learning without forgetting", ECCV 2016.
 [2] G. M. van de Ven, A. S. Tolias, "Three scenarios for continual learning", 2019.
@@ -75,7 +76,6 @@ class LwF(Tasked):
     Examples
     --------
     >>> import torch
-    >>> import onepass as op
     >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(1, 1, bias=False)
     >>> _ = torch.nn.init.zeros_(line.weight)

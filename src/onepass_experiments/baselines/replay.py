@@ -1,13 +1,13 @@
-"""Replay: SGD over each batch and some rows of the past, of which a fair sample is kept.
+"""Experience replay: SGD on each batch and on rows sampled from a buffer of past rows.
 
-The buffer is a reservoir [1]: the row that comes as the t-th, from 1 on, is kept with probability
-capacity / t, in place of a row chosen at random, so that each row so far is in it with the same
-probability. A step lowers the mean loss over the batch and as many rows of the buffer [2]:
+The buffer is a reservoir [1]: row t = 1, 2, … is stored with probability capacity / t, in place of
+a random row, so that each row so far is in it with the same probability. A step lowers the mean
+loss over the batch and as many rows of the buffer [2]:
 
     L = mean over batch ∪ replayed of loss(y, f(x; w))                                       (1)
 
-Cost: two batches a step; memory for ``capacity`` rows. It keeps rows and sees them again, which
-one-pass learning does not: a bound, and where rows may be kept, what is hard to beat.
+Cost: two batches a step; memory for ``capacity`` rows. It stores rows and repeats them, which
+one-pass learning does not: a bound, and a strong method where rows may be stored.
 
 [1] J. S. Vitter, "Random sampling with a reservoir", 1985, algorithm R.
 [2] A. Chaudhry et al., "On tiny episodic memories in continual learning", 2019.
@@ -65,7 +65,6 @@ class Replay(Learner):
     Examples
     --------
     >>> import torch
-    >>> import onepass as op
     >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(1, 1)
     >>> model = baselines.Replay(line, loss="squared", capacity=2)

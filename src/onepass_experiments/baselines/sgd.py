@@ -1,4 +1,4 @@
-"""SGD: stochastic gradient descent in one pass, a step a batch.
+"""SGD: stochastic gradient descent in one pass, one step a batch.
 
 For a batch with mean loss L, velocity v, step size η and momentum μ:
 
@@ -50,7 +50,6 @@ class SGD(Learner):
     Examples
     --------
     >>> import torch
-    >>> import onepass as op
     >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(1, 1, bias=False)
     >>> _ = torch.nn.init.zeros_(line.weight)

@@ -1,15 +1,15 @@
-"""SI, synaptic intelligence: weights are held by how much they have lowered the loss on their way.
+"""SI, synaptic intelligence: weights are protected by their contribution to lowering the loss.
 
-Along the path of a task the loss falls by what each weight did: with g the gradient of the loss
-and Δw the step that was taken, summed up over steps, and over the task's whole way at its end [1],
+The contribution of each weight is summed along the path of a task, with g the gradient of the loss
+and Δw the step; at the end of the task it is related to the weight's total change [1]:
 
     ω ← ω − g Δw                                                                        (3)
     Ω ← Ω + max(0, ω) / ((w − w̃)² + ξ),   w̃ ← w,   ω ← 0                                (5)
     L̃ = L + c Ω (w̃ − w)²                                                                (4)
 
-Nothing is computed but what SGD has: importance costs no pass of its own, which is why it fits one
-pass. A weight that moved against the gradient on the whole would have a negative importance; it
-gets none. The penalty is taken at the weights after the step, where it cannot overshoot:
+It needs only what SGD computes: no pass of its own, which suits one-pass learning. A weight that
+moved against the gradient on the whole would have a negative importance; it gets none. The penalty
+is taken at the weights after the step, where it cannot overshoot:
 
     w = (u + 2 η c Ω w̃) / (1 + 2 η c Ω),   u the weights after SGD's step
 
@@ -77,7 +77,6 @@ class SI(Tasked):
     Examples
     --------
     >>> import torch
-    >>> import onepass as op
     >>> from onepass_experiments import baselines
     >>> line = torch.nn.Linear(2, 1, bias=False)
     >>> _ = torch.nn.init.zeros_(line.weight)

@@ -1,7 +1,7 @@
-"""Metrics of what was said: one pass, bounded memory, mergeable, equal to the batch formula.
+"""Metrics of predictions: one pass, bounded memory, mergeable, equal to the batch formula.
 
-A metric is shown answers y and what was said ŷ, in pieces of any size, and knows its value over
-all rows so far; however the rows are cut, and in whatever order pieces are merged, the value is
+A metric is updated with targets y and predictions ŷ in blocks of any size, and its value is that
+over all rows so far. However the rows are cut, and in whatever order parts are merged, the value is
 the same up to the last digits of float64. Over t = 1 … n rows:
 
 ====================  ================================================  =================
@@ -14,10 +14,10 @@ the same up to the last digits of float64. Over t = 1 … n rows:
 ``macro_f1``          mean over classes k of 2 tpₖ / (#{yₜ=k} + #{ŷₜ=k})  none
 ====================  ================================================  =================
 
-ȳ is the mean of *all* answers so far, so ``r2`` is scikit-learn's ``r2_score`` over all rows said.
-The loss ℓ is (ŷ − y)² for regression and 0 or 1 for classification. Metrics of several outputs
-are computed for each and averaged uniformly. ``None``, said by a classifier that knows no class
-yet, is wrong; it is no class of its own.
+ȳ is the mean of *all* targets so far, so ``r2`` is scikit-learn's ``r2_score`` over all rows. The
+loss ℓ is (ŷ − y)² for regression and 0 or 1 for classification. Metrics of several outputs are
+computed for each and averaged uniformly. ``None``, predicted by a classifier before its first
+class, is wrong; it is not counted as a class.
 
 A new metric is one class and one line in :data:`METRICS`.
 

@@ -1,7 +1,6 @@
-"""Kept: a metric as plain values and arrays, and back, to the last bit.
+"""State of a metric as plain values and arrays, and the metric restored from it, bit by bit.
 
-Each attribute is a plain value, an array, a number of NumPy's, a ``Total`` or a ``Counter``; of
-these all metrics here are made.
+Attributes of metrics are plain values, arrays, numpy numbers, ``Total`` and ``Counter``.
 """
 
 from collections import Counter

@@ -1,19 +1,18 @@
-"""What a metric is: shown answers and sayings in pieces, it knows its value over all of them.
+"""Metrics of regression and classification, updated block by block.
 
-Total: a running sum that does not lose the small to the large.
+A metric receives targets and predictions in blocks, and its value is that over all rows so far.
+Regression metrics take one or several real numbers a row; classification metrics take labels, text
+or integers, and new labels at any time.
 
-After adding xₖ to s, t = fl(s + xₖ), what rounding lost is known exactly [1, two-sum]:
+Sums are compensated. After adding xₖ to s, t = fl(s + xₖ), the rounding error is known exactly [1,
+two-sum]:
 
     z = t − s,   lost ← lost + (s − (t − z)) + (xₖ − z),   s ← t                         (1)
 
-and s + lost is the sum as if it had been kept in twice the digits. So a sum over 10⁹ rows, or the
-same rows cut into other blocks, agrees to the last digit or two of float64.
+and s + lost is the sum in twice the precision. A sum over 10⁹ rows, or over the same rows in other
+blocks, agrees to the last digit or two of float64.
 
 [1] D. E. Knuth, The Art of Computer Programming 2, section 4.2.2, theorem B.
-
-Metrics of answers that are real numbers, one or several a row.
-
-Metrics of answers that are labels: text or whole numbers, new ones at any time.
 """
 
 import math
@@ -38,7 +37,6 @@ __all__ = [
     "SquaredLoss",
     "Total",
     "ZeroOneLoss",
-    "averaged",
 ]
 
 
@@ -101,7 +99,7 @@ class Total:
             return np.where(np.isfinite(self._sum), self._sum + self._lost, self._sum)
 
 
-def averaged(value: Any) -> float:
+def _averaged(value: Any) -> float:
     """The mean over the outputs; of one output, its own value."""
     return float(value) if isinstance(value, float) else float(np.mean(value))
 
@@ -192,7 +190,7 @@ class Mean(Metric):
     @property
     def value(self) -> float:
         """The mean over all rows so far; nan before the first."""
-        return averaged(self._total.value / self.rows) if self.rows else np.nan
+        return _averaged(self._total.value / self.rows) if self.rows else np.nan
 
 
 def _errors(y: Any, said: Any) -> Floats:
@@ -262,7 +260,7 @@ class SquaredLoss(MeanSquaredLoss):
     @property
     def value(self) -> float:
         """The sum over all rows so far."""
-        return averaged(self._total.value)
+        return _averaged(self._total.value)
 
 
 class RMSE(MeanSquaredLoss):
@@ -280,7 +278,7 @@ class RMSE(MeanSquaredLoss):
     @property
     def value(self) -> float:
         """The root for each output, averaged; nan before the first row."""
-        return averaged(np.sqrt(self._total.value / self.rows)) if self.rows else np.nan
+        return _averaged(np.sqrt(self._total.value / self.rows)) if self.rows else np.nan
 
 
 class R2(Metric):
