@@ -157,7 +157,10 @@ def _round(
         except CheckpointError:
             found.wrong["a torn checkpoint"] += 1
             return
-        found.places.append(0 if stood is None else stood.rows)
+        rows = 0 if stood is None else stood.rows
+        if found.places and rows == found.places[-1]:  # no block was learned in that time
+            longest *= 1.2
+        found.places.append(rows)
 
 
 def told(found: Found, rows: int, seconds: float) -> str:

@@ -125,7 +125,7 @@ def _formed(told: Any, said: Sequence[int | None] | None, d: int, where: str) ->
 
     Examples
     --------
-    >>> formed(None, (1, None, 28), 784, "ONNXFeatures")
+    >>> _formed(None, (1, None, 28), 784, "ONNXFeatures")
     (1, 28, 28)
     """
     if told is not None:
@@ -269,7 +269,7 @@ def _alike(one: Floats, two: Floats) -> bool:
 
     Examples
     --------
-    >>> sum([alike(np.array([1.0, 2.0]), np.array([1.001, 2.0]))])
+    >>> sum([_alike(np.array([1.0, 2.0]), np.array([1.001, 2.0]))])
     1
     """
     if one.shape != two.shape:
