@@ -1,7 +1,7 @@
-"""onepass: learn a stream in one pass.
+"""onepass: one-pass (online) learning.
 
-Every row is predicted, its answer is revealed, it is learned, and it is let go.
-Memory is bounded, no row is stored, and what was learned before is kept.
+Each row of a stream is predicted, then learned from its target; rows are not stored. Memory is
+bounded, and earlier knowledge is kept.
 """
 
 from importlib import import_module
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from onepass.serialization.models import save as save
     from onepass.service.durable import durable as durable
 
-# A name and the room it comes from: loaded when first asked for, so that `import onepass` and
-# the command line's help take milliseconds.
+# A public name and the module that defines it, imported when the name is first used, so that
+# `import onepass` and the help of the command line take milliseconds.
 _PUBLIC = {
     "ARTIPCAClassifier": "learners",
     "ARTIPCACluster": "learners.art_ipca",
@@ -65,7 +65,7 @@ _PUBLIC = {
     "stream": "",
 }
 
-# Packages that stand elsewhere than their public name says.
+# Public packages whose module path differs from their name.
 _PACKAGES = {
     "forgetting": "onepass.memory.forgetting",
     "models": "onepass.features.presets",
@@ -85,10 +85,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'onepass' has no attribute {name!r}")
     if name in {"load", "save"}:
         import_module("onepass.features")  # it and what it imports register what files may name
-    room = _PUBLIC[name]
-    if not room:
+    module = _PUBLIC[name]
+    if not module:
         return import_module(f"onepass.{name}")
-    return getattr(import_module(f"onepass.{room}"), name)
+    return getattr(import_module(f"onepass.{module}"), name)
 
 
 def __dir__() -> list[str]:

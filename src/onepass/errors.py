@@ -45,11 +45,8 @@
 Each message has four parts: where, what was expected, what came, what to do.
 Whatever is raised while learning, the learner stays exactly as it was.
 
-Spelling: names in messages, and what a user may have meant by one that nobody knows.
-
-Optional packages: imported when first needed, with an error that names the extra.
-
-The types that every room of the house speaks of.
+The module also has the suggestions for misspelt names, the import of optional packages, whose error
+names the extra, and the types of arrays that annotations use.
 """
 
 from collections.abc import Iterable, Sequence

@@ -13,19 +13,12 @@ come: then all prototypes are seen along the new ones. How axes are learned is `
 ``none``        no axes: rows are compared as they are, and not centred
 =============== ==================================================================================
 
-An answer is the class of the most similar prototype. With W prototypes a row takes O(Wk + kd) time
-to match, and all prototypes O(Wkd) whenever the axes turn; memory is O(kd + Wd). Answering takes
-O(kd + Wk) of both ([1] A.2).
+Without labels (:class:`ARTIPCACluster`) all rows have one label, and a row that is not similar
+enough to any prototype founds a cluster of its own.
 
-[1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
-    data", ICLR 2023, Tiny Papers.
-
-Resonance: what the ART-IPCA learners share: axes, prototypes, and rules between them.
-
-ART-IPCA without labels: clusters, matched along the principal axes of the rows so far.
-
-Algorithm 1 of [1] with one label for all: a row moves the most similar prototype if that is similar
-enough, and else founds a cluster of its own. The rest is as in :mod:`onepass.learners.art_ipca`.
+A prediction is the class of the most similar prototype. With W prototypes a row takes O(Wk + kd)
+time to match, and all prototypes O(Wkd) whenever the axes turn; memory is O(kd + Wd). Answering
+takes O(kd + Wk) of both ([1] A.2).
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.

@@ -1,13 +1,12 @@
 """Prototypes: means of rows that matched each other.
 
-They stand in the space of the rows, and are compared along axes, z = V (x − m), which may turn. How
-rows find theirs stands in :mod:`onepass.learners.prototypes`. They lie in pages, so that learning a
-row writes a copy of one page and not of them all.
+They stand in the space of the rows, and are compared along axes, z = V (x − m), which may turn.
+They lie in pages, so that learning a row writes a copy of one page and not of them all.
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
 
-Similarity: how alike vectors are, of which equal ones are alike whatever they are compared with.
+Similarity of vectors is one of
 
 =========== ============================================ ==========
 cosine      aᵀb / (‖a‖ ‖b‖); 1 of two zeros, 0 of one    [−1, 1]
@@ -17,8 +16,6 @@ euclidean   1 / (1 + ‖a − b‖)                            (0, 1]
 A product of many vectors at once is rounded in another way than that of two. So that it makes no
 difference how many are compared, similarities are rounded to a grid that is far coarser than their
 rounding: of equal prototypes the older one wins, and a row is as like itself as can be.
-
-Contest: rows find their prototypes, one after the other.
 
 A row x is matched with the most similar prototype, of those that stand when its turn comes. If it
 is similar enough, at least ρ (vigilance), and of the same label, the prototype moves towards it,
@@ -37,8 +34,6 @@ Cost of a row, with W prototypes: O(Wk + d) time.
 
 [1] N. Ashtekar, V. Honavar, "A simple, fast algorithm for continual learning from high-dimensional
     data", ICLR 2023, Tiny Papers.
-
-Looking: how rows and prototypes are seen when they are compared.
 """
 
 import math

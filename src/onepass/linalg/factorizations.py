@@ -1,11 +1,8 @@
-"""Factors: factorisations of small matrices in float64, NumPy's or a device's.
+"""Factorisations of small matrices in float64: Cholesky, QR, SVD and triangular solves.
 
-On a device nothing is decided by a number, for which the program would have to wait: every row is
-factorised, and what must not count is masked.
-
-BLAS and LAPACK calls that release the GIL, which the wrappers of SciPy hold.
-
-Triangles: least squares by QR and Cholesky factors, of NumPy arrays in float64.
+Arrays are NumPy's or those of a device. On a device no step depends on a number that the program
+would have to wait for: every row is factorised, and rows that must not count are masked. Long
+computations of NumPy arrays call BLAS and LAPACK without the GIL, which SciPy's wrappers hold.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Axes: the principal axes of all rows so far, about their mean, in bounded memory.
+"""Incremental principal component analysis: axes of all rows so far, in bounded memory.
 
 Of rows x_1, x_2, … with weights s, mass M_n = Σ s and mean m_n, the vectors
 
@@ -25,10 +25,8 @@ Cost: O(d (k + room)) memory; a row's share of (2) is O(d (k + room)² / room).
 [2] A. Levey, M. Lindenbaum, "Sequential Karhunen-Loeve basis extraction and its application to
     images", IEEE Transactions on Image Processing 9(8), 2000.
 
-Components: how many axes, how often they are looked at, and when they stand still.
-
-Axes of the first rows only are those of all these rows at once, where memory of O(d min(n, d)) for
-n such rows is allowed: then nothing is let go before the last of them.
+If axes are learned from the first n rows only, and memory of O(d min(n, d)) is allowed, they are
+the exact axes of these rows.
 """
 
 import math

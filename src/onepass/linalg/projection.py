@@ -1,4 +1,4 @@
-"""Reading: what is made of orthonormal columns as long as there are weights, read piece by piece.
+"""Projection onto orthonormal columns whose length is the number of weights.
 
 To read the columns of B (p × q) is what costs time, p · q numbers. Vectors G (p × n) are split
 into what lies in their span and what does not, in two reads or, if need be, in three:
@@ -14,7 +14,7 @@ holds while O has a tenth of G's length. On a device, where the program would ha
 C₂, (3) is always done.
 
 In (2) and (3) the columns are read piece by piece, and used again while the processor has the piece
-at hand; of one vector by compiled loops (:mod:`onepass.linalg.projection`). C and D are small, in
+at hand; of one vector by compiled loops, where they are installed. C and D are small, in
 float64. Columns of half precision are widened to float32 piece by piece: that they are orthonormal
 to three digits only is mended by projecting twice.
 
@@ -25,11 +25,8 @@ of pieces each, all by NumPy.
 [1] L. Giraud, J. Langou, M. Rozložník, J. van den Eshof, "Rounding error analysis of the classical
     Gram-Schmidt orthogonalization process", Numerische Mathematik 101, 2005.
 
-Sweep: long columns and one vector, read by the compiled loops where they are installed.
-
-The same as :mod:`onepass.linalg.projection` has NumPy and torch do piece by piece, in fewer reads
-of the cache: a piece is taken from the vector, added to it and multiplied with it while it lies
-there, and the next one is on its way. Threads take runs of pieces each.
+The compiled loops do the same as NumPy and torch with fewer reads of memory: each piece is
+subtracted, added and multiplied while it is in the cache.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Subspace: the top m principal directions of a stream of vectors, turned late.
+"""The top m principal directions of a stream of vectors, with delayed rotation.
 
 Kept is the thin factorisation of all vectors so far, weighted and truncated to rank m after each
 step (the sequential Karhunen-Loève algorithm, [1] (8), [2]): with A ≈ U Σ Vᵀ and new columns G,
@@ -35,21 +35,18 @@ different directions does not add up, and D is a fraction of Σ λmax(Δ_t). Two
 [3] M. Ghashami, E. Liberty, J. M. Phillips, D. P. Woodruff, "Frequent Directions: Simple and
     Deterministic Matrix Sketching", SIAM Journal on Computing 45(5), 2016.
 
-Columns: orthonormal columns as long as there are weights, in one array with room for more.
-
-Kept are the columns of B (p × q) as rows of one array, NumPy's or torch's, of any precision, on
-any device. They are read as :mod:`onepass.linalg.projection` says.
+:class:`Columns` holds orthonormal columns with reserved space for more. Kept are the columns of B
+(p × q) as rows of one array, NumPy's or torch's, of any precision, on any device. They are read as
+:mod:`onepass.linalg.projection` says.
 
 A new column is written into the room behind the others, and what was there before stays as it
 was: an object of before can still be used, and if columns are added to it again, they are added to
 a copy. Torch's columns are large and have one user at a time: they are turned in place, which
 leaves nothing of what was there before.
 
-Alone: a subspace and one vector, where a step costs calls rather than numbers.
-
-The same as :meth:`Subspace.split <onepass.linalg.subspace.Subspace.split>` and ``added`` make of a
-matrix of one column, in far fewer calls: what lies in B and not in U is found once for both, and
-nothing need be factorised to know a single length.
+A single vector takes a path with fewer calls than a matrix of one column, and with the same result:
+the part that lies in B and not in U is computed once for ``split`` and ``added``, and no matrix is
+factorised.
 """
 
 import math

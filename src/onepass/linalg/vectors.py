@@ -1,9 +1,7 @@
-"""Long: what is asked of arrays as long as there are weights, NumPy's or torch's.
+"""Operations on arrays whose length is the number of weights, of NumPy or torch.
 
-What is summed over all weights is summed in float64, or piece by piece in float64: in float32
-a million squares lose the last three digits.
-
-Principal: the principal axes of some rows.
+Sums over all weights are accumulated in float64, at once or piece by piece: in float32 a sum of a
+million squares loses three digits.
 """
 
 import math

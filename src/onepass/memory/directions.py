@@ -1,35 +1,21 @@
-"""Selected: what memories share that keep some of the directions used, and let the others go.
+"""Memories of at most m directions: the latest, some chosen at random, or none.
 
-As :class:`~onepass.memory.basis.Basis`, but after each step no more than m columns of Q stay. Which
-of them is for each memory to say.
+For comparison: the principal directions (:class:`~onepass.memory.Principal`) forget far less at the
+same cost. All are as :class:`~onepass.memory.Basis`, but after each step at most m columns of Q are
+retained ([1] section 5.1):
 
-Random: m directions kept at random. The baseline ORFit-random.
-
-As :class:`~onepass.memory.Basis`, but when a step leaves more than m columns in Q, some leave by
-lot, each as likely as the other ([1] section 5.1). For comparison; the principal directions
-(:class:`~onepass.memory.Principal`) forget far less at the same cost.
-Cost: O(mp) time a row, O(mp) memory.
-
-[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
-    Recursive Least-Squares", extended version.
-
-Latest: the last m directions used. The baseline ORFit-latest.
-
-As :class:`~onepass.memory.Basis`, but after each step only the last m columns of Q stay ([1],
-section 5.1): what was learned longer ago may be moved again. For comparison; the principal
-directions (:class:`~onepass.memory.Principal`) forget far less at the same cost.
-Cost: O(mp) time a row, O(mp) memory.
-
-[1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
-    Recursive Least-Squares", extended version.
-
-Nothing: no memory at all. One-Step SGD, and with noise normalised LMS.
+========= ==========================================================================================
+`Latest`  the last m directions used (ORFit-latest)
+`Random`  m directions, each retained with the same probability (ORFit-random)
+`Nothing` none (One-Step SGD), where
+========= ==========================================================================================
 
     P = I,   w ← w + G (GᵀG + diag(R))⁻¹ e                                                  (1)
 
-With R = 0 each row is fitted exactly and the past is forgotten where it is in the way (One-Step
-SGD, [1] section 5.1); with R > 0 it is the normalised LMS filter, regularised by R.
-Cost: O(p) time a row, no memory.
+With R = 0 each row is fitted exactly; with R > 0, (1) is the normalised LMS filter, regularised
+by R.
+
+Cost: O(mp) time a row, O(mp) memory.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", extended version.

@@ -1,19 +1,14 @@
-"""Inputs: rows as a module takes them: a tensor, or a tuple, list or dict of tensors.
+"""Rows as the inputs of a module, and its outputs as a matrix.
 
-A tuple or list holds positional arguments of ``forward``, a dict its keyword arguments; both may
-be nested. The first axis of every tensor counts rows. Text, numbers, truth values and None go to
-``forward`` as they are. A list of plain numbers is read as an array, and so is a table of numbers,
-as blocks of a stream are. Columns with names are found by name, as in other learners.
+Rows are a tensor, or a tuple, list or dict of tensors. A tuple or list holds positional arguments
+of ``forward``, a dict its keyword arguments; both may be nested. The first axis of every tensor
+counts rows. Text, numbers, booleans and None are passed to ``forward`` as they are. A list of plain
+numbers is read as an array, and so is a table of numbers. Named columns are found by name, as in
+other learners.
 
-Numbers: what a user gives as numbers, of whatever library, as a tensor of real ones.
-
-Tables: rows that ask for a place that a table of embeddings has not, found before they are used.
-
-Whole numbers among the inputs of a module are mostly places in a table. One that the table has not
-shows when the module is asked, and then in words that do not tell which table, nor its places; on
-an accelerator it ends the program. So tables are watched while the module is asked once more.
-
-Answers: what a module gives, as a matrix with one row for each row that was asked.
+Integer inputs of a module are mostly indices of an embedding. An index outside the embedding raises
+an error that does not name the embedding, and on an accelerator it ends the program. So embeddings
+are watched in one more forward pass, and such rows are refused.
 """
 
 import re

@@ -1,18 +1,16 @@
-"""Function: a module as a pure function of rows and of the weights that learn.
+"""A module as a pure function of rows and of the weights that learn.
 
 The module is asked in evaluation mode with tensors put in the place of its parameters, so that
 neither its parameters nor their ``grad``, flags or hooks take part. What it writes into buffers or
 attributes while it answers is undone.
 
-Mode: a module as it answers in evaluation, whatever its training flag, which is left as it was.
+The module is called in evaluation mode, and its training flag is restored. A stream that is learned
+row by row has no batch statistics, and an answer that is drawn by lot has no derivative. So batch
+normalisation uses its running statistics, and dropout is off.
 
-A stream that is learned row by row has no batch statistics, and an answer that is drawn by lot
-has no derivative. So batch normalisation uses its running statistics, and dropout is off.
-
-Turn: threads that ask one module take turns.
-
-A module is asked with other tensors in the place of its parameters and with its flags changed, so
-that a second thread that asks meanwhile would find these, and put them back as the module's own.
+Threads that call one module take turns. A module is called with other tensors in the place of its
+parameters and with its flags changed, so that a second thread that asks meanwhile would find these,
+and put them back as the module's own.
 """
 
 import warnings

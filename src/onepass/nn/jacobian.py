@@ -1,8 +1,8 @@
-"""Derivative: the Jacobian of a module's outputs, each number of it written once.
+"""The Jacobian of a module's outputs by the weights that learn.
 
 J (n·c, p) holds ∂f_k(x_i; w)/∂w in its row i·c + k. It is made in one of four ways:
 
-- by layers: all at once, backwards only as far as what layers gave (:mod:`onepass.nn.jacobian`);
+- by layers: all at once, backwards only as far as the outputs of layers, see (1);
 - rows at once: ``vmap`` over rows, each with its c pull-backs;
 - outputs at once: row by row, one forward and one batched backward;
 - one by one: row by row and output by output, by plain backward passes. This always works.
@@ -11,9 +11,8 @@ Each of the first three is held against plain backward passes before it is trust
 good where it fails: modules that branch on data, write in place, or have layers that ``vmap`` does
 not know. Cost: n forward and n·c backward passes; scratch memory of a bounded number of J's rows.
 
-Outer: derivatives by the weights of layers, as products of what goes in and what comes back.
-
-Of a layer z = W x + b, for outputs f_k of a row, with δ_k = ∂f_k / ∂z,
+By layers, derivatives are products of inputs and back-propagated gradients. Of a layer z = W x + b,
+for outputs f_k of a row, with δ_k = ∂f_k / ∂z,
 
     ∂f_k / ∂W = Σ δ_k xᵀ,      ∂f_k / ∂b = Σ δ_k                                             (1)
 
@@ -25,8 +24,6 @@ others have their derivatives by autograd, which tells one row from another only
 
 [1] I. Goodfellow, "Efficient per-example gradient computations", arXiv:1510.01799, 2015; F. Dangel,
     F. Kunstner, P. Hennig, "BackPACK: packing more into backprop", ICLR 2020.
-
-Scratch: how many rows of a Jacobian are made at once, for the memory beside them.
 """
 
 import warnings

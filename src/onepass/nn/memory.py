@@ -1,4 +1,4 @@
-"""Layered: where and how a network's memory is kept: in what precision, on what device, by layer.
+"""Memories of networks: precision, device, and memories by layer.
 
 The columns of a memory are m times as long as the weights. In half precision they take half the
 bytes; on another device, none of the module's: a step then sends its gradients there, and what is
@@ -6,9 +6,8 @@ free of them back. Kept by layer, each layer has a memory of m directions of its
 (:class:`~onepass.memory.blocks.Blocks`): as many numbers as one memory of all weights, and up to m
 directions for every layer.
 
-Fitting: a step of a memory in two halves: what it will do, then the memory after it.
-
-A memory is written in place, so that a step that the weights cannot hold must be known before.
+A memory is updated in place. A step is therefore computed first, and applied only if the weights
+can hold it.
 """
 
 from collections.abc import Callable

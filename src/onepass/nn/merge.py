@@ -1,16 +1,14 @@
-"""Merging: two copies of a module, each of which learned a stream, become one that knows both.
+"""Merge two copies of a module, each of which learned a stream.
 
 What a learner knows is told by its memory in a few rows A (:mod:`onepass.memory.evidence`): each
 direction that it keeps, as long as it is, answered by A w_a, its own weights. For a module linear
 in its weights, learning the second's rows B is learning the stream that they stand for: then that
 is done, exactly, and the step is orthogonal to all that the first knows.
 
-Of other modules the two are held to what both know as :mod:`onepass.nn.merge` says.
+For other modules the merged weights minimise (1) below.
 
 Kept for this are, with noise, the weights before the first row (p numbers); without noise the
 evidence needs none, and a fingerprint of them tells whether two copies began alike.
-
-Between: weights that are held to what two memories know, of two copies of one module.
 
 What each knows is evidence: a few rows A that its own weights w_a answer, or B and w_b. Of a module
 linear in its weights the first learns the other's, exactly as it would have learned its rows. Of
@@ -34,12 +32,10 @@ the two comes first.
 
 [1] J. J. Moré, "The Levenberg-Marquardt algorithm: implementation and theory", 1978.
 
-Likeness: whether two learners of networks can be merged, or what the first difference is.
-
-Measuring: whether merged weights are worth having, by rows that were set aside.
-
-What two networks know is told of their linearisations, and only rows can tell whether it holds.
-The measure is √(mean squared error) over rows and outputs, or the mean of −log softmax.
+Learners that differ in more than their weights are refused, with the first difference. (1)
+describes linearisations of the networks, and only rows can show whether these hold: rows may be
+given to measure the merged weights. The measure is √(mean squared error) over rows and outputs, or
+the mean of −log softmax.
 """
 
 import copy

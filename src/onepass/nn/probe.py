@@ -1,14 +1,12 @@
-"""Probe: what a module must not do is looked for on the first rows of each kind that it is given.
+"""Checks of a module on the first rows of each kind.
 
 The answer for a row must be the same when it is asked twice, and whatever other rows are asked
 with it. Neither can be read off a module's code, so it is tried.
 
-Rounding: whether two ways to one answer differ by more than the rounding of numbers explains.
-
-The same row is multiplied in another order when it comes alone than among others. Where a module
-is as steep as sin(10⁵ x), or its weights are so large that they cancel, that shows in its outputs.
-With f̃ the module in float64, or as it is where it cannot be asked so, and δ of the size of the
-last digit that f̃ computes in,
+Two ways to one output may differ by rounding. The same row is multiplied in another order when it
+comes alone than among others. Where a module is as steep as sin(10⁵ x), or its weights are so large
+that they cancel, that shows in its outputs. With f̃ the module in float64, or as it is where it
+cannot be asked so, and δ of the size of the last digit that f̃ computes in,
 
     |f̃(row among others) − f̃(row)|  ≤  max(tolerance, 16 max_δ |f̃(row (1 + δ); w (1 + δ)) − f̃(row)|)
 

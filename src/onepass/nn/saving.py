@@ -1,4 +1,4 @@
-"""Saving: a network's learner in one safetensors file, and back, to the last bit.
+"""Save and load a network's learner in one safetensors file, to the last bit.
 
 The file is one of :mod:`onepass.serialization.archive`, of the kind ``network``::
 
@@ -6,15 +6,13 @@ The file is one of :mod:`onepass.serialization.archive`, of the kind ``network``
      "module": {"weights": {name: tensor}, "buffers": {name: tensor}},
      "learned": {…}}
 
-Memories and their specifications stand in it as :mod:`onepass.serialization.codec` tells, tensors
-as :mod:`onepass.nn.saving` does.
+Memories and their specifications are encoded by :mod:`onepass.serialization.codec`.
 
 The module's code is not in the file, and nothing in it is run: a module made alike is handed to
 :func:`load`, which compares names, shapes and dtypes, and writes nothing before all is read.
 
-Tensors in a file: a tensor is its bytes, of whatever precision, back to the last bit.
-
-It stands there as ``{"@": "tensor", "dtype": "bfloat16", "of": array}``.
+A tensor of any precision is stored as its bytes: ``{"@": "tensor", "dtype": "bfloat16", "of":
+array}``.
 """
 
 import os

@@ -1,9 +1,7 @@
-"""Selection: which weights of a module learn, and where each lies in one flat vector.
+"""Selection of the weights that learn, and their places in one flat vector.
 
 A parameter that several layers share counts once. A parameter that does not require grad is
 frozen: it is never among those that learn, and never written.
-
-Weights: the flat vector w and the Jacobian's memory, beside the module's own parameters.
 """
 
 import math

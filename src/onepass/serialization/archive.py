@@ -1,12 +1,8 @@
-"""Checkpoint: a tree of plain values and arrays in one safetensors file.
+"""A tree of plain values and arrays in one safetensors file, with a checksum.
 
-Any safetensors reader can open the file and sees the arrays by their place in the tree; the rest is
-told in :mod:`onepass.serialization.archive`.
-
-Tree: plain values and arrays as JSON and named arrays, and back, exactly.
-
-A tree is None, a truth value, a whole number of any size, a float, text, or an array, or a list,
-tuple or dict (with text for keys) of trees. What JSON cannot say is an object with the key ``"$"``:
+Any safetensors reader can open the file and finds the arrays under their place in the tree. A tree
+is None, a truth value, a whole number of any size, a float, text, or an array, or a list, tuple or
+dict (with text for keys) of trees. What JSON cannot say is an object with the key ``"$"``:
 
 ================================================================ ==================================
 ``{"$": "float", "value": "nan"}``                               nan, inf, -inf
@@ -25,13 +21,11 @@ The order of the axes in memory is kept, because BLAS rounds differently for row
 learner that goes on after loading must go on to the last bit.
 An array's name is its place in the tree, such as ``memory_.Q``.
 
-Sealed: a tree of plain values and arrays as bytes that no accident can change unnoticed.
-
-They are those of a safetensors file, with JSON in its metadata under the one key ``onepass``::
+The metadata of the file have JSON under the one key ``onepass``::
 
     {"sha256": "…", "format": 1, "version": "0.1.0", "kind": "learner", "tree": …}
 
-with ``tree`` as below. ``sha256`` is of all bytes (header, padding and data), its own 64 digits
+with ``tree`` as above. ``sha256`` is of all bytes (header, padding and data), its own 64 digits
 taken as zeros. It guards against accidents; whoever forges bytes forges the digest too, and so
 nothing else is trusted: reading runs no code, and takes memory in proportion to what there is,
 whatever the header claims.

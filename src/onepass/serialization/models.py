@@ -1,10 +1,8 @@
-"""Persist: save and load any learner, pipeline, feature or memory, exactly and without pickle.
+"""Save and load any learner, pipeline, transformer or memory, exactly and without pickle.
 
-The file is one of :mod:`onepass.serialization.archive`, what stands in it is told in
-:mod:`onepass.serialization.codec`, and :mod:`onepass.serialization.codec` knows what it may name.
-A learner that was loaded says the same, and goes on learning the same, to the last bit.
-
-Describing: what a file says of the learner in it, which is not built.
+The file is an archive of :mod:`onepass.serialization.archive`; :mod:`onepass.serialization.codec`
+encodes objects and lists the classes that a file may name. A loaded learner predicts and learns the
+same as the saved one, to the last bit. A file can be described without building its learner.
 """
 
 import math

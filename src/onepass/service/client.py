@@ -1,14 +1,9 @@
-"""Client: asks a service over HTTP, and asks again where that is safe.
+"""Client of the service over HTTP, with retries where they are safe.
 
-Numbers go as binary tensors, to the last bit. What is to be learned goes with an idempotency key,
-so that it is learned once however often it is sent: after a broken connection, a restart of the
-service, or where it says that it is busy.
-
-Speaking: HTTP by http.client, whose requests go out whole, and whose answers come whole.
-
-Ahead: requests that go out before those in front of them are answered, by one connection.
-
-Asking: one request to a service over HTTP, sent again where that is safe.
+Numbers are sent as binary tensors, which keeps every bit. Rows to be learned are sent with an
+idempotency key, so that they are learned once however often the request is repeated: after a broken
+connection, a restart of the service, or a response that the service is busy. Requests may be sent
+before earlier ones are answered, over one connection.
 """
 
 import http.client

@@ -1,10 +1,12 @@
-"""Holding: one process at a time has a file, and whoever comes second is told who.
+"""Locks and identity of the files of durable learners.
 
-The holder locks a small file beside it, and says there who it is. The system lets the lock go when
-the process ends, however it ends. There stands also how many blocks were acknowledged: were the end
-of SQLite's log damaged, SQLite would take it for one that was never committed, and go on without.
+One process at a time may open a learner's file. It locks a small file beside it and writes into it
+which process it is; a second process gets this in its error. The operating system releases the lock
+when the process ends, however it ends. The lock file also holds the number of acknowledged blocks:
+if the end of SQLite's log is damaged, SQLite takes the last blocks for uncommitted ones and
+continues without them, which this number reveals.
 
-Place: whether a file that is open still stands where it was opened.
+A file that was moved or replaced while it is open is detected as well.
 """
 
 import json

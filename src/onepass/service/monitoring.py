@@ -1,27 +1,17 @@
-"""Gauges: what a served learner is doing, for the page and for Prometheus.
+"""Metrics of served learners, for the page and for Prometheus, and drift detectors.
 
-They are read by some threads and written by others: numbers are replaced, and lists that grow are
-bounded. What is learned is counted once some has come together, and before any of it is read: to
-count single rows each by itself takes as long as to learn them.
+Some threads read metrics while others write them: numbers are replaced, and lists that grow are
+bounded. Learned rows are counted in groups, and before a metric is read, because counting single
+rows takes as long as learning them.
 
-Guards: detectors of drift beside a served learner, each told of its errors row by row.
+Drift detectors are objects of other libraries, which are updated with each error. One that raises
+is switched off and reported as ``trouble``; the others continue.
 
-A detector is another library's object. One that fails watches no longer: the others go on, rows are
-counted, and ``trouble`` says why.
-
-Course: the errors of a learner along its stream: their mean, their curve, drift in them.
-
-Diary: the gauges of a served learner in a file beside it, so that they go on after a restart.
-
-The file is written after each snapshot of the learner, and now and then. What was learned since the
-snapshot is told to the gauges again when the learner is opened; of that, those rows are passed over
-that the file has counted already. So no row is counted twice, and none is missed, but where a
-process was killed just between a snapshot of the learner and what is written here.
-
-Gauges are no part of what must not be lost: a file that is damaged, missing, or ahead of its
-learner is left out, and counting begins anew.
-
-Spectrum: how much a learner knows along each of its directions, as its memory has it.
+Metrics are stored in a file beside the learner's, after each of its snapshots and at intervals.
+When a learner is opened, the rows learned since the snapshot are counted again, except those that
+the file already includes. Rows are counted twice or missed only if the process is killed between a
+snapshot and the write that follows it. A metrics file that is damaged, missing or ahead of its
+learner is ignored, and counting starts at zero.
 """
 
 import time

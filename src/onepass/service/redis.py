@@ -1,4 +1,4 @@
-"""Redis: a stream of Redis, each of whose entries is a row.
+"""A Redis stream as a source of rows: each entry is one row.
 
 An entry's fields are the row's columns, text as Redis has it: what reads as a number is one, what
 is empty is missing, and the first row that is learned says which a column has. The address says
@@ -26,12 +26,6 @@ refused, with a sentence that says so. The user needs
 It must be Redis 7 or later. It keeps what it has acknowledged if it runs with ``appendonly yes``
 and ``appendfsync always``; else a crash of it can lose entries that nobody has read. The
 package hiredis, which ``onepass[redis]`` brings, reads it twice as fast.
-
-Address: what the address of a stream of Redis says.
-
-Entries: what stands in a stream of Redis, as rows.
-
-Opened: a source by its address.
 """
 
 import datetime as dt

@@ -1,18 +1,11 @@
-"""Shelf: the learners that are served, each with a file of its own in one folder.
+"""The learners that a server holds, one file each in one folder.
 
-Looks: what a durable learner's file must be asked for, as it was within the last second.
+Predictions come from the last acknowledged copy of a learner, without waiting. Rows to be learned
+enter a bounded queue; one thread per learner takes all that wait, learns them as one group, commits
+them to disk, and notifies their senders.
 
-Whoever writes has the file for so long; then what was seen last is told, and nobody waits.
-
-Waiting: how many rows wait to be learned, and how many may.
-
-Served: a durable learner, the thread that learns, and its gauges.
-
-Whoever asks is answered at once by the learner as it was last acknowledged. Whoever has rows to be
-learned puts them into a queue that is bounded; a thread takes all that wait, learns them as one
-group, brings them to the disk, and says so to all.
-
-Trial: whether a model that is named with its parameters could learn a row at all.
+Status that must be read from a learner's file is cached for a second. While the file is being
+written, the cached status is returned.
 """
 
 import logging

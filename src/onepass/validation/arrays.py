@@ -1,22 +1,14 @@
-"""Rows, answers and weights as finite arrays of the right shape.
+"""Validation of rows, targets, weights, labels and hyperparameters.
 
-Finite: what learners may trust: no nan, no infinity.
+Arrays that pass are finite, of the right shape, and float. Labels are integers, booleans or text,
+all of one kind.
 
-Breadth: how far a learner may grow, where others send it rows.
+The memory of least squares grows with the square of the number of features, so that a row of a
+hundred kilobytes may need gigabytes, and one text may become a thousand features. A server
+therefore sets a limit on features; it also bounds the number of classes and outputs, and the length
+of labels.
 
-What least squares remember takes the square of their features: a row of a hundred kilobytes may ask
-for gigabytes. And a text may become a thousand numbers. Whoever serves a learner says how many
-features it may have; then rows are bounded too by what they come to. Classes and outputs may be as
-many, for each row has a number for each of them; and labels are short, for each answer takes the
-room of the longest.
-
-Class labels: whole numbers, truth values or text, all of one kind.
-
-Likeness: whether two things that learned can be made one, and whose column is whose.
-
-Hyperparameters: numbers within a range.
-
-Names out of those that are known.
+Two learners can be merged if their columns can be matched; the positions are found here.
 """
 
 import math

@@ -25,13 +25,12 @@ Cost: O(p²) a row and O(p³) a block; O(p² + block · p) memory: the rows of t
 [1] B. Lai, D. S. Bernstein, "SIFt-RLS: Subspace of Information Forgetting Recursive Least Squares",
     arXiv:2404.10844, 2024.
 
-Joint: coefficients and intercept in one triangle, for rules that know no running means.
+The intercept is part of the triangle, because this rule has no running means. The rows are √s_k [1,
+x_k − r] and √s_k (y_k − r_y), where r is some row: the intercept is free, so that it does not
+matter which, and differences from a near row lose no digits. The intercept's column stands first
+and has no ridge. So below it the triangle
 
-The rows are √s_k [1, x_k − r] and √s_k (y_k − r_y), where r is some row: the intercept is free, so
-that it does not matter which, and differences from a near row lose no digits. The intercept's
-column stands first and has no ridge. So below it the triangle
-
-    R = [ρ  ρ (x̄ − r)ᵀ]     z = [ρ (ȳ − r_y)]                                              (1)
+    R = [ρ  ρ (x̄ − r)ᵀ]     z = [ρ (ȳ − r_y)]                                              (4)
         [0      R₁     ]         [    z₁     ]
 
 holds in R₁ and z₁ that of the rows centred at their means x̄ and ȳ, and in ρ² the sum of their
@@ -67,7 +66,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Joint:
-    """The triangle (1).
+    """The triangle (4).
 
     Parameters
     ----------

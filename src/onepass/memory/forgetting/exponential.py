@@ -1,4 +1,4 @@
-"""Fading: exponential forgetting, plain and bounded, by rows or by time.
+"""Exponential forgetting, plain and bounded, by rows or by time.
 
 As row k comes, all that was learned before it counts λ_k times as much:
 
@@ -15,12 +15,6 @@ before the row at its end is learned. Cost: O(d²) time a row, O(d²) memory.
 
 [1] Y. Min, K. Ahn, N. Azizan, "One-Pass Learning via Bridging Orthogonal Gradient Descent and
     Recursive Least-Squares", CDC 2022; (2), (3).
-
-Pace: how quickly the past fades, by rows or by time.
-
-λ_k = λ for each row,   or   λ_k = 2^(−Δt_k / half_life) for the time Δt_k since the row before
-
-State of least squares before and after a rule of forgetting has learned rows.
 """
 
 import math

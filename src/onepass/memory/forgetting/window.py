@@ -1,13 +1,12 @@
-"""Window: least squares on the last rows alone, exactly, at every row.
+"""Sliding window: least squares on the last rows alone, exactly, at every row.
 
     argmin over w, b of  Σ over the window of s_k (y_k − b − x_kᵀ w)² + ‖w − w₀‖²_Π          (1)
 
 where the window is the last n rows, or all rows younger than a span of time. The ridge does not
 fade, and neither does the prior. It is the one rule that keeps rows: those of the window, twice at
-most, since what leaves must be known. No row is taken out of a triangle, which would lose digits:
-see :mod:`onepass.memory.forgetting.window`. Within a block of rows a_1, a_2, … the oldest leave
-one after the other as these come. With the triangle R of those that stay, and the rows V = A R⁻¹
-of both,
+most, since what leaves must be known. No row is taken out of a triangle, which would lose digits.
+Within a block of rows a_1, a_2, … the oldest leave one after the other as these come. With the
+triangle R of those that stay, and the rows V = A R⁻¹ of both,
 
     error of a_j = e_j − k_j (I + K_jj)⁻¹ e_J,     K = V Vᵀ                                  (2)
 
@@ -18,18 +17,16 @@ well, from the rows of the window themselves.
 Cost: O(p^{7/3}) time a row in blocks, O(p³) one by one, O(n p²) where columns depend on each other
 and the ridge is below their rounding; O(n p) memory for n rows.
 
-Kept: the rows of a sliding window, and the triangle of any of its ends without taking rows out.
+The rows of the window are held in two parts, as a queue made of two stacks. Rows come into the
+*back*, whose triangle grows by QR. They leave from the *front*, of which the triangles of its ends
+are known, built once from its last row to its first:
 
-To take a row out of a triangle loses digits. So none is: the window is two parts, as a queue made
-of two stacks. Rows come into the *back*, whose triangle grows by QR. They leave from the *front*,
-of which the triangles of its ends are known, built once from its last row to its first:
-
-    T_b = triangle of the front's rows from b g on,    b = 0, 1, …                          (1)
-    triangle of the window = QR of T_b, the rows left before b g, and the back's triangle   (2)
+    T_b = triangle of the front's rows from b g on,    b = 0, 1, …                          (3)
+    triangle of the window = QR of T_b, the rows left before b g, and the back's triangle   (4)
 
 When the front is empty, the back becomes the front, about a new reference row. Each row is taken
 in three times in all; every g ≥ p rows a triangle is kept, so that they need no more room than the
-rows. Cost: O(p²) a row, O(p³) for (2), O(n p) memory for a window of n rows.
+rows. Cost: O(p²) a row, O(p³) for (4), O(n p) memory for a window of n rows.
 """
 
 import math
@@ -120,7 +117,7 @@ class Queue:
     gone : int
         How many of them have left.
     ends : tuple of ndarrays of shapes (k, p, p), (k, p, c) and (k, c)
-        R, z and squares of (1).
+        R, z and squares of (3).
     """
 
     empty: Joint
@@ -166,7 +163,7 @@ class Queue:
         return self.back.rows(part.X, part.b, part.roots)
 
     def triangle(self, without: int = 0) -> Joint:
-        """The triangle of all rows but some of the oldest, which must be in the front: (2)."""
+        """The triangle of all rows but some of the oldest, which must be in the front: (4)."""
         kept = self.front.part(slice(self.gone + without, None))
         parts = [kept, *self.came]
         mass = sum(float(part.roots @ part.roots) for part in parts)
@@ -254,7 +251,7 @@ def _apart(p: int) -> int:
 
 
 def _ends(about: Joint, front: Kept) -> tuple[Floats, Floats, Floats]:
-    """The triangles (1), without the penalty."""
+    """The triangles (3), without the penalty."""
     p, c = about.z.shape
     apart = _apart(p)
     k = -(-len(front) // apart)

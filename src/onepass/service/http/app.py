@@ -1,9 +1,4 @@
-"""App: the paths of the service, who may take them, and what is said of failures.
-
-Paths: which verb answers a request, by its path and method.
-
-Logs: one line of JSON for each thing that happened, on standard error.
-"""
+"""Routes of the HTTP service, authorisation, error responses and the log in JSON lines."""
 
 import json
 import logging

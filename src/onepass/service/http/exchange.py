@@ -1,27 +1,13 @@
-"""Exchange: a request as it has come, and the answer that goes back.
+"""Requests and responses, the threads that handle them, and errors as responses.
 
-Failures: what is raised, as an answer of HTTP.
+Errors of onepass are returned with their message. Messages about a learner's file omit its folder;
+the log has the full path. A ValueError or TypeError of scikit-learn, NumPy or a user's feature is
+an error of the request if it is raised while rows are read, predicted or learned. Any other
+exception is a server error: the response has a number, under which the log has the traceback.
 
-Whoever asks is told what was wrong with the request, in the words of the error; only onepass's own
-errors have words for them. What is wrong with a learner's file they are told without its folder,
-and the log has the whole. Anything else is a failure of the server: its log tells why, under a
-number that the answer has.
-
-Threads: where work is done that would hold up the event loop.
-
-Whoever waits for the disk, whoever computes, whoever looks and whoever changes what there is have
-threads of their own: however many rows wait to be learned, and however long the disk takes, large
-questions are answered meanwhile, and the page tells how it goes. One learner never has all threads
-of a kind: one is left for the others.
-
-Later: an answer that is still to come.
-
-Refusals: what is said of rows below onepass, by scikit-learn, NumPy or a user's feature.
-
-Such a ValueError or TypeError is about what came, if it is raised while rows are read, predicted or
-learned; anywhere else it is a failure of the server.
-
-Mail: what a thread has decided, for those who wait in an event loop.
+Waiting for the disk, computing, reading status and administration have separate thread pools, so
+that large predictions are answered while many rows wait to be learned. One learner never occupies
+all threads of a pool.
 """
 
 import asyncio

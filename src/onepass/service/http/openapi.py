@@ -1,7 +1,4 @@
-"""OpenAPI: what the service can be asked, described for programs and for people.
-
-Schemas: the bodies of requests and answers, as OpenAPI describes them.
-"""
+"""OpenAPI description of the service, with the schemas of requests and responses."""
 
 from collections.abc import Mapping
 from typing import Any

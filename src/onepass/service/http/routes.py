@@ -1,14 +1,6 @@
-"""Verbs: predict, learn, ask and answer, in the formats of :mod:`onepass.service.protocol`.
+"""Handlers of the HTTP routes: predict, learn, delayed labels, administration and metadata.
 
-Formats: which of the wire's forms a request comes in, and its answer goes back in.
-
-Parameters: what a request says beside its rows, as far as it is heeded here.
-
-Admin: learners are made, retired, saved and taken back, over HTTP.
-
-Metadata: what a learner takes and gives, as the protocol describes it.
-
-About: what the service says of itself and of its learners.
+Requests and responses are in the formats of :mod:`onepass.service.protocol`.
 """
 
 import hashlib

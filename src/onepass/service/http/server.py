@@ -1,10 +1,7 @@
-"""Running: the service on a port, until it is told to stop.
+"""Start, run and stop the HTTP server.
 
-Stopping: what signals do: the first ends in order, the second at once.
-
-At once is without loss: all that was acknowledged is on the disk already.
-
-Starting: the service put together out of its parts.
+The first SIGINT or SIGTERM stops it in order, the second at once. Stopping at once loses nothing:
+everything acknowledged is on disk.
 """
 
 import asyncio

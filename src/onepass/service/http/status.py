@@ -1,11 +1,6 @@
-"""State: what the page shows of each learner.
+"""Status of learners for the page, and metrics in the text format of Prometheus (0.0.4).
 
-Pathless: what a message says, without where on the server's disk it is about.
-
-Whoever asks from elsewhere is told that ``flow.db`` could not be written, and no folder; the log
-keeps the whole.
-
-Exposition: the gauges in the text format of Prometheus, version 0.0.4.
+Messages to clients omit folders of the server's disk; the log has full paths.
 """
 
 import math

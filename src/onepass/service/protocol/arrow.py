@@ -1,4 +1,4 @@
-"""Arrow: rows as a stream of record batches, and answers as one.
+"""Requests and responses as Arrow IPC streams.
 
 Each column is one of a table: numbers, truth values, text, dates. A column of fixed-size lists of
 numbers is a matrix: by itself, or beside what belongs to rows to be learned, it is rows without
@@ -6,14 +6,10 @@ names. Dictionaries are read; nested columns else are not.
 
 What comes is checked in full before any of it is used, for Arrow itself trusts the offsets within.
 
-Arrays: Arrow's columns as NumPy's, in no more memory than they may take.
-
 What is small in Arrow may be large once it is plain: an index into a dictionary is a byte, and the
 text that it stands for is as long as it likes; texts that are views may all lie at the same bytes.
 So a dictionary's values are made once, and shared; and texts are counted before they are made, as
 often as they are there: whoever writes the rows down writes each of them.
-
-Messages: what an Arrow stream says it holds, looked at before any of it is unpacked.
 
 A stream is messages, each a table of FlatBuffers that tells of the body behind it [1]. A packed
 buffer of the body begins with how many bytes it will have, and Arrow takes that much memory before

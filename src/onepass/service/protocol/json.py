@@ -1,16 +1,13 @@
-"""JSON text: decoded by msgspec, whole or some elements at a time; refused in the asker's words.
+"""Decoding of JSON requests with msgspec, in bounded memory.
 
-A list of numbers takes sixteen times its text's bytes as Python's objects. So a long list is cut
-into pieces of whole elements, each of which is made an array before the next is decoded. Where an
-element ends is guessed: a piece that was cut within a text or a list is no JSON, and is made twice
-as long. A piece that begins with an element and is JSON was cut where an element ends.
+A list of numbers takes sixteen times the bytes of its text as Python objects. A long list is
+therefore cut into pieces of whole elements, each of which becomes an array before the next is
+decoded. The end of an element is guessed: a piece that was cut within a string or a list is not
+valid JSON, and is decoded again at twice the length.
 
-Elements: the values of a tensor or a list, out of JSON text, as arrays.
-
-What is plainly of its datatype is decoded as such. Where that fails, each value is looked at: null
-is a missing number or text, 3.0 is a whole number, 0 and 1 are truth values; all else is refused.
-
-Gathered: columns that come some rows at a time, until they are whole.
+Values that have the declared data type are decoded directly. If that fails, each value is checked:
+null is a missing number or text, 3.0 is an integer, 0 and 1 are booleans; anything else is an
+error.
 """
 
 import re

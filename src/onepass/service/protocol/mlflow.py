@@ -1,4 +1,4 @@
-"""Invocations: MLflow's scoring protocol, JSON in four forms; :mod:`~.csvtext` has the fifth.
+"""MLflow's scoring protocol: JSON in four forms, and CSV.
 
 ======================= ==========================================================================
 the body has            which is
@@ -14,11 +14,8 @@ Columns are ``{"speed": [3, …], …}``, and the only one may be a matrix, ``{"
 Whatever else stands in the body beside ``params`` is passed over, as MLflow does. Numbers, truth
 values and text are what JSON says they are; null is missing.
 
-Forms: rows, records and columns in JSON, as columns by their names.
-
-They are read piece by piece, so that no more than a piece stands in memory as Python's objects.
-
-CSV text: a body as MLflow takes it, with the types that the library finds in files of it.
+JSON is decoded piece by piece, so that only one piece is held as Python objects. CSV bodies get the
+types that :func:`onepass.stream.read` finds in a CSV file.
 """
 
 import re

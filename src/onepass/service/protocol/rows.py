@@ -1,11 +1,7 @@
-"""Rows: what a request asks, whatever form it came in, and what is sent back.
+"""Decoded requests and responses, and the data types of the Open Inference Protocol.
 
-Dates: ISO 8601 text as datetime64 to the microsecond, in UTC.
-
-Datatypes: those of the Open Inference Protocol, and what each is here.
-
-Numbers with a fraction are float64 here, whole ones int64, or uint64 where they are that; all
-narrower ones fit in these to the last bit.
+Floating-point types become float64, integers int64 or uint64, which hold all narrower types
+exactly. Dates are ISO 8601 text, and become datetime64 in microseconds, UTC.
 """
 
 import datetime as dt

@@ -1,4 +1,4 @@
-"""Tensors: requests and responses of the Open Inference Protocol, version 2, over HTTP.
+"""Requests and responses of the Open Inference Protocol, version 2, over HTTP.
 
 Rows come in one of two forms:
 
@@ -14,27 +14,17 @@ Each tensor brings ``data``, flat or nested, in JSON, where a whole number -0 is
 protocol's binary extension has it, bytes behind the JSON, which keep nan and infinity too. Answers
 that are nan or infinite are null in JSON, and one that there is none of is null, nan, or no text.
 
-Binary tensors: the protocol's extension, values as bytes behind the JSON.
+Binary tensors follow the JSON as bytes: numbers row by row, little-endian; each text as its length
+in 4 bytes and its UTF-8. An HTTP header has the length of the JSON, and the parameter
+``binary_data_size`` that of each tensor.
 
-Numbers stand there row after row, little-endian; each text is its length in bytes, of 4 bytes, and
-its UTF-8. How many bytes the JSON has, a header of HTTP says, and how many each tensor, its
-parameter ``binary_data_size``.
+The JSON is decoded into structs, which have no fields for unknown keys. Long JSON is checked piece
+by piece, so that a list of a million empty tensors, or a shape of a million axes, is refused before
+it takes memory. Short requests without errors, which are most, are decoded on a direct path; all
+others take the general path, which finds what is wrong.
 
-Heads: the JSON of a request of the Open Inference Protocol, all but the tensors' values.
-
-What stands there is decoded into structs, in which there is no room for what is not known. Only
-where it is long is it looked at piece by piece, lest a list of a million empty tensors, or a shape
-of a million axes, take its room before it is refused.
-
-Plain: values that are just what they are said to be, read the shortest way.
-
-In most requests there is nothing wrong, and most have few values. Whatever is long or unusual is
-left to the long way, which says what is wrong with it.
-
-Described: what a server and its models say of themselves, and of what went wrong.
-
-As the Open Inference Protocol has it, at ``/v2``, ``/v2/models/NAME``, and in every answer that is
-an error.
+Metadata of the server and its models (``/v2``, ``/v2/models/NAME``) and error responses are made
+here as well.
 """
 
 import math
