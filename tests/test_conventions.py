@@ -71,8 +71,18 @@ def exported(package: str) -> tuple[str, ...]:
 
 
 def imports(path: Path) -> Iterator[tuple[ast.stmt, str]]:
-    """Every import of a file, wherever in it, with the module's full name."""
+    """Every import that a file executes, wherever in it, with the module's full name."""
+    blocks = (node for node in ast.walk(tree(path)) if isinstance(node, ast.If))
+    typing = {
+        id(node)
+        for block in blocks
+        if ast.unparse(block.test).endswith("TYPE_CHECKING")
+        for statement in block.body
+        for node in ast.walk(statement)
+    }
     for node in ast.walk(tree(path)):
+        if id(node) in typing:
+            continue
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

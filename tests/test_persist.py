@@ -12,12 +12,13 @@ import pytest
 from sklearn.base import BaseEstimator, clone, is_classifier
 
 from onepass import features, learners, memory
-from onepass.errors import Array, CheckpointError, Floats
+from onepass.errors import CheckpointError
 from onepass.features.pipeline import Pipeline
 from onepass.learners.estimator import Regressor
 from onepass.serialization import archive, codec
 from onepass.serialization.codec import built, taken
 from onepass.serialization.models import describe, load, save
+from onepass.types import Array, Floats
 from onepass.validation.table import Table
 from onnx_files import doubling
 

@@ -45,28 +45,23 @@
 Each message has four parts: where, what was expected, what came, what to do.
 Whatever is raised while learning, the learner stays exactly as it was.
 
-The module also has the suggestions for misspelt names, the import of optional packages, whose error
-names the extra, and the types of arrays that annotations use.
+The module also has the suggestions for misspelt names, and the import of optional packages, whose
+error names the extra.
 """
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
-from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError as _SklearnNotFittedError
 
 __all__ = [
-    "Array",
     "BusyError",
     "CheckpointError",
     "CheckpointWarning",
     "ColumnError",
     "DamagedError",
-    "Floats",
     "ForbiddenError",
     "InUseError",
     "KeyReusedError",
@@ -400,10 +395,3 @@ def need(module: str, *, extra: str, where: str) -> ModuleType:
         raise MissingExtraError(
             f"{where} needs {package}. Install it with: pip install 'onepass[{extra}]'"
         ) from missing
-
-
-Array: TypeAlias = NDArray[Any]
-"""An array of whatever kind: numbers, text, dates."""
-
-Floats: TypeAlias = NDArray[np.floating[Any]]
-"""An array of real numbers, float32 or float64."""

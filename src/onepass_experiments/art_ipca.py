@@ -25,12 +25,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.errors import Array, Floats
 from onepass.evaluate.figures import COLOURS, GREY, sheet
 from onepass.evaluate.parallel import side_by_side
 from onepass.learners import ARTIPCAClassifier
 from onepass.stream import Images
 from onepass.stream import images as images_of
+from onepass.types import Array, Floats
 from onepass_experiments.outcome import Dots, Shown, paired, panel
 
 __all__ = [

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onepass.errors import Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.features import RandomConvolution, RandomFourier, RandomReLU
 from onepass.features.pipeline import Pipeline
 from onepass.learners import (
@@ -40,6 +40,7 @@ from onepass.stream import (
     rotated_mnist,
     split_mnist,
 )
+from onepass.types import Floats
 
 __all__ = [
     "FILTERS",

@@ -47,13 +47,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.evaluate.naive import LastValue
 from onepass.learners import ORFitRegressor
 from onepass.memory import Latest, Nothing, Principal, Random
 from onepass.stream import Images
 from onepass.stream import images as images_of
 from onepass.stream.digits import SplineOrder, rotated
+from onepass.types import Array, Floats
 from onepass_experiments.outcome import Line, Outcome, Published, band, published
 
 __all__ = ["Draw", "RotatedDigits", "multipass_sgd", "orfit_figure6", "orfit_figure7", "rotated"]

@@ -34,10 +34,11 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from onepass import validation
-from onepass.errors import Floats, OnepassError, ParameterError, need
+from onepass.errors import OnepassError, ParameterError, need
 from onepass.evaluate.parallel import side_by_side
 from onepass.stream import Experience, Images
 from onepass.stream import images as images_of
+from onepass.types import Floats
 from onepass_experiments.orfit_deep_networks import (
     BATCH,
     METHODS,

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 
-from onepass.errors import Array, NumericalError, need
+from onepass.errors import NumericalError, need
 from onepass.stream import (
     Experiences,
     Images,
@@ -29,6 +29,7 @@ from onepass.stream import (
     rotation_angles,
     split_mnist,
 )
+from onepass.types import Array
 from onepass_experiments.orfit_deep_outcome import Measure
 
 __all__ = [

@@ -21,8 +21,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from onepass.errors import Floats
 from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
+from onepass.types import Floats
 from onepass_experiments.outcome import Shown, rounded
 
 __all__ = ["DeepOutcome", "Measure", "Result", "average", "bars", "curves", "forgotten"]

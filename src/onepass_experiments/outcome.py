@@ -17,10 +17,11 @@ import numpy as np
 from rich.table import Table as RichTable
 from scipy.stats import ttest_rel
 
-from onepass.errors import Array, Floats, need
+from onepass.errors import need
 from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
 from onepass.serialization.atomic import writing
 from onepass.stream import write
+from onepass.types import Array, Floats
 
 __all__ = [
     "Band",

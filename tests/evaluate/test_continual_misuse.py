@@ -18,7 +18,6 @@ from sklearn.linear_model import SGDClassifier
 
 import onepass as op
 from onepass.errors import (
-    Array,
     LabelError,
     OnepassError,
     ParameterError,
@@ -29,6 +28,7 @@ from onepass.errors import (
 )
 from onepass.evaluate import continual
 from onepass.evaluate.continual_jobs import described
+from onepass.types import Array
 from onepass_experiments import baselines
 
 X, Y = load_digits(return_X_y=True)

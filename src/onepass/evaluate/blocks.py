@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, OnepassError, ParameterError, ShapeError, SourceError
+from onepass.errors import OnepassError, ParameterError, ShapeError, SourceError
+from onepass.types import Array
 from onepass.validation.table import Table, is_frame
 
 __all__ = ["Block", "blocks", "placed", "refusal", "sliceable"]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Floats
 from onepass.evaluate.continual_measures import ContinualResults, ContinualScore
 from onepass.evaluate.continual_tables import percent
 from onepass.evaluate.figures import COLOURS, DARK, DASHES, GREY, sheet
 from onepass.evaluate.metrics import METRICS
+from onepass.types import Floats
 
 __all__ = ["draw_curves", "draw_matrices"]
 

@@ -42,8 +42,9 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.stats import t as student
 
-from onepass.errors import Array, Floats, ParameterError, meant
+from onepass.errors import ParameterError, meant
 from onepass.evaluate.continual_run import Run
+from onepass.types import Array, Floats
 
 __all__ = ["MEASURES", "ContinualResults", "ContinualScore", "Scored", "pairs"]
 

@@ -26,17 +26,11 @@ from sklearn.exceptions import NotFittedError as NotFitted
 from sklearn.utils import get_tags
 
 from onepass import linalg
-from onepass.errors import (
-    Array,
-    LabelError,
-    OnepassError,
-    ParameterError,
-    ShapeError,
-    TypeMismatchError,
-)
+from onepass.errors import LabelError, OnepassError, ParameterError, ShapeError, TypeMismatchError
 from onepass.evaluate.metrics import metric_class
 from onepass.evaluate.report import numbers
 from onepass.stream import Exam, Experience
+from onepass.types import Array
 
 __all__ = [
     "Course",

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from onepass.errors import Array
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.metrics import Metric, kept
 from onepass.serialization.archive import damaged
+from onepass.types import Array
 
 __all__ = ["Curve", "Ledger", "Tally", "Track", "Values", "plain_time"]
 

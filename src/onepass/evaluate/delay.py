@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, ColumnError, NotFiniteError, ParameterError, TypeMismatchError
+from onepass.errors import ColumnError, NotFiniteError, ParameterError, TypeMismatchError
 from onepass.evaluate.blocks import Block, sliceable
 from onepass.serialization.archive import damaged
 from onepass.stream.stream import stacked
+from onepass.types import Array
 from onepass.validation import as_dates, as_numbers
 from onepass.validation.table import Table, is_missing
 

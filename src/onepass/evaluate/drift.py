@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, ParameterError, listed
+from onepass.errors import ParameterError, listed
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import plain_time
+from onepass.types import Array
 
 __all__ = ["MOST", "Drift", "Marks", "Watch", "counts_mistakes", "hold_suited", "restored", "watch"]
 

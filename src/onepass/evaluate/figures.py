@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, Floats, ParameterError, need
+from onepass.errors import ParameterError, need
 from onepass.evaluate.curves import Curve
 from onepass.evaluate.drift import Drift
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.score import Results
 from onepass.evaluate.tables import decimals, worded
 from onepass.serialization.atomic import writing
+from onepass.types import Array, Floats
 
 __all__ = ["COLOURS", "DARK", "DASHES", "GREY", "draw", "sheet"]
 

@@ -24,8 +24,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from onepass.errors import Array, Floats
 from onepass.learners.estimator import Classifier, Learner, Regressor
+from onepass.types import Array, Floats
 
 __all__ = ["BASELINES", "LastLabel", "LastValue", "Majority", "RunningMean"]
 

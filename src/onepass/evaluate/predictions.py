@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, ColumnError, OnepassError, meant
+from onepass.errors import ColumnError, OnepassError, meant
 from onepass.evaluate.blocks import refusal
+from onepass.types import Array
 from onepass.validation.table import is_missing
 
 __all__ = ["answers"]

@@ -20,7 +20,7 @@ from typing import Any
 
 from sklearn.base import is_classifier, is_regressor
 
-from onepass.errors import Array, ParameterError
+from onepass.errors import ParameterError
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import Ledger
 from onepass.evaluate.delay import Room
@@ -30,6 +30,7 @@ from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Bookmark, starting, through
 from onepass.evaluate.run import Course
+from onepass.types import Array
 from onepass.validation import whole
 
 __all__ = ["named", "prequential"]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, CheckpointError, CheckpointWarning
+from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.run import Course
 from onepass.evaluate.state import specification
@@ -27,6 +27,7 @@ from onepass.serialization.archive import damaged
 from onepass.serialization.atomic import stamp
 from onepass.serialization.codec import MARK
 from onepass.stream.stream import changed
+from onepass.types import Array
 
 __all__ = ["Bookmark", "Standing", "differences", "standing", "starting", "through"]
 

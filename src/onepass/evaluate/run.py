@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Array, CheckpointError, NotFittedError, OnepassError, ShapeError
+from onepass.errors import CheckpointError, NotFittedError, OnepassError, ShapeError
 from onepass.evaluate.blocks import Block, placed, refusal
 from onepass.evaluate.curves import Ledger
 from onepass.evaluate.delay import Room, Turns
@@ -21,6 +21,7 @@ from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
 from onepass.evaluate.state import heard, kept, relearn
 from onepass.serialization.archive import damaged
+from onepass.types import Array
 
 __all__ = ["Course"]
 

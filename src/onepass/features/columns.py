@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from onepass.errors import Array, Floats
+from onepass.types import Array, Floats
 
 __all__ = ["CYCLES", "Arrival", "Column", "Date", "Hashed", "Number", "Text"]
 

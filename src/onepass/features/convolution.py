@@ -29,8 +29,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from onepass import validation
-from onepass.errors import Array, Floats, ParameterError, ShapeError
+from onepass.errors import ParameterError, ShapeError
 from onepass.features.random_features import Frozen, checked
+from onepass.types import Array, Floats
 
 __all__ = [
     "Places",

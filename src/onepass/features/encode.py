@@ -28,9 +28,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from onepass.errors import (
-    Array,
     ColumnError,
-    Floats,
     MergeError,
     NotFiniteError,
     ParameterError,
@@ -39,6 +37,7 @@ from onepass.errors import (
 )
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
 from onepass.features.transformer import Transformer, matrix_with_gaps
+from onepass.types import Array, Floats
 from onepass.validation.arrays import Places, hold_values
 from onepass.validation.table import (
     Table,

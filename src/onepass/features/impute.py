@@ -19,8 +19,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from onepass.errors import Array, Floats, NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError
 from onepass.features.transformer import Columnwise, matrix_with_gaps
+from onepass.types import Array, Floats
 from onepass.validation.table import Table
 
 __all__ = ["Impute"]

@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.errors import Array, Floats, ParameterError, TypeMismatchError, need
+from onepass.errors import ParameterError, TypeMismatchError, need
 from onepass.features.pretrained import FrozenNetwork, Opened
+from onepass.types import Array, Floats
 
 __all__ = ["ONNXFeatures"]
 

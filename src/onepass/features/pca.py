@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, MergeError, NotFittedError, NumericalError
+from onepass.errors import MergeError, NotFittedError, NumericalError
 from onepass.features.random_features import checked
 from onepass.features.transformer import Columnwise
 from onepass.linalg.pca import (
@@ -40,6 +40,7 @@ from onepass.linalg.pca import (
     rows_between,
     stilled,
 )
+from onepass.types import Array, Floats
 
 __all__ = ["IncrementalPCA"]
 

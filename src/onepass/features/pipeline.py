@@ -19,16 +19,10 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
 from onepass import validation
-from onepass.errors import (
-    Array,
-    Floats,
-    MergeError,
-    NotFittedError,
-    ParameterError,
-    TypeMismatchError,
-)
+from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMismatchError
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
+from onepass.types import Array, Floats
 from onepass.validation.arrays import Places, hold_alike, places
 
 __all__ = ["Pipeline", "Steps"]

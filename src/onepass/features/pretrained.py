@@ -26,8 +26,6 @@ from sklearn.base import BaseEstimator, clone
 
 from onepass import validation
 from onepass.errors import (
-    Array,
-    Floats,
     MergeError,
     ModuleError,
     NumericalError,
@@ -36,6 +34,7 @@ from onepass.errors import (
     ShapeError,
 )
 from onepass.features.random_features import Frozen
+from onepass.types import Array, Floats
 
 __all__ = ["FrozenNetwork", "Opened", "tried"]
 

@@ -35,8 +35,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError
 from onepass.features.transformer import Columnwise
+from onepass.types import Array, Floats
 
 __all__ = ["Frozen", "RandomFourier", "RandomReLU", "checked"]
 

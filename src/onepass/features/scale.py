@@ -27,8 +27,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from onepass.errors import Array, Floats, NumericalError
+from onepass.errors import NumericalError
 from onepass.features.transformer import Columnwise, narrow
+from onepass.types import Array, Floats
 
 __all__ = ["Scale"]
 

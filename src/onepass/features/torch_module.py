@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from onepass.errors import Array, Floats, ParameterError, ShapeError, TypeMismatchError, need
+from onepass.errors import ParameterError, ShapeError, TypeMismatchError, need
 from onepass.features.pretrained import FrozenNetwork, Opened
+from onepass.types import Array, Floats
 from onepass.validation import native
 
 __all__ = ["TorchFeatures"]

@@ -27,7 +27,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from onepass import validation
-from onepass.errors import Array, Floats, MergeError, ParameterError
+from onepass.errors import MergeError, ParameterError
+from onepass.types import Array, Floats
 from onepass.validation.arrays import Places, hold_alike, places
 from onepass.validation.table import Table, has_names, is_frame
 

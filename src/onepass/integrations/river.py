@@ -26,7 +26,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clas
 
 from onepass import validation
 from onepass.errors import (
-    Array,
     ColumnError,
     NumericalError,
     ParameterError,
@@ -38,6 +37,7 @@ from onepass.features.pipeline import Steps
 from onepass.features.transformer import all_or_nothing
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.learners.estimator import Learner
+from onepass.types import Array
 from onepass.validation.table import Table, is_frame
 
 __all__ = [

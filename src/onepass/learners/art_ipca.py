@@ -32,10 +32,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, LabelError, NotFittedError, NumericalError, ParameterError
+from onepass.errors import LabelError, NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Clusterer, Layout
 from onepass.learners.prototypes import WAYS, Prototypes, Rules, along, as_rows, checked_rules, met
 from onepass.linalg.pca import Axes, checked_components, rows_between
+from onepass.types import Array, Floats
 
 __all__ = ["ARTIPCAClassifier", "ARTIPCACluster", "Resonance"]
 

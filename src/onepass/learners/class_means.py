@@ -38,8 +38,9 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Array, Floats, NotFittedError, NumericalError, ParameterError
+from onepass.errors import NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout
+from onepass.types import Array, Floats
 
 __all__ = ["UNSEEN", "ClassLearner", "Kept", "Means", "Moments", "NearestClassMean"]
 

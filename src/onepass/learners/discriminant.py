@@ -38,8 +38,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Floats, LabelError, ParameterError
+from onepass.errors import LabelError, ParameterError
 from onepass.learners.class_means import UNSEEN, ClassLearner, Kept, Moments
+from onepass.types import Floats
 
 __all__ = ["Posterior", "StreamingLDA", "StreamingQDA", "lower", "oas", "shrunk", "solve"]
 

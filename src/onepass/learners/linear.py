@@ -25,11 +25,12 @@ import numpy as np
 from sklearn.base import clone
 
 from onepass import linalg, native, validation
-from onepass.errors import Array, Floats, NotFittedError, ParameterError
+from onepass.errors import NotFittedError, ParameterError
 from onepass.learners.estimator import Classifier
 from onepass.learners.step_size import Steps
 from onepass.linalg.update import Step
 from onepass.serialization.state import nbytes
+from onepass.types import Array, Floats
 
 __all__ = [
     "HALVES",

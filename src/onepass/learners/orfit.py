@@ -29,15 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import (
-    Array,
-    Floats,
-    MemoryFullWarning,
-    MergeError,
-    NumericalError,
-    ParameterError,
-    ShapeError,
-)
+from onepass.errors import MemoryFullWarning, MergeError, NumericalError, ParameterError, ShapeError
 from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.learners.linear import (
     coefficients,
@@ -48,6 +40,7 @@ from onepass.learners.linear import (
 )
 from onepass.memory.choice import specification
 from onepass.memory.principal import ForgettingBound, certified
+from onepass.types import Array, Floats
 
 __all__ = ["Fitting", "ORFitClassifier", "ORFitRegressor"]
 

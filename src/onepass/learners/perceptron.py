@@ -27,10 +27,11 @@ from typing import Any
 import numpy as np
 
 from onepass import native, validation
-from onepass.errors import Array, Floats, NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Classifier
 from onepass.learners.linear import HALVES, Linear, named_columns, plain_parts, said_at_first
 from onepass.learners.step_size import Steps
+from onepass.types import Array, Floats
 
 __all__ = ["Perceptron"]
 

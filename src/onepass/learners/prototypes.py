@@ -44,8 +44,9 @@ from typing import Any
 import numpy as np
 
 from onepass import validation
-from onepass.errors import Array, Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.linalg.pca import Axes
+from onepass.types import Array, Floats
 
 __all__ = [
     "BLOCK",

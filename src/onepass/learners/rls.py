@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, MergeError, NumericalError, ParameterError
+from onepass.errors import MergeError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout, Regressor
 from onepass.learners.linear import NEAR, Linear, attributes, initial_weights
 from onepass.learners.rls_merge import hold_unstored, placed, pool
@@ -39,6 +39,7 @@ from onepass.linalg.centering import Centering
 from onepass.memory.forgetting.exponential import Coming, Past
 from onepass.memory.forgetting.parse import rule
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
+from onepass.types import Array, Floats
 from onepass.validation.table import mixed_zones
 
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]

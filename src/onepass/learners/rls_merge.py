@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Floats, MergeError, NumericalError
+from onepass.errors import MergeError, NumericalError
 from onepass.learners.estimator import Layout
 from onepass.linalg.centering import Centering
 from onepass.memory.evidence import Evidence, without_prior
@@ -34,6 +34,7 @@ from onepass.memory.forgetting.parse import rule
 from onepass.memory.forgetting.window import Kept
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
+from onepass.types import Floats
 
 __all__ = ["Known", "hold_unstored", "placed", "pool", "pooled"]
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from onepass import linalg, native
-from onepass.errors import Floats
 from onepass.learners.linear import plain_parts
 from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor, rows_between
 from onepass.memory.forgetting.exponential import Bounded, Coming, Exponential, Learned, Past
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
+from onepass.types import Floats
 
 __all__ = ["learned", "opened", "serves", "told"]
 

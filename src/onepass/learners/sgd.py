@@ -26,7 +26,7 @@ from scipy.linalg.blas import daxpy, ddot, dgemv, dger
 from sklearn.utils.metaestimators import available_if
 
 from onepass import native, validation
-from onepass.errors import Array, Floats, NumericalError, ParameterError
+from onepass.errors import NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Regressor
 from onepass.learners.linear import (
     HALVES,
@@ -39,6 +39,7 @@ from onepass.learners.linear import (
 )
 from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
 from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps
+from onepass.types import Array, Floats
 
 __all__ = ["Descent", "SGDClassifier", "SGDRegressor", "descend"]
 

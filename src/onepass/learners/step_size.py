@@ -34,8 +34,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from onepass.errors import Floats
 from onepass.learners.losses import Loss
+from onepass.types import Floats
 
 __all__ = [
     "STEP_RULES",

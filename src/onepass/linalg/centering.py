@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onepass.errors import Array, Floats
+from onepass.types import Array, Floats
 
 __all__ = ["Between", "Centering", "Reduced"]
 

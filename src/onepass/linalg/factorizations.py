@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from onepass.errors import Array, Floats
 from onepass.linalg.backend import finite, is_tensor
+from onepass.types import Array, Floats
 
 __all__ = [
     "LONG",

@@ -37,8 +37,9 @@ from typing import Any
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.linalg.subspace import Columns
+from onepass.types import Array, Floats
 
 __all__ = [
     "Axes",

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg, native
-from onepass.errors import Floats
+from onepass.types import Floats
 
 __all__ = ["Reading", "Split", "into", "lengths", "served", "without"]
 

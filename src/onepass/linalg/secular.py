@@ -24,8 +24,8 @@ import numpy as np
 from scipy.linalg import cython_lapack, lapack
 
 from onepass import native
-from onepass.errors import Floats
 from onepass.linalg.factorizations import svd
+from onepass.types import Floats
 
 __all__ = ["svd_beside"]
 

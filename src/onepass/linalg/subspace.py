@@ -58,8 +58,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Floats
 from onepass.linalg.projection import Reading, Split
+from onepass.types import Floats
 
 __all__ = ["Alone", "Columns", "Room", "Split", "Subspace", "alone"]
 

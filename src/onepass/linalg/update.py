@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Array, Floats
+from onepass.types import Array, Floats
 
 __all__ = [
     "Absorbed",

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import blas
 
-from onepass.errors import Floats
 from onepass.linalg.backend import at_hand, host, is_tensor, like, small, waits
 from onepass.linalg.factorizations import cholesky_in_order, eigh, solve_lower, svd_both
+from onepass.types import Floats
 
 __all__ = [
     "add",

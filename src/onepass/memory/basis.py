@@ -22,11 +22,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Array, Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.linalg.subspace import Columns, Split
 from onepass.linalg.update import Fitted, Step, fit, row_by_row
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
+from onepass.types import Array, Floats
 
 __all__ = ["Basis", "Directions", "NoisySpan", "refuse_noise"]
 

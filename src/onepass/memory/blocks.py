@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from onepass import linalg
-from onepass.errors import Floats
 from onepass.linalg.subspace import Split
 from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.evidence import Evidence
+from onepass.types import Floats
 
 __all__ = ["Blocks", "Several"]
 

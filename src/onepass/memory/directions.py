@@ -28,11 +28,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats
 from onepass.linalg.subspace import Columns, Split
 from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.evidence import Evidence
+from onepass.types import Array, Floats
 
 __all__ = ["Drawn", "Empty", "Latest", "Nothing", "Random", "Recent", "Selected"]
 

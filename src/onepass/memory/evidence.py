@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Array, Floats
 from onepass.linalg.update import Step
+from onepass.types import Array, Floats
 
 __all__ = ["Evidence", "without_prior"]
 

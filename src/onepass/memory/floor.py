@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Array, Floats
 from onepass.memory.square_root import Triangle
+from onepass.types import Array, Floats
 
 __all__ = ["PATIENCE", "Floor", "rows_between"]
 

@@ -50,11 +50,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.linalg.subspace import Columns, Split, Subspace, alone
 from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.basis import refuse_noise
 from onepass.memory.evidence import Evidence
+from onepass.types import Array, Floats
 
 __all__ = ["Components", "ForgettingBound", "Pending", "Principal", "certified"]
 

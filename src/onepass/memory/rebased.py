@@ -32,9 +32,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Array, Floats
 from onepass.linalg.update import absorb
 from onepass.memory.span import Span
+from onepass.types import Array, Floats
 
 __all__ = ["GAP", "Rebased", "Taken"]
 

@@ -29,8 +29,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.errors import Floats
 from onepass.linalg.update import absorb, fade, held
+from onepass.types import Floats
 
 __all__ = ["Span", "Spanned"]
 

@@ -44,10 +44,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.linalg.update import Step, absorb, fade, row_by_row
 from onepass.memory.rebased import Rebased
 from onepass.memory.span import Span
+from onepass.types import Array, Floats
 
 __all__ = ["Prior", "Pseudo", "SquareRoot", "Triangle"]
 

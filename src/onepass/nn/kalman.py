@@ -57,13 +57,14 @@ import numpy as np
 import torch
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, MergeError, NumericalError, ParameterError
+from onepass.errors import MergeError, NumericalError, ParameterError
 from onepass.linalg.subspace import Columns
 from onepass.linalg.update import Step, row_by_row
 from onepass.memory.evidence import Evidence
 from onepass.nn.batch import Batch
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
+from onepass.types import Array, Floats
 
 __all__ = [
     "Belief",

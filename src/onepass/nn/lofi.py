@@ -39,11 +39,12 @@ import numpy as np
 import torch
 
 from onepass import linalg, validation
-from onepass.errors import Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.linalg.subspace import Columns
 from onepass.nn.kalman import Taken, Wandering, refuse_overflow, triangle
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
+from onepass.types import Floats
 
 __all__ = ["LoFi", "Precision"]
 

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 
 from onepass import linalg
-from onepass.errors import Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.linalg.update import fit
 from onepass.memory.blocks import Blocks
+from onepass.types import Floats
 
 __all__ = ["Fitted", "Keeping", "fitted", "variances"]
 

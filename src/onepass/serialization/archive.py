@@ -50,8 +50,9 @@ from safetensors.numpy import load as arrays_of
 from safetensors.numpy import save as bytes_of
 from safetensors.numpy import save_file
 
-from onepass.errors import Array, CheckpointError
+from onepass.errors import CheckpointError
 from onepass.serialization.atomic import replacing
+from onepass.types import Array
 
 __all__ = [
     "DEPTH",

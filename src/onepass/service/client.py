@@ -23,7 +23,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import numpy as np
 
-from onepass.errors import Array, ParameterError, ServiceError, TypeMismatchError
+from onepass.errors import ParameterError, ServiceError, TypeMismatchError
 from onepass.service.requests import (
     Block,
     Receipt,
@@ -34,6 +34,7 @@ from onepass.service.requests import (
     tensors_of,
 )
 from onepass.service.writer import Charge
+from onepass.types import Array
 from onepass.validation.table import Table
 
 __all__ = ["Ahead", "Asker", "Client", "Connection", "Found", "connection_to", "whole"]

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from onepass import validation
-from onepass.errors import Array, ParameterError, StoreError
+from onepass.errors import ParameterError, StoreError
 from onepass.service.delayed import id_list, match
 from onepass.service.journal import Journal
 from onepass.service.queue import RequestQueue
@@ -33,6 +33,7 @@ from onepass.service.requests import (
     written,
 )
 from onepass.service.writer import Charge, Keeper, Policy, Watcher, said_of
+from onepass.types import Array
 from onepass.validation.arrays import bounded
 from onepass.validation.table import named_row
 

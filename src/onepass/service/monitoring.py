@@ -26,13 +26,14 @@ import numpy as np
 import scipy.linalg
 from sklearn.base import is_classifier
 
-from onepass.errors import Array, Floats, OnepassError
+from onepass.errors import OnepassError
 from onepass.evaluate.curves import Tally
 from onepass.evaluate.drift import counts_mistakes
 from onepass.evaluate.metrics import METRICS
 from onepass.serialization import archive
 from onepass.serialization.atomic import replacing
 from onepass.service.requests import Block
+from onepass.types import Array, Floats
 
 __all__ = ["Course", "Diary", "Gauges", "Guards", "memory_of", "spectrum", "task_of"]
 

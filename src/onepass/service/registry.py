@@ -24,7 +24,6 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from onepass.errors import (
-    Array,
     BusyError,
     InUseError,
     LongError,
@@ -44,6 +43,7 @@ from onepass.service.monitoring import Diary, Gauges, memory_of, spectrum, task_
 from onepass.service.requests import Receipt, Request, shut
 from onepass.service.source import Source
 from onepass.service.writer import Charge, Watcher
+from onepass.types import Array
 
 __all__ = ["Looks", "Served", "Shelf", "Waiting", "hold_learnable"]
 

@@ -31,14 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onepass.errors import (
-    Array,
-    DamagedError,
-    ParameterError,
-    ShapeError,
-    StoreError,
-    TypeMismatchError,
-)
+from onepass.errors import DamagedError, ParameterError, ShapeError, StoreError, TypeMismatchError
+from onepass.types import Array
 from onepass.validation import matrix
 from onepass.validation.table import Table, is_frame, to_column
 

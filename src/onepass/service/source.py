@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from onepass.errors import Array
+from onepass.types import Array
 
 __all__ = ["Piece", "Source"]
 

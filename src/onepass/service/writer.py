@@ -29,7 +29,6 @@ from sklearn.base import clone
 
 from onepass import validation
 from onepass.errors import (
-    Array,
     BusyError,
     CheckpointError,
     CheckpointWarning,
@@ -55,6 +54,7 @@ from onepass.service.requests import (
     said_from_bytes,
     said_to_bytes,
 )
+from onepass.types import Array
 from onepass.validation.arrays import bounded
 from onepass.validation.table import Table
 

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, OnepassError, SourceError, TypeMismatchError, need
+from onepass.errors import OnepassError, SourceError, TypeMismatchError, need
 from onepass.stream.files import DAMAGED, Bytes, Remote
 from onepass.stream.sources import LOOKED_AT, Piece
+from onepass.types import Array
 from onepass.validation.table import Table, dates_of
 
 __all__ = ["MARK", "Ipc", "Parquet", "leaves", "letters", "spooled", "to_array"]

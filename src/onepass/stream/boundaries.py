@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from onepass.errors import Array, ParameterError
+from onepass.errors import ParameterError
 from onepass.stream.tasks import Change, Experiences, Part, Task
+from onepass.types import Array
 from onepass.validation import in_range, whole
 
 __all__ = ["blurred", "task_free"]

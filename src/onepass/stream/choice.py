@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from onepass.errors import (
-    Array,
     ColumnError,
     NotFiniteError,
     ParameterError,
@@ -19,6 +18,7 @@ from onepass.errors import (
 )
 from onepass.stream.literals import SKIP
 from onepass.stream.sources import Piece
+from onepass.types import Array
 from onepass.validation.table import Table, is_missing
 
 __all__ = ["BAD_ROWS", "MISSING", "Choice", "Split"]

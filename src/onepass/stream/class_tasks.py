@@ -21,8 +21,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from onepass.errors import Array, LabelError, NotFiniteError, ParameterError, ShapeError
+from onepass.errors import LabelError, NotFiniteError, ParameterError, ShapeError
 from onepass.stream.tasks import Experiences, Part, Task, in_order
+from onepass.types import Array
 from onepass.validation import in_range, labels, whole
 from onepass.validation.table import Table, has_names, is_frame, is_missing
 

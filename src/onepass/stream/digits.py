@@ -27,11 +27,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from scipy import ndimage
 
-from onepass.errors import Array, Floats
 from onepass.stream.catalogue import images as images_of
 from onepass.stream.class_tasks import experiences, some_of
 from onepass.stream.pictures import Images
 from onepass.stream.tasks import Change, Experiences, Part, Task, in_order
+from onepass.types import Array, Floats
 from onepass.validation import in_range, whole
 
 __all__ = [

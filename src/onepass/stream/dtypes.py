@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, MixedColumnWarning, ParameterError, SourceError, TypeMismatchError
+from onepass.errors import MixedColumnWarning, ParameterError, SourceError, TypeMismatchError
 from onepass.stream.literals import KINDS, LETTERS, Literals, Oddity, as_text, typed
 from onepass.stream.sources import LOOKED_AT
+from onepass.types import Array
 from onepass.validation.table import Table, as_python, is_missing
 
 __all__ = ["Kinds", "Undecided", "absent", "checked_types", "refuse", "report"]

@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, OnepassError, SourceError, TypeMismatchError, need, unencodable
+from onepass.errors import OnepassError, SourceError, TypeMismatchError, need, unencodable
 from onepass.stream.arrow import leaves, to_array
 from onepass.stream.csv import is_left
 from onepass.stream.dtypes import refuse
 from onepass.stream.files import DAMAGED, Bytes, Remote
 from onepass.stream.literals import LETTERS, SKIP, SOME, Literals, Oddity, as_text
 from onepass.stream.sources import Piece
+from onepass.types import Array
 from onepass.validation.table import Table, to_column
 
 __all__ = ["NATIVE", "JsonLines", "Objects"]

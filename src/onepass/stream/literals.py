@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, ParameterError
+from onepass.errors import ParameterError
+from onepass.types import Array
 
 __all__ = [
     "ISO",

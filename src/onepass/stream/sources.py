@@ -32,8 +32,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import narwhals.stable.v1 as nw
 import numpy as np
 
-from onepass.errors import Array, ColumnError, ShapeError, TypeMismatchError
+from onepass.errors import ColumnError, ShapeError, TypeMismatchError
 from onepass.stream.literals import as_text
+from onepass.types import Array
 from onepass.validation.table import Table, to_column
 
 __all__ = [

@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, RowsRefusedWarning, SourceError
+from onepass.errors import RowsRefusedWarning, SourceError
 from onepass.stream.choice import Choice, Split
 from onepass.stream.dtypes import Kinds, absent, report
 from onepass.stream.literals import KINDS, Literals, Oddity
 from onepass.stream.sources import LOOKED_AT, Ahead, Piece, Source, check_labels, suggested
+from onepass.types import Array
 from onepass.validation import whole
 from onepass.validation.table import Table, is_missing
 

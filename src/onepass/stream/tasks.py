@@ -18,7 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from onepass.errors import Array, ParameterError, ShapeError
+from onepass.errors import ParameterError, ShapeError
+from onepass.types import Array
 from onepass.validation import labels, whole
 from onepass.validation.table import Table, has_names, is_frame
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, ParameterError, SourceError, need
+from onepass.errors import ParameterError, SourceError, need
 from onepass.serialization.atomic import replacing, writing
+from onepass.types import Array
 
 __all__ = ["write", "written_as"]
 

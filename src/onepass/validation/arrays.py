@@ -22,9 +22,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from onepass import native as compiled
 from onepass.errors import (
-    Array,
     ColumnError,
-    Floats,
     LabelError,
     LargeStateWarning,
     MergeError,
@@ -34,6 +32,7 @@ from onepass.errors import (
     TypeMismatchError,
     meant,
 )
+from onepass.types import Array, Floats
 from onepass.validation.table import Table, check_encodable, has_names, is_frame, named_row
 
 __all__ = [

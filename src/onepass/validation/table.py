@@ -28,7 +28,6 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 
 from onepass.errors import (
-    Array,
     ColumnError,
     NumericalError,
     ShapeError,
@@ -36,6 +35,7 @@ from onepass.errors import (
     listed,
     unencodable,
 )
+from onepass.types import Array
 
 __all__ = [
     "Table",

@@ -8,14 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import (
-    Array,
-    Floats,
-    NotFiniteError,
-    ParameterError,
-    ShapeError,
-    TypeMismatchError,
-)
+from onepass.errors import NotFiniteError, ParameterError, ShapeError, TypeMismatchError
+from onepass.types import Array, Floats
 from onepass.validation.table import dates_from, dates_of, is_date, zoned
 
 __all__ = [

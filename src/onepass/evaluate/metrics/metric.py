@@ -22,7 +22,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from onepass.errors import Array, Floats, ShapeError
+from onepass.errors import ShapeError
+from onepass.types import Array, Floats
 
 __all__ = [
     "MAE",

@@ -7,8 +7,9 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from onepass import validation
-from onepass.errors import Array, Floats, LabelError, MergeError
+from onepass.errors import LabelError, MergeError
 from onepass.learners.estimator.learner import Learner
+from onepass.types import Array, Floats
 from onepass.validation.arrays import hold_breadth, hold_values
 
 __all__ = ["Classifier"]

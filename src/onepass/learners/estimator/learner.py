@@ -23,8 +23,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, MergeError, NotFittedError, ParameterError, ShapeError
+from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError
 from onepass.serialization.state import learned, nbytes
+from onepass.types import Array, Floats
 from onepass.validation.arrays import (
     Places,
     hold_alike,

@@ -47,13 +47,14 @@ import numpy as np
 from scipy.linalg import lapack
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.linalg.centering import Centering
 from onepass.linalg.update import absorb
 from onepass.memory.floor import Floor
 from onepass.memory.forgetting.exponential import Coming, Learned, Pace, Past
 from onepass.memory.span import Span
 from onepass.memory.square_root import Triangle
+from onepass.types import Array, Floats
 
 __all__ = ["Directional", "Joint", "Sifted", "joined", "sifted", "taken_in"]
 

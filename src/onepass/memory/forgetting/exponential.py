@@ -24,12 +24,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from onepass import validation
-from onepass.errors import Array, Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.linalg.centering import Centering, Reduced
 from onepass.memory.floor import PATIENCE, Floor, rows_between
 from onepass.memory.rebased import GAP
 from onepass.memory.span import Span
 from onepass.memory.square_root import Prior, Triangle
+from onepass.types import Array, Floats
 
 __all__ = ["Bounded", "Coming", "Exponential", "Fading", "Learned", "Pace", "Past", "clock"]
 

@@ -36,9 +36,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from onepass import linalg, validation
-from onepass.errors import Array, Floats, ParameterError
+from onepass.errors import ParameterError
 from onepass.memory.forgetting.directional import Joint, taken_in
 from onepass.memory.forgetting.exponential import Coming, Learned, Past, clock
+from onepass.types import Array, Floats
 
 __all__ = ["Kept", "Queue", "Window"]
 

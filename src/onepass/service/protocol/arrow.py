@@ -29,11 +29,12 @@ from typing import Any
 
 import numpy as np
 
-from onepass.errors import Array, OnepassError, need
+from onepass.errors import OnepassError, need
 from onepass.service.protocol.json import Gathered, encoded, unwritable
 from onepass.service.protocol.limits import Limits, refused, shown
 from onepass.service.protocol.rows import Asked, Reply, asked, datatype_of
 from onepass.stream.arrow import letters, to_array
+from onepass.types import Array
 
 __all__ = ["KIND", "Arrays", "hold_messages", "read", "write"]
 

@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from onepass.errors import Array, LabelError, RequestError
+from onepass.errors import LabelError, RequestError
 from onepass.service.protocol.limits import Limits, refused, shown
 from onepass.service.protocol.rows import Datatype
+from onepass.types import Array
 
 __all__ = [
     "COLUMN",

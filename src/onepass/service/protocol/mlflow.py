@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from onepass.errors import Array, OnepassError, RequestError, SourceError, need
+from onepass.errors import OnepassError, RequestError, SourceError, need
 from onepass.service.protocol.arrow import Arrays
 from onepass.service.protocol.json import (
     COLUMN,
@@ -47,6 +47,7 @@ from onepass.service.protocol.limits import Limits, refused, shown
 from onepass.service.protocol.rows import Asked, Reply, asked
 from onepass.stream.csv import Misread
 from onepass.stream.files import packed_as
+from onepass.types import Array
 
 __all__ = ["UNNAMED", "Forms", "read", "read_csv", "write"]
 

@@ -12,8 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from onepass.errors import Array, listed, meant
+from onepass.errors import listed, meant
 from onepass.service.protocol.limits import refused, shown
+from onepass.types import Array
 from onepass.validation.table import Table
 
 __all__ = [

@@ -35,7 +35,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from onepass.errors import Array
 from onepass.service.protocol.json import (
     OBJECT,
     PIECE,
@@ -63,6 +62,7 @@ from onepass.service.protocol.rows import (
     dates,
     hold_output,
 )
+from onepass.types import Array
 
 __all__ = [
     "HEADER",

@@ -1,0 +1,24 @@
+"""Types that annotations share: arrays, and what is accepted in place of one."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import torch
+
+Array: TypeAlias = NDArray[Any]
+"""A NumPy array of any type: numbers, text, dates."""
+
+Floats: TypeAlias = NDArray[np.floating[Any]]
+"""A NumPy array of float32 or float64."""
+
+ArrayOrTensor: TypeAlias = "Array | torch.Tensor"
+"""An array of either backend: NumPy or PyTorch."""
+
+TableLike: TypeAlias = ArrayLike | Mapping[str, object] | Sequence[Mapping[str, object]]
+"""Rows of features: an array, a data frame, a mapping of columns, or a list of rows as mappings."""
+
+__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "TableLike"]
