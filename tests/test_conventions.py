@@ -412,12 +412,13 @@ import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top in {"httptools", "matplotlib", "msgspec", "onnxruntime", "pandas", "polars",
-                   "pyarrow", "redis", "river", "torch", "uvicorn", "uvloop"}:
+        if top in {"fsspec", "httptools", "matplotlib", "msgspec", "onnxruntime", "pandas",
+                   "polars", "redis", "river", "torch", "uvicorn", "uvloop"}:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Absent())
 
+import numpy as np
 import onepass
 from onepass.learners import __all__ as learners
 
@@ -427,11 +428,16 @@ for name in learners:
     learner = getattr(onepass, name)()
     learner.learn_one({"x0": 1.0, "x1": 2.0}, 0).partial_fit([[2.0, 1.0]], [1])
     assert learner.predict([[1.0, 2.0]]).shape == (1,)
+
+assert len(next(iter(onepass.stream.dataset("flights", block=9))).y) == 9
+for path in (sys.argv[1] + "/a.csv", sys.argv[1] + "/a.parquet"):
+    onepass.stream.write([{"a": np.ones(3)}], path)
+    assert len(next(iter(onepass.stream.read(path))).X) == 3
 """
 
 
-def test_all_that_needs_no_extra_works_without_them() -> None:
-    done = python(WITHOUT_EXTRAS)
+def test_all_that_needs_no_extra_works_without_them(tmp_path: Path) -> None:
+    done = python(WITHOUT_EXTRAS, str(tmp_path))
     assert done.returncode == 0, done.stderr
 
 

@@ -194,8 +194,6 @@ def test_frames_that_cannot_be_made(report: Report, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("onepass.evaluate.report.import_module", missing)
     with pytest.raises(MissingExtraError, match="needs polars"):
         report.to_frame("polars")
-    with pytest.raises(MissingExtraError, match="needs pandas or polars or pyarrow"):
-        report.to_frame()
 
 
 # -- figures --------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from web_server import Server, asked, rows
 
@@ -336,7 +337,6 @@ def test_what_is_not_finite_is_not_learned(server: Server, odd: float, where: st
 def test_packed_arrow_is_bounded(server: Server) -> None:
     import gzip
 
-    pa = pytest.importorskip("pyarrow")
     before = memory(server)
     table = pa.table({"a": np.zeros(40_000_000), "y": np.zeros(40_000_000)})
     kind = {"Content-Type": "application/vnd.apache.arrow.stream"}

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +46,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def arrow(columns: dict[str, Any]) -> bytes:
-    pa = pytest.importorskip("pyarrow")
     arrays = {
         name: pa.FixedSizeListArray.from_arrays(pa.array(np.ravel(values)), np.shape(values)[1])
         if np.ndim(values) == 2 else pa.array(values)
@@ -68,7 +68,6 @@ def predictions(server: Server, name: str, layout: str, columns: dict[str, Any])
     if layout == "arrow":
         kind = {"Content-Type": "application/vnd.apache.arrow.stream"}
         status, told, _ = server.asked("POST", INFER.format(name), arrow(columns), kind)
-        pa = pytest.importorskip("pyarrow")
         return pa.ipc.open_stream(told).read_all()["y"].to_pylist() if status == 200 else told
     assert name == "rls-named"
     records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from durable_files import asked_of, changed
 from hypothesis import assume, given, settings
@@ -110,7 +111,6 @@ def deflated(columns: Columns) -> Sent:
 
 
 def arrow(columns: Columns) -> Sent:
-    pa = pytest.importorskip("pyarrow")
     table, sink = pa.table(columns), pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=1)

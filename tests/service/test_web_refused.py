@@ -42,7 +42,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 )
 def test_csv_that_is_refused(server: Server, body: bytes, told: str) -> None:
     """The cause of what is raised may be what is raised: nobody follows it for ever."""
-    pytest.importorskip("pyarrow")
     status, found, _ = server.asked("POST", "/invocations", body, CSV)
     assert (status, told in found["error"]) == (400, True), found
     assert server.asked("GET", "/v2/health/live")[0] == 200

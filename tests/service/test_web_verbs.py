@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from web_server import Server, output, rows
 
@@ -234,7 +235,7 @@ def test_a_snapshot_is_listed_at_once(server: Server) -> None:
 
 
 def test_pandas_arrow_and_mlflow(server: Server) -> None:
-    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
     at = fresh(server, "frames")
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "kind": ["x", "y", "x"]})
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 
-from onepass.errors import MissingExtraError, SourceError
+from onepass.errors import SourceError
 from onepass.stream import catalogue, dataset, dataset_files, datasets, fetch, images, read
 from onepass.stream.dataset_files import Content, OpenMLImages
 from onepass.stream.pictures import Images, Pictures
@@ -277,12 +277,3 @@ def test_fetching_images(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (nowhere / "mnist/openml.npz").write_bytes(b"PK??")
     with pytest.raises(SourceError, match=r"openml.npz must hold the images that were fetched"):
         images("mnist")
-
-
-def test_bundled_set_needs_pyarrow_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(module: str, *, extra: str, where: str) -> None:
-        raise MissingExtraError(f"{where} needs {module}: {extra}.")
-
-    monkeypatch.setattr("onepass.stream.arrow.need", missing)
-    with pytest.raises(MissingExtraError, match="needs pyarrow"):
-        dataset("flights")

@@ -15,13 +15,12 @@ import scipy.sparse as sp
 
 from onepass.errors import (
     ColumnError,
-    MissingExtraError,
     ParameterError,
     ShapeError,
     SourceError,
     TypeMismatchError,
 )
-from onepass.stream import arrow, csv, read
+from onepass.stream import csv, read
 
 PACKED = gzip.compress(
     b"a,y\n" + b"1,2\n3,4\n" * 5000 + bytes(np.arange(97, 123)) + b",1\n", mtime=0
@@ -152,20 +151,6 @@ def test_answers() -> None:
     none = pl.DataFrame({"a": [1.0, 2.0], "y": [None, None]})
     refused(SourceError, "'y' is missing in all of its 2 rows. Name another", none, target="y")
     refused(SourceError, "missing in all of its 2 rows", [({"a": 1}, None)] * 2)
-
-
-def test_files_need_an_extra_and_nothing_else_does(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def missing(module: str, *, extra: str, where: str) -> None:
-        raise MissingExtraError(f"{where} needs {module}: {extra}.")
-
-    monkeypatch.setattr(csv, "need", missing)
-    monkeypatch.setattr(arrow, "need", missing)
-    (tmp_path / "a.csv").write_text("a\n1\n")
-    refused(MissingExtraError, "needs pyarrow: files", tmp_path / "a.csv")
-    refused(MissingExtraError, "needs pyarrow: files", io.StringIO("a\n1\n"))
-    assert len(list(read([{"a": 1}]))) == len(list(read(np.ones((2, 2))))) == 1
 
 
 def test_a_lone_column_may_have_any_name_in_quotation_marks() -> None:

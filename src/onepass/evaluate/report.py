@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -41,32 +42,30 @@ def frame(columns: dict[str, list[Any]], library: str | None, where: str) -> Any
     columns : dict of str to list
         The columns, in order.
     library : {"pandas", "polars", "pyarrow"} or None
-        Whose frame to make; None for the first that is installed.
+        The library of the frame to make; None for the first that is installed.
     where : str
         The public call, for messages.
 
     Raises
     ------
     MissingExtraError
-        If it is not installed.
+        If the library is not installed.
     ParameterError
         If it is none of the three.
     """
     makers = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
-    wanted = list(makers) if library is None else [library]
-    for name in wanted:
-        if name not in makers:
-            raise ParameterError(
-                f"{where}: `library` must be one of {', '.join(makers)}, got {name!r}. "
-                "Choose one of them, or None for the first that is installed."
-            )
-        try:
-            return getattr(import_module(name), makers[name])(columns)
-        except ImportError:
-            continue
-    raise MissingExtraError(
-        f"{where} needs {' or '.join(wanted)}. Install it with: pip install {wanted[-1]}"
-    )
+    if library not in {None, *makers}:
+        raise ParameterError(
+            f"{where}: `library` must be one of {', '.join(makers)}, got {library!r}. "
+            "Choose one of them, or None for the first that is installed."
+        )
+    name = library or next(name for name in makers if name == "pyarrow" or find_spec(name))
+    try:
+        return getattr(import_module(name), makers[name])(columns)
+    except ImportError as missing:
+        raise MissingExtraError(
+            f"{where} needs {name}. Install it with: pip install {name}"
+        ) from missing
 
 
 def spelt(tree: Any) -> Any:

@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import ipc, parquet
 
-from onepass.errors import OnepassError, SourceError, TypeMismatchError, need
+from onepass.errors import OnepassError, SourceError, TypeMismatchError
 from onepass.stream.files import DAMAGED, Bytes, Remote
 from onepass.stream.sources import LOOKED_AT, Piece
 from onepass.types import Array
@@ -52,22 +53,20 @@ def leaves(
         left += [(f"{name}.{field.name}", part) for field, part in inner][::-1]
 
 
-def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]:
+def letters(fields: Iterable[tuple[str, Any]]) -> dict[str, str]:
     """The letters (f, b, O or M) of columns by their Arrow types, as ``Source.kinds`` gives them.
 
     Parameters
     ----------
     fields : iterable of (str, pyarrow.DataType)
         The columns' names and types.
-    pa : module
-        pyarrow, which is optional and so handed in.
 
     Examples
     --------
     >>> import pyarrow as pa
-    >>> letters([("km", pa.int8()), ("by", pa.string()), ("late", pa.bool_())], pa)
+    >>> letters([("km", pa.int8()), ("by", pa.string()), ("late", pa.bool_())])
     {'km': 'f', 'by': 'O', 'late': 'b'}
-    >>> len(letters([("never", pa.null())], pa))
+    >>> len(letters([("never", pa.null())]))
     0
     """
     types = pa.types
@@ -85,7 +84,7 @@ def letters(fields: Iterable[tuple[str, Any]], pa: ModuleType) -> dict[str, str]
     return told
 
 
-def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool = False) -> Array:
+def to_array(column: Any, name: str, where: str, *, text: bool = False) -> Array:
     """One Arrow array as a table's column.
 
     Parameters
@@ -94,8 +93,6 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
         Its values; nulls are missing.
     name : str
         The column's name, for the message.
-    pa : module
-        pyarrow, which is optional and so handed in.
     where : str
         The source, for the message.
     text : bool
@@ -125,22 +122,20 @@ def to_array(column: Any, name: str, pa: ModuleType, where: str, *, text: bool =
     if text and any(test(kind) for test in exact):
         return _objects(column.cast(pa.string()))
     if _is_number(types, kind):
-        return _numbers(column, pa)
+        return _numbers(column)
     if types.is_timestamp(kind) or types.is_date(kind):
-        return _dates(column, pa)
+        return _dates(column)
     raise TypeMismatchError(
         f"{where}: column {name!r} must hold numbers, truth values, text or dates, got Arrow's "
         f"{kind}. Leave it out with drop=[{name!r}], or write it as columns of plain values."
     )
 
 
-def _to_table(
-    batch: Any, names: Sequence[str], types: Mapping[str, str], pa: ModuleType, where: str
-) -> Table:
+def _to_table(batch: Any, names: Sequence[str], types: Mapping[str, str], where: str) -> Table:
     """The columns of these names in a batch, numbers as text where ``types`` says so."""
     wanted = set(names)
     columns = {
-        name: to_array(column, name, pa, where, text=types.get(name) == "text")
+        name: to_array(column, name, where, text=types.get(name) == "text")
         for name, column in leaves(batch)
         if name in wanted
     }
@@ -160,7 +155,7 @@ def _is_number(types: Any, kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _numbers(column: Any, pa: ModuleType) -> Array:
+def _numbers(column: Any) -> Array:
     unit = 1.0
     if pa.types.is_time(column.type) or pa.types.is_duration(column.type):
         span = pa.time64("us") if pa.types.is_time(column.type) else pa.duration("us")
@@ -173,7 +168,7 @@ def _objects(column: Any) -> Array:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
 
 
-def _dates(column: Any, pa: ModuleType) -> Array:
+def _dates(column: Any) -> Array:
     """Arrow keeps a zoned time in UTC; here the zone is dropped and UTC stays."""
     zone, unit = getattr(column.type, "tz", None), getattr(column.type, "unit", "us")
     stamps = column.cast(pa.timestamp("ns" if unit == "ns" else "us", tz=zone), safe=False)
@@ -196,8 +191,6 @@ class Ipc:
 
     Raises
     ------
-    MissingExtraError
-        If pyarrow is not installed.
     SourceError
         While reading: if it is no Arrow file or stream, or is damaged.
     """
@@ -208,8 +201,6 @@ class Ipc:
         self.name = name
         self.repeatable = self.ahead = isinstance(source, (Path, Remote))
         self._source = source
-        self._pa = need("pyarrow", extra="files", where="op.stream.read")
-        self._ipc = need("pyarrow.ipc", extra="files", where="op.stream.read")
         self._schema: Any = None
         self._waiting: _Opened | None = None
 
@@ -219,7 +210,7 @@ class Ipc:
 
     def kinds(self) -> dict[str, str]:
         """What the schema says."""
-        return letters(self._fields(), self._pa)
+        return letters(self._fields())
 
     def located(self, row: int) -> str:
         """Where a row stands."""
@@ -240,7 +231,7 @@ class Ipc:
                     passed = done >= LOOKED_AT and done + rows.num_rows <= start
                     done += rows.num_rows
                     given = [] if passed else wanted
-                    table = _to_table(rows, given, types, self._pa, self.name)
+                    table = _to_table(rows, given, types, self.name)
                     yield Piece(table, fraction=opened.fraction)
         finally:
             opened.close()
@@ -278,10 +269,10 @@ class Ipc:
                 else:  # a file that can be sought
                     opened.file = self._source
                 if opened.file is not None:
-                    opened.reader = self._ipc.open_file(self._pa.PythonFile(opened.file, mode="r"))
+                    opened.reader = ipc.open_file(pa.PythonFile(opened.file, mode="r"))
                 else:
-                    stream = self._pa.PythonFile(opened.bytes, mode="r")
-                    opened.reader = self._ipc.open_stream(stream)
+                    stream = pa.PythonFile(opened.bytes, mode="r")
+                    opened.reader = ipc.open_stream(stream)
             except BaseException:
                 opened.close()
                 raise
@@ -331,7 +322,7 @@ class Ipc:
             yield
         except OnepassError:
             raise
-        except (OSError, ValueError, *DAMAGED, self._pa.ArrowException) as wrong:
+        except (OSError, ValueError, *DAMAGED, pa.ArrowException) as wrong:
             raise self._broken(wrong) from wrong
 
 
@@ -388,8 +379,6 @@ class Parquet:
 
     Raises
     ------
-    MissingExtraError
-        If pyarrow is not installed.
     SourceError
         If the file is damaged; its end is looked at when it is opened, the rest while reading.
     """
@@ -400,13 +389,11 @@ class Parquet:
     def __init__(self, path: Any, name: str) -> None:
         self.name = name
         self._path = path
-        self._pa = need("pyarrow", extra="files", where="op.stream.read")
-        self._parquet = need("pyarrow.parquet", extra="files", where="op.stream.read")
         with self._told(), self._open() as file:
             self.n_rows: int | None = file.metadata.num_rows
             fields = [(n, c.type) for n, c in leaves(file.schema_arrow.empty_table())]
             self._columns = [name for name, _ in fields]
-            self._letters = letters(fields, self._pa)
+            self._letters = letters(fields)
 
     def columns(self) -> list[str]:
         """The names of its columns."""
@@ -443,7 +430,7 @@ class Parquet:
         if begins[group] > LOOKED_AT:
             ahead = range(next(i for i, begin in enumerate(begins) if begin >= LOOKED_AT))
             for batch in self._batches(file, wanted, ahead, size):
-                yield _to_table(batch, wanted, types, self._pa, self.name)
+                yield _to_table(batch, wanted, types, self.name)
                 done += batch.num_rows
                 if done >= LOOKED_AT:
                     break
@@ -453,7 +440,7 @@ class Parquet:
             passed = done >= LOOKED_AT and done + batch.num_rows <= start
             done += batch.num_rows
             given = [] if passed else wanted
-            yield _to_table(batch, given, types, self._pa, self.name)
+            yield _to_table(batch, given, types, self.name)
 
     def _batches(self, file: Any, names: list[str], groups: range, size: int) -> Iterator[Any]:
         """Some columns of some row groups."""
@@ -467,7 +454,7 @@ class Parquet:
         place = isinstance(self._path, (Path, Remote))
         opened = self._path.open("rb") if isinstance(self._path, Remote) else self._path
         try:
-            with self._parquet.ParquetFile(opened, pre_buffer=False, buffer_size=_BUFFER) as file:
+            with parquet.ParquetFile(opened, pre_buffer=False, buffer_size=_BUFFER) as file:
                 yield file
         finally:
             if place and opened is not self._path:
@@ -480,7 +467,7 @@ class Parquet:
             yield
         except OnepassError:
             raise
-        except (OSError, ValueError, self._pa.ArrowException) as wrong:
+        except (OSError, ValueError, pa.ArrowException) as wrong:
             raise SourceError(
                 f"op.stream.read: {self.name} must be a whole Parquet file, got one that cannot "
                 f"be read ({wrong}). Copy, download or write it again."

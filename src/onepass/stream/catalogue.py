@@ -269,8 +269,6 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
         If ``block`` is not a whole number >= 1.
     SourceError
         If there is none by that name, or it is neither found nor fetched, or not what it should be.
-    MissingExtraError
-        If it is a file for which pyarrow is needed: ``pip install 'onepass[files]'``.
 
     Examples
     --------

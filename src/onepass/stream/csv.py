@@ -24,7 +24,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from onepass.errors import OnepassError, RowsRefusedWarning, SourceError, need
+import pyarrow as pa
+from pyarrow import compute, csv
+
+from onepass.errors import OnepassError, RowsRefusedWarning, SourceError
 from onepass.stream.arrow import to_array
 from onepass.stream.dtypes import Undecided
 from onepass.stream.files import DAMAGED, Bytes, Remote
@@ -292,8 +295,6 @@ class Delimited:
 
     Raises
     ------
-    MissingExtraError
-        If pyarrow is not installed.
     SourceError
         While reading: if the text is not as promised.
     """
@@ -321,13 +322,10 @@ class Delimited:
         self._header = None if header is None else list(header)
         self._na = list(na)
         self._skip, self.leave, self._declared = skip, leave, declared
-        self._pa = need("pyarrow", extra="files", where="op.stream.read")
-        self._csv = need("pyarrow.csv", extra="files", where="op.stream.read")
-        self._compute = need("pyarrow.compute", extra="files", where="op.stream.read")
-        stamp, zoned = self._pa.timestamp("us"), self._pa.timestamp("us", tz="UTC")
-        self._types = {ISO: stamp, ISO + ZONED: zoned, "true or false": self._pa.bool_()}
+        stamp, zoned = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
+        self._types = {ISO: stamp, ISO + ZONED: zoned, "true or false": pa.bool_()}
         if not literals.given.keys() & {"decimal", "thousands"}:
-            self._types["number"] = self._pa.float64()
+            self._types["number"] = pa.float64()
         self._literals = literals
         self._names: list[str] | None = None
         self._called: list[str] = []  # the same, set before the sample is parsed, for its errors
@@ -438,7 +436,7 @@ class Delimited:
             return None
         every = list(forms)
         names = undecided.names or every[:1]
-        kinds = {n: self._pa.string() if n in names else self._pa.binary() for n in every}
+        kinds = {n: pa.string() if n in names else pa.binary() for n in every}
         convert = self._convert(include_columns=names, column_types=kinds)
         try:
             parsed = self._parsed(chunk, every, convert)
@@ -481,7 +479,7 @@ class Delimited:
         if self._header == []:
             names = self._header = [f"x{j}" for j in range(len(names))]
         self._called = list(names)
-        kinds = dict.fromkeys(names, self._pa.string())
+        kinds = dict.fromkeys(names, pa.string())
         convert = self._convert(column_types=kinds)
         self._sample = self._parsed(sample, self._header, convert, ragged=self._skip)
         for name, column in zip(names, self._sample.columns, strict=True):
@@ -493,11 +491,11 @@ class Delimited:
     ) -> str | None:
         """Decide the form of a column of text, and note any oddity."""
         if not self._literals.given and column.null_count < len(column):
-            zeros = self._compute.any(self._compute.match_substring_regex(column, "^0[0-9]"))
+            zeros = compute.any(compute.match_substring_regex(column, "^0[0-9]"))
             for quick in ("number", ISO, ISO + ZONED):  # a faster way to the result of `decide`
                 codes = quick == "number" and zeros.as_py()
                 if kind in {None, self._literals.kind(quick)} and not codes:
-                    with suppress(self._pa.ArrowInvalid):
+                    with suppress(pa.ArrowInvalid):
                         column[:99].cast(self._types[quick])  # a cast that fails is slow
                         column.cast(self._types[quick])
                         return quick
@@ -509,7 +507,7 @@ class Delimited:
 
     def _convert(self, **options: Any) -> Any:
         """How text becomes values."""
-        convert = self._csv.ConvertOptions(strings_can_be_null=True, **options)
+        convert = csv.ConvertOptions(strings_can_be_null=True, **options)
         convert.null_values = [*convert.null_values, *self._na]
         return convert
 
@@ -521,17 +519,17 @@ class Delimited:
         With ``ragged``, rows of another number of fields are left out.
         """
         if header is not None and not text.strip():
-            return self._pa.table({})
+            return pa.table({})
         # one thread and one block: rows stay in order, and errors know theirs
-        return self._csv.read_csv(
-            self._pa.BufferReader(text),
-            read_options=self._csv.ReadOptions(
+        return csv.read_csv(
+            pa.BufferReader(text),
+            read_options=csv.ReadOptions(
                 use_threads=False,
                 block_size=len(text) + 1,
                 column_names=header,
                 autogenerate_column_names=header == [],
             ),
-            parse_options=self._csv.ParseOptions(
+            parse_options=csv.ParseOptions(
                 delimiter=self._delimiter,
                 newlines_in_values=True,
                 invalid_row_handler=(lambda _: "skip") if ragged else None,
@@ -543,12 +541,12 @@ class Delimited:
         self, text: bytes, header: list[str] | None, forms: Mapping[str, str | None], names: Any
     ) -> Any:
         """Parse rows; all columns as text if pyarrow cannot convert a value."""
-        words = dict.fromkeys(forms, self._pa.string())
+        words = dict.fromkeys(forms, pa.string())
         kinds = words | {n: self._types[f] for n, f in forms.items() if f in self._types}
         try:
             convert = self._convert(include_columns=names, column_types=kinds)
             return self._parsed(text, header, convert)
-        except self._pa.ArrowInvalid as wrong:
+        except pa.ArrowInvalid as wrong:
             if "conversion error" not in str(wrong):
                 raise
         convert = self._convert(include_columns=names, column_types=words)
@@ -560,8 +558,8 @@ class Delimited:
         """Convert columns of text by their forms; decide forms that are not decided yet."""
         columns = {}
         for name, column in zip(read.column_names, read.columns, strict=True):
-            if not self._pa.types.is_string(column.type) or forms[name] == "text":
-                columns[name] = to_array(column.combine_chunks(), name, self._pa, self.name)
+            if not pa.types.is_string(column.type) or forms[name] == "text":
+                columns[name] = to_array(column.combine_chunks(), name, self.name)
                 continue
             form = forms[name] or self._decided(name, column, types.get(name), first)
             values, forms[name] = column.to_pylist(), form

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+import pyarrow as pa
+
 from onepass.errors import MissingExtraError, SourceError, need
 
 __all__ = ["DAMAGED", "Bytes", "Remote", "is_address", "packed_as"]
@@ -217,7 +219,6 @@ class Bytes:
         if self.packing == "xz":
             return lzma.LZMAFile(io.BufferedReader(again))
         if self.packing == "Zstandard":
-            pa = need("pyarrow", extra="files", where="op.stream.read")
             return pa.CompressedInputStream(pa.PythonFile(again, mode="r"), "zstd")
         return again
 

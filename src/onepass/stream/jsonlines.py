@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.json
 
-from onepass.errors import OnepassError, SourceError, TypeMismatchError, need, unencodable
+from onepass.errors import OnepassError, SourceError, TypeMismatchError, unencodable
 from onepass.stream.arrow import leaves, to_array
 from onepass.stream.csv import is_left
 from onepass.stream.dtypes import refuse
@@ -262,8 +264,6 @@ class JsonLines:
 
     Raises
     ------
-    MissingExtraError
-        If pyarrow is not installed.
     SourceError
         While reading: if a line is no object, or a value is not of its column's kind.
     """
@@ -285,8 +285,6 @@ class JsonLines:
         self._source = source
         self._passes = passes
         self._skip, self.leave = skip, leave
-        self._pa = need("pyarrow", extra="files", where="op.stream.read")
-        self._json = need("pyarrow.json", extra="files", where="op.stream.read")
         self._literals = literals
         self._layout: dict[str, str] | None = None  # leaf -> form
         self._odd: list[Oddity] = []
@@ -416,10 +414,9 @@ class JsonLines:
         ``fields`` are the Arrow types by which keys are parsed, and ``layout`` the forms of leaves.
         New keys and leaves are added to both.
         """
-        pa = self._pa
         try:
             read = self._parsed(text, fields)
-            texts = {f.name: kind for f in read.schema if (kind := _as_text(f.type, pa)) != f.type}
+            texts = {f.name: kind for f in read.schema if (kind := _as_text(f.type)) != f.type}
             if texts:  # literals decide which texts are dates, not pyarrow
                 read = self._parsed(text, fields | texts)
             columns = {}
@@ -430,14 +427,14 @@ class JsonLines:
                     array = self._converted(leaf, column, layout, first)
                 else:
                     text_asked = types.get(leaf) == "text"
-                    array = to_array(column, leaf, pa, self.name, text=text_asked)
+                    array = to_array(column, leaf, self.name, text=text_asked)
                 if array is None:
                     return None
                 columns[leaf] = array
         except (pa.ArrowException, TypeMismatchError, UnicodeDecodeError, RecursionError):
             return None
         fields |= {
-            f.name: _kept(f.type, pa, f.name, types)
+            f.name: _kept(f.type, f.name, types)
             for f in read.schema
             if not pa.types.is_null(f.type)
         }
@@ -447,9 +444,9 @@ class JsonLines:
         self, leaf: str, column: Any, layout: dict[str, str], first: int
     ) -> Array | None:
         """A column by the form of the leaf; None where a value does not have it."""
-        word = self._pa.types.is_string(column.type)
+        word = pa.types.is_string(column.type)
         if leaf not in layout and not word:
-            truth = self._pa.types.is_boolean(column.type)
+            truth = pa.types.is_boolean(column.type)
             layout[leaf] = "true or false" if truth else "number"
         elif leaf not in layout:
             layout[leaf] = self._decided(leaf, column.to_pylist(), first)
@@ -458,14 +455,14 @@ class JsonLines:
         if word and layout[leaf] != "text":
             array, unfit = self._literals.array(column.to_pylist(), layout[leaf])
             return None if unfit else array
-        return to_array(column, leaf, self._pa, self.name)
+        return to_array(column, leaf, self.name)
 
     def _parsed(self, text: bytes, fields: Mapping[str, Any]) -> Any:
-        schema = self._pa.schema(list(fields.items())) if fields else None
-        return self._json.read_json(
-            self._pa.BufferReader(text),
-            read_options=self._json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            parse_options=self._json.ParseOptions(explicit_schema=schema),
+        schema = pa.schema(list(fields.items())) if fields else None
+        return pa.json.read_json(
+            pa.BufferReader(text),
+            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=pa.json.ParseOptions(explicit_schema=schema),
         )
 
     @contextmanager
@@ -482,16 +479,16 @@ class JsonLines:
             ) from wrong
 
 
-def _as_text(kind: Any, pa: Any) -> Any:
+def _as_text(kind: Any) -> Any:
     """The type with dates as text."""
     if pa.types.is_struct(kind):
-        return pa.struct([(f.name, _as_text(f.type, pa)) for f in kind])
+        return pa.struct([(f.name, _as_text(f.type)) for f in kind])
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
-def _kept(kind: Any, pa: Any, name: str, types: Mapping[str, str]) -> Any:
+def _kept(kind: Any, name: str, types: Mapping[str, str]) -> Any:
     """The type by which a key is parsed from now on: whole numbers may get a fraction."""
     if pa.types.is_struct(kind):
         inner = [f for f in kind if not pa.types.is_null(f.type)]
-        return pa.struct([(f.name, _kept(f.type, pa, f"{name}.{f.name}", types)) for f in inner])
+        return pa.struct([(f.name, _kept(f.type, f"{name}.{f.name}", types)) for f in inner])
     return pa.float64() if pa.types.is_integer(kind) and types.get(name) != "text" else kind

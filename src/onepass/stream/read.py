@@ -311,8 +311,7 @@ def read(
         order that the options do not name; or more than nine in ten values of a target in text are
         numbers and some are not.
     MissingExtraError
-        If a file is to be read and pyarrow is not installed: ``pip install 'onepass[files]'``; or
-        it lies at an address and fsspec is not: ``pip install 'onepass[remote]'``.
+        If a file lies at an address and fsspec is not installed: ``pip install 'onepass[remote]'``.
 
     Notes
     -----

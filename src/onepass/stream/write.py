@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
 
-from onepass.errors import ParameterError, SourceError, need
+from onepass.errors import ParameterError, SourceError
 from onepass.serialization.atomic import replacing, writing
 from onepass.types import Array
 
@@ -48,8 +50,6 @@ def write(blocks: Iterable[Mapping[str, Array]], target: Any) -> int:
         If the path has another suffix.
     SourceError
         If it cannot be written, or a Parquet column changes its kind.
-    MissingExtraError
-        If it is a Parquet file and pyarrow is not installed.
 
     Examples
     --------
@@ -147,15 +147,13 @@ def _number(value: float) -> Any:
 
 def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path) -> int:
     """A Parquet file, a row group a block."""
-    pa = need("pyarrow", extra="files", where=_WHERE)
-    parquet = need("pyarrow.parquet", extra="files", where=_WHERE)
     rows, writer = 0, None
     try:
         for block in blocks:
             columns = {name: pa.array(column, from_pandas=True) for name, column in block.items()}
             table = pa.table(columns)
             if writer is None:
-                schema = _typed(pa, table.schema)
+                schema = _typed(table.schema)
                 writer = parquet.ParquetWriter(temporary, schema)
             try:
                 writer.write_table(table.cast(schema))
@@ -176,7 +174,7 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
     return rows
 
 
-def _typed(pa: Any, schema: Any) -> Any:
+def _typed(schema: Any) -> Any:
     """The schema, with text for columns that have shown no value yet."""
     return pa.schema(
         [

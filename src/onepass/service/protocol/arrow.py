@@ -24,12 +24,13 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute, ipc
 
-from onepass.errors import OnepassError, need
+from onepass.errors import OnepassError
 from onepass.service.protocol.json import Gathered, encoded, unwritable
 from onepass.service.protocol.limits import Limits, refused, shown
 from onepass.service.protocol.rows import Asked, Reply, asked, datatype_of
@@ -47,14 +48,11 @@ class Arrays:
 
     Parameters
     ----------
-    pa : module
-        pyarrow, which is optional and so handed in.
     limits : Limits
     """
 
-    def __init__(self, pa: ModuleType, limits: Limits) -> None:
-        self._pa, self._types, self._limits = pa, pa.types, limits
-        self._compute = need("pyarrow.compute", extra="files", where=_WHERE)
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._bytes = 0
 
     def of(self, column: Any, place: str) -> Array:
@@ -78,7 +76,7 @@ class Arrays:
         RequestError
             If it is too large, or a list is missing.
         """
-        types, kind = self._types, column.type
+        types, kind = pa.types, column.type
         if types.is_fixed_size_list(kind):
             return self._matrix(column, place)
         if types.is_dictionary(kind):
@@ -86,11 +84,11 @@ class Arrays:
         if self._is_text(kind):
             self._count(column, place)
         elif not column.null_count and types.is_integer(kind):
-            whole = np.uint64 if kind == self._pa.uint64() else np.int64
+            whole = np.uint64 if kind == pa.uint64() else np.int64
             return np.asarray(column.to_numpy(zero_copy_only=False)).astype(whole)
         elif not column.null_count and types.is_boolean(kind):
             return np.asarray(column.to_numpy(zero_copy_only=False))
-        found = to_array(column, place, self._pa, "the request")
+        found = to_array(column, place, "the request")
         if found.dtype == object:
             self._limits.hold_text(max(map(len, filter(None, found)), default=0), place)
         return found
@@ -102,7 +100,7 @@ class Arrays:
         ----------
         schema : pyarrow.Schema
         """
-        dictionary = self._types.is_dictionary
+        dictionary = pa.types.is_dictionary
         return sum(self._is_text(kind.value_type if dictionary(kind) else kind)
                    for kind in schema.types)  # fmt: skip
 
@@ -113,7 +111,7 @@ class Arrays:
         ----------
         schema : pyarrow.Schema
         """
-        return sum(map(self._types.is_null, schema.types))
+        return sum(map(pa.types.is_null, schema.types))
 
     def _matrix(self, column: Any, place: str) -> Array:
         """Lists as rows of numbers."""
@@ -139,11 +137,11 @@ class Arrays:
         return taken
 
     def _is_text(self, kind: Any) -> bool:
-        types = self._types
+        types = pa.types
         return bool(types.is_string(kind) or types.is_large_string(kind) or self._is_view(kind))
 
     def _is_view(self, kind: Any) -> bool:
-        view = getattr(self._types, "is_string_view", None)  # newer than the oldest pyarrow we take
+        view = getattr(pa.types, "is_string_view", None)  # newer than the oldest pyarrow we take
         return bool(view and view(kind))
 
     def _count(self, column: Any, place: str) -> None:
@@ -159,7 +157,7 @@ class Arrays:
         if self._is_view(column.type):
             views = np.frombuffer(column.buffers()[1], dtype="<i4").reshape(-1, 4)
             return views[column.offset : column.offset + len(column), 0].astype(np.int64)
-        sizes = self._compute.fill_null(self._compute.binary_length(column), 0)
+        sizes = compute.fill_null(compute.binary_length(column), 0)
         return np.asarray(sizes.to_numpy(zero_copy_only=False)).astype(np.int64)
 
     def _add(self, nbytes: int, place: str) -> None:
@@ -319,21 +317,17 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
     ------
     RequestError
         If it is no such stream, or too large, unpacked too.
-    MissingExtraError
-        If pyarrow is not installed.
     """
     limits.hold_body(body)
-    pa = need("pyarrow", extra="files", where=_WHERE)
-    ipc = need("pyarrow.ipc", extra="files", where=_WHERE)
     gathered = Gathered(limits, _place)
-    with _told(pa):
+    with _told():
         hold_messages(ipc.MessageReader.open_stream(pa.BufferReader(body)), limits)
         source = pa.BufferReader(body)
         options = ipc.IpcReadOptions(use_threads=False)
         with ipc.open_stream(source, options=options) as reader:
-            _hold_schema(reader.schema, pa, limits)
+            _hold_schema(reader.schema, limits)
             gathered.add(dict.fromkeys(reader.schema.names), 0)
-            arrays = Arrays(pa, limits)
+            arrays = Arrays(limits)
             for batch in reader:
                 batch.validate(full=True)
                 columns = zip(batch.schema.names, batch.columns, strict=True)
@@ -367,8 +361,6 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     LabelError
         If a text among the answers is none that UTF-8 can write.
     """
-    pa = need("pyarrow", extra="files", where=_WHERE)
-    ipc = need("pyarrow.ipc", extra="files", where=_WHERE)
     about: dict[str, Any] = {"model_name": model, "model_version": version}
     about |= {"id": asked.id} if asked.id else {}
     columns = {}
@@ -377,7 +369,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
         if output.name == "classes":
             about["classes"] = array.tolist()
         else:
-            columns[output.name] = _column(array, pa)
+            columns[output.name] = _column(array)
     schema = pa.schema([(name, each.type) for name, each in columns.items()])
     schema = schema.with_metadata({b"onepass": encoded(about)})
     sink = pa.BufferOutputStream()
@@ -386,7 +378,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     return Reply(sink.getvalue().to_pybytes(), KIND)
 
 
-def _hold_schema(schema: Any, pa: ModuleType, limits: Limits) -> None:
+def _hold_schema(schema: Any, limits: Limits) -> None:
     """Refuse columns that are too many, twice there, or of a kind that no table has."""
     names = [str(name) for name in schema.names]
     limits.hold(0, len(names), "schema")
@@ -397,14 +389,14 @@ def _hold_schema(schema: Any, pa: ModuleType, limits: Limits) -> None:
     for name, kind in zip(names, schema.types, strict=True):
         matrix = pa.types.is_fixed_size_list(kind) and kind.list_size > 0
         inner = kind.value_type if matrix else kind
-        known = letters([(name, inner)], pa).get(name)
+        known = letters([(name, inner)]).get(name)
         if (matrix and known not in {"f", "b"}) or (known is None and not pa.types.is_null(inner)):
             must = "be numbers, truth values, text, dates, or fixed-size lists of numbers"
             remedy = "Leave it out, or send columns of plain values"
             raise refused(_place(name), must, f"Arrow's {str(kind)[:80]}", remedy)
 
 
-def _column(array: Array, pa: ModuleType) -> Any:
+def _column(array: Array) -> Any:
     """An array of answers as Arrow's."""
     if array.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.shape[1])
@@ -421,7 +413,7 @@ def _place(name: str) -> str:
 
 
 @contextmanager
-def _told(pa: ModuleType) -> Iterator[None]:
+def _told() -> Iterator[None]:
     """Say what Arrow says of damaged bytes in the asker's words."""
     try:
         yield

@@ -22,13 +22,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
-from types import ModuleType
 from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
+from pyarrow import csv
 
-from onepass.errors import OnepassError, RequestError, SourceError, need
+from onepass.errors import OnepassError, RequestError, SourceError
 from onepass.service.protocol.arrow import Arrays
 from onepass.service.protocol.json import (
     COLUMN,
@@ -358,8 +359,6 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
     ------
     RequestError
         If it is no such text, or too large.
-    MissingExtraError
-        If pyarrow is not installed.
 
     Examples
     --------
@@ -374,12 +373,11 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
     if cells > limits.values:
         must = f"have at most {limits.values:,} commas and ends of lines"
         raise refused("", must, f"{cells:,}", "Send fewer rows at a time")
-    pa = need("pyarrow", extra="files", where=_WHERE)
     try:
         misread = Misread("the request")
         misread.check_beginning(body[:_LONGEST], ",")
         try:
-            columns = _columns(_parsed(body, pa), pa, limits)
+            columns = _columns(_parsed(body), limits)
         except OnepassError:
             raise
         except (pa.ArrowException, OSError, ValueError) as wrong:
@@ -389,9 +387,8 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
     return asked(columns, _place, learning=learning)
 
 
-def _parsed(body: bytes, pa: ModuleType) -> Any:
+def _parsed(body: bytes) -> Any:
     """The text as an Arrow table: in one block, by which all types are told."""
-    csv = need("pyarrow.csv", extra="files", where=_WHERE)
     return csv.read_csv(
         pa.BufferReader(body),
         read_options=csv.ReadOptions(use_threads=False, block_size=len(body) + 1),
@@ -400,9 +397,9 @@ def _parsed(body: bytes, pa: ModuleType) -> Any:
     )
 
 
-def _columns(table: Any, pa: ModuleType, limits: Limits) -> dict[str, Array]:
+def _columns(table: Any, limits: Limits) -> dict[str, Array]:
     """A table's columns as arrays."""
-    arrays, names = Arrays(pa, limits), table.schema.names
+    arrays, names = Arrays(limits), table.schema.names
     limits.hold_text(max(map(len, names), default=0), "header")
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
