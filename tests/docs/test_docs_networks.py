@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-
 from test_readme import run_document
 
-PAGE = Path(__file__).parents[1] / "docs" / "networks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "networks.md"
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-NATIVE = Path(__file__).parents[1] / "native"
+NATIVE = Path(__file__).parents[2] / "native"
 COMPILER = shlex.split(sysconfig.get_config_var("CC") or "cc")[:1]
 FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-fPIC"]
 

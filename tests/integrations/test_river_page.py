@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from test_readme import ROOT, run_document
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from cyclopts import App
+from test_readme import run_document
 
 from onepass import evaluate
 from onepass.cli.app import app
 from onepass.features import presets
-from test_readme import run_document
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "cli.md").read_text(encoding="utf-8")
 
 

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-
 from test_readme import run_document
 
-PAGE = Path(__file__).parents[1] / "docs" / "resume.md"
+PAGE = Path(__file__).parents[2] / "docs" / "resume.md"
 
 
 def test_the_page_runs(

@@ -4,13 +4,13 @@ import csv
 from pathlib import Path
 
 import pytest
+from test_readme import run_document
 
 from onepass_experiments import baselines
 from onepass_experiments.orfit_deep_networks import METHODS
 from scripts import script
-from test_readme import run_document
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deep.md").read_text(encoding="utf-8")
 ONE_PASS = ("SGD", "One-step SGD", "ORFit-10", "ORFit-100", "ORFit-100 noisy", "LO-FI-10")
 """Those that see each row once, keep none and are not told where a task ends."""

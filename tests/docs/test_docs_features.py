@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from test_readme import run_document
 
 from scripts import script
-from test_readme import run_document
 
 benchmark = script("fixed_features")
 

@@ -4,12 +4,12 @@ import inspect
 from pathlib import Path
 
 import pytest
+from test_readme import run_document
 
 from onepass.memory import forgetting
 from onepass.memory.forgetting.parse import rule
-from test_readme import run_document
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "forgetting.md").read_text(encoding="utf-8")
 
 

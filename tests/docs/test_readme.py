@@ -21,7 +21,7 @@ import pytest
 
 from onepass.cli import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PYTHON = {"python", "py", "pycon"}
 SHELL = {"bash", "sh", "shell", "console"}
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-
-from onepass.stream.formats import PACKED, SUFFIXES
 from test_readme import run_document
 
-PAGE = (Path(__file__).parents[1] / "docs" / "sources.md").read_text(encoding="utf-8")
+from onepass.stream.formats import PACKED, SUFFIXES
+
+PAGE = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
 
 
 def test_the_page_runs(

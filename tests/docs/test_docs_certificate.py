@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-
 from test_readme import run_document
 
-PAGE = (Path(__file__).parents[1] / "docs" / "certificate.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "certificate.md").read_text(encoding="utf-8")
 
 
 def test_the_page_runs(

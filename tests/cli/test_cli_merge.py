@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_cli import HEADER, does, fails, line, rows
 
 import onepass as op
-from test_cli import HEADER, does, fails, line, rows
 
 pytestmark = pytest.mark.usefixtures("parts")
 

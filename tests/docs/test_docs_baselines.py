@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
-
-from onepass_experiments import baselines
 from test_readme import run_document
 
-PAGE = (Path(__file__).parents[1] / "docs" / "baselines.md").read_text(encoding="utf-8")
+from onepass_experiments import baselines
+
+PAGE = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")
 
 
 def test_the_page_runs(
