@@ -26,12 +26,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from difflib import unified_diff
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
+import onepass
 from onepass import errors
 
 LIST = Path(__file__).with_name("public_names.txt")
@@ -389,6 +391,33 @@ def test_public_names_are_those_of_the_list(section: str) -> None:
             "CHANGELOG.md:\n    PYTHONPATH=src python tests/test_public_names.py --write",
             pytrace=False,
         )
+
+
+def test_public_packages_can_be_imported_by_statements() -> None:
+    lines = LIST.read_text(encoding="utf-8").splitlines()
+    packages = [
+        line.split()[1] for line in lines if re.fullmatch(r"python onepass\.[a-z_.]+", line)
+    ]
+    assert "onepass.forgetting" in packages
+    for package in packages:
+        imported, used = importlib.import_module(package), attrgetter(package[8:])(onepass)
+        assert all(getattr(imported, name) is getattr(used, name) for name in used.__all__)
+
+
+@pytest.mark.parametrize(
+    ("statement", "remedy"),
+    [
+        ("onepass.baselines", "onepass_experiments.baselines"),
+        ("from onepass import baselines", "onepass_experiments.baselines"),
+        ("from onepass.baselines import EWC", "onepass_experiments.baselines"),
+        ("onepass.compat", "onepass.integrations"),
+        ("from onepass.compat import river", "onepass.integrations"),
+        ("from onepass.compat.river import adopt", "onepass.integrations.river"),
+    ],
+)
+def test_a_former_package_names_the_one_it_is_now(statement: str, remedy: str) -> None:
+    with pytest.raises(ImportError, match=rf"has moved. Import {remedy}\.$"):
+        exec(statement, {"onepass": onepass})  # noqa: S102  the statements above
 
 
 if __name__ == "__main__":

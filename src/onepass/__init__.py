@@ -4,7 +4,9 @@ Each row of a stream is predicted, then learned from its target; rows are not st
 bounded, and earlier knowledge is kept.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,7 +73,11 @@ _PACKAGES = {
     "models": "onepass.features.presets",
     "reproduce": "onepass_experiments",
 }
-_MOVED = {"baselines": "onepass_experiments.baselines", "compat": "onepass.integrations"}
+_MOVED = {
+    "baselines": "onepass_experiments.baselines",
+    "compat": "onepass.integrations",
+    "compat.river": "onepass.integrations.river",
+}
 
 __all__ = list(_PUBLIC | _PACKAGES)
 
@@ -93,3 +99,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Alias(ModuleType):
+    """What ``from onepass.forgetting import Window`` imports from: the package of that name."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        return getattr(__getattr__(self.__name__.removeprefix("onepass.")), name)
+
+
+sys.modules.update({f"onepass.{each}": _Alias(f"onepass.{each}") for each in _PACKAGES | _MOVED})
