@@ -142,7 +142,7 @@ class Durable:
             nothing more is learned until it is opened again.
         """
         request = self._request(X, y, sample_weight, time, key, None, source, position)
-        return self._settled(request)
+        return self._queue.wait(request)
 
     def learn_one(
         self,
@@ -242,11 +242,6 @@ class Durable:
         keys = [] if key is None else [(f"k{key}", digest or block.digest())]
         return Request(block, body, size, keys, source, position)
 
-    def _settled(self, request: Request) -> Receipt:
-        """Put a request into the queue, and wait until it is decided on."""
-        self._queue.hold_idle()
-        return self._queue.wait(request)
-
     def settle(self) -> None:
         """Decide on all requests that wait by now; what is wrong with one is noted there."""
         with self._queue.exclusive():
@@ -311,7 +306,7 @@ class Durable:
         with bounded(self.most_features):
             said = said_of(learner, block.X)
         ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
-        self._settled(Request(block, ids=ids, until=self._keeper.now() + seconds))
+        self._queue.wait(Request(block, ids=ids, until=self._keeper.now() + seconds))
         return version, said, ids
 
     def answer(
