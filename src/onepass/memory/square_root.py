@@ -48,7 +48,7 @@ from onepass.errors import ParameterError
 from onepass.linalg.update import Step, absorb, fade, row_by_row
 from onepass.memory.rebased import Rebased
 from onepass.memory.span import Span
-from onepass.types import Array, Floats
+from onepass.types import Array, Floats, Kind
 
 __all__ = ["Prior", "Pseudo", "SquareRoot", "Triangle"]
 
@@ -77,6 +77,8 @@ class SquareRoot:
         If ridge is negative or not positive semidefinite.
     """
 
+    merging: ClassVar[str] = "refused"
+
     ridge: Any = 1e-6
 
     def start(
@@ -84,7 +86,7 @@ class SquareRoot:
         p: int,
         c: int,
         noise: float = 1.0,
-        dtype: type[np.floating] = np.float64,
+        dtype: Kind = np.float64,
         *,
         free: bool = False,
     ) -> "Triangle":
