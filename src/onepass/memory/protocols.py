@@ -134,7 +134,8 @@ class Divided(Mergeable, MemoryState, Protocol):
 
     Networks need it, since columns of PyTorch are written in place: the step is computed first and
     only learned if the weights can hold it. :class:`~onepass.memory.blocks.Blocks` needs it of each
-    of its parts, which are fitted together.
+    of its parts, which are fitted together. Where ``merging`` is ``"refused"`` nobody asks for
+    evidence.
     """
 
     @property
