@@ -21,7 +21,10 @@ ArrayOrTensor: TypeAlias = Union[Array, "torch.Tensor"]
 Kind: TypeAlias = Union[type[np.floating[Any]], np.dtype[np.floating[Any]], "torch.Tensor"]
 """A precision of NumPy's, or a tensor of the precision and on the device wanted."""
 
+RowLike: TypeAlias = ArrayLike | Mapping[str, object]
+"""One row of features: an array, or a mapping of named features."""
+
 TableLike: TypeAlias = ArrayLike | Mapping[str, object] | Sequence[Mapping[str, object]]
 """Rows of features: an array, a data frame, a mapping of columns, or a list of rows as mappings."""
 
-__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "Kind", "TableLike"]
+__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "Kind", "RowLike", "TableLike"]

@@ -15,7 +15,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
@@ -32,7 +32,7 @@ from onepass.errors import (
     TypeMismatchError,
     meant,
 )
-from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.types import Array, ArrayLike, Floats, RowLike, TableLike
 from onepass.validation.table import Table, check_encodable, has_names, is_frame, named_row
 
 __all__ = [
@@ -118,7 +118,7 @@ _PLAIN = frozenset({float, int})
 _REAL = (int, float, np.integer, np.floating)
 
 
-def is_matrix(X: object, d: int) -> bool:
+def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
     """Whether X is just what ``matrix`` would make of it: most often it is, and that is soon told.
 
     Parameters
@@ -202,9 +202,7 @@ def native(array: Array) -> Array:
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
-def row_vector(
-    x: ArrayLike | Mapping[str, object], where: str, *, d: int | None, names: Sequence[str] | None
-) -> Floats:
+def row_vector(x: RowLike, where: str, *, d: int | None, names: Sequence[str] | None) -> Floats:
     """One row as a finite array of shape (d,); a dict is read by the columns' names."""
     if names is not None and type(x) is not np.ndarray:
         x = named_row(x)
