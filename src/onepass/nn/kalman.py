@@ -289,7 +289,7 @@ class Belief:
         memory = replace(wide, root=gain.root, used=self.used + rank)
         return Step(w, memory, errors.reshape(e.shape), rank, against)
 
-    def forgets(self, new: Any, old: Any) -> float:
+    def forgets(self, new: object, old: object) -> float:
         """Nothing is known of it."""
         del new, old
         return 0.0
