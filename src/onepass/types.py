@@ -1,7 +1,7 @@
 """Types that annotations share: arrays, and what is accepted in place of one."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +15,16 @@ Array: TypeAlias = NDArray[Any]
 Floats: TypeAlias = NDArray[np.floating[Any]]
 """A NumPy array of float32 or float64."""
 
-ArrayOrTensor: TypeAlias = "Array | torch.Tensor"
+ArrayOrTensor: TypeAlias = Union[Array, "torch.Tensor"]
 """An array of either backend: NumPy or PyTorch."""
+
+Kind: TypeAlias = Union[type[np.floating[Any]], np.dtype[np.floating[Any]], "torch.Tensor"]
+"""A precision of NumPy's, or a tensor of the precision and on the device wanted."""
+
+RowLike: TypeAlias = ArrayLike | Mapping[str, object]
+"""One row of features: an array, or a mapping of named features."""
 
 TableLike: TypeAlias = ArrayLike | Mapping[str, object] | Sequence[Mapping[str, object]]
 """Rows of features: an array, a data frame, a mapping of columns, or a list of rows as mappings."""
 
-__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "TableLike"]
+__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "Kind", "RowLike", "TableLike"]

@@ -25,7 +25,7 @@ takes O(kd + Wk) of both ([1] A.2).
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -36,7 +36,7 @@ from onepass.errors import LabelError, NotFittedError, NumericalError, Parameter
 from onepass.learners.estimator import Classifier, Clusterer, Layout
 from onepass.learners.prototypes import WAYS, Prototypes, Rules, along, as_rows, checked_rules, met
 from onepass.linalg.pca import Axes, checked_components, rows_between
-from onepass.types import Array, Floats
+from onepass.types import Array, Floats, TableLike
 
 __all__ = ["ARTIPCAClassifier", "ARTIPCACluster", "Resonance"]
 
@@ -100,7 +100,7 @@ class Resonance:
 
     # -- verbs -------------------------------------------------------------------------------------
 
-    def learn_axes(self, X: Any) -> Self:
+    def learn_axes(self, X: TableLike) -> Self:
         """Learn the axes from these rows, as one batch, and no prototypes.
 
         Parameters
@@ -207,7 +207,7 @@ class Resonance:
             begin = end
         return said
 
-    def _merge(self, other: Any, layout: Layout) -> None:
+    def _merge(self, other: Self, layout: Layout) -> None:
         """Axes of the rows of both; the other's prototypes come as rows of their weights."""
         self._refuse_compact("merge")
         if layout.d > self.n_features_in_:
@@ -222,7 +222,7 @@ class Resonance:
         Z = self._along(rows)
         self.stock_, _ = met(self.stock_, self._rules(), rows, Z, labels, weights)
 
-    def _labels_of(self, other: Any, places: Array) -> Array:
+    def _labels_of(self, other: Self, places: Array) -> Array:
         labels: Array = places[other.stock_.all("labels")]
         return labels
 
@@ -387,11 +387,11 @@ class ARTIPCAClassifier(Resonance, Classifier):
         vigilance: float = 0.5,
         *,
         similarity: str = "cosine",
-        step: Any = "mean",
+        step: float | str = "mean",
         pca: str = "incremental",
         block: int | None = None,
         max_prototypes: int | None = 10_000,
-        classes: Any = None,
+        classes: Collection[object] | None = None,
     ) -> None:
         self.n_components = n_components
         self.vigilance = vigilance
@@ -408,7 +408,7 @@ class ARTIPCAClassifier(Resonance, Classifier):
         labels: Array = self.classes_[self._stock().all("labels")]
         return labels
 
-    def predict(self, X: Any, *, task: Any = None) -> Array:
+    def predict(self, X: TableLike, *, task: Collection[object] | None = None) -> Array:
         """The class of the most similar prototype, for each row of X.
 
         Parameters
@@ -513,7 +513,7 @@ class ARTIPCACluster(Resonance, Clusterer):
         vigilance: float = 0.5,
         *,
         similarity: str = "cosine",
-        step: Any = "mean",
+        step: float | str = "mean",
         pca: str = "incremental",
         block: int | None = None,
         max_prototypes: int | None = 10_000,
@@ -526,7 +526,7 @@ class ARTIPCACluster(Resonance, Clusterer):
         self.block = block
         self.max_prototypes = max_prototypes
 
-    def similarities(self, X: Any) -> Floats:
+    def similarities(self, X: TableLike) -> Floats:
         """Of the rows of X with all prototypes, shape (n, W).
 
         Parameters

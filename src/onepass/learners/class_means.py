@@ -31,16 +31,16 @@ memory, and O(d²) for each matrix of sums.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
 from onepass import linalg
 from onepass.errors import NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
 
 __all__ = ["UNSEEN", "ClassLearner", "Kept", "Means", "Moments", "NearestClassMean"]
 
@@ -266,7 +266,14 @@ class ClassLearner(Classifier):
         self._checked(c)
         self.moments_ = Moments.start(d, c, self.kept)
 
-    def _take(self, X: Any, y: Any, sample_weight: Any, verb: str, time: Any = None) -> Array:
+    def _take(
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        verb: str,
+        time: ArrayLike | None = None,
+    ) -> Array:
         self._aloud = verb == "test_then_train"
         try:
             return super()._take(X, y, sample_weight, verb, time)
@@ -341,7 +348,7 @@ class ClassLearner(Classifier):
     def _unmergeable(self) -> str:
         return ""
 
-    def _merge(self, other: Any, layout: Layout) -> None:
+    def _merge(self, other: Self, layout: Layout) -> None:
         if layout.d > self.n_features_in_:
             self._widen(layout.d)
         c = len(self.moments_.means.mass)
@@ -408,7 +415,9 @@ class NearestClassMean(ClassLearner):
 
     kept: ClassVar[Kept] = "none"
 
-    def __init__(self, metric: str = "euclidean", *, classes: Any = None) -> None:
+    def __init__(
+        self, metric: str = "euclidean", *, classes: Collection[object] | None = None
+    ) -> None:
         self.metric = metric
         self.classes = classes
 

@@ -33,6 +33,7 @@ then O(cd) a row that is predicted, O(cd²) of the quadratic one. Memory O(d²),
     data streams", IEEE Transactions on Systems, Man, and Cybernetics B 35(5), 2005.
 """
 
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,7 +41,7 @@ import numpy as np
 from onepass import linalg, validation
 from onepass.errors import LabelError, ParameterError
 from onepass.learners.class_means import UNSEEN, ClassLearner, Kept, Moments
-from onepass.types import Floats
+from onepass.types import ArrayLike, Floats, TableLike
 
 __all__ = ["Posterior", "StreamingLDA", "StreamingQDA", "lower", "oas", "shrunk", "solve"]
 
@@ -157,7 +158,7 @@ class Posterior(ClassLearner):
         shares: Floats = np.where(mass > 0.0, np.exp(self._log_priors(mass)), 0.0)
         return shares
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: TableLike) -> Floats:
         """Scores of the classes: shape (n, c), or (n,) for two classes.
 
         The logarithm of density and prior, but for what all classes share; for two classes the
@@ -165,7 +166,7 @@ class Posterior(ClassLearner):
         """
         return super().decision_function(X)
 
-    def predict_log_proba(self, X: Any) -> Floats:
+    def predict_log_proba(self, X: TableLike) -> Floats:
         """Logarithms of the probabilities of the classes, shape (n, c); −inf without rows.
 
         Parameters
@@ -184,7 +185,7 @@ class Posterior(ClassLearner):
         said: Floats = apart - np.log(np.exp(apart).sum(axis=1, keepdims=True))
         return np.where(said <= UNSEEN / 4, -np.inf, said)
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: TableLike) -> Floats:
         """Probabilities of the classes, given the row, under the model; shape (n, c).
 
         Parameters
@@ -229,7 +230,7 @@ class Posterior(ClassLearner):
         return np.log(np.where(shares > 0.0, shares, 1.0) / (total if total > 0.0 else 1.0))
 
 
-def _positive(priors: Any, c: int) -> bool:
+def _positive(priors: ArrayLike, c: int) -> bool:
     """Whether these are c numbers > 0."""
     try:
         given = np.asarray(priors)
@@ -306,11 +307,11 @@ class StreamingLDA(Posterior):
 
     def __init__(
         self,
-        shrinkage: Any = 1e-4,
+        shrinkage: float | str = 1e-4,
         *,
         target: str | None = None,
-        priors: Any = None,
-        classes: Any = None,
+        priors: ArrayLike | None = None,
+        classes: Collection[object] | None = None,
     ) -> None:
         self.shrinkage = shrinkage
         self.target = target
@@ -417,7 +418,13 @@ class StreamingQDA(Posterior):
 
     kept: ClassVar[Kept] = "each"
 
-    def __init__(self, reg_param: float = 0.01, *, priors: Any = None, classes: Any = None) -> None:
+    def __init__(
+        self,
+        reg_param: float = 0.01,
+        *,
+        priors: ArrayLike | None = None,
+        classes: Collection[object] | None = None,
+    ) -> None:
         self.reg_param = reg_param
         self.priors = priors
         self.classes = classes

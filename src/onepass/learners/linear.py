@@ -29,8 +29,9 @@ from onepass.errors import NotFittedError, ParameterError
 from onepass.learners.estimator import Classifier
 from onepass.learners.step_size import Steps
 from onepass.linalg.update import Step
+from onepass.memory.protocols import MemoryState
 from onepass.serialization.state import nbytes
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, RowLike
 
 __all__ = [
     "HALVES",
@@ -132,7 +133,14 @@ class Linear:
 
     # -- single rows, learned by the compiled loop -------------------------------------------------
 
-    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0, *, time: Any = None) -> Self:
+    def learn_one(
+        self,
+        x: RowLike,
+        y: ArrayLike | None,
+        sample_weight: float = 1.0,
+        *,
+        time: ArrayLike | None = None,
+    ) -> Self:
         """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
 
         Returns
@@ -148,7 +156,7 @@ class Linear:
             self._opened(single)
         return self
 
-    def predict_one(self, x: Any) -> Any:
+    def predict_one(self, x: RowLike) -> Any:
         """The answer for one row; before anything was learned, that of the initial weights."""
         loop = self._loop
         said = None if loop is None else loop.predict_one(x)
@@ -231,11 +239,11 @@ class Linear:
         """What a loop, which goes on to learn, holds that answers rows."""
         return loop.get()
 
-    def _needed(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
+    def _needed(self, before: dict[str, object], held: Any) -> dict[str, Any]:
         """What a copy for answers needs of the attributes that a loop was given."""
         return {**before, "weights_": None, "offset_": None} if held[2] else before
 
-    def _looked_at(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
+    def _looked_at(self, before: dict[str, object], held: Any) -> dict[str, Any]:
         """The attributes that a loop was given, as they are by what it holds."""
         found = dict(before)
         W, b, rows, mistakes = held
@@ -280,7 +288,7 @@ class Linear:
             return getattr(self, name)
         return object.__getattribute__(self, name)  # raises what the first look has raised
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         with _TURN:
             if self._loop is not None or self._unread is not None:
                 self._closed()  # a hyperparameter acts from the next row
@@ -296,7 +304,7 @@ class Linear:
         return attributes(self)
 
     @__dict__.setter
-    def __dict__(self, values: dict[str, Any]) -> None:
+    def __dict__(self, values: dict[str, object]) -> None:
         _dictionary(type(self)).__set__(self, values)  # type: ignore[arg-type]  # mypy: no hash
 
 
@@ -319,7 +327,7 @@ class _Elsewhere:
 
 
 @cache
-def _dictionary(kind: Any) -> Any:
+def _dictionary(kind: type) -> Any:
     """Where things of a kind keep their attributes, as Python itself finds it."""
     return next(
         own for each in kind.__mro__
@@ -327,7 +335,7 @@ def _dictionary(kind: Any) -> Any:
     )  # fmt: skip
 
 
-def attributes(thing: Any) -> dict[str, Any]:
+def attributes(thing: object) -> dict[str, Any]:
     """The attributes of a thing as they are, without reading out a loop."""
     own: dict[str, Any] = _dictionary(type(thing)).__get__(thing)  # type: ignore[arg-type]
     return own
@@ -371,7 +379,7 @@ def _shown(learner: Any, name: str, values: Callable[[], Floats]) -> Any:
     return rows[0].copy() if getattr(learner, "answer_ndim_", 1) == 1 else rows.copy()
 
 
-def initial_weights(initial_coef: Any, d: int, c: int, who: str) -> Floats:
+def initial_weights(initial_coef: ArrayLike | None, d: int, c: int, who: str) -> Floats:
     """The weights (d, c) that a learner begins with, from (d,) or (c, d); zeros where None.
 
     Raises
@@ -432,7 +440,7 @@ def said_at_first(learner: Classifier, row: Floats) -> Any:
     return begun.predict_one(row)
 
 
-def row_step(w: Floats, memory: Any, features: Floats, Y: Floats, noise: float) -> Step:
+def row_step(w: Floats, memory: MemoryState, features: Floats, Y: Floats, noise: float) -> Step:
     """One step of the equation for some rows, its errors of the shape of their answers.
 
     Parameters
@@ -475,7 +483,9 @@ def placed_outputs(w: Floats, outputs: Array, c: int) -> Floats:
 T = TypeVar("T")
 
 
-def chosen(catalogue: Mapping[str, type[T]], what: str, params: Mapping[str, Any], who: str) -> T:
+def chosen(
+    catalogue: Mapping[str, type[T]], what: str, params: Mapping[str, object], who: str
+) -> T:
     """The specification that a user's parameters name.
 
     Parameters

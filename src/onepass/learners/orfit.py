@@ -23,8 +23,8 @@ Cost: O(mp) time a row, O(mp) memory for a memory of m directions.
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -40,7 +40,8 @@ from onepass.learners.linear import (
 )
 from onepass.memory.choice import specification
 from onepass.memory.principal import ForgettingBound, certified
-from onepass.types import Array, Floats
+from onepass.memory.protocols import GrowingState, Memory, Mergeable
+from onepass.types import Array, ArrayLike, Floats
 
 __all__ = ["Fitting", "ORFitClassifier", "ORFitRegressor"]
 
@@ -52,7 +53,7 @@ _LARGEST = 1e140  # inner products of longer rows would overflow
 class Fitting:
     """What the regressor and the classifier share."""
 
-    memory: Any
+    memory: int | Memory | None
     noise: float
     fit_intercept: bool
     feature_map: Callable[[Floats], Floats] | None
@@ -60,7 +61,7 @@ class Fitting:
     n_features_in_: int
     parameters_: Floats
     start_: Floats | None
-    memory_: Any
+    memory_: GrowingState
     noisy_: bool
     contradictions_: int
     forgotten_: float
@@ -179,7 +180,7 @@ class Fitting:
             "Use op.memory.Basis() or op.memory.Principal(m)."
         )
 
-    def _merge(self, other: Any, layout: Layout) -> None:
+    def _merge(self, other: Self, layout: Layout) -> None:
         """Learn the other's evidence as one block, from the weights as they are."""
         self._noise_now()
         if self.feature_map is not None:
@@ -191,10 +192,11 @@ class Fitting:
         if self.feature_map is None:
             first = int(self.fit_intercept)
             places = np.concatenate((places[:first], layout.features + first))
-        own = other.memory_.evidence(other.parameters_, other.start_)
+        memory, came = cast("tuple[Mergeable, Mergeable]", (self.memory_, other.memory_))
+        own = came.evidence(other.parameters_, other.start_)
         said = own.placed(places, len(w), layout.outputs, w.shape[-1])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            step = self.memory_.merged(w, said)
+            step = memory.merged(w, said)
         if not linalg.finite(step.w):
             raise NumericalError(
                 f"{type(self).__name__}.merge: what was learned must be small enough to square "
@@ -209,7 +211,7 @@ class Fitting:
         self.contradictions_ += other.contradictions_ + step.contradictions
         self._warn_when_full()
 
-    def _refuse_other_features(self, other: Any, layout: Layout) -> None:
+    def _refuse_other_features(self, other: Self, layout: Layout) -> None:
         """A map reads its features by their places."""
         same = np.array_equal(layout.features, np.arange(self.n_features_in_))
         if not same or other.parameters_.shape[0] != self.parameters_.shape[0]:
@@ -309,7 +311,7 @@ class Fitting:
         )
 
 
-def _forgotten(learner: Any) -> float:
+def _forgotten(learner: object) -> float:
     """By how much past answers can have moved; infinite if nobody counted."""
     begun = hasattr(learner, "memory_")
     return float(getattr(learner, "forgotten_", math.inf if begun else 0.0))
@@ -364,20 +366,20 @@ class ORFitRegressor(Fitting, Regressor):
 
     def __init__(
         self,
-        memory: Any = 100,
+        memory: int | Memory | None = 100,
         noise: float = 0.0,
         *,
         fit_intercept: bool = False,
         feature_map: Callable[[Floats], Floats] | None = None,
         block_update: bool = False,
-        initial_coef: Any = None,
+        initial_coef: ArrayLike | None = None,
     ) -> None:
         self.memory = memory
         self.noise = noise
         self.fit_intercept = fit_intercept
         self.feature_map = feature_map
         self.block_update = block_update
-        self.initial_coef = initial_coef
+        self.initial_coef: Any = initial_coef
 
     @property
     def coef_(self) -> Floats:
@@ -458,13 +460,13 @@ class ORFitClassifier(Fitting, Classifier):
 
     def __init__(
         self,
-        memory: Any = 100,
+        memory: int | Memory | None = 100,
         noise: float = 0.0,
         *,
         fit_intercept: bool = False,
         feature_map: Callable[[Floats], Floats] | None = None,
         block_update: bool = False,
-        classes: Any = None,
+        classes: Collection[object] | None = None,
     ) -> None:
         self.memory = memory
         self.noise = noise

@@ -22,6 +22,7 @@ which for two classes is (2) with β = w_1 − w_0. Cost: O(dc) a row, O(dc) mem
     2003; the update of one wrong class.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class Perceptron(Linear, Classifier):
         initial: str = "zeros",
         seed: int | None = None,
         fit_intercept: bool = False,
-        classes: Any = None,
+        classes: Collection[object] | None = None,
     ) -> None:
         self.step_size = step_size
         self.initial = initial

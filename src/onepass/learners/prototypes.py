@@ -355,7 +355,9 @@ class Rules:
     most: int | None
 
 
-def checked_rules(vigilance: Any, similarity: Any, step: Any, most: Any, who: str) -> Rules:
+def checked_rules(
+    vigilance: object, similarity: str, step: object, most: object, who: str
+) -> Rules:
     """Rules as a user gives them, checked.
 
     Parameters

@@ -24,8 +24,9 @@ Cost: O(d²) time a row, O(d²) memory; several outputs share the triangle.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 
@@ -38,8 +39,9 @@ from onepass.learners.row_loop import learned, opened, serves, told
 from onepass.linalg.centering import Centering
 from onepass.memory.forgetting.exponential import Coming, Past
 from onepass.memory.forgetting.parse import rule
+from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
 from onepass.validation.table import mixed_zones
 
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
@@ -63,8 +65,8 @@ class LeastSquares(Linear):
     _square = True
     scale_free = True  # the answers do not depend on the features' units, but through the ridge
 
-    ridge: Any
-    forgetting: Any
+    ridge: ArrayLike
+    forgetting: float | str | ForgettingRule
     prior: float
     fit_intercept: bool
     memory_: Triangle
@@ -98,12 +100,12 @@ class LeastSquares(Linear):
         self.middle_, self.offset_ = np.zeros(d), np.zeros(c)
 
     def _learn_at(
-        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Any
+        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None
     ) -> Floats:
         return self._learn(X, Y, s, known, time)
 
     def _learn(
-        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Any = None
+        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None = None
     ) -> Floats:
         del known  # an output whose class is not known yet has seen zeros: that is exact
         if _largest(X, Y, s) > _LARGEST:  # even if they could be learned: no row could after them
@@ -138,7 +140,7 @@ class LeastSquares(Linear):
             "row was too large: restore the learner from before that row."
         )
 
-    def _when(self, time: Any, n: int, where: str) -> Any:
+    def _when(self, time: ArrayLike | None, n: int, where: str) -> Any:
         chosen = self._rule()
         if self._changed():
             raise ParameterError(
@@ -164,7 +166,7 @@ class LeastSquares(Linear):
             self.time_aware_ = aware
         return when
 
-    def _rule(self) -> Any:
+    def _rule(self) -> ForgettingRule:
         """The rule of forgetting that the parameter stands for."""
         return rule(self.forgetting, type(self).__name__)
 
@@ -227,7 +229,7 @@ class LeastSquares(Linear):
             "forgetting, such as forgetting=op.forgetting.Exponential(0.99), or a Window."
         )
 
-    def _merge(self, other: Any, layout: Layout) -> None:
+    def _merge(self, other: Self, layout: Layout) -> None:
         one, two = self._rule(), rule(other.forgetting, type(other).__name__)
         kept = [getattr(each, "factor", None) for each in (one, two)]
         if one != two and kept != [1.0, 1.0]:
@@ -240,7 +242,7 @@ class LeastSquares(Linear):
         else:
             pool(self, other, layout)
 
-    def _learn_stored(self, other: Any, layout: Layout) -> None:
+    def _learn_stored(self, other: Self, layout: Layout) -> None:
         """Learn the rows of the other's window; by time, in the order of both."""
         chosen, where = self._rule(), f"{type(self).__name__}.merge"
         if layout.concurrent and chosen.clock is None:
@@ -275,26 +277,27 @@ class LeastSquares(Linear):
 
     # -- single rows, and a few, learned by the compiled loop --------------------------------------
 
-    def _few_learned(self, X: Any, y: Any, where: str) -> Floats | None:
-        plain = self._few(X) and type(y) is np.ndarray and y.dtype == np.float64
-        if not plain or y.shape != X.shape[:1]:
+    def _few_learned(self, X: TableLike, y: ArrayLike | None, where: str) -> Floats | None:
+        if not self._few(X) or type(y) is not np.ndarray:
+            return None
+        if y.dtype != np.float64 or y.shape != X.shape[:1]:
             return None
         loop, y, errors = self._loop, np.ascontiguousarray(y), np.empty(len(y))
         if loop is not None and loop.learn_few(len(y), X, y, errors):
-            return y - errors  # type: ignore[no-any-return]  # an array less an array
+            return y - errors
         single = self._single + 1
         with self._whole():
             said = self._take(X, y, None, where, None)
             self._opened(single)
         return y if said is None else np.asarray(said)
 
-    def _few_said(self, X: Any) -> Floats | None:
+    def _few_said(self, X: TableLike) -> Floats | None:
         if self._loop is None or not self._few(X) or len(X) > _FEW:
             return None
         said = np.empty(len(X))
         return said if self._loop.predict_few(len(X), X, said) else None
 
-    def _few(self, X: Any) -> bool:
+    def _few(self, X: object) -> TypeGuard[Floats]:
         """Whether X is a few rows of numbers, and answers are numbers too."""
         if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
             return False
@@ -331,11 +334,11 @@ class LeastSquares(Linear):
         """What a loop, which goes on to learn, holds that answers rows."""
         return loop.numbers()[-1], loop.get("w"), loop.get("means"), loop.get("rest")
 
-    def _needed(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
+    def _needed(self, before: dict[str, object], held: Any) -> dict[str, Any]:
         """What a copy for answers keeps of what a loop was given: no memory that it left behind."""
         return {**before, **self._apart} if held[0] else before
 
-    def _looked_at(self, before: dict[str, Any], held: Any) -> dict[str, Any]:
+    def _looked_at(self, before: dict[str, object], held: Any) -> dict[str, Any]:
         """What a loop was given, and what of it is otherwise by what it held."""
         rows, w, means, rest = held
         if not rows:
@@ -373,7 +376,7 @@ def _taken_out(loop: Any, before: dict[str, Any], start: Floats) -> dict[str, An
     return dict(zip(before, found, strict=True))
 
 
-def _diagonal(ridge: Any) -> Floats:
+def _diagonal(ridge: ArrayLike) -> Floats:
     """The ridge of each weight by itself."""
     array = np.asarray(ridge, dtype=np.float64)
     return np.asarray(np.diagonal(array) if array.ndim == 2 else array)
@@ -428,20 +431,20 @@ class RLSRegressor(LeastSquares, Regressor):
 
     def __init__(
         self,
-        ridge: Any = 1e-6,
-        forgetting: Any = 1.0,
+        ridge: ArrayLike = 1e-6,
+        forgetting: float | str | ForgettingRule = 1.0,
         *,
         prior: float = 0.0,
         fit_intercept: bool = True,
-        initial_coef: Any = None,
+        initial_coef: ArrayLike | None = None,
     ) -> None:
         self.ridge = ridge
         self.forgetting = forgetting
         self.prior = prior
         self.fit_intercept = fit_intercept
-        self.initial_coef = initial_coef
+        self.initial_coef: Any = initial_coef
 
-    def predict(self, X: Any, *, return_std: bool = False) -> Any:
+    def predict(self, X: TableLike, *, return_std: bool = False) -> Any:
         """Answers for the rows of X.
 
         Parameters
@@ -523,12 +526,12 @@ class RLSClassifier(LeastSquares, Classifier):
 
     def __init__(
         self,
-        ridge: Any = 1e-6,
-        forgetting: Any = 1.0,
+        ridge: ArrayLike = 1e-6,
+        forgetting: float | str | ForgettingRule = 1.0,
         *,
         prior: float = 0.0,
         fit_intercept: bool = True,
-        classes: Any = None,
+        classes: Collection[object] | None = None,
     ) -> None:
         self.ridge = ridge
         self.forgetting = forgetting

@@ -289,7 +289,8 @@ def _at_one_time(
     if mine is None:
         learner.time_ = other.time_
         return one, two
-    chosen, late = rule(learner.forgetting, type(learner).__name__), mine <= other.time_
+    chosen: Any = rule(learner.forgetting, type(learner).__name__)
+    late = mine <= other.time_
     fade = chosen.between(*((mine, other.time_) if late else (other.time_, mine)))
     if one.prior.level and not (late and two.prior.remains >= (1.0 - 1e-9) * fade):
         raise MergeError(

@@ -14,6 +14,7 @@ from onepass.learners.linear import plain_parts
 from onepass.linalg.centering import Centering
 from onepass.memory.floor import Floor, rows_between
 from onepass.memory.forgetting.exponential import Bounded, Coming, Exponential, Learned, Past
+from onepass.memory.forgetting.protocols import ForgettingRule, ForgettingState
 from onepass.memory.rebased import GAP
 from onepass.memory.square_root import Triangle
 from onepass.types import Floats
@@ -29,7 +30,7 @@ _NO_ROWS = (None,) * 5  # no single rows will come
 _LARGEST, _SMALLEST = 1e60, 1e-50  # their squares, and sums of them, are far from the ends
 
 
-def opened(rule: Any, past: Past, floor: Any, start: Floats, reading: tuple[Any, ...]) -> Any:
+def opened(rule: Any, past: Past, floor: Floor, start: Floats, reading: tuple[Any, ...]) -> Any:
     """The loop with this past; None where too little is known yet, or numbers are extreme.
 
     Parameters
@@ -98,7 +99,7 @@ def told(loop: Any, past: Past, floor: Floor) -> tuple[Past, Floor]:
     return past, Floor(floor.least, energy, active, last, np.array([age]), count)
 
 
-def learned(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
+def learned(rule: ForgettingRule, state: Any, past: Past, rows: Coming) -> Learned:
     """Learn rows one after the other, as ``rule.learn`` does.
 
     Parameters
@@ -130,7 +131,7 @@ def learned(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
     return Learned(errors, past, state)
 
 
-def _by_blocks(rule: Any, state: Any, past: Past, rows: Coming) -> Learned:
+def _by_blocks(rule: ForgettingRule, state: ForgettingState, past: Past, rows: Coming) -> Learned:
     found: Learned = rule.learn(state, past, rows)
     return found
 

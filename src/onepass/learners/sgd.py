@@ -17,8 +17,9 @@ algorithms [2]. Cost: O(dc) time a row, with one BLAS call for (1) and one for (
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise, repeat
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,7 +40,7 @@ from onepass.learners.linear import (
 )
 from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
 from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
 
 __all__ = ["Descent", "SGDClassifier", "SGDRegressor", "descend"]
 
@@ -164,7 +165,7 @@ def descend(
 
 
 def _compiled(
-    loops: Any,
+    loops: ModuleType,
     weights: Floats,
     offset: Floats,
     X: Floats,
@@ -316,7 +317,7 @@ class SGDRegressor(Descent, Regressor):
         epsilon: float | None = None,
         l2: float = 0.0,
         fit_intercept: bool = True,
-        initial_coef: Any = None,
+        initial_coef: ArrayLike | None = None,
     ) -> None:
         self.loss = loss
         self.step = step
@@ -329,7 +330,7 @@ class SGDRegressor(Descent, Regressor):
         self.epsilon = epsilon
         self.l2 = l2
         self.fit_intercept = fit_intercept
-        self.initial_coef = initial_coef
+        self.initial_coef: Any = initial_coef
 
     def _start(self, d: int, c: int) -> None:
         super()._start(d, c)
@@ -423,8 +424,8 @@ class SGDClassifier(Descent, Classifier):
         aggressiveness: float | None = None,
         l2: float = 0.0,
         fit_intercept: bool = True,
-        initial_coef: Any = None,
-        classes: Any = None,
+        initial_coef: ArrayLike | None = None,
+        classes: Collection[object] | None = None,
     ) -> None:
         self.loss = loss
         self.step = step
@@ -435,11 +436,11 @@ class SGDClassifier(Descent, Classifier):
         self.aggressiveness = aggressiveness
         self.l2 = l2
         self.fit_intercept = fit_intercept
-        self.initial_coef = initial_coef
+        self.initial_coef: Any = initial_coef
         self.classes = classes
 
     @available_if(lambda self: self.loss == "logistic")  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: TableLike) -> Floats:
         """Probabilities of the classes, shape (n, c); with the logistic loss only.
 
         Its scores are log-odds. Of more than two classes, each against the rest, the

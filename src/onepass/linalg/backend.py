@@ -1,10 +1,15 @@
 """Library: whose an array is, NumPy's or torch's, and small matrices on their way between."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from scipy.linalg import blas
+
+from onepass.types import ArrayOrTensor
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "at_hand",
@@ -24,12 +29,12 @@ __all__ = [
 _FEW = 4096  # numbers that are sooner summed by BLAS than NumPy is told to keep quiet
 
 
-def is_tensor(array: Any) -> bool:
+def is_tensor(array: object) -> TypeGuard["torch.Tensor"]:
     """Whether it is torch's; torch is not imported to know it."""
     return not isinstance(array, np.ndarray)
 
 
-def waits(array: Any) -> bool:
+def waits(array: ArrayOrTensor) -> bool:
     """Whether to read a number of it, the program would have to wait for a device.
 
     Where it would, nothing is decided by such a number: what must not happen is masked.
@@ -37,7 +42,7 @@ def waits(array: Any) -> bool:
     return is_tensor(array) and array.device.type != "cpu"
 
 
-def small(array: Any) -> Any:
+def small(array: ArrayOrTensor) -> Any:
     """A small matrix in float64: NumPy's where nothing need be waited for, else on its device."""
     if not is_tensor(array):
         return array.astype(np.float64, copy=False)
@@ -45,12 +50,12 @@ def small(array: Any) -> Any:
     return double if waits(array) else double.numpy()
 
 
-def host(array: Any) -> Any:
+def host(array: ArrayOrTensor) -> Any:
     """A small matrix as NumPy's, in float64, waited for if need be."""
     return array.detach().double().cpu().numpy() if is_tensor(array) else array.astype(float)
 
 
-def together(*arrays: Any) -> list[Any]:
+def together(*arrays: ArrayOrTensor) -> list[Any]:
     """Small matrices as NumPy's, in float64; those of a device are waited for all at once."""
     tensors = [each.detach().double() for each in arrays if is_tensor(each)]
     if len(tensors) < 2:
@@ -64,7 +69,7 @@ def together(*arrays: Any) -> list[Any]:
     return [next(came) if is_tensor(each) else host(each) for each in arrays]
 
 
-def like(array: Any, other: Any) -> Any:
+def like(array: ArrayOrTensor, other: ArrayOrTensor) -> Any:
     """A small matrix or mask in the library of another, on its device, in its type if a number."""
     if not is_tensor(other):
         kind = array.dtype if array.dtype == bool else other.dtype
@@ -75,24 +80,24 @@ def like(array: Any, other: Any) -> Any:
     return tensor if tensor.dtype == torch.bool else tensor.to(other.dtype)
 
 
-def kind(array: Any) -> Any:
+def kind(array: ArrayOrTensor) -> Any:
     """What makes another array of its precision, and on its device."""
     return array if is_tensor(array) else array.dtype
 
 
-def blank(array: Any, shape: tuple[int, ...] | None = None) -> Any:
+def blank(array: ArrayOrTensor, shape: tuple[int, ...] | None = None) -> Any:
     """An array of its kind, of its shape or another, of whatever numbers."""
     if is_tensor(array):
         return array.new_empty(array.shape if shape is None else shape)
     return np.empty_like(array) if shape is None else np.empty(shape, array.dtype)
 
 
-def wide(array: Any) -> Any:
+def wide(array: ArrayOrTensor) -> Any:
     """An empty array of its library and place, in float64."""
     return array[:0].double() if is_tensor(array) else np.empty(0)
 
 
-def at_hand(array: Any) -> Any:
+def at_hand(array: ArrayOrTensor) -> Any:
     """NumPy's view of a tensor that need not be waited for, if it has one; others as they are.
 
     NumPy's products of a matrix and a vector were measured a third quicker than torch's on pieces
@@ -103,7 +108,7 @@ def at_hand(array: Any) -> Any:
     return array.detach().numpy()
 
 
-def finite(*arrays: Any) -> bool:
+def finite(*arrays: ArrayOrTensor) -> bool:
     """Whether all numbers are finite: nan and infinity survive a sum, which is quickly taken."""
     for array in arrays:
         near = at_hand(array)
@@ -115,7 +120,7 @@ def finite(*arrays: Any) -> bool:
     return True
 
 
-def _summed(array: Any) -> float:
+def _summed(array: ArrayOrTensor) -> float:
     """A sum of all numbers, or of their magnitudes: whichever is sooner taken."""
     if 0 < array.size < _FEW and array.dtype == np.float64:
         return float(blas.dasum(array.ravel(order="K")))
@@ -123,7 +128,6 @@ def _summed(array: Any) -> float:
         return float(np.add.reduce(array, axis=None))
 
 
-def widened(array: Any) -> Any:
+def widened(array: ArrayOrTensor) -> Any:
     """It in the precision that is computed in: half precision as float32, others as they are."""
-    half = is_tensor(array) and array.itemsize == 2
-    return array.float() if half else array
+    return array.float() if is_tensor(array) and array.itemsize == 2 else array

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from onepass.linalg.backend import finite, is_tensor
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = [
     "LONG",
@@ -51,7 +51,7 @@ def _routine(name: str) -> Any:
     return ctypes.CFUNCTYPE(None)(pointed(both[name], named(both[name])))
 
 
-def call(name: str, *arguments: Any) -> int:
+def call(name: str, *arguments: str | float | Floats) -> int:
     """Call a routine, and return the last of its arguments afterwards: ``info`` of LAPACK.
 
     Parameters
@@ -218,7 +218,7 @@ def lower_from_rows(V: Floats) -> Floats:
     return (triangle * signs[:, None]).T
 
 
-def solve_lower(L: Any, b: Any) -> Any:
+def solve_lower(L: ArrayOrTensor, b: ArrayOrTensor) -> Any:
     """L⁻¹ b for a lower triangle L of shape (n, n)."""
     if is_tensor(L):
         import torch  # noqa: PLC0415  only where there is a tensor
@@ -232,7 +232,7 @@ def solve_lower_transposed(L: Floats, b: Floats) -> Floats:
     return solved(L, b, lower=1, trans=1)
 
 
-def cholesky_in_order(S: Any, least: Any) -> tuple[Any, Any]:
+def cholesky_in_order(S: ArrayOrTensor, least: ArrayOrTensor) -> tuple[Any, Any]:
     """Cholesky factor of a positive semidefinite S, its rows in order, dependent rows skipped.
 
     Without pivoting: the order of rows is the order of test-then-train, and of two rows that
@@ -272,7 +272,7 @@ def cholesky_in_order(S: Any, least: Any) -> tuple[Any, Any]:
     return L, kept
 
 
-def _masked_cholesky(S: Any, least: Any) -> tuple[Any, Any]:
+def _masked_cholesky(S: ArrayOrTensor, least: ArrayOrTensor) -> tuple[Any, Any]:
     """The same on a device, where no pivot is looked at: those too small are masked."""
     import torch  # noqa: PLC0415  only where there is a tensor
 

@@ -32,7 +32,6 @@ the exact axes of these rows.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -299,7 +298,7 @@ class Axes:
 _LEAST_BLOCK = 128
 
 
-def checked_components(given: Any, who: str) -> float:
+def checked_components(given: object, who: str) -> float:
     """A number of axes as an int, or a share of the variance as a float.
 
     Raises
@@ -319,7 +318,7 @@ def checked_components(given: Any, who: str) -> float:
     )
 
 
-def rows_between(block: Any, k: float, d: int, who: str) -> int:
+def rows_between(block: object, k: float, d: int, who: str) -> int:
     """Rows between two truncations.
 
     Raises

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg, native
-from onepass.types import Floats
+from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = ["Reading", "Split", "into", "lengths", "served", "without"]
 
@@ -44,7 +44,7 @@ _RUN = 1 << 15  # numbers of a run: so many are not cut further for threads
 _CODES = {np.dtype(np.float32): "f", np.dtype(np.float64): "d"}
 
 
-def served(*arrays: Any) -> bool:
+def served(*arrays: ArrayOrTensor) -> bool:
     """Whether the compiled loops read these: NumPy's, number after number, of one type."""
     first = arrays[0]
     if native.loops is None or not isinstance(first, np.ndarray) or first.dtype not in _CODES:
@@ -52,7 +52,7 @@ def served(*arrays: Any) -> bool:
     return all(each.flags.c_contiguous and each.dtype == first.dtype for each in arrays)
 
 
-def into(rows: Any, g: Any, many: int) -> tuple[Floats, float]:
+def into(rows: Array, g: Array, many: int) -> tuple[Floats, float]:
     """Their products with a vector (p,), (q,), and the square of its length.
 
     Parameters
@@ -66,7 +66,7 @@ def into(rows: Any, g: Any, many: int) -> tuple[Floats, float]:
     loops: Any = native.loops
     code, shape = _CODES[rows.dtype], rows.shape
 
-    def work(runs: Any) -> linalg.Sums:
+    def work(runs: Sequence[slice]) -> linalg.Sums:
         said = np.empty(len(rows))
         square = loops.into(code, *shape, *_ends(runs), rows, g, said)
         return said, square
@@ -75,7 +75,7 @@ def into(rows: Any, g: Any, many: int) -> tuple[Floats, float]:
 
 
 def without(
-    rows: Any, g: Any, c: Any, d: Any, many: int, rest: Any = None
+    rows: Array, g: Array, c: Array, d: Array | None, many: int, rest: Array | None = None
 ) -> tuple[Any, Any, Floats, float]:
     """Rest = g + c rows, lifted = rest + d rows, rows rest, and the square of the rest's length.
 
@@ -97,7 +97,7 @@ def without(
     rest = np.empty_like(g) if asked else rest
     lifted = None if d is None else np.empty_like(g)
 
-    def work(runs: Any) -> linalg.Sums:
+    def work(runs: Sequence[slice]) -> linalg.Sums:
         said = np.zeros(len(rows))
         given = (rows, g, c, d, rest, lifted, said if asked else None)
         square = loops.without(code, *shape, *_ends(runs), *given)
@@ -107,12 +107,12 @@ def without(
     return rest, rest if lifted is None else lifted, again, square
 
 
-def lengths(rows: Any, many: int) -> Floats:
+def lengths(rows: Array, many: int) -> Floats:
     """Their lengths, squared, (q,)."""
     loops: Any = native.loops
     code, shape = _CODES[rows.dtype], rows.shape
 
-    def work(runs: Any) -> linalg.Sums:
+    def work(runs: Sequence[slice]) -> linalg.Sums:
         said = np.empty(len(rows))
         loops.lengths(code, *shape, *_ends(runs), rows, said)
         return (said,)
@@ -122,16 +122,17 @@ def lengths(rows: Any, many: int) -> Floats:
     return squares
 
 
-def _runs(rows: Any) -> list[slice]:
+def _runs(rows: Array) -> list[slice]:
     p = rows.shape[1]
     return [slice(i, min(i + _RUN, p)) for i in range(0, max(p, 1), _RUN)]
 
 
-def _ends(runs: Any) -> tuple[int, int]:
+def _ends(runs: Sequence[slice]) -> tuple[int, int]:
     return runs[0].start, runs[-1].stop
 
 
 Pieces = Sequence[slice]
+Lift = Callable[[ArrayOrTensor], ArrayOrTensor]
 
 _AT_HAND = 3 << 18  # bytes of columns that a processor's cache holds beside what is made of them
 _ONCE_AT_HAND = 1 << 24  # the same, where nothing is used again
@@ -162,7 +163,7 @@ class Reading:
 
     __slots__ = ("by_numpy", "near", "rows")
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: ArrayOrTensor) -> None:
         self.rows = rows
         self.near = linalg.at_hand(rows)
         self.by_numpy = True  # whether tensors that NumPy can read are read by it
@@ -174,7 +175,7 @@ class Reading:
         short = p <= _WIDE and p * self.rows.shape[0] * self.rows.itemsize <= _AT_HAND
         return short and not linalg.is_tensor(self.near)
 
-    def split(self, G: Any, lift: Callable[[Any], Any] | None = None) -> Split:
+    def split(self, G: ArrayOrTensor, lift: Lift | None = None) -> Split:
         """Vectors (p, n) as what lies in the span and what does not: (1) to (3)."""
         J = near = self._near(G.T)
         if not len(self.rows):
@@ -195,7 +196,7 @@ class Reading:
         outside, lifted = (linalg.like(_standing(each), near) for each in (rest, lifted))
         return Split(C.reshape(len(self.rows), -1), outside, lifted)
 
-    def coordinates(self, G: Any) -> Any:
+    def coordinates(self, G: ArrayOrTensor) -> Any:
         """BᵀG, small: (1)."""
         J = linalg.at_hand(self._near(G.T))
         C, _ = self._into(J[0] if len(J) == 1 else J)
@@ -234,7 +235,7 @@ class Reading:
         pieces = [slice(i, i + _SHORT) for i in range(0, p, _SHORT)]
         return linalg.summed(summed, pieces, self._many)[0]
 
-    def turn(self, T: Any, onto: Any) -> None:
+    def turn(self, T: ArrayOrTensor, onto: ArrayOrTensor) -> None:
         """B T of a small T (q, k), written as rows onto an array, B's own if k <= q."""
         turning = linalg.like(T, self._wide(slice(0, 0))).T
 
@@ -245,7 +246,7 @@ class Reading:
 
         linalg.summed(turn, self._pieces(_TURNED_AT_ONCE, 1 << 20), self._many)
 
-    def _near(self, J: Any) -> Any:
+    def _near(self, J: ArrayOrTensor) -> Any:
         """Vectors as rows, in the precision that is computed in, on the columns' device."""
         return linalg.like(J, linalg.widened(self.rows[:0]))
 
@@ -268,11 +269,11 @@ class Reading:
         large = linalg.is_tensor(self.rows) and self.rows[:1].nbytes * len(self.rows) >= _SHARED
         return linalg.hands(self.rows) if large else 1
 
-    def _swept(self, J: Any) -> bool:
+    def _swept(self, J: ArrayOrTensor) -> bool:
         """Whether the compiled loops read the columns for this: for one vector."""
         return J.ndim == 1 and served(self.near, J)
 
-    def at_once(self, g: Any) -> tuple[Any, Any]:
+    def at_once(self, g: ArrayOrTensor) -> tuple[Any, Any]:
         """C (q,) and O (p,) of one vector g (p,), of columns that are :attr:`few`."""
         rows = self.near
         C = rows @ g
@@ -281,7 +282,7 @@ class Reading:
         rest -= again @ rows
         return linalg.small(C) + linalg.small(again), rest
 
-    def _by_pieces(self, J: Any, lift: Callable[[Any], Any] | None) -> tuple[Any, Any, Any]:
+    def _by_pieces(self, J: ArrayOrTensor, lift: Lift | None) -> tuple[Any, Any, Any]:
         """C, O and F of vectors (n, p) or of one (p,), by (1) to (3)."""
         C, squares = self._into(J)
         once = self._once(C, squares)
@@ -291,7 +292,7 @@ class Reading:
             lifted = self._finished(rest, again, self._made(lift, C))
         return C, rest, lifted
 
-    def _into(self, J: Any) -> linalg.Sums:
+    def _into(self, J: ArrayOrTensor) -> linalg.Sums:
         """(1), for vectors (n, p) or one (p,), and their lengths squared."""
         if self._swept(J):
             return into(self.near, J, self._many)
@@ -306,7 +307,7 @@ class Reading:
 
         return linalg.summed(products, self._pieces(_ONCE_AT_HAND), self._many)
 
-    def _once(self, C: Any, squares: Any) -> bool:
+    def _once(self, C: ArrayOrTensor, squares: ArrayOrTensor | float) -> bool:
         """Whether (2) may well be all: nothing that a device would have to be waited for."""
         if self.rows[:1].nbytes * len(self.rows) < _AT_HAND or self.rows.itemsize < 4:
             return False  # a third read of what lies in the cache costs less than to ask
@@ -315,14 +316,16 @@ class Reading:
         inside = (C * C).sum(axis=0)
         return bool((squares - inside > _SHARE**2 * inside).all())
 
-    def _made(self, lift: Callable[[Any], Any] | None, C: Any) -> Any:
+    def _made(self, lift: Lift | None, C: ArrayOrTensor) -> Any:
         """D of C, in the shape of C."""
         return None if lift is None else lift(C.reshape(len(self.rows), -1)).reshape(C.shape)
 
-    def _without(self, J: Any, C: Any, D: Any) -> tuple[Any, Any, Any, Any]:
+    def _without(
+        self, J: ArrayOrTensor, C: ArrayOrTensor, D: ArrayOrTensor | None
+    ) -> tuple[Any, Any, Any, Any]:
         """(2): O so far, F of it, C₂, and the lengths of O squared."""
         if self._swept(J):
-            c, d = (None if each is None else linalg.like(each, J) for each in (-C, D))
+            c, d = linalg.like(-C, J), None if D is None else linalg.like(D, J)
             return without(self.near, J, c, d, self._many)
         rest = linalg.blank(J)
         lifted = rest if D is None else linalg.blank(J)
@@ -342,9 +345,10 @@ class Reading:
         again, squares = linalg.summed(project, self._pieces(), self._many)
         return rest, lifted, again, squares
 
-    def _finished(self, rest: Any, again: Any, D: Any) -> Any:
+    def _finished(self, rest: ArrayOrTensor, again: ArrayOrTensor, D: ArrayOrTensor | None) -> Any:
         """(3): O in place, and F."""
-        c, d = (None if each is None else _across(linalg.like(each, rest)) for each in (-again, D))
+        c = _across(linalg.like(-again, rest))
+        d = None if D is None else _across(linalg.like(D, rest))
         if self._swept(rest):
             return without(self.near, rest, c, d, self._many, rest=rest)[1]
         lifted = rest if D is None else linalg.blank(rest)
@@ -369,7 +373,7 @@ class Reading:
         return [slice(i, i + width) for i in range(0, max(self.rows.shape[1], 1), width)]
 
 
-def _squares(vectors: Any) -> Any:
+def _squares(vectors: ArrayOrTensor) -> Any:
     """The sums of squares of a piece of rows (n, k), or of one (k,); 0 where none is asked for."""
     if linalg.is_tensor(vectors):
         return 0.0 if linalg.waits(vectors) else linalg.small((vectors * vectors).sum(-1))
@@ -379,17 +383,17 @@ def _squares(vectors: Any) -> Any:
         return np.einsum("ij,ij->i", vectors, vectors).astype(np.float64)
 
 
-def _orthogonal(again: Any, squares: Any, rounding: float) -> bool:
+def _orthogonal(again: ArrayOrTensor, squares: ArrayOrTensor | float, rounding: float) -> bool:
     """Whether O is orthogonal to the columns as it is, by C₂; not if its squares overflowed."""
     off = (_ORTHOGONAL * rounding) ** 2 * squares
     return bool(((again * again).sum(axis=0) <= off).all() and np.isfinite(off).all())
 
 
-def _across(vectors: Any) -> Any:
+def _across(vectors: ArrayOrTensor) -> Any:
     """Rows as columns; one vector as it is."""
     return vectors if vectors.ndim == 1 else vectors.T
 
 
-def _standing(vectors: Any) -> Any:
+def _standing(vectors: ArrayOrTensor) -> Any:
     """Rows (n, p), or one vector (p,), as columns (p, n)."""
     return vectors[:, None] if vectors.ndim == 1 else vectors.T

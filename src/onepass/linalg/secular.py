@@ -18,7 +18,7 @@ Cost: O(n²) of n rows and one column, where a dense decomposition takes O(n³).
 """
 
 import math
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 from scipy.linalg import cython_lapack, lapack
@@ -101,7 +101,7 @@ def _roots(d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
     return vectors / np.sqrt(np.einsum("ij,ij->j", vectors, vectors)), roots
 
 
-def _compiled(loops: Any, d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
+def _compiled(loops: ModuleType, d: Floats, z: Floats) -> tuple[Floats, Floats] | None:
     """The same by a loop in C, which calls LAPACK by itself."""
     n = len(d)
     vectors, roots, room = np.empty((n, n)), np.empty(n), np.empty(3 * n)

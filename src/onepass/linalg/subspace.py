@@ -58,8 +58,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.linalg.projection import Reading, Split
-from onepass.types import Floats
+from onepass.linalg.projection import Lift, Reading, Split
+from onepass.types import ArrayOrTensor, Floats, Kind
 
 __all__ = ["Alone", "Columns", "Room", "Split", "Subspace", "alone"]
 
@@ -72,7 +72,7 @@ class Room:
 
     __slots__ = ("array", "end")
 
-    def __init__(self, array: Any, end: int) -> None:
+    def __init__(self, array: ArrayOrTensor, end: int) -> None:
         self.array = array
         self.end = end
 
@@ -105,7 +105,7 @@ class Columns:
         return Columns, (self.rows, self.room)
 
     @classmethod
-    def start(cls, p: int, kind: Any, room: int = 0) -> "Columns":
+    def start(cls, p: int, kind: Kind, room: int = 0) -> "Columns":
         """No columns yet, of p numbers each, with room for so many.
 
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
@@ -120,7 +120,7 @@ class Columns:
         columns._set(holder.array[first:end], holder, first)
         return columns
 
-    def _set(self, rows: Any, holder: Room, first: int) -> None:
+    def _set(self, rows: ArrayOrTensor, holder: Room, first: int) -> None:
         put = object.__setattr__
         put(self, "rows", rows)
         put(self, "room", int(holder.array.shape[0]))
@@ -142,7 +142,7 @@ class Columns:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def split(self, G: Any, lift: Callable[[Any], Any] | None = None) -> Split:
+    def split(self, G: ArrayOrTensor, lift: Lift | None = None) -> Split:
         """Split vectors (p, n) into what lies in the span and what does not.
 
         Parameters
@@ -154,11 +154,11 @@ class Columns:
         """
         return Reading(self.rows).split(G, lift)
 
-    def coordinates(self, G: Any) -> Any:
+    def coordinates(self, G: ArrayOrTensor) -> Any:
         """BᵀG, small."""
         return Reading(self.rows).coordinates(G)
 
-    def combined(self, M: Any) -> Any:
+    def combined(self, M: ArrayOrTensor) -> Any:
         """B M of a small M (q, k), long, (p, k)."""
         wide = linalg.widened(self.rows)
         return (linalg.like(M, wide).T @ wide).T
@@ -180,7 +180,7 @@ class Columns:
 
     # -- adding and leaving ----------------------------------------------------------------------
 
-    def appended(self, new: Any) -> "Columns":
+    def appended(self, new: ArrayOrTensor) -> "Columns":
         """With more columns (p, k) at the end, written into the room there is."""
         end = self.first + len(self)
         taken = self.holder.end != end and not linalg.is_tensor(self.rows)
@@ -212,7 +212,7 @@ class Columns:
             columns.rows[hole] = columns.rows[mover]
         return Columns.within(columns.holder, columns.first, columns.first + left)
 
-    def turned(self, T: Any) -> "Columns":
+    def turned(self, T: ArrayOrTensor) -> "Columns":
         """B T of a small T (q, k), k <= q, piece by piece; torch's in place."""
         k, holder, first = T.shape[1], self.holder, self.first
         if not linalg.is_tensor(self.rows):
@@ -237,10 +237,11 @@ class Columns:
         return Columns(wider, self.room)
 
 
-def _empty(kind: Any, q: int, p: int) -> Any:
+def _empty(kind: Kind, q: int, p: int) -> Any:
     """An array of whatever numbers, of a NumPy precision or of a tensor's kind."""
-    numpys = isinstance(kind, (type, np.dtype))
-    return np.empty((q, p), dtype=kind) if numpys else kind.new_empty((q, p))
+    if isinstance(kind, (type, np.dtype)):
+        return np.empty((q, p), dtype=kind)
+    return kind.new_empty((q, p))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -275,7 +276,7 @@ class Subspace:
 
     @classmethod
     def start(
-        cls, p: int, m: int, kind: Any = np.float64, *, shrinks: bool = False, room: int = 1
+        cls, p: int, m: int, kind: Kind = np.float64, *, shrinks: bool = False, room: int = 1
     ) -> "Subspace":
         """No vectors seen, of p numbers each, that will come so many at a time.
 
@@ -304,12 +305,12 @@ class Subspace:
         """D of (4) or a little more, for less: ‖·‖_F in place of λmax since the last turn."""
         return self.closed + float(linalg.length(self.open))
 
-    def coordinates(self, G: Any) -> Floats:
+    def coordinates(self, G: ArrayOrTensor) -> Floats:
         """UᵀG, (k, n), without forming U."""
         inside: Floats = self.K.T @ linalg.host(self.B.coordinates(G))
         return inside
 
-    def split(self, G: Any, noise: float = 0.0) -> Split:
+    def split(self, G: ArrayOrTensor, noise: float = 0.0) -> Split:
         """Vectors (p, n) in the coordinates of B; ``lifted`` is G − U diag(σ² / (σ² + r)) UᵀG.
 
         Without noise r it is G − U UᵀG, orthogonal to U. With it, what is left of U is formed by
@@ -318,7 +319,7 @@ class Subspace:
         """
         blur = linalg.blur(G, self.B.rows) if noise else 0.0
 
-        def lift(C: Any) -> Any:
+        def lift(C: ArrayOrTensor) -> Any:
             K = linalg.like(self.K, C)
             along = K.T @ C
             rest = C - K @ along
@@ -332,7 +333,7 @@ class Subspace:
         found = self.B.split(G, lift)
         return self._sharp(found, blur, lift) if noise and len(self.B) else found
 
-    def _sharp(self, found: Split, blur: float, lift: Callable[[Any], Any]) -> Split:
+    def _sharp(self, found: Split, blur: float, lift: Lift) -> Split:
         """The same, without what lies outside of B by no more than rounding."""
         inside, outside, lifted = found
         lengths = linalg.norms(outside)
@@ -345,7 +346,7 @@ class Subspace:
             lifted[:, j] = linalg.like(self.B.combined(lift(inside)[:, j : j + 1]), lifted)[:, 0]
         return found
 
-    def added(self, G: Any, split: Split | None = None) -> "Subspace":
+    def added(self, G: ArrayOrTensor, split: Split | None = None) -> "Subspace":
         """The subspace after the columns of G have come, all at once: (1) to (3).
 
         ``split`` is that of G, where it is known.
@@ -361,7 +362,7 @@ class Subspace:
         both = self.added(linalg.times(other.U, np.diag(other.sigma)))
         return replace(both, closed=both.closed + other.lost)
 
-    def joined(self, v: Any) -> "Subspace":
+    def joined(self, v: ArrayOrTensor) -> "Subspace":
         """The subspace after v (p, 1) has come, of which only what is outside it counts.
 
         Then UᵀG = 0 in (2): the matrix is diagonal, and its SVD only sorts it. v joins with its
@@ -440,7 +441,7 @@ class Subspace:
         """The same with new numbers at the end of every vector, zero in all so far."""
         return replace(self, B=self.B.grown(p))
 
-    def _widened(self, G: Any, split: Split) -> tuple[Columns, Floats, Floats]:
+    def _widened(self, G: ArrayOrTensor, split: Split) -> tuple[Columns, Floats, Floats]:
         """B with the directions that G brings; K and G in its coordinates."""
         lengths = linalg.norms(split.outside)
         whole = (split.inside * split.inside).sum(axis=0) + lengths * lengths
@@ -495,7 +496,7 @@ class Alone(NamedTuple):
     """The subspace after it has come; then the one before may be written over."""
 
 
-def alone(space: Subspace, g: Any, noise: float = 0.0) -> Alone | None:
+def alone(space: Subspace, g: Floats, noise: float = 0.0) -> Alone | None:
     """What a subspace makes of a vector; None where its columns are too many for this to be best.
 
     Parameters
@@ -536,7 +537,7 @@ def alone(space: Subspace, g: Any, noise: float = 0.0) -> Alone | None:
 
 
 def _after(
-    space: Subspace, a: Floats, along: Floats, rest: Any, h: float, whole: float
+    space: Subspace, a: Floats, along: Floats, rest: Floats, h: float, whole: float
 ) -> Subspace:
     """The subspace after U a + B along + rest has come, h being the length of the rest."""
     B, k, p = space.B, space.rank, len(rest)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from onepass.types import ArrayOrTensor
+
 __all__ = [
     "Sums",
     "blas_threads",
@@ -153,7 +155,7 @@ _BLAS = _Hold(_blas_counts, _put_blas)
 _TORCH = _Hold(_torch_counts, _put_torch)
 
 
-def hands(array: Any) -> int:
+def hands(array: ArrayOrTensor) -> int:
     """How many threads share the work on an array: as many as torch has on a tensor."""
     if isinstance(array, np.ndarray):
         return 1

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onepass import linalg
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = [
     "Absorbed",
@@ -152,7 +152,14 @@ def fade(R: Floats, z: Floats, factor: float) -> tuple[Floats, Floats]:
 
 
 def fit(
-    w: Any, G: Any, U: Any, e: Any, noise: Floats, *, group: int = 1, basis: Any = None
+    w: ArrayOrTensor,
+    G: ArrayOrTensor,
+    U: ArrayOrTensor,
+    e: ArrayOrTensor,
+    noise: Floats,
+    *,
+    group: int = 1,
+    basis: ArrayOrTensor | None = None,
 ) -> Fitted:
     """The step itself, from U = P G, for NumPy's arrays or torch's.
 

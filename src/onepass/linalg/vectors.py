@@ -6,14 +6,17 @@ million squares loses three digits.
 
 import math
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import blas
 
 from onepass.linalg.backend import at_hand, host, is_tensor, like, small, waits
 from onepass.linalg.factorizations import cholesky_in_order, eigh, solve_lower, svd_both
-from onepass.types import Floats
+from onepass.types import ArrayOrTensor, Floats
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "add",
@@ -44,7 +47,7 @@ _PIECE = 1 << 16  # numbers of a tensor, and of another, that are widened to flo
 _WIDE = 1 << 12  # weights of which each, however many columns there are
 
 
-def inner(A: Any, B: Any) -> Any:
+def inner(A: ArrayOrTensor, B: Any) -> Any:
     """AᵀB of long A (p, k) and B (p, n), small, in float64."""
     if not is_tensor(A):
         return A.astype(np.float64, copy=False).T @ B.astype(np.float64, copy=False)
@@ -61,13 +64,13 @@ def inner(A: Any, B: Any) -> Any:
     return small(total)
 
 
-def times(U: Any, M: Any) -> Any:
+def times(U: ArrayOrTensor, M: ArrayOrTensor) -> Any:
     """U M of a long U (p, k) and a small M (k, n), as long, in U's precision."""
     small_one = like(M, U)
     return U * small_one[0] if U.shape[1] == 1 else U @ small_one
 
 
-def moved(w: Any, W: Any, nu: Any) -> Any:
+def moved(w: ArrayOrTensor, W: ArrayOrTensor, nu: ArrayOrTensor) -> Any:
     """W + W ν of long w and W (p, n) and a small ν (n, c)."""
     if is_tensor(w) and nu.shape == (1, 1):
         import torch  # noqa: PLC0415  only where there is a tensor
@@ -76,7 +79,7 @@ def moved(w: Any, W: Any, nu: Any) -> Any:
     return w + times(W, nu).reshape(w.shape)
 
 
-def add(A: Any, c: Any, rows: Any, out: Any) -> None:
+def add(A: ArrayOrTensor, c: ArrayOrTensor, rows: ArrayOrTensor, out: ArrayOrTensor) -> None:
     """A + c @ rows of long rows (q, p), written into ``out``, which may be A."""
     if not is_tensor(A):
         if out is A:
@@ -93,7 +96,7 @@ def add(A: Any, c: Any, rows: Any, out: Any) -> None:
         torch.addmm(A, c, rows, out=out)
 
 
-def solve_lower_right(U: Any, L: Any) -> Any:
+def solve_lower_right(U: ArrayOrTensor, L: ArrayOrTensor) -> Any:
     """U L⁻ᵀ of a long U (p, n) and a lower triangle L (n, n)."""
     if is_tensor(U):
         eye = like(np.eye(len(L)), L)
@@ -101,7 +104,7 @@ def solve_lower_right(U: Any, L: Any) -> Any:
     return solve_lower(L, U.T).T.astype(U.dtype, copy=False)
 
 
-def norms(G: Any) -> Any:
+def norms(G: ArrayOrTensor) -> Any:
     """Euclidean norms of the columns of G, small, in float64, whatever their size."""
     if is_tensor(G) and G.shape[0] < _SHORT:
         G = at_hand(G)  # calls cost NumPy less
@@ -119,7 +122,7 @@ def norms(G: Any) -> Any:
     return lengths
 
 
-def largest(rows: Any) -> Any:
+def largest(rows: ArrayOrTensor) -> Any:
     """The largest absolute value in each row of a long (q, p), (q,); of a device, there."""
     if not is_tensor(rows):
         return np.array([np.abs(row).max() for row in rows])
@@ -136,14 +139,14 @@ def magnitude(A: Floats) -> float:
     return abs(float(flat[blas.idamax(flat)])) if A.itemsize == 8 else float(np.abs(flat).max())
 
 
-def length(W: Any) -> Any:
+def length(W: ArrayOrTensor) -> Any:
     """Euclidean length of all numbers together, in float64; of a device, a tensor there."""
     if not is_tensor(W) and W.itemsize == 8 and W.size:
         return blas.dnrm2(W.ravel(order="K"))
     return norms(W.reshape(-1, 1))[0]
 
 
-def _lengths(G: Any) -> Any:
+def _lengths(G: "torch.Tensor") -> Any:
     """The norms of a tensor's columns: by pieces at once, unless squares were lost, then scaled."""
     import torch  # noqa: PLC0415  only where there is a tensor
 
@@ -159,7 +162,9 @@ def _lengths(G: Any) -> Any:
     return small(scale * norm(G / scale.to(G.dtype), dim=0).double())
 
 
-def orthonormal(U: Any, least: Any, lengths: Any = None) -> tuple[Any, Any, Any]:
+def orthonormal(
+    U: ArrayOrTensor, least: ArrayOrTensor, lengths: ArrayOrTensor | None = None
+) -> tuple[Any, Any, Any]:
     """Orthonormal W with U = W Lᵀ, by two Cholesky factorisations; and the columns that are new.
 
     The second restores orthogonality. It also knows the free parts by themselves, where the first
@@ -201,7 +206,7 @@ def orthonormal(U: Any, least: Any, lengths: Any = None) -> tuple[Any, Any, Any]
     return W, L @ L2, kept
 
 
-def present(W: Any, kept: Any, *, waited: bool = False) -> Any:
+def present(W: ArrayOrTensor, kept: ArrayOrTensor, *, waited: bool = False) -> Any:
     """The columns that are kept; all of them where that could only be known by waiting.
 
     Unless it is ``waited`` for, as where the number of columns decides what else is kept.
@@ -212,13 +217,13 @@ def present(W: Any, kept: Any, *, waited: bool = False) -> Any:
     return W if len(chosen) == W.shape[1] else W[:, chosen]
 
 
-def _diagonal(mask: Any) -> Any:
+def _diagonal(mask: ArrayOrTensor) -> Any:
     """A mask as a small diagonal matrix."""
     eye = np.eye(len(mask))
     return like(eye, mask.double()) * mask if is_tensor(mask) else eye * mask
 
 
-def sound(J: Any) -> Any:
+def sound(J: "torch.Tensor") -> Any:
     """Which rows of a tensor (n, p) are all finite, in float64 their squares as well.
 
     Nan and infinity survive a sum, or a norm.
@@ -233,18 +238,18 @@ def sound(J: Any) -> Any:
     return sums if bool(sums.all()) else J.isfinite().all(dim=1)
 
 
-def _smallest(U: Any) -> float:
+def _smallest(U: ArrayOrTensor) -> float:
     """The length of the shortest column that can be divided by it."""
     return 1e-300 if U.dtype.itemsize == 8 else 1e-37
 
 
-def rounding(G: Any) -> float:
+def rounding(G: ArrayOrTensor) -> float:
     """The distance from 1 to the next number in G's precision."""
     return _rounding(G.dtype)
 
 
 @cache
-def _rounding(dtype: Any) -> float:
+def _rounding(dtype: object) -> float:
     if isinstance(dtype, np.dtype):
         return float(np.finfo(dtype).eps)
     import torch  # noqa: PLC0415  only where there is a tensor
@@ -252,7 +257,7 @@ def _rounding(dtype: Any) -> float:
     return float(torch.finfo(dtype).eps)
 
 
-def blur(*arrays: Any) -> float:
+def blur(*arrays: ArrayOrTensor) -> float:
     """How much of a vector may be rounding, relative to its length, of the least precise of these.
 
     Directions are sums of others, each rounded once: what is shorter says nothing.
@@ -260,7 +265,7 @@ def blur(*arrays: Any) -> float:
     return max(rounding(array) * (2.0 if array.dtype.itemsize == 2 else 16.0) for array in arrays)
 
 
-def resolution(G: Any) -> float:
+def resolution(G: ArrayOrTensor) -> float:
     """The smallest part of a gradient, relative to its length, that counts as new.
 
     Directions of half precision are turned by so much as they are written down.

@@ -2,7 +2,8 @@
 
 A specification (``Principal(10)``) is frozen and says how to start; what it starts is a state
 with one method, ``learn``, the equation of :mod:`onepass.linalg.update`. ``exact_in_blocks`` is
-true where a block is learned as its rows would be, one after the other.
+true where a block is learned as its rows would be, one after the other. What else each brings is in
+:mod:`onepass.memory.protocols`.
 """
 
 from onepass.linalg.subspace import Columns, Subspace
@@ -11,6 +12,7 @@ from onepass.memory.blocks import Blocks
 from onepass.memory.directions import Drawn, Empty, Latest, Nothing, Random, Recent
 from onepass.memory.floor import Floor
 from onepass.memory.principal import Components, Principal
+from onepass.memory.protocols import Memory
 from onepass.memory.rebased import Rebased
 from onepass.memory.sketch import Sketch
 from onepass.memory.span import Span
@@ -18,6 +20,17 @@ from onepass.memory.square_root import Prior, SquareRoot, Triangle
 from onepass.serialization.codec import Role, register
 
 __all__ = ["Basis", "Latest", "Nothing", "Principal", "Random", "Sketch", "SquareRoot"]
+
+MEMORIES: tuple[type[Memory], ...] = (
+    Basis,
+    Latest,
+    Nothing,
+    Principal,
+    Random,
+    Sketch,
+    SquareRoot,
+)
+"""What a user may give."""
 
 STATES: tuple[type, ...] = (
     Blocks,
@@ -37,4 +50,4 @@ STATES: tuple[type, ...] = (
 )
 """What is learned but not public."""
 
-register(Role.MEMORY, Basis, Latest, Nothing, Principal, Random, Sketch, SquareRoot, *STATES)
+register(Role.MEMORY, *MEMORIES, *STATES)

@@ -27,7 +27,7 @@ from onepass.linalg.subspace import Columns, Split
 from onepass.linalg.update import Fitted, Step, fit, row_by_row
 from onepass.memory.evidence import Evidence, without_prior
 from onepass.memory.span import Span
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayOrTensor, Floats, Kind
 
 __all__ = ["Basis", "Directions", "NoisySpan", "refuse_noise"]
 
@@ -47,7 +47,7 @@ class Basis:
         return self
 
     def start(
-        self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64
+        self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64
     ) -> "Directions | NoisySpan":
         """The memory of no rows, for p weights an output and c outputs.
 
@@ -83,7 +83,9 @@ class Directions:
         """q, the directions used up; on a device, at most so many."""
         return len(self.columns)
 
-    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
+    def learn(
+        self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, *, group: int = 1
+    ) -> Step:
         """The one equation, with R = 0: (1), (2).
 
         Parameters
@@ -107,13 +109,13 @@ class Directions:
         """The directions as rows, for their precision."""
         return self.columns.rows
 
-    def split(self, G: Any) -> Split:
+    def split(self, G: ArrayOrTensor) -> Split:
         """P G, as ``lifted``; and what :meth:`after` will want to know of G."""
         return self.columns.split(G)
 
     def after(
         self,
-        G: Any,
+        G: ArrayOrTensor,
         free: Split,
         noise: Floats,
         fitted: Fitted | None = None,
@@ -155,7 +157,7 @@ class Directions:
         """D of the certificate of forgetting: 0, as nothing is let go."""
         return 0.0
 
-    def forgets(self, new: Any, old: Any) -> float:
+    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """By how much past answers can have moved in a step: not at all."""
         del new, old
         return 0.0
@@ -221,7 +223,7 @@ class NoisySpan:
         errors = (taken.errors / scale).reshape(e.shape)
         return Step(new, replace(self, span=taken.span, moved=moved), errors, 0, 0)
 
-    def forgets(self, new: Any, old: Any) -> float:
+    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """Nothing is known of it."""
         del new, old
         return 0.0

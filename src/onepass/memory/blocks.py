@@ -18,13 +18,14 @@ Cost: as one memory of m directions of all weights.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 from onepass import linalg
 from onepass.linalg.subspace import Split
 from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.evidence import Evidence
-from onepass.types import Floats
+from onepass.memory.protocols import Divided, Memory
+from onepass.types import ArrayOrTensor, Floats, Kind
 
 __all__ = ["Blocks", "Several"]
 
@@ -46,24 +47,26 @@ class Blocks:
 
     exact_in_blocks: ClassVar[bool] = False
 
-    parts: tuple[Any, ...]
+    parts: tuple[Divided, ...]
     places: tuple[_Place, ...]
 
     @classmethod
     def start(
-        cls, specification: Any, places: tuple[_Place, ...], noise: float, c: int, kind: Any
+        cls, specification: Memory, places: tuple[_Place, ...], noise: float, c: int, kind: Kind
     ) -> "Blocks":
         """Memories of no rows, each as specified, for weights at these places and c outputs."""
         sizes = [sum(stop - start for start, stop in place) for place in places]
         parts = tuple(specification.start(size, c, noise, kind) for size in sizes)
-        return cls(parts, places)
+        return cls(cast("tuple[Divided, ...]", parts), places)
 
     @property
     def rank(self) -> int:
         """The directions kept, of which none is free without noise."""
         return sum(part.rank for part in self.parts)
 
-    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
+    def learn(
+        self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, *, group: int = 1
+    ) -> Step:
         """The one equation for one row, or for a block as one augmented row: (1), (2).
 
         Parameters
@@ -87,7 +90,7 @@ class Blocks:
         """What the first part's directions are made of, for their precision."""
         return self.parts[0].basis
 
-    def split(self, G: Any) -> Split:
+    def split(self, G: ArrayOrTensor) -> Split:
         """P G, as ``lifted``: (1); ``inside`` is what each part says of its own."""
         near, each = linalg.blank(G.T), []
         for part, place in zip(self.parts, self.places, strict=True):
@@ -96,7 +99,9 @@ class Blocks:
             each.append(said)
         return Split(tuple(each), near.T, near.T)
 
-    def after(self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None) -> "Blocks":
+    def after(
+        self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: Fitted | None = None
+    ) -> "Blocks":
         """The memory after the rows of G have come, of which ``split`` said this."""
         del fitted  # it is of all parts together
         each = zip(self.parts, self.places, free.inside, strict=True)
@@ -109,16 +114,16 @@ class Blocks:
 
         √(Σ_k (Σ_l g_klᵀ Δw_l)²) ≤ Σ_l √D_l ‖Δw_l‖ ≤ √(Σ_l D_l) ‖Δw‖.
         """
-        each = [part.lost for part in self.parts]
-        return None if any(lost is None for lost in each) else sum(each)
+        known = [lost for lost in (part.lost for part in self.parts) if lost is not None]
+        return sum(known) if len(known) == len(self.parts) else None
 
-    def forgets(self, new: Any, old: Any) -> Any:
+    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> Any:
         """By how much past answers can have moved in a step: the sum over all parts."""
         each = zip(self.parts, self.places, strict=True)
         rows = new.reshape(1, -1), old.reshape(1, -1)
         return sum(part.forgets(*(_taken(row, place) for row in rows)) for part, place in each)
 
-    def evidence(self, w: Any, start: Any = None) -> "Several":
+    def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> "Several":
         """What each part's rows said."""
         rows = w.reshape(1, -1)
         begun = rows if start is None else start.reshape(1, -1)
@@ -128,7 +133,7 @@ class Blocks:
         ]
         return Several(tuple(parts), self.places)
 
-    def merged(self, w: Any, evidence: "Several") -> Step:
+    def merged(self, w: ArrayOrTensor, evidence: "Several") -> Step:
         """The step of learning another's evidence, each part by itself."""
         new, parts, rank, against = linalg.blank(w.reshape(1, -1)), [], 0, 0
         for part, place, said in zip(self.parts, self.places, evidence.parts, strict=True):
@@ -145,18 +150,18 @@ class Several(NamedTuple):
     parts: tuple[Evidence, ...]
     places: tuple[_Place, ...]
 
-    def near(self, w: Any) -> "Several":
+    def near(self, w: ArrayOrTensor) -> "Several":
         """The same where other weights are."""
         return self._replace(parts=tuple(part.near(w) for part in self.parts))
 
-    def moved(self, new: Any, old: Any) -> float:
+    def moved(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """By how much answers can move, from some weights to others: the sum over all parts."""
         rows = new.reshape(1, -1), old.reshape(1, -1)
         each = zip(self.parts, self.places, strict=True)
         return sum(part.moved(*(_taken(row, place)[0] for row in rows)) for part, place in each)
 
 
-def _taken(rows: Any, place: _Place) -> Any:
+def _taken(rows: ArrayOrTensor, place: _Place) -> Any:
     """The columns at a place, of rows (n, p)."""
     if len(place) == 1:
         return rows[:, place[0][0] : place[0][1]]
@@ -168,7 +173,7 @@ def _taken(rows: Any, place: _Place) -> Any:
     return taken
 
 
-def _put(rows: Any, place: _Place, columns: Any) -> None:
+def _put(rows: ArrayOrTensor, place: _Place, columns: ArrayOrTensor) -> None:
     """Write columns to a place of rows (n, p)."""
     at = 0
     for start, stop in place:

@@ -1,17 +1,16 @@
 """Choice: the memory that a user means by a number, None or a specification."""
 
-from typing import Any
-
 import numpy as np
 
 from onepass.errors import ParameterError
 from onepass.memory.basis import Basis
 from onepass.memory.principal import Principal
+from onepass.memory.protocols import Memory
 
 __all__ = ["specification"]
 
 
-def specification(memory: Any, where: str) -> Any:
+def specification(memory: int | Memory | None, where: str) -> Memory:
     """The memory that a user means.
 
     Parameters
@@ -28,13 +27,13 @@ def specification(memory: Any, where: str) -> Any:
     """
     if memory is None:
         return Basis()
-    number = isinstance(memory, (int, np.integer)) and not isinstance(memory, bool)
-    if number and memory >= 1:
-        return Principal(int(memory))
-    if not hasattr(memory, "start"):
-        raise ParameterError(
-            f"{where}: `memory` must be a whole number >= 1, None, or a specification such as "
-            f"op.memory.Principal(10), got {memory!r}. None keeps all directions, "
-            "op.memory.Nothing() none."
-        )
-    return memory
+    if isinstance(memory, (int, np.integer)):
+        if memory >= 1 and not isinstance(memory, bool):
+            return Principal(int(memory))
+    elif hasattr(memory, "start"):
+        return memory
+    raise ParameterError(
+        f"{where}: `memory` must be a whole number >= 1, None, or a specification such as "
+        f"op.memory.Principal(10), got {memory!r}. None keeps all directions, "
+        "op.memory.Nothing() none."
+    )

@@ -32,7 +32,7 @@ from onepass.linalg.subspace import Columns, Split
 from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.basis import Directions, refuse_noise
 from onepass.memory.evidence import Evidence
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayOrTensor, Floats, Kind
 
 __all__ = ["Drawn", "Empty", "Latest", "Nothing", "Random", "Recent", "Selected"]
 
@@ -63,7 +63,9 @@ class Selected:
         """The directions kept."""
         return self.directions.rank
 
-    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
+    def learn(
+        self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, *, group: int = 1
+    ) -> Step:
         """The one equation with R = 0; parameters as of :class:`~onepass.memory.basis.Directions`.
 
         A block is learned as one augmented row, before any direction leaves. A device is waited
@@ -77,7 +79,7 @@ class Selected:
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, rank, fitted.contradictions)
 
-    def forgets(self, new: Any, old: Any) -> float:
+    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """Nothing is known of it."""
         del new, old
         return 0.0
@@ -87,11 +89,13 @@ class Selected:
         """The directions as rows, for their precision."""
         return self.directions.columns.rows
 
-    def split(self, G: Any) -> Split:
+    def split(self, G: ArrayOrTensor) -> Split:
         """P G, as of :class:`~onepass.memory.basis.Directions`."""
         return self.directions.split(G)
 
-    def after(self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None) -> Self:
+    def after(
+        self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: Fitted | None = None
+    ) -> Self:
         """The memory after the rows of G have come; a device is waited for, to know how many."""
         return self._left(self.directions.after(G, free, noise, fitted, waited=True))
 
@@ -143,7 +147,7 @@ class Random:
         validation.whole(self.m, "m", "memory.Random", low=1)
         validation.whole(self.seed, "seed", "memory.Random", low=0)
 
-    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Drawn":
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> "Drawn":
         """The memory of no rows, for p weights an output; without noise.
 
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
@@ -201,7 +205,7 @@ class Latest:
     def __post_init__(self) -> None:
         validation.whole(self.m, "m", "memory.Latest", low=1)
 
-    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Recent":
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> "Recent":
         """The memory of no rows, for p weights an output; without noise.
 
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
@@ -225,7 +229,7 @@ class Nothing:
 
     merging: ClassVar[str] = "refused"
 
-    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Empty":
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> "Empty":
         """The memory of no rows."""
         del p, c, noise, kind
         return Empty()
@@ -243,7 +247,9 @@ class Empty:
         """No direction is used up."""
         return 0
 
-    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
+    def learn(
+        self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, *, group: int = 1
+    ) -> Step:
         """The one equation with P = I: (1), for one row, or for a block as one augmented row.
 
         Parameters
@@ -259,7 +265,7 @@ class Empty:
         fitted = fit(w, G, G, e, noise, group=group)
         return Step(fitted.w, self, e, 0, fitted.contradictions)
 
-    def forgets(self, new: Any, old: Any) -> float:
+    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """Nothing is known of it."""
         del new, old
         return 0.0
@@ -269,11 +275,13 @@ class Empty:
         """There is none."""
         return None
 
-    def split(self, G: Any) -> Split:
+    def split(self, G: ArrayOrTensor) -> Split:
         """P G = G."""
         return Split(G, G, G)
 
-    def after(self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None) -> "Empty":
+    def after(
+        self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: Fitted | None = None
+    ) -> "Empty":
         """The same: nothing is kept."""
         del G, free, noise, fitted
         return self

@@ -27,7 +27,7 @@ import numpy as np
 
 from onepass import linalg
 from onepass.linalg.update import Step
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayOrTensor, Floats
 
 __all__ = ["Evidence", "without_prior"]
 
@@ -50,7 +50,7 @@ class Evidence(NamedTuple):
     weighty: bool = True
     """Whether the rows are as long as what they stand for, and not of length 1."""
 
-    def moved(self, new: Any, old: Any) -> float:
+    def moved(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """By how much the answers that these rows stand for can move, from some weights to others.
 
         √(‖rows (new − old)‖² + D ‖new − old‖²). Where rows of length 1 stand for others it is
@@ -65,7 +65,7 @@ class Evidence(NamedTuple):
             return math.inf if seen > linalg.resolution(self.rows) * whole else 0.0
         return math.hypot(seen, math.sqrt(self.lost) * size)
 
-    def near(self, w: Any) -> "Evidence":
+    def near(self, w: ArrayOrTensor) -> "Evidence":
         """The same in the library, precision and place of other weights."""
         answers = linalg.small(linalg.like(linalg.host(self.answers), linalg.wide(w)))
         return self._replace(rows=linalg.like(self.rows, w), answers=answers)

@@ -55,7 +55,8 @@ from onepass.linalg.subspace import Columns, Split, Subspace, alone
 from onepass.linalg.update import Fitted, Step, fit
 from onepass.memory.basis import refuse_noise
 from onepass.memory.evidence import Evidence
-from onepass.types import Array, Floats
+from onepass.memory.protocols import MemoryState
+from onepass.types import Array, ArrayOrTensor, Floats, Kind
 
 __all__ = ["Components", "ForgettingBound", "Pending", "Principal", "certified"]
 
@@ -102,7 +103,7 @@ class Principal:
         exact = self.of == "raw" and (self.m % c == 0 or self.m >= p)
         return Principal(self.m // c) if exact else None
 
-    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Components":
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> "Components":
         """The memory of no rows, for p weights an output.
 
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
@@ -150,7 +151,9 @@ class Components:
         """The directions kept, of which none is free without noise."""
         return 0 if self.noise else self.subspace.rank
 
-    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
+    def learn(
+        self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, *, group: int = 1
+    ) -> Step:
         """The one equation for one row, or for a block as one augmented row ([1] (9)).
 
         Parameters
@@ -175,7 +178,9 @@ class Components:
         # the rows of a block are learned as one: each is said by the weights before the block
         return Step(fitted.w, memory, e, rank, fitted.contradictions)
 
-    def pending(self, w: Any, G: Any, e: Any, noise: Floats) -> Pending | None:
+    def pending(
+        self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats
+    ) -> Pending | None:
         """The step of one gradient, NumPy's, that is new, where calls cost most; None of others.
 
         Parameters
@@ -207,12 +212,12 @@ class Components:
         """What the directions are made of, as rows, for its precision."""
         return self.subspace.B.rows
 
-    def split(self, G: Any) -> Split:
+    def split(self, G: ArrayOrTensor) -> Split:
         """P G, as ``lifted``, by (1); and G in the coordinates of the subspace."""
         return self.subspace.split(G, self.noise)
 
     def after(
-        self, G: Any, free: Split, noise: Floats, fitted: Fitted | None = None
+        self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: Fitted | None = None
     ) -> "Components":
         """The memory after the rows of G have come.
 
@@ -245,7 +250,7 @@ class Components:
         """
         return None if self.noise or self.of == "projected" else self.subspace.lost
 
-    def forgets(self, new: Any, old: Any) -> Any:
+    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> Any:
         """By how much past answers can have moved with the weights, in a step after this memory.
 
         √D ‖new − old‖, the D a little larger than ``lost`` where that is dear; of a device, a
@@ -329,7 +334,9 @@ class ForgettingBound:
     why: str = ""
 
 
-def certified(memory: Any, forgotten: float, *, noise: float, linear: bool) -> ForgettingBound:
+def certified(
+    memory: MemoryState | None, forgotten: float, *, noise: float, linear: bool
+) -> ForgettingBound:
     """The certificate of a memory.
 
     Parameters

@@ -316,7 +316,7 @@ class Rebased:
         rest = X - C @ self.Q.T
         return np.asarray(known + np.einsum("ij,ij->i", rest, rest) / self.phi)
 
-    def grown(self, d: int, ridge: Any) -> "Rebased":
+    def grown(self, d: int, ridge: float | Floats) -> "Rebased":
         """The same with new features at the end, zero in every row so far, under this ridge."""
         old, p = len(self.units), d + self.free
         if p == old:

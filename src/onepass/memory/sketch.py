@@ -25,13 +25,14 @@ Cost: O(mp) time a row, O(mp) memory, as Principal.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from onepass import validation
 from onepass.linalg.subspace import Subspace
 from onepass.memory.principal import Components
+from onepass.types import Kind
 
 __all__ = ["Sketch"]
 
@@ -67,7 +68,7 @@ class Sketch:
     def __post_init__(self) -> None:
         validation.whole(self.m, "m", "memory.Sketch", low=1)
 
-    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> Components:
+    def start(self, p: int, c: int, noise: float = 0.0, kind: Kind = np.float64) -> Components:
         """The memory of no rows, for p weights an output.
 
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.

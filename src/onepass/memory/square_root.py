@@ -45,10 +45,11 @@ import numpy as np
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
+from onepass.linalg.centering import Centering
 from onepass.linalg.update import Step, absorb, fade, row_by_row
 from onepass.memory.rebased import Rebased
 from onepass.memory.span import Span
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, ArrayOrTensor, Floats, Kind
 
 __all__ = ["Prior", "Pseudo", "SquareRoot", "Triangle"]
 
@@ -77,6 +78,8 @@ class SquareRoot:
         If ridge is negative or not positive semidefinite.
     """
 
+    merging: ClassVar[str] = "refused"
+
     ridge: Any = 1e-6
 
     def start(
@@ -84,7 +87,7 @@ class SquareRoot:
         p: int,
         c: int,
         noise: float = 1.0,
-        dtype: type[np.floating] = np.float64,
+        dtype: Kind = np.float64,
         *,
         free: bool = False,
     ) -> "Triangle":
@@ -186,7 +189,7 @@ class Triangle:
         span = None if span is None else replace(span, squares=span.squares + more)
         return replace(self, squares=self.squares + more, span=span)
 
-    def forgets(self, new: Any, old: Any) -> float:
+    def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float:
         """Nothing is known of it."""
         del new, old
         return 0.0
@@ -234,7 +237,7 @@ class Triangle:
         scale: Floats,
         raw: Floats,
         level: Floats | None = None,
-        centred: Any = None,
+        centred: tuple[Floats, Floats, Floats] | None = None,
     ) -> tuple["Triangle", Floats]:
         """Take rows into the span, as :meth:`onepass.memory.rebased.Rebased.absorb` does.
 
@@ -266,7 +269,7 @@ class Triangle:
         prior = 4.0 * np.sqrt((self.ridge or 0.0) * len(depth))
         return np.where(depth > prior, _SHARP_FADING if fading else _DULL, _SHARP)
 
-    def rebased(self, center: Any = None) -> "Triangle":
+    def rebased(self, center: Centering | None = None) -> "Triangle":
         """The same, with the present information as the base of a span.
 
         If ``center`` holds means with an intercept, a new span has a column for the intercept.
@@ -325,7 +328,9 @@ class Triangle:
             return self
         return replace(self, span=replace(Rebased.of_span(self.span), squares=self.squares))
 
-    def grown(self, p: int, center: Any = None, share: Any = 1.0) -> "Triangle":
+    def grown(
+        self, p: int, center: Centering | None = None, share: float | Floats = 1.0
+    ) -> "Triangle":
         """The same with new weights at the end, under the prior ``ridge``, zero in all rows.
 
         Parameters
@@ -376,7 +381,7 @@ def _width(p: int) -> int:
     return 64 if p <= 64 else 128 if p <= 512 else 256 if p <= 2048 else 1024
 
 
-def _as_array(ridge: Any) -> Array:
+def _as_array(ridge: ArrayLike) -> Array:
     try:
         return np.asarray(ridge)
     except ValueError:  # rows of several lengths

@@ -220,6 +220,7 @@ class Belief:
     """
 
     exact_in_blocks: ClassVar[bool] = True
+    lost: ClassVar[None] = None
 
     columns: Columns
     root: Floats
@@ -287,6 +288,11 @@ class Belief:
         rank = int(gain.kept.sum()) if exactly else 0
         memory = replace(wide, root=gain.root, used=self.used + rank)
         return Step(w, memory, errors.reshape(e.shape), rank, against)
+
+    def forgets(self, new: object, old: object) -> float:
+        """Nothing is known of it."""
+        del new, old
+        return 0.0
 
     def _widened(self, G: Any, e: Any, *, exact: bool) -> tuple["Belief", Floats, Floats, Floats]:
         """With the directions that G brings; G in coordinates, (q, n), its lengths, and e.

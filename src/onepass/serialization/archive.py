@@ -82,7 +82,7 @@ _PLAIN = (type(None), bool, int, float, str)
 _LARGEST_CODE = 0x10FFFF  # of Unicode
 
 
-def split(tree: Any, where: str) -> tuple[Any, dict[str, Array]]:
+def split(tree: object, where: str) -> tuple[Any, dict[str, Array]]:
     """A tree as what JSON can say, and its arrays by name.
 
     Parameters
@@ -116,7 +116,7 @@ def split(tree: Any, where: str) -> tuple[Any, dict[str, Array]]:
     return splitter.say(tree, ()), splitter.arrays
 
 
-def join(said: Any, arrays: Mapping[str, Array], where: str) -> Any:
+def join(said: object, arrays: Mapping[str, Array], where: str) -> Any:
     """The tree that ``split`` took apart.
 
     Raises
@@ -165,7 +165,7 @@ class _Splitter:
             return self.objects(value, path) if value.dtype.kind == "O" else self.array(value, path)
         raise self.refusal(path, kind.__name__)
 
-    def mapping(self, value: dict[Any, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    def mapping(self, value: dict[str, object], path: tuple[str, ...]) -> dict[str, Any]:
         for key in (key for key in value if type(key) is not str):
             raise self.refusal(path, f"a dict with the key {key!r}")
         items = {key: self.say(part, (*path, key)) for key, part in value.items()}
@@ -219,7 +219,7 @@ class _Joiner:
         self.where = where
         self.used: set[str] = set()
 
-    def hear(self, said: Any, path: tuple[str, ...]) -> Any:
+    def hear(self, said: object, path: tuple[str, ...]) -> Any:
         if len(path) > DEPTH:
             raise damaged(self.where, f"more than {DEPTH} levels")
         if type(said) is list:
@@ -258,7 +258,7 @@ class _Joiner:
                 raise KeyError(unknown)
         return value
 
-    def array(self, *, name: str, dtype: str | None = None, axes: Any = None) -> Array:
+    def array(self, *, name: str, dtype: str | None = None, axes: list[int] | None = None) -> Array:
         if name in self.used:
             raise ValueError(name)
         array = self.arrays[name]
@@ -273,7 +273,7 @@ class _Joiner:
             raise ValueError(axes)
         return array.transpose(np.argsort(axes))
 
-    def objects(self, path: tuple[str, ...], *, shape: list[int], items: list[Any]) -> Array:
+    def objects(self, path: tuple[str, ...], *, shape: list[int], items: list[object]) -> Array:
         values = [self.hear(item, path) for item in items]
         if any(type(v) not in _PLAIN for v in values):
             raise TypeError(items)
@@ -284,7 +284,7 @@ class _Joiner:
         return array.reshape(shape)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """One plain value as JSON can say it."""
     if type(value) is float and not math.isfinite(value):
         return {"$": "float", "value": repr(value)}
@@ -315,21 +315,21 @@ def _retyped(array: Array, dtype: str) -> Array:
     return array.reshape(-1).view(f"<U{width}").reshape(array.shape[:-1])
 
 
-def _only(fields: dict[str, Any], name: str) -> Any:
+def _only(fields: dict[str, object], name: str) -> Any:
     """The one field that there is, which must have this name."""
     if set(fields) != {name}:
         raise KeyError(name)
     return fields[name]
 
 
-def _of(kind: type, value: Any) -> Any:
+def _of(kind: type, value: object) -> Any:
     """A value, which must be of exactly this type."""
     if type(value) is not kind:
         raise TypeError(kind)
     return value
 
 
-def _untagged(said: dict[str, Any], tag: str) -> dict[str, Any]:
+def _untagged(said: dict[str, object], tag: str) -> dict[str, Any]:
     """The fields of an object with this tag."""
     fields = dict(said)
     if fields.pop("$") != tag:
@@ -375,7 +375,7 @@ class Contents:
     nbytes: int
 
 
-def packed(tree: Any, where: str, *, kind: str = "tree") -> bytes:
+def packed(tree: object, where: str, *, kind: str = "tree") -> bytes:
     """What :func:`write` would write to a file.
 
     Parameters
@@ -421,7 +421,7 @@ def unpacked(data: bytes, where: str) -> Contents:
     return Contents(tree=tree, nbytes=len(data), **record)
 
 
-def divided(tree: Any, kind: str, where: str) -> tuple[dict[str, str], dict[str, Array]]:
+def divided(tree: object, kind: str, where: str) -> tuple[dict[str, str], dict[str, Array]]:
     """A tree as the metadata and the arrays of a file, whose digest is to come.
 
     Parameters
@@ -538,7 +538,7 @@ def _json(text: str | bytes, where: str) -> Any:
         raise damaged(where, f"its header is no JSON: {wrong}") from wrong
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     items = dict(pairs)
     if len(items) < len(pairs):
         raise ValueError("a key stands twice")
@@ -564,7 +564,7 @@ def _arrays(data: bytes, where: str) -> dict[str, Array]:
     return arrays
 
 
-def write(path: str | os.PathLike[str], tree: Any, *, kind: str = "tree") -> None:
+def write(path: str | os.PathLike[str], tree: object, *, kind: str = "tree") -> None:
     """Write a tree to a file, in place of what was there, whole or not at all.
 
     Parameters

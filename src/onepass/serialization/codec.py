@@ -167,16 +167,17 @@ class Entry(NamedTuple):
         """The arguments that no file holds, with what each is."""
         return dict(getattr(self.cls, "outside", {}))
 
-    def handed(self, name: str, value: Any) -> bool:
+    def handed(self, name: str, value: object) -> bool:
         """Whether who loads a file hands an argument in: a function, or what no file holds."""
         return callable(value) or (
             name in self.outside and not isinstance(value, (str, type(None)))
         )
 
-    def plain(self, name: str, value: Any) -> Any:
+    def plain(self, name: str, value: object) -> Any:
         """An argument; the path of what no file holds as text."""
-        path = name in self.outside and isinstance(value, os.PathLike)
-        return os.fspath(value) if path else value
+        return (
+            os.fspath(value) if name in self.outside and isinstance(value, os.PathLike) else value
+        )
 
 
 _REGISTRY: dict[str, Entry] = {}
@@ -238,7 +239,7 @@ _Path = tuple[str, ...]
 _COUNTS = {"rows_seen_", "n_features_in_", "n_outputs_"}
 
 
-def taken(thing: Any, where: str) -> dict[str, Any]:
+def taken(thing: object, where: str) -> dict[str, Any]:
     """An object as plain values and arrays, which :mod:`onepass.serialization.archive` can write.
 
     Parameters
@@ -256,7 +257,7 @@ def taken(thing: Any, where: str) -> dict[str, Any]:
     return Taker(where).root(thing)
 
 
-def built(said: Any, where: str, replacements: Mapping[str, Any]) -> Any:
+def built(said: object, where: str, replacements: Mapping[str, object]) -> Any:
     """The object that ``taken`` took apart.
 
     Parameters
@@ -284,14 +285,14 @@ class Taker:
         self.where = where
         self.known = {entry.cls: entry for entry in entries().values()}
 
-    def root(self, thing: Any) -> dict[str, Any]:
+    def root(self, thing: object) -> dict[str, Any]:
         """The whole, which must be of a class that onepass lists."""
         entry = self.known.get(type(thing))
         if entry is None:
             raise self.unknown(thing, ())
         return self.thing(thing, entry, (), finite=False)
 
-    def thing(self, thing: Any, entry: Entry, path: _Path, *, finite: bool) -> dict[str, Any]:
+    def thing(self, thing: object, entry: Entry, path: _Path, *, finite: bool) -> dict[str, Any]:
         """An object of a known class; if ``finite``, nothing in it may be nan."""
         finite = finite and not entry.estimates  # an estimator's arguments are its user's
         said: dict[str, Any] = {MARK: entry.cls.__name__}
@@ -350,7 +351,7 @@ class Taker:
                 f"got another: {wrong}. Use numpy.random.default_rng."
             ) from wrong
 
-    def unknown(self, thing: Any, path: _Path) -> CheckpointError:
+    def unknown(self, thing: object, path: _Path) -> CheckpointError:
         """The error for an object whose class cannot be loaded again, or not there."""
         place = f"`{'.'.join(path)}`" if path else "what is saved"
         return CheckpointError(
@@ -371,7 +372,7 @@ class Builder:
         Functions and networks that stood for arguments.
     """
 
-    def __init__(self, where: str, replacements: Mapping[str, Any]) -> None:
+    def __init__(self, where: str, replacements: Mapping[str, object]) -> None:
         self.where = where
         self.known = entries()
         self.replacements = replacements
@@ -416,7 +417,7 @@ class Builder:
             raise CheckpointError(f"{self.where}: {_place(path)}: {unlike}")
         return thing
 
-    def mark(self, said: Any, path: _Path) -> str | None:
+    def mark(self, said: object, path: _Path) -> str | None:
         """What a dict stands for; None where it is plain, or no dict."""
         if type(said) is not dict or MARK not in said:
             return None
@@ -484,13 +485,13 @@ def _place(path: _Path) -> str:
     return f"`{'.'.join(path)}`" if path else "the whole"
 
 
-def _name(function: Any) -> str:
+def _name(function: object) -> str:
     """A function's name, or that of its class where it has none, for messages."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 
 
-def _has_nan(value: Any) -> bool:
+def _has_nan(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind == "f" and bool(np.isnan(value).any())
     return isinstance(value, (float, np.floating)) and math.isnan(value)

@@ -48,7 +48,7 @@ def renamed(tree: dict[str, Any], mark: str) -> dict[str, Any]:
     return {attributes.get(key, key): name if key == mark else tree[key] for key in tree}
 
 
-def current_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
+def current_paths(settings: Mapping[str, object]) -> dict[str, Any]:
     """Settings with the present modules of onepass in their texts.
 
     Examples

@@ -16,6 +16,7 @@ from onepass.errors import CheckpointError
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, built, taken
+from onepass.types import Array
 
 __all__ = ["LEARNER", "NETWORK", "describe", "described", "given_back", "load", "packed", "save"]
 
@@ -64,7 +65,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
         archive.write(path, taken(learner, os.fspath(path)), kind=LEARNER)
 
 
-def load(path: str | os.PathLike[str], **replacements: Any) -> Any:
+def load(path: str | os.PathLike[str], **replacements: object) -> Any:
     """What :func:`save` saved, as it was, to the last bit.
 
     Nothing in a file is run, and it can name only onepass's own classes; so it is safe to load a
@@ -93,7 +94,7 @@ def load(path: str | os.PathLike[str], **replacements: Any) -> Any:
     return given_back(archive.contents(path), os.fspath(path), replacements)
 
 
-def packed(learner: Any, where: str) -> bytes:
+def packed(learner: object, where: str) -> bytes:
     """What :func:`save` would write, but for networks.
 
     Parameters
@@ -110,7 +111,7 @@ def packed(learner: Any, where: str) -> bytes:
     return archive.packed(taken(learner, where), where, kind=LEARNER)
 
 
-def given_back(found: archive.Contents, where: str, replacements: Mapping[str, Any]) -> Any:
+def given_back(found: archive.Contents, where: str, replacements: Mapping[str, object]) -> Any:
     """What was saved, out of what a file holds.
 
     Parameters
@@ -246,7 +247,7 @@ def _lost(space: dict[str, Any]) -> float:
     return float(space.get("closed", 0.0)) + max(largest, 0.0)
 
 
-def _mark(said: Any) -> str | None:
+def _mark(said: object) -> str | None:
     mark = said.get(MARK) if type(said) is dict else None
     return mark if type(mark) is str else None
 
@@ -289,18 +290,18 @@ def _told(said: Any) -> Any:
     return repr(said) if type(said) is float and not math.isfinite(said) else said
 
 
-def _object(said: dict[str, Any]) -> dict[str, Any]:
+def _object(said: dict[str, object]) -> dict[str, Any]:
     """An object by its class and how it was made."""
     parameters = {key: _told(value) for key, value in _arguments(said).items()}
     return {"class": said[MARK], "parameters": parameters}
 
 
-def _arguments(said: dict[str, Any]) -> dict[str, Any]:
+def _arguments(said: dict[str, object]) -> dict[str, Any]:
     """What of an object was not learned."""
     return {key: part for key, part in said.items() if key != MARK and not key.endswith("_")}
 
 
-def _listed(array: Any) -> Any:
+def _listed(array: Array | np.datetime64) -> Any:
     """A short array's values; of a long one the kind and the shape."""
     if max((array.size, *array.shape)) > _MOST_SHOWN:  # a shape (10⁹, 0) holds nothing, 10⁹ times
         return {"dtype": str(array.dtype), "shape": list(array.shape)}

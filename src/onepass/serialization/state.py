@@ -1,18 +1,16 @@
 """What was learned: the attributes that hold it, and their size."""
 
-from typing import Any
-
 from sklearn.base import BaseEstimator
 
 __all__ = ["learned", "nbytes"]
 
 
-def learned(thing: Any) -> list[str]:
+def learned(thing: object) -> list[str]:
     """The names of the attributes that hold what was learned: they end with an underscore."""
     return [name for name in vars(thing) if name.endswith("_") and not name.startswith("_")]
 
 
-def nbytes(thing: Any) -> int:
+def nbytes(thing: object) -> int:
     """Bytes of the arrays in what was learned, found through nested memories and parts."""
     if isinstance(thing, (list, tuple)):
         return sum(nbytes(part) for part in thing)

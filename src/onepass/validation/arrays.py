@@ -15,7 +15,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
@@ -32,7 +32,7 @@ from onepass.errors import (
     TypeMismatchError,
     meant,
 )
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, RowLike, TableLike
 from onepass.validation.table import Table, check_encodable, has_names, is_frame, named_row
 
 __all__ = [
@@ -115,9 +115,10 @@ def refuse_nonfinite(array: Floats, where: str, what: str, names: Sequence[str] 
 
 
 _PLAIN = frozenset({float, int})
+_REAL = (int, float, np.integer, np.floating)
 
 
-def is_matrix(X: Any, d: int) -> bool:
+def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
     """Whether X is just what ``matrix`` would make of it: most often it is, and that is soon told.
 
     Parameters
@@ -137,7 +138,7 @@ def is_matrix(X: Any, d: int) -> bool:
 
 
 def matrix(
-    X: Any, where: str, *, d: int | None = None, names: Sequence[str] | None = None
+    X: TableLike | Table, where: str, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
     """The rows of X as a finite array of shape (n, d), and its columns' names if it has any.
 
@@ -201,7 +202,7 @@ def native(array: Array) -> Array:
     return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
-def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None) -> Floats:
+def row_vector(x: RowLike, where: str, *, d: int | None, names: Sequence[str] | None) -> Floats:
     """One row as a finite array of shape (d,); a dict is read by the columns' names."""
     if names is not None and type(x) is not np.ndarray:
         x = named_row(x)
@@ -215,8 +216,10 @@ def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None
         if row is not None:
             return row
         return matrix(Table.from_rows([x]), where, d=d, names=names)[0].ravel()
-    plain = type(x) is np.ndarray and x.dtype == np.float64 and x.flags.aligned
-    array = x if plain else _numbers(x, where, "x")
+    if type(x) is np.ndarray and x.dtype == np.float64 and x.flags.aligned:
+        array: Floats = x
+    else:
+        array = _numbers(x, where, "x")
     if array.ndim != 1 or array.shape[0] == 0 or (d is not None and array.shape[0] != d):
         expected = "(d,)" if d is None else f"({d},), as in the first block"
         raise ShapeError(
@@ -228,7 +231,7 @@ def row_vector(x: Any, where: str, *, d: int | None, names: Sequence[str] | None
     return array
 
 
-def _plain_row(x: dict[str, Any], names: Sequence[str]) -> Floats | None:
+def _plain_row(x: dict[str, object], names: Sequence[str]) -> Floats | None:
     """A row of plain finite numbers under just these names; None where it is any other.
 
     It is what a stream of dicts mostly brings; as a table of one row it would take many times
@@ -248,7 +251,7 @@ def _plain_row(x: dict[str, Any], names: Sequence[str]) -> Floats | None:
     return array if np.isfinite(array).all() else None
 
 
-def targets(y: Any, n: int, where: str) -> Floats:
+def targets(y: ArrayLike | Table | None, n: int, where: str) -> Floats:
     """Answers as a finite array of shape (n,) or (n, c)."""
     if y is None:
         raise TypeMismatchError(
@@ -267,7 +270,7 @@ def targets(y: Any, n: int, where: str) -> Floats:
     return array
 
 
-def weights(sample_weight: Any, n: int, where: str) -> Floats | None:
+def weights(sample_weight: ArrayLike | None, n: int, where: str) -> Floats | None:
     """Row weights as an array of shape (n,), or None where all rows count alike."""
     if sample_weight is None:
         return None
@@ -507,7 +510,7 @@ def hold_values(n: int, d: int, who: str, why: str = "as they come to the learne
         )
 
 
-def labels(y: Any, n: int, where: str, *, what: str = "y") -> Array:
+def labels(y: ArrayLike | None, n: int, where: str, *, what: str = "y") -> Array:
     """Class labels as an array of shape (n,): whole numbers, truth values or text."""
     if y is None:
         raise TypeMismatchError(
@@ -644,7 +647,7 @@ def alike(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-def hold_alike(one: Any, two: Any, names: Sequence[str], where: str) -> None:
+def hold_alike(one: object, two: object, names: Sequence[str], where: str) -> None:
     """Refuse two that are not of one class, or differ in a parameter.
 
     Parameters
@@ -709,7 +712,7 @@ def places(one: Any, other: Any, where: str) -> Places:
 
 
 def in_range(
-    value: Any,
+    value: object,
     name: str,
     where: str,
     *,
@@ -724,9 +727,10 @@ def in_range(
     ParameterError
         If it is not a real number, or outside the range.
     """
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     try:
-        number = float(value) if real else math.nan
+        number = (
+            float(value) if isinstance(value, _REAL) and not isinstance(value, bool) else math.nan
+        )
     except OverflowError:  # a whole number beyond them
         number = math.nan
     good = math.isfinite(number) and not (
@@ -744,7 +748,7 @@ def in_range(
     return number
 
 
-def whole(value: Any, name: str, where: str, *, low: int) -> int:
+def whole(value: object, name: str, where: str, *, low: int) -> int:
     """A hyperparameter as a whole number >= low.
 
     Raises

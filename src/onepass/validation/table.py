@@ -18,7 +18,7 @@ come in through :meth:`Table.from_frame` and :meth:`Table.from_rows`.
 """
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -96,7 +96,7 @@ class Table:
                 )
 
     @classmethod
-    def from_frame(cls, frame: Any) -> "Table":
+    def from_frame(cls, frame: object) -> "Table":
         """The columns of a DataFrame of any library that narwhals knows."""
         try:
             native = nw.from_native(frame, eager_only=True)
@@ -109,7 +109,7 @@ class Table:
         return cls(columns, len(native))
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Mapping[str, Any]]) -> "Table":
+    def from_rows(cls, rows: Sequence[Mapping[str, object]]) -> "Table":
         """The columns of rows given as dicts; a key that a row lacks is missing there."""
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {
@@ -130,7 +130,7 @@ class Table:
     def __contains__(self, name: object) -> bool:
         return name in self.columns
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: str | slice | Array | Sequence[int]) -> Any:
         """One column by its name, or some rows by a slice, a mask or their indices."""
         if isinstance(key, str):
             if key not in self.columns:
@@ -163,20 +163,20 @@ class Table:
             yield {name: column[i] for name, column in values.items()}
 
 
-def is_frame(X: Any) -> bool:
+def is_frame(X: object) -> bool:
     """Whether X is a DataFrame of a library that narwhals knows."""
     if isinstance(X, (np.ndarray, list, tuple, dict, Table)):
         return False
     return bool(nw.dependencies.is_into_dataframe(X))
 
 
-def has_names(frame: Any) -> bool:
+def has_names(frame: object) -> bool:
     """Whether all columns of a DataFrame have names, and not just numbers as pandas gives them."""
     native = nw.from_native(frame, eager_only=True)
     return all(isinstance(name, str) for name in native.columns)
 
 
-def named_row(x: Any) -> Any:
+def named_row(x: object) -> Any:
     """A row of a pandas frame, which is a Series with the columns' names, as a dict."""
     if isinstance(x, Mapping):
         return x
@@ -200,7 +200,7 @@ def is_missing(column: Array) -> Array:
     return missing
 
 
-def to_column(values: Any, name: str) -> Array:
+def to_column(values: Sequence[object] | Array, name: str) -> Array:
     """Bring values into one of the four kinds of column: number, truth, text, date."""
     array = values if isinstance(values, np.ndarray) else _array(values)
     if array.dtype.kind in "biuf":
@@ -219,13 +219,13 @@ def to_column(values: Any, name: str) -> Array:
     )
 
 
-def _array(values: Any) -> Array:
+def _array(values: Sequence[object]) -> Array:
     array = np.empty(len(values), dtype=object)
     array[:] = list(values)
     return array
 
 
-def _from_objects(values: list[Any], name: str) -> Array:
+def _from_objects(values: list[object], name: str) -> Array:
     """Objects, None and nan among them, as the one kind of column that they all fit."""
     kinds = set(map(type, values))
     if kinds <= _PLAIN_NUMBERS:
@@ -268,7 +268,7 @@ def check_encodable(column: Array, where: str, name: str) -> Array:
     return column
 
 
-def _numbers(values: list[Any], name: str) -> Array:
+def _numbers(values: list[object], name: str) -> Array:
     try:
         return np.array(values, dtype=np.float64)  # None becomes nan
     except OverflowError as wrong:
@@ -278,19 +278,19 @@ def _numbers(values: list[Any], name: str) -> Array:
         ) from wrong
 
 
-def _missing(value: Any) -> bool:
+def _missing(value: object) -> bool:
     """None, nan, NaT, and the NA of pandas, which is known by its name alone."""
     if value is None or type(value).__name__ == "NAType":
         return True
     return isinstance(value, _CAN_BE_MISSING) and value != value  # noqa: PLR0124  nan and NaT
 
 
-def is_date(value: Any) -> bool:
+def is_date(value: object) -> bool:
     """Whether it is a date of any library, or a missing value."""
     return _missing(value) or isinstance(value, (dt.date, np.datetime64))
 
 
-def zoned(values: Any) -> set[bool]:
+def zoned(values: Iterable[object]) -> set[bool]:
     """Whether the datetimes among values have a time zone: both, one, or none of False and True."""
     return {v.tzinfo is not None for v in values if isinstance(v, dt.datetime) and not _missing(v)}
 
@@ -303,7 +303,7 @@ def mixed_zones(what: str) -> TypeMismatchError:
     )
 
 
-def dates_from(values: list[Any], what: str) -> Array:
+def dates_from(values: list[object], what: str) -> Array:
     """Dates of any library as datetime64, in UTC.
 
     Raises
@@ -327,7 +327,7 @@ def _moment(value: Any) -> np.datetime64:
     return value if isinstance(value, np.datetime64) else np.datetime64(value, "us")
 
 
-def dates_of(values: Any) -> Array:
+def dates_of(values: Array | list[np.datetime64]) -> Array:
     """Dates in microseconds, or in nanoseconds where these are needed.
 
     Parameters
@@ -340,7 +340,7 @@ def dates_of(values: Any) -> Array:
     return nano if finer.any() and held.all() else micro
 
 
-def _span(value: Any) -> Any:
+def _span(value: object) -> Any:
     """A time of day as the duration since midnight; durations as they are."""
     if isinstance(value, dt.time):
         micro = value.microsecond + 10**6 * (value.second + 60 * (value.minute + 60 * value.hour))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import NotFiniteError, ParameterError, ShapeError, TypeMismatchError
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.table import dates_from, dates_of, is_date, zoned
 
 __all__ = [
@@ -37,7 +37,7 @@ _MOST = 2.0**63
 _TEXT = re.compile(rf"\s*(\d+\.?\d*(?:e[+-]?\d+)?)\s*({'|'.join(_UNITS)})\s*", re.IGNORECASE)
 
 
-def duration(value: Any, name: str, where: str) -> float | str:
+def duration(value: object, name: str, where: str) -> float | str:
     """A length of time: a number in the unit of the times, or text such as ``"90min"``.
 
     Parameters
@@ -85,7 +85,9 @@ def seconds(text: str) -> float:
     return math.nan if found is None else float(found[1]) * _UNITS[found[2].lower()]
 
 
-def times(time: Any, n: int, where: str, *, dates: bool, last: Any) -> Array:
+def times(
+    time: Any, n: int, where: str, *, dates: bool, last: float | np.datetime64 | None
+) -> Array:
     """Times of n rows in order, shape (n,): int64, float64, datetime64[us] or datetime64[ns].
 
     Parameters
@@ -144,7 +146,7 @@ def times(time: Any, n: int, where: str, *, dates: bool, last: Any) -> Array:
     )
 
 
-def elapsed(time: Array, last: Any) -> Floats:
+def elapsed(time: Array, last: float | np.datetime64 | None) -> Floats:
     """What passed before each row since the row before, (n,): numbers, or seconds of dates.
 
     Whole numbers and dates are subtracted as integers and rounded once.
@@ -166,20 +168,20 @@ def per_second(time: Array) -> int:
     return 10**6 if np.datetime_data(time.dtype)[0] == "us" else 10**9
 
 
-def aware(time: Any) -> bool | None:
+def aware(time: ArrayLike) -> bool | None:
     """Whether datetimes have time zones; None for other kinds of times."""
     array = np.asarray(time)
     return next(iter(zoned(array.flat if array.dtype.kind == "O" else ())), None)
 
 
-def _exact(time: Any) -> Any:
+def _exact(time: float | np.datetime64) -> Any:
     """A time as a Python number: a date as its nanoseconds since 1970."""
     if not isinstance(time, np.datetime64):
         return time.item() if isinstance(time, np.generic) else time
     return int(time.astype(np.int64)) * (10**9 // per_second(np.asarray(time)))
 
 
-def as_numbers(time: Any, where: str) -> Array:
+def as_numbers(time: ArrayLike, where: str) -> Array:
     """Times as int64 where they are whole numbers, else as float64; other kinds as they are.
 
     Parameters
@@ -215,7 +217,7 @@ def as_numbers(time: Any, where: str) -> Array:
     return array.astype(np.int64 if array.dtype.kind == "i" else np.float64, copy=False)
 
 
-def _dates(time: Any, where: str) -> Array:
+def _dates(time: ArrayLike, where: str) -> Array:
     array = np.asarray(time)
     if array.dtype.kind == "O" and all(is_date(each) for each in array.flat):
         array = dates_from(array.ravel().tolist(), f"{where}: `time`").reshape(array.shape)

@@ -1,6 +1,7 @@
 """Classifier: answers are labels, and new ones may come at any time."""
 
 from abc import abstractmethod
+from collections.abc import Collection
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from onepass import validation
 from onepass.errors import LabelError, MergeError
 from onepass.learners.estimator.learner import Learner
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
 from onepass.validation.arrays import hold_breadth, hold_values
 
 __all__ = ["Classifier"]
@@ -34,7 +35,13 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         """Take new outputs, to stand at the columns ``at`` of now c."""
 
     def partial_fit(  # type: ignore[override]  # scikit-learn's order of arguments
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, time: Any = None
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        classes: Collection[object] | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
     ) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 
@@ -65,7 +72,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
             self._take(X, y, sample_weight, "partial_fit", time)
         return self
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: TableLike) -> Floats:
         """Scores of the classes: shape (n, c), or (n,) for two classes; not probabilities.
 
         For two classes it is the second's score less the first's: the second is answered where
@@ -74,7 +81,9 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         scores = self._scores(self._matrix(X, "decision_function"))
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
-    def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
+    def _admit(
+        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+    ) -> tuple[Floats, Array | None]:
         before = self._classes_so_far(where)
         if len(before) and not self._begun:
             self._know(before)
@@ -103,7 +112,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         first[np.isin(united, before)] = -1
         return Y, np.arange(n)[:, None] > first[None, :]
 
-    def _matrix(self, X: Any, verb: str) -> Floats:
+    def _matrix(self, X: TableLike, verb: str) -> Floats:
         array = super()._matrix(X, verb)
         if len(array) > 1:
             self._hold_scores(len(array), self.classes_)
@@ -115,7 +124,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         hold_values(n, len(classes), who, "one for each class")
         hold_values(n, classes.itemsize // 8, who, "as long as the longest label")
 
-    def _join_outputs(self, other: Any, where: str) -> Array:
+    def _join_outputs(self, other: Self, where: str) -> Array:
         try:
             united = _united(self._classes_so_far(where), other.classes_, where)
         except LabelError as wrong:

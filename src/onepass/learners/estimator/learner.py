@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin
 from onepass import linalg, validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError
 from onepass.serialization.state import learned, nbytes
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, RowLike, TableLike
 from onepass.validation.arrays import (
     Places,
     hold_alike,
@@ -88,7 +88,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """What is said of a row before anything was learned."""
 
     @abstractmethod
-    def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
+    def _admit(
+        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+    ) -> tuple[Floats, Array | None]:
         """Check the answers; begin if this is the first block; return Y (n, c) and ``known``."""
 
     @abstractmethod
@@ -100,10 +102,10 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """Take new features, zero in every row so far; there are d then."""
 
     @abstractmethod
-    def _join_outputs(self, other: Any, where: str) -> Array:
+    def _join_outputs(self, other: Self, where: str) -> Array:
         """Know the other's outputs too, beginning if need be; return their places, (c′,)."""
 
-    def _merge(self, other: Any, layout: Layout) -> None:
+    def _merge(self, other: Self, layout: Layout) -> None:
         """Learn what the other's rows said; the outputs are known already, the features not."""
         del other, layout
         raise MergeError(
@@ -132,12 +134,12 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             "all rows with partial_fit, or use RLS or ORFit."
         )
 
-    def _few_learned(self, X: Any, y: Any, where: str) -> Array | None:
+    def _few_learned(self, X: TableLike, y: ArrayLike | None, where: str) -> Array | None:
         """What would have been said of rows that are learned here; None where none was."""
         del X, y, where
         return None
 
-    def _few_said(self, X: Any) -> Array | None:
+    def _few_said(self, X: TableLike) -> Array | None:
         """The answers for a few plain rows, where there is a short way to them."""
         del X
         return None
@@ -151,7 +153,14 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- verbs over many rows ----------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None) -> Self:
+    def fit(
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
+    ) -> Self:
         """Forget all, then learn the rows one after the other.
 
         Parameters
@@ -176,7 +185,14 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             self._take(X, y, sample_weight, "fit", time)
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
+    ) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 
         Cutting a stream into blocks changes nothing but the speed.
@@ -204,7 +220,12 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def test_then_train(
-        self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
     ) -> Array:
         """Learn the rows; return what would have been said of each just before learning it.
 
@@ -225,7 +246,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         with self._whole():
             return self._take(X, y, sample_weight, "test_then_train", time)
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: TableLike) -> Array:
         """Answers for the rows of X, shape (n,) or (n, c).
 
         Raises
@@ -240,7 +261,14 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- verbs over one row --------------------------------------------------------------------
 
-    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0, *, time: Any = None) -> Self:
+    def learn_one(
+        self,
+        x: RowLike,
+        y: ArrayLike | None,
+        sample_weight: float = 1.0,
+        *,
+        time: ArrayLike | None = None,
+    ) -> Self:
         """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
 
         Returns
@@ -261,7 +289,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
                 self._learn_at(row[None, :], Y, s, known, when)
         return self
 
-    def predict_one(self, x: Any) -> Any:
+    def predict_one(self, x: RowLike) -> Any:
         """The answer for one row; before anything was learned, that of the initial weights."""
         row = self._row(x, f"{type(self).__name__}.predict_one")
         if not self._begun:
@@ -365,7 +393,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         if reason := self._unmergeable() or other._unmergeable():
             raise MergeError(f"{where}: a learner must keep what its rows said, {reason}")
 
-    def join(self, other: Any, at: Places, *, concurrent: bool) -> None:
+    def join(self, other: Self, at: Places, *, concurrent: bool) -> None:
         """Learn what another that may be merged has learned, its features at these places.
 
         A pipeline calls it, whose features know the places; ``merge`` is for everybody else.
@@ -404,7 +432,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """Whether a first row has been seen, and so the sizes are known."""
         return hasattr(self, "rows_seen_")
 
-    def _when(self, time: Any, n: int, where: str) -> Any:
+    def _when(self, time: ArrayLike | None, n: int, where: str) -> Any:
         """The times of n rows, (n,), checked; None where none are needed."""
         del n
         if time is None:
@@ -416,13 +444,20 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     def _learn_at(
-        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Any
+        self, X: Floats, Y: Floats, s: Floats | None, known: Array | None, time: Array | None
     ) -> Floats:
         """Learn rows that happened at these times."""
         del time
         return self._learn(X, Y, s, known)
 
-    def _take(self, X: Any, y: Any, sample_weight: Any, verb: str, time: Any = None) -> Array:
+    def _take(
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        verb: str,
+        time: ArrayLike | None = None,
+    ) -> Array:
         """Learn rows; return what was said of each before."""
         where = f"{type(self).__name__}.{verb}"
         array, names = validation.matrix(X, where, **self._shape())
@@ -455,7 +490,9 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
                 self._learn_at(array[on], Y[on], s[on], seen, when)
             return np.empty(0)
 
-    def _in_runs(self, X: Floats, Y: Floats, s: Floats, known: Array | None, time: Any) -> Floats:
+    def _in_runs(
+        self, X: Floats, Y: Floats, s: Floats, known: Array | None, time: Array | None
+    ) -> Floats:
         """Rows of weight 0 are answered, not learned: cut the block where they begin and end."""
         said = np.empty(Y.shape)
         cuts = np.flatnonzero(np.diff(s > 0)) + 1
@@ -477,7 +514,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             if names is not None:
                 self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _admit_one(self, y: Any, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
+    def _admit_one(self, y: object, s: Floats | None, where: str) -> tuple[Floats, Array | None]:
         return self._admit(np.asarray(y)[None], 1, s, where)
 
     def _shape(self) -> dict[str, Any]:
@@ -488,13 +525,13 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
             "names": None if names is None else names.tolist(),
         }
 
-    def _row(self, x: Any, where: str) -> Floats:
+    def _row(self, x: RowLike, where: str) -> Floats:
         return validation.row_vector(x, where, **self._shape())
 
-    def _matrix(self, X: Any, verb: str) -> Floats:
+    def _matrix(self, X: TableLike, verb: str) -> Floats:
         """The rows that a learned learner is asked about."""
         if self._begun and validation.is_matrix(X, self.n_features_in_):
-            return X  # type: ignore[no-any-return]  # just that was asked
+            return X
         where = f"{type(self).__name__}.{verb}"
         if not self._begun:
             raise NotFittedError(
@@ -536,7 +573,9 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
     answer_ndim_: int
     rows_seen_: int
 
-    def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, None]:
+    def _admit(
+        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+    ) -> tuple[Floats, None]:
         array = validation.targets(y, n, where)
         if not self._begun:
             if n == 0:
@@ -556,7 +595,7 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
         self.rows_seen_ += n if s is None else int(np.count_nonzero(s))
         return Y, None
 
-    def _join_outputs(self, other: Any, where: str) -> Array:
+    def _join_outputs(self, other: Self, where: str) -> Array:
         if not self._begun:
             self.answer_ndim_, self.n_outputs_ = other.answer_ndim_, other.n_outputs_
             self.rows_seen_ = 0
@@ -571,15 +610,15 @@ class Regressor(RegressorMixin, Learner):  # type: ignore[misc]
             )
         return np.arange(self.n_outputs_)
 
-    def _admit_one(self, y: Any, s: Floats | None, where: str) -> tuple[Floats, None]:
+    def _admit_one(self, y: object, s: Floats | None, where: str) -> tuple[Floats, None]:
         single = s is None and getattr(self, "answer_ndim_", 0) == 1
-        plain = isinstance(y, float) or (type(y) is int and abs(y) <= _EXACT)
-        if single and plain and math.isfinite(y):  # the common case, quickly
+        plain = y if isinstance(y, float) or (type(y) is int and abs(y) <= _EXACT) else math.nan
+        if single and math.isfinite(plain):  # the common case, quickly
             self.rows_seen_ += 1
-            return np.array([[y]], dtype=np.float64), None
+            return np.array([[plain]], dtype=np.float64), None
         return self._admit(np.asarray(y)[None], 1, s, where)
 
-    def _matrix(self, X: Any, verb: str) -> Floats:
+    def _matrix(self, X: TableLike, verb: str) -> Floats:
         array = super()._matrix(X, verb)
         if len(array) > 1:
             hold_values(len(array), self.n_outputs_, type(self).__name__, "one for each output")
@@ -604,7 +643,9 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
 
     rows_seen_: int
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # type: ignore[override]
+    def fit(  # type: ignore[override]
+        self, X: TableLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Forget all, then learn the rows one after the other.
 
         Parameters
@@ -623,7 +664,7 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
         return super().fit(X, y, sample_weight)
 
     def partial_fit(  # type: ignore[override]
-        self, X: Any, y: Any = None, sample_weight: Any = None
+        self, X: TableLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 
@@ -643,7 +684,7 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
         return super().partial_fit(X, y, sample_weight)
 
     def test_then_train(  # type: ignore[override]
-        self, X: Any, y: Any = None, sample_weight: Any = None
+        self, X: TableLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Array:
         """Learn the rows; return the cluster of each as it was said just before learning it.
 
@@ -660,7 +701,10 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
         return super().test_then_train(X, y, sample_weight)
 
     def learn_one(  # type: ignore[override]
-        self, x: Any, y: Any = None, sample_weight: float = 1.0
+        self,
+        x: RowLike,
+        y: ArrayLike | None = None,
+        sample_weight: float = 1.0,
     ) -> Self:
         """Learn one row: an array of shape (d,), or a dict of named features.
 
@@ -677,7 +721,9 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
         """
         return super().learn_one(x, y, sample_weight)
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Array:
+    def fit_predict(
+        self, X: TableLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Array:
         """Forget all, learn the rows, and then say the cluster of each.
 
         Parameters
@@ -687,7 +733,9 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
         """
         return self.fit(X, y, sample_weight).predict(X)
 
-    def _admit(self, y: Any, n: int, s: Floats | None, where: str) -> tuple[Floats, None]:
+    def _admit(
+        self, y: ArrayLike | None, n: int, s: Floats | None, where: str
+    ) -> tuple[Floats, None]:
         del y, where
         if not self._begun and n:
             self.rows_seen_ = 0
@@ -696,7 +744,7 @@ class Clusterer(ClusterMixin, Learner):  # type: ignore[misc]
             self.rows_seen_ += n if s is None else int(np.count_nonzero(s))
         return np.zeros((n, 1)), None
 
-    def _join_outputs(self, other: Any, where: str) -> Array:
+    def _join_outputs(self, other: Self, where: str) -> Array:
         del other, where
         if not self._begun:
             self.rows_seen_ = 0

@@ -2,17 +2,22 @@
 
 A rule (``Window(1000)``) is frozen and is given to a learner: ``RLSRegressor(forgetting=…)``. It
 says how to start, and its ``learn`` takes rows in, one after the other, from a state of its own; it
-leaves the triangle and the means that answers are made of. A number λ is ``Bounded(λ)``.
+leaves the triangle and the means that answers are made of. A number λ is ``Bounded(λ)``. What else
+each brings is in :mod:`onepass.memory.forgetting.protocols`.
 """
 
 from onepass.memory.forgetting.directional import Directional, Joint, Sifted
 from onepass.memory.forgetting.exponential import Bounded, Exponential
+from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.forgetting.window import Kept, Queue, Window
 from onepass.serialization.codec import Role, register
 
 __all__ = ["Bounded", "Directional", "Exponential", "Window"]
 
+RULES: tuple[type[ForgettingRule], ...] = (Bounded, Directional, Exponential, Window)
+"""What a user may give."""
+
 STATES: tuple[type, ...] = (Joint, Kept, Queue, Sifted)
 """What is learned but not public."""
 
-register(Role.FORGETTING, Bounded, Directional, Exponential, Window, *STATES)
+register(Role.FORGETTING, *RULES, *STATES)

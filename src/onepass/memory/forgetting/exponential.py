@@ -84,7 +84,7 @@ class Pace:
         return validation.seconds(length) if isinstance(length, str) else float(length)
 
 
-def clock(length: Any) -> str | None:
+def clock(length: float | str | None) -> str | None:
     """What times a rule needs that counts in a length of time: "number", "date" or None.
 
     Parameters
@@ -209,7 +209,7 @@ class Fading(Pace):
         fading = self._by_rows if self.factor is not None else self._by_time
         return fading(state, past._replace(memory=past.memory.current()), rows)
 
-    def between(self, earlier: Any, later: Any) -> float:
+    def between(self, earlier: float | np.datetime64, later: float | np.datetime64) -> float:
         """By how much all fades from one time to another."""
         passed = validation.elapsed(np.array([later]), earlier)[0]
         return float(np.exp2(-passed / self.unit))
@@ -445,6 +445,6 @@ def _absorbed(
     return errors, memory, prior
 
 
-def _among(rows: Any, at: Array, more: Any) -> Any:
+def _among(rows: tuple[Floats | float, ...], at: Array, more: tuple[Floats | float, ...]) -> Any:
     """Insert other rows, with their targets and so on, before the rows ``at``."""
     return tuple(np.insert(each, at, other, axis=0) for each, other in zip(rows, more, strict=True))

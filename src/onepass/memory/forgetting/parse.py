@@ -7,22 +7,23 @@ A rule's name in small letters, a colon, and its arguments, with commas between 
 
 import inspect
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from onepass import validation
 from onepass.errors import ParameterError, meant
 from onepass.memory.forgetting.directional import Directional
 from onepass.memory.forgetting.exponential import Bounded, Exponential
+from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.forgetting.window import Window
 
 __all__ = ["rule"]
 
-_KINDS: dict[str, type] = {
+_KINDS: dict[str, type[ForgettingRule]] = {
     kind.__name__.lower(): kind for kind in (Bounded, Directional, Exponential, Window)
 }
 
 
-def rule(given: Any, where: str) -> Any:
+def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
     """The rule that a number, a text or a rule stands for.
 
     Parameters
@@ -47,7 +48,7 @@ def rule(given: Any, where: str) -> Any:
     if type(given) is float:
         return _bounded(given, where)
     if type(given) in _KINDS.values():
-        return given
+        return cast("ForgettingRule", given)
     if isinstance(given, str):
         number = _value(given.strip())
         if isinstance(number, (str, bool)):
@@ -68,7 +69,7 @@ def _bounded(given: float, where: str) -> Bounded:
     return Bounded(validation.in_range(given, "forgetting", where, above=0.0, high=1.0))
 
 
-def _read(text: str, where: str) -> Any:
+def _read(text: str, where: str) -> ForgettingRule:
     name, _, rest = text.strip().partition(":")
     name = name.strip()
     if name.lower() not in _KINDS:

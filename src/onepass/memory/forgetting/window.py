@@ -30,6 +30,7 @@ rows. Cost: O(p²) a row, O(p³) for (4), O(n p) memory for a window of n rows.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -234,7 +235,7 @@ class Queue:
             lambda kept: kept.with_outputs(at, c), lambda joint: joint.with_outputs(at, c)
         )
 
-    def _changed(self, kept: Any, joint: Any) -> "Queue":
+    def _changed(self, kept: Callable[[Kept], Kept], joint: Callable[[Joint], Joint]) -> "Queue":
         """The same after a change of every row and of the triangles."""
         front, back = kept(self.front.part(slice(self.gone, None))), joint(self.back)
         came = tuple(map(kept, self.came))
