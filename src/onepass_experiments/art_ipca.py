@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 
-def drawn(title: str, entries: Sequence[Any], path: str | os.PathLike[str] | None) -> Any:
+def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] | None) -> Any:
     """What the paper has and what came, side by side, a panel for each data set.
 
     Parameters
@@ -322,7 +322,7 @@ _SETTING: list[Setting] = []
 """That of a process that was begun for runs."""
 
 
-def _begin(setting: Setting, tell: Any) -> None:
+def _begin(setting: Setting, tell: object) -> None:
     del tell  # a run is short
     _SETTING[:] = [setting]
 

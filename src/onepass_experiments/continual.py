@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -22,9 +22,12 @@ from threadpoolctl import threadpool_limits
 from onepass import validation
 from onepass.errors import ParameterError, need
 from onepass.evaluate import ContinualReport
+from onepass.evaluate import Progress as Step
 from onepass.evaluate import continual as evaluated
 from onepass.evaluate.figures import COLOURS, GREY, sheet
 from onepass.serialization.atomic import writing
+from onepass.stream import Experiences, Images
+from onepass.types import ArrayLike, Floats
 from onepass_experiments.continual_learners import (
     NETWORKS,
     STREAMS,
@@ -35,6 +38,9 @@ from onepass_experiments.continual_learners import (
     settings_of,
 )
 from onepass_experiments.outcome import Dots, Shown, paired, panel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["ContinualOutcome", "continual", "continual_names", "drawn"]
 
@@ -77,7 +83,7 @@ def drawn(
     return figure
 
 
-def _panel(axes: Any, name: str, report: ContinualReport, *, paper: bool) -> None:
+def _panel(axes: "Axes", name: str, report: ContinualReport, *, paper: bool) -> None:
     stream, scores = STREAMS[name], report.scores
     share = report.metric == "accuracy"
     scale, places = (100.0, 1) if share else (1.0, 2)
@@ -188,7 +194,7 @@ class ContinualOutcome(Shown):
         sides = ["---"] * 2 + ["---:"] * (len(heads) - 2)
         return "\n".join("| " + " | ".join(row) + " |" for row in [heads, sides, *rows]) + "\n"
 
-    def save(self, directory: str | os.PathLike[str]) -> list[Any]:
+    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
         """Write the page, its figure and all numbers; and of each stream its whole report.
 
         Parameters
@@ -312,7 +318,7 @@ def _signed(value: float, places: int, plus: str = "+") -> str:
     return f"{round(value, places) + 0.0:{plus}.{places}f}".replace("-", "−")
 
 
-def _numbers(values: list[float | None]) -> Any:
+def _numbers(values: list[float | None]) -> Floats:
     return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
@@ -322,7 +328,7 @@ _BATCH = 10  # rows a step of networks that see each row once
 
 
 def continual(
-    data: Mapping[str, Any] | None = None,
+    data: Mapping[str, Images | tuple[ArrayLike, ArrayLike]] | None = None,
     *,
     streams: Iterable[str] | None = None,
     methods: Iterable[str] | None = None,
@@ -417,10 +423,10 @@ def continual_names() -> dict[str, list[str]]:
     return {"streams": list(STREAMS), "methods": list(TITLES)}
 
 
-def _told(progress: Progress | None, past: int, total: int) -> Callable[[Any], object]:
+def _told(progress: Progress | None, past: int, total: int) -> Callable[[Step | None], object]:
     """Tells how far a stream's runs have come, after so many tasks of other streams."""
 
-    def tell(step: Any) -> None:
+    def tell(step: Step | None) -> None:
         if progress is not None:
             progress(past + (step.done if step is not None else 0), total)
 
@@ -430,10 +436,10 @@ def _told(progress: Progress | None, past: int, total: int) -> Callable[[Any], o
 class _Drawn:
     """Makes a stream of a seed; it can be sent to other processes, as a name and its data."""
 
-    def __init__(self, stream: Stream, data: Any, scale: float) -> None:
+    def __init__(self, stream: Stream, data: Images | tuple[Floats, Floats], scale: float) -> None:
         self._make, self._data, self._scale = stream.make, data, scale
 
-    def __call__(self, seed: int) -> Any:
+    def __call__(self, seed: int) -> Experiences:
         return self._make(self._data, self._scale, seed)
 
 

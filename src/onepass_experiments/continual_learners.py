@@ -205,7 +205,7 @@ def _shown(name: str, maker: Maker) -> str:
     return f"{_CLASSES[name]}({told})"
 
 
-def learner(kind: type, settings: Mapping[str, Any], seed: int) -> Any:
+def learner(kind: type, settings: Mapping[str, object], seed: int) -> Any:
     """A learner that draws nothing.
 
     Parameters
@@ -223,9 +223,9 @@ def learner(kind: type, settings: Mapping[str, Any], seed: int) -> Any:
 
 def behind(
     features: type,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     kind: type,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     seed: int,
 ) -> Pipeline:
     """A learner behind features that are drawn before data come.
@@ -246,7 +246,7 @@ def behind(
     return Pipeline(features(**options, seed=seed), kind(**settings))
 
 
-def _least_squares(features: type, options: Mapping[str, Any], ridge: float) -> Maker:
+def _least_squares(features: type, options: Mapping[str, object], ridge: float) -> Maker:
     return partial(behind, features, options, RLSClassifier, {"ridge": ridge})
 
 
@@ -259,7 +259,7 @@ def _networks(kind: str) -> dict[str, Maker]:
     return {name: partial(network, name, given) for name, given in NETWORKS[kind].items()}
 
 
-def network(name: str, settings: Mapping[str, Any], seed: int) -> Any:
+def network(name: str, settings: Mapping[str, object], seed: int) -> Any:
     """A baseline in a perceptron of 784, 400, 400 and 10 units, whose weights the seed draws.
 
     Parameters
@@ -340,7 +340,7 @@ def found(data: str) -> Any:
     return X, np.concatenate([b.y for b in blocks])
 
 
-def held(data: Any) -> dict[str, Any]:
+def held(data: Mapping[str, object] | None) -> dict[str, Any]:
     """What users hand in, if streams can be made of it.
 
     Parameters

@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -51,6 +51,9 @@ from onepass_experiments.orfit_deep_networks import (
     network,
 )
 from onepass_experiments.orfit_deep_outcome import DeepOutcome, Result, average
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 __all__ = [
     "Job",
@@ -103,7 +106,7 @@ def task_of(tasks: Sequence[Experience]) -> Task:
 
 def run(
     method: Method,
-    settings: dict[str, Any],
+    settings: dict[str, object],
     tasks: Sequence[Experience],
     which: str,
     seed: list[int],
@@ -115,7 +118,7 @@ def run(
     ----------
     method : Method
         Which learns.
-    settings : dict of str to Any
+    settings : dict of str to object
         Of the method.
     tasks : sequence of Experience
         Of pictures of shape (n, 1, 28, 28).
@@ -132,7 +135,7 @@ def run(
 
 def _run(
     method: Method,
-    settings: dict[str, Any],
+    settings: dict[str, object],
     tasks: Sequence[Experience],
     which: str,
     seed: list[int],
@@ -194,7 +197,7 @@ def _features(X: Floats) -> Floats:
     return (X - np.float32(0.1307)) / np.float32(0.3081)
 
 
-def _tested(module: Any, task: Experience) -> tuple[float, float]:
+def _tested(module: "Module", task: Experience) -> tuple[float, float]:
     """Percent right among all classes and among the task's; or the error in degrees, twice."""
     torch = need("torch", extra="torch", where="orfit_deep")
     with torch.no_grad():
@@ -220,7 +223,7 @@ class Job:
         Of rows, first weights and whatever a method draws.
     stream, network, method : str
         Names.
-    settings : dict of str to Any
+    settings : dict of str to object
         Of the method.
     """
 
@@ -228,7 +231,7 @@ class Job:
     stream: str
     network: str
     method: str
-    settings: dict[str, Any]
+    settings: dict[str, object]
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -308,7 +311,7 @@ _WORKERS: list[_Worker] = []
 """The one of a process that was begun for jobs."""
 
 
-def _begin(setting: Setting, tell: Any) -> None:
+def _begin(setting: Setting, tell: object) -> None:
     del tell  # a run is short
     _WORKERS[:] = [_Worker(setting)]
 
@@ -319,7 +322,7 @@ def _one(job: Job) -> Run:
 
 Progress: TypeAlias = Callable[[int, int], object]
 _Place: TypeAlias = tuple[str, str, str]  # stream, network and method
-Settings: TypeAlias = dict[str, dict[str, dict[str, dict[str, Any]]]]
+Settings: TypeAlias = dict[str, dict[str, dict[str, dict[str, object]]]]
 """stream -> network -> method -> settings."""
 
 
@@ -422,7 +425,7 @@ def chosen_settings() -> Settings:
     return cast("Settings", json.loads(text))
 
 
-def _settings(of: Settings, place: _Place) -> dict[str, Any]:
+def _settings(of: Settings, place: _Place) -> dict[str, object]:
     """The settings of a method where it is to be run."""
     stream, which, method = place
     try:
@@ -435,7 +438,7 @@ def _settings(of: Settings, place: _Place) -> dict[str, Any]:
 
 
 def _in_order(
-    runs: dict[_Place, list[Run]], given: dict[_Place, dict[str, Any]]
+    runs: dict[_Place, list[Run]], given: dict[_Place, dict[str, object]]
 ) -> tuple[Result, ...]:
     """All results, those of a stream together."""
     found = [one for place in runs for one in _summed_up(place, runs[place], given[place])]
@@ -443,7 +446,7 @@ def _in_order(
     return tuple(sorted(found, key=lambda one: titles.index(one.stream)))
 
 
-def _summed_up(place: _Place, runs: list[Run], settings: dict[str, Any]) -> list[Result]:
+def _summed_up(place: _Place, runs: list[Run], settings: dict[str, object]) -> list[Result]:
     """All draws of a method as one result, or as two where tasks have classes of their own."""
     stream, (_, which, method) = STREAMS[place[0]], place
     within = [one.within for one in runs if one.within is not None]
@@ -537,6 +540,6 @@ def _best(
     return every[min(tried)[2]]
 
 
-def _candidates(grid: Grid) -> Iterator[dict[str, Any]]:
+def _candidates(grid: Grid) -> Iterator[dict[str, object]]:
     for values in product(*grid.values()):
         yield dict(zip(grid, values, strict=True))

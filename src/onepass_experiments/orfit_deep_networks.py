@@ -16,7 +16,8 @@ generator is touched. Streams are of images at half the height and width.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal, Self, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -31,6 +32,12 @@ from onepass.stream import (
 )
 from onepass.types import Array
 from onepass_experiments.orfit_deep_outcome import Measure
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+    from onepass.nn.optim import GPM, OrthogonalGradient
 
 __all__ = [
     "BATCH",
@@ -64,12 +71,12 @@ class Loop:
         By ``learn`` and ``after_task``, where training has diverged.
     """
 
-    def __init__(self, module: Any, optimizer: Any, loss: str) -> None:
+    def __init__(self, module: "Module", optimizer: "GPM | OrthogonalGradient", loss: str) -> None:
         self._torch = need("torch", extra="torch", where="orfit_deep")
         self.module, self.optimizer, self.loss = module, optimizer, loss
-        self._task: list[tuple[Any, Any]] = []
+        self._task: list[tuple[Tensor, Tensor]] = []
 
-    def learn(self, x: Any, y: Any) -> Self:
+    def learn(self, x: "Tensor", y: "Tensor") -> Self:
         """One step on a batch."""
         functional = self._torch.nn.functional
         self.optimizer.zero_grad()
@@ -91,7 +98,7 @@ class Loop:
         self._task = []
         return self
 
-    def _hold(self, tensors: Iterable[Any]) -> None:
+    def _hold(self, tensors: "Iterable[Tensor]") -> None:
         """Stop where training has diverged."""
         if not all(bool(tensor.isfinite().all()) for tensor in tensors):
             raise NumericalError(
@@ -109,7 +116,7 @@ BATCH = 10  # rows a step, as GPM's authors had it
 Task: TypeAlias = Literal["classes", "angles"]
 """What is to be said: one of ten classes, or a number."""
 
-Grid: TypeAlias = Mapping[str, Sequence[Any]]
+Grid: TypeAlias = Mapping[str, Sequence[object]]
 """Names of settings and the values they may have."""
 
 
@@ -143,7 +150,7 @@ class Method:
 def _baseline(name: str) -> Callable[..., Any]:
     """A maker of a baseline, by its loss for what is to be said."""
 
-    def make(module: Any, task: Task, seed: int, **settings: Any) -> Any:
+    def make(module: "Module", task: Task, seed: int, **settings: object) -> Any:
         loss = "cross_entropy" if task == "classes" else "squared"
         seeded = {} if name == "SGD" else {"seed": seed}
         made = getattr(import_module("onepass_experiments.baselines"), name)
@@ -152,10 +159,10 @@ def _baseline(name: str) -> Callable[..., Any]:
     return make
 
 
-def _network(name: str, **fixed: Any) -> Callable[..., Any]:
+def _network(name: str, **fixed: object) -> Callable[..., Any]:
     """A maker of a learner of op.nn, which takes the rows of a batch one by one."""
 
-    def make(module: Any, task: Task, seed: int, **settings: Any) -> Any:
+    def make(module: "Module", task: Task, seed: int, **settings: object) -> Any:
         del seed  # it draws nothing
         given = {**fixed, **settings}
         if task == "angles":
@@ -165,7 +172,7 @@ def _network(name: str, **fixed: Any) -> Callable[..., Any]:
     return make
 
 
-def _gpm(module: Any, task: Task, seed: int, *, step_size: float, **settings: Any) -> Any:
+def _gpm(module: "Module", task: Task, seed: int, *, step_size: float, **settings: object) -> Loop:
     """Plain SGD within GPM."""
     plain = import_module("torch.optim").SGD(module.parameters(), lr=step_size)
     held = import_module("onepass.nn.optim").GPM(plain, module, seed=seed, **settings)
@@ -240,7 +247,7 @@ _WHERE = "orfit_deep"
 _PIXELS, _WIDTH = 14 * 14, 256
 
 
-def network(name: str, c: int, seed: list[int]) -> Any:
+def network(name: str, c: int, seed: list[int]) -> "Module":
     """A network for pictures of 14 × 14 pixels.
 
     Parameters
@@ -282,12 +289,12 @@ def network(name: str, c: int, seed: list[int]) -> Any:
     return module
 
 
-def _mlp(nn: Any, c: int) -> Any:
+def _mlp(nn: ModuleType, c: int) -> "Module":
     """196–256–c."""
     return nn.Sequential(nn.Flatten(), nn.Linear(_PIXELS, _WIDTH), nn.ReLU(), nn.Linear(_WIDTH, c))
 
 
-def _conv(nn: Any, c: int) -> Any:
+def _conv(nn: ModuleType, c: int) -> "Module":
     """16 and 32 filters of 3 × 3 at stride 2, then a linear layer."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, stride=2, padding=1),
@@ -299,7 +306,7 @@ def _conv(nn: Any, c: int) -> Any:
     )
 
 
-NETWORKS: dict[str, Callable[[Any, int], Any]] = {"mlp": _mlp, "conv": _conv}
+NETWORKS: dict[str, Callable[[ModuleType, int], Any]] = {"mlp": _mlp, "conv": _conv}
 """Name on the command line -> what makes its layers of torch.nn and the number of outputs."""
 
 

@@ -17,13 +17,16 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
 from onepass.types import Floats
 from onepass_experiments.outcome import Shown, rounded
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["DeepOutcome", "Measure", "Result", "average", "bars", "curves", "forgotten"]
 
@@ -69,7 +72,7 @@ def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     return figure
 
 
-def _bars(axes: Any, found: "dict[str, Result]", methods: list[str]) -> None:
+def _bars(axes: "Axes", found: "dict[str, Result]", methods: list[str]) -> None:
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
     for place, method in enumerate(methods):
@@ -141,7 +144,7 @@ def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     return figure
 
 
-def _curve(axes: Any, result: "Result", methods: list[str]) -> Any:
+def _curve(axes: "Axes", result: "Result", methods: list[str]) -> Any:
     along = _so_far(result.matrix())
     tasks = np.arange(1, along.shape[1] + 1)
     mean, spread = along.mean(axis=0), along.std(axis=0)
@@ -172,7 +175,7 @@ def _of(outcome: "DeepOutcome", stream: str, network: str) -> "dict[str, Result]
     return {r.method: r for r in outcome.results if (r.stream, r.network) == here}
 
 
-def _title(axes: Any, found: "dict[str, Result]", stream: str, network: str) -> None:
+def _title(axes: "Axes", found: "dict[str, Result]", stream: str, network: str) -> None:
     error = any(result.measure == "error" for result in found.values())
     if stream:
         axes.set_title(

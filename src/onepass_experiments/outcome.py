@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from rich.table import Table as RichTable
@@ -22,6 +22,10 @@ from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
 from onepass.serialization.atomic import writing
 from onepass.stream import write
 from onepass.types import Array, Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "Band",
@@ -96,7 +100,7 @@ def draw(outcome: "Outcome", path: str | os.PathLike[str] | None) -> Any:
     return figure
 
 
-def _published(axes: Any, lines: "Iterable[Line]", colours: dict[str, str]) -> None:
+def _published(axes: "Axes", lines: "Iterable[Line]", colours: dict[str, str]) -> None:
     """The paper's curves, with the deviations that it shows after the last step."""
     traced = []
     for line in lines:
@@ -111,7 +115,7 @@ def _published(axes: Any, lines: "Iterable[Line]", colours: dict[str, str]) -> N
             axes.plot([paper.steps[-1]] * 2, reach, color=colour, lw=3, alpha=0.35, clip_on=False)
 
 
-def _ours(axes: Any, lines: "Sequence[Line]", colours: dict[str, str]) -> None:
+def _ours(axes: "Axes", lines: "Sequence[Line]", colours: dict[str, str]) -> None:
     """Our curves in bands of the deviation over runs; behind them, the range over draws."""
     for line in lines:
         ours, colour = line.ours, colours[line.method]
@@ -122,9 +126,13 @@ def _ours(axes: Any, lines: "Sequence[Line]", colours: dict[str, str]) -> None:
     for i, line in enumerate(tested):
         place = 1.0 + (i + 1) * _BEHIND  # in parts of the axis' width
         ends = [line.ours.low[-1], line.ours.high[-1]]
-        beside = {"transform": axes.get_yaxis_transform(), "clip_on": False, "lw": 1.1}
+        beside: dict[str, Any] = {
+            "transform": axes.get_yaxis_transform(),
+            "clip_on": False,
+            "lw": 1.1,
+        }
         axes.plot([place] * 2, ends, color=colours[line.method], **beside)
-        dot = {**beside, "marker": "o", "ms": 2.6, "lw": 0}
+        dot: dict[str, Any] = {**beside, "marker": "o", "ms": 2.6, "lw": 0}
         axes.plot([place], [line.ours.mean[-1]], color=colours[line.method], **dot)
 
 
@@ -158,14 +166,21 @@ def _high(line: "Line") -> float:
     return max(known if line.paper is None else [*known, *line.paper.values])
 
 
-def _label(axes: Any, text: str, x: float) -> None:
+def _label(axes: "Axes", text: str, x: float) -> None:
     """Words at the head of an upright line."""
-    place = {"xytext": (3, -1), "textcoords": "offset points", "va": "top", "zorder": 6}
-    at = {"xycoords": axes.get_xaxis_transform(), "fontsize": 6.5, "color": DARK}
+    place: dict[str, Any] = {
+        "xytext": (3, -1),
+        "textcoords": "offset points",
+        "va": "top",
+        "zorder": 6,
+    }
+    at: dict[str, Any] = {"xycoords": axes.get_xaxis_transform(), "fontsize": 6.5, "color": DARK}
     axes.annotate(text, (x, 1.0), **place, **at)
 
 
-def _key(figure: Any, lines: "list[Line]", colours: dict[str, str], outcome: "Outcome") -> None:
+def _key(
+    figure: "Figure", lines: "list[Line]", colours: dict[str, str], outcome: "Outcome"
+) -> None:
     """Names and what the strokes mean, above the panels."""
     strokes = need("matplotlib.lines", extra="plot", where="Outcome.plot")
     shown = [
@@ -405,7 +420,7 @@ class Shown(ABC):
         return paths
 
 
-def rounded(tree: Any, by: Callable[[float], float]) -> Any:
+def rounded(tree: object, by: Callable[[float], float]) -> Any:
     """A tree of dicts and lists with all its numbers that are not whole rounded.
 
     Parameters
@@ -654,7 +669,7 @@ class Dots:
     places: int | None = None
 
 
-def panel(axes: Any, title: str, methods: Sequence[str], kinds: Sequence[Dots]) -> None:
+def panel(axes: "Axes", title: str, methods: Sequence[str], kinds: Sequence[Dots]) -> None:
     """Draw the methods from top to bottom.
 
     Parameters

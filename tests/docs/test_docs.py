@@ -2,31 +2,16 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cyclopts import App
-from test_readme import run_document
 
+from documents import COMMANDS, options, run_document
 from onepass import evaluate
 from onepass.cli.app import app
 from onepass.features import presets
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "cli.md").read_text(encoding="utf-8")
-
-
-def commands(of: App, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], App]:
-    """All commands by their path; those that only hold others are left out."""
-    found = {}
-    for name in of:
-        if not name.startswith("-"):
-            below = commands(of[name], (*path, name))
-            found |= below or {(*path, name): of[name]}
-    return found
-
-
-COMMANDS = commands(app)
 
 
 def section(name: str) -> str:
@@ -36,11 +21,6 @@ def section(name: str) -> str:
             name
         )
     ]
-
-
-def options(command: Any) -> set[str]:
-    arguments = command.assemble_argument_collection(default_parameter=app.default_parameter)
-    return {name for argument in arguments for name in argument.names if name.startswith("-")}
 
 
 def test_the_reader_of_commands_reads() -> None:

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from test_readme import run_document
 
+from documents import run_document
 from onepass_experiments import baselines
 
 PAGE = (Path(__file__).parents[2] / "docs" / "baselines.md").read_text(encoding="utf-8")

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from test_readme import run_document
+
+from documents import run_document
 
 PAGE = (Path(__file__).parents[2] / "docs" / "certificate.md").read_text(encoding="utf-8")
 

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from test_readme import run_document
+
+from documents import run_document
 
 PAGE = (Path(__file__).parents[2] / "docs" / "continual.md").read_text(encoding="utf-8")
 

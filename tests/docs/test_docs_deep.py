@@ -4,8 +4,8 @@ import csv
 from pathlib import Path
 
 import pytest
-from test_readme import run_document
 
+from documents import run_document
 from onepass_experiments import baselines
 from onepass_experiments.orfit_deep_networks import METHODS
 from scripts import script

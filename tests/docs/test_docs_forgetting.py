@@ -4,8 +4,8 @@ import inspect
 from pathlib import Path
 
 import pytest
-from test_readme import run_document
 
+from documents import run_document
 from onepass.memory import forgetting
 from onepass.memory.forgetting.parse import rule
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from test_readme import run_document
 
+from documents import run_document
 from scripts import script
 
 figures = script("figures")

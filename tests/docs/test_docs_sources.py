@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from test_readme import run_document
 
+from documents import run_document
 from onepass.stream.formats import PACKED, SUFFIXES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from test_readme import ROOT, run_document
+
+from documents import ROOT, run_document
 
 
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

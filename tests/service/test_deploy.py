@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from documents import COMMANDS, options
 from onepass.cli.app import app
-from test_docs import COMMANDS, options
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "onepass.service"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from web_server import Server, output
 
-from test_readme import run_document
+from documents import run_document
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
 

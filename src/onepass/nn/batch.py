@@ -12,23 +12,25 @@ are watched in one more forward pass, and such rows are refused.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from onepass import linalg
 from onepass.errors import NotFiniteError, OnepassError, ShapeError, TypeMismatchError
+from onepass.types import Array, ArrayLike, TableLike
 from onepass.validation import matrix, native
 from onepass.validation.table import Table, is_frame
 
 __all__ = [
     "SHAPED",
     "Batch",
+    "RowsLike",
     "as_matrix",
     "batch",
     "by_module",
@@ -79,7 +81,7 @@ class Batch:
     def __len__(self) -> int:
         return self.n
 
-    def __getitem__(self, at: Any) -> "Batch":
+    def __getitem__(self, at: int | slice | Tensor) -> "Batch":
         """Some of the rows, by an index, a slice, or a tensor of indices or booleans."""
         if isinstance(at, int):
             if not -self.n <= at < self.n:
@@ -104,7 +106,7 @@ class Batch:
         """A copy of the rows."""
         return self.holding([each.clone() for each in self.tensors], self.n)
 
-    def real(self, dtype: Any) -> "Batch":
+    def real(self, dtype: torch.dtype) -> "Batch":
         """The rows with integers and booleans converted to a floating dtype."""
         leaves = [
             each if each.is_floating_point() or each.is_complex() else each.to(dtype)
@@ -123,7 +125,7 @@ class Batch:
         return mapped((self.args, self.kwargs), lambda each: each.dtype)
 
     @property
-    def tensors(self) -> list[Any]:
+    def tensors(self) -> list[Tensor]:
         """All tensors, in a fixed order."""
         return list(tensors((self.args, self.kwargs)))
 
@@ -133,14 +135,18 @@ class Batch:
         shapes = ((each, (self.given or self.n, *each.shape[1:])) for each in self.tensors)
         return ", ".join(f"{str(each.dtype)[6:]} {shape}" for each, shape in shapes)
 
-    def holding(self, leaves: Any, n: int) -> "Batch":
+    def holding(self, leaves: Iterable[Tensor], n: int) -> "Batch":
         """The same tree with other tensors, given in the order of ``tensors``."""
         rest = iter(leaves)
         args, kwargs = mapped((self.args, self.kwargs), lambda _: next(rest))
         return replace(self, args=args, kwargs=kwargs, n=n)
 
 
-def joined(parts: Sequence[Any]) -> Any:
+RowsLike: TypeAlias = Batch | Table | Tensor | ArrayLike | Mapping[str, object] | Sequence[object]
+"""Rows as a module takes them: a tensor or array, or a tuple, list or dict of them; a table."""
+
+
+def joined(parts: Sequence[Batch | Tensor]) -> Any:
     """Concatenate batches of one shape, or tensors."""
     if isinstance(parts[0], torch.Tensor):
         return torch.cat(list(parts))
@@ -148,7 +154,7 @@ def joined(parts: Sequence[Any]) -> Any:
     return parts[0].holding([torch.cat(each) for each in leaves], sum(map(len, parts)))
 
 
-def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+def mapped(tree: object, change: Callable[[Tensor], object]) -> Any:
     """A tree of tuples, lists and dicts with each tensor changed."""
     if isinstance(tree, torch.Tensor):
         return change(tree)
@@ -161,7 +167,7 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
     return tree
 
 
-def tensors(tree: Any) -> Iterator[Any]:
+def tensors(tree: object) -> Iterator[Tensor]:
     """The tensors of a tree, in the order in which ``mapped`` meets them."""
     if isinstance(tree, torch.Tensor):
         yield tree
@@ -176,7 +182,11 @@ def tensors(tree: Any) -> Iterator[Any]:
 
 
 def batch(
-    x: Any, dtype: Any, device: Any, where: str, columns: Mapping[str, list[str]] | None = None
+    x: RowsLike,
+    dtype: torch.dtype,
+    device: torch.device,
+    where: str,
+    columns: Mapping[str, list[str]] | None = None,
 ) -> Batch:
     """Rows as the module takes them.
 
@@ -216,14 +226,14 @@ def batch(
     return Batch(args, {}, n, where, n, reader.columns)
 
 
-def _numeric(values: Any) -> bool:
+def _numeric(values: object) -> bool:
     """Whether a list is one of plain numbers, however deep."""
     if isinstance(values, list):
         return bool(values) and all(_numeric(each) for each in values)
     return isinstance(values, (int, float, np.number)) and not isinstance(values, bool)
 
 
-def _rectangular(values: list[Any], where: str) -> Any:
+def _rectangular(values: list[object], where: str) -> Array:
     try:
         return np.asarray(values)
     except ValueError as wrong:
@@ -236,7 +246,9 @@ def _rectangular(values: list[Any], where: str) -> Any:
 class _Reader:
     """Reads a tree, and remembers its tensors with the words that lead to each."""
 
-    def __init__(self, dtype: Any, device: Any, where: str, known: Mapping[str, list[str]]) -> None:
+    def __init__(
+        self, dtype: torch.dtype, device: torch.device, where: str, known: Mapping[str, list[str]]
+    ) -> None:
         self.dtype = dtype
         self.device = device
         self.where = where
@@ -244,7 +256,7 @@ class _Reader:
         self.columns: dict[str, list[str]] = {}
         self.found: list[tuple[str, Any]] = []
 
-    def read(self, x: Any) -> tuple[Any, list[tuple[str, Any]]]:
+    def read(self, x: RowsLike) -> tuple[Any, list[tuple[str, Any]]]:
         return self._read(x, "x"), self.found
 
     def _read(self, x: Any, path: str) -> Any:
@@ -264,7 +276,7 @@ class _Reader:
         self.found.append((path, tensor))
         return tensor
 
-    def _tensor(self, x: Any, path: str) -> Any:
+    def _tensor(self, x: Any, path: str) -> Tensor:
         if isinstance(x, torch.Tensor):
             tensor = self._placed(x, path)
         else:
@@ -273,7 +285,7 @@ class _Reader:
             return tensor.to(_COMPLEX.get(self.dtype, torch.complex64))
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
-    def _placed(self, x: Any, path: str) -> Any:
+    def _placed(self, x: Tensor, path: str) -> Tensor:
         if x.layout != torch.strided or x.is_quantized or x.is_nested:
             raise TypeMismatchError(
                 f"{self.where}: `{path}` must be a dense tensor, got one that is sparse, nested or "
@@ -288,7 +300,7 @@ class _Reader:
         # a tensor made under inference_mode cannot take part in a derivative, but its copy can
         return x.clone() if x.is_inference() else x.detach()
 
-    def _array(self, x: Any, path: str) -> Any:
+    def _array(self, x: Table | TableLike, path: str) -> Array:
         if isinstance(x, Table) or is_frame(x):
             return native(self._by_name(x, path))
         try:
@@ -299,7 +311,7 @@ class _Reader:
             raise self._no_numbers(path, f"{type(x).__name__} of {array.dtype}")
         return native(array)
 
-    def _by_name(self, x: Any, path: str) -> Any:
+    def _by_name(self, x: Table | TableLike, path: str) -> Array:
         """The columns of a table or frame; named ones in the order that was learned."""
         values, names = matrix(x, self.where, names=self.known.get(path))
         if names is not None:
@@ -317,7 +329,7 @@ class _Reader:
         )
 
 
-def _agreed(found: list[tuple[str, Any]], where: str) -> int:
+def _agreed(found: list[tuple[str, Tensor]], where: str) -> int:
     """The number of rows that all tensors agree on."""
     if not found:
         raise ShapeError(
@@ -341,7 +353,7 @@ def _agreed(found: list[tuple[str, Any]], where: str) -> int:
     return n
 
 
-def _refuse_nonfinite(found: list[tuple[str, Any]], dtype: Any, where: str) -> None:
+def _refuse_nonfinite(found: list[tuple[str, Tensor]], dtype: torch.dtype, where: str) -> None:
     """Refuse nan and infinity, saying the first place where one stands."""
     plain = [torch.view_as_real(each) if each.is_complex() else each for _, each in found]
     loose = [each for each in plain if each.is_floating_point()]
@@ -367,7 +379,7 @@ def _refuse_nonfinite(found: list[tuple[str, Any]], dtype: Any, where: str) -> N
             )
 
 
-def numbers(given: Any, name: str, where: str, remedy: str) -> Any:
+def numbers(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Tensor:
     """Real numbers as a tensor, detached, wherever they lie.
 
     Parameters
@@ -406,7 +418,7 @@ def numbers(given: Any, name: str, where: str, remedy: str) -> Any:
     return tensor.detach()
 
 
-def _together(given: Any, name: str, where: str) -> Any:
+def _together(given: Sequence[Tensor], name: str, where: str) -> Tensor:
     """Tensors, one for each row, as one."""
     try:
         return torch.stack([each.detach() for each in given])
@@ -414,7 +426,7 @@ def _together(given: Any, name: str, where: str) -> Any:
         raise _uneven(name, where) from wrong
 
 
-def _array(given: Any, name: str, where: str, remedy: str) -> Any:
+def _array(given: ArrayLike | Tensor, name: str, where: str, remedy: str) -> Array:
     try:
         array = np.asarray(given)
     except ValueError as wrong:
@@ -451,7 +463,9 @@ def holds_places(rows: Batch) -> bool:
     return not all(real)
 
 
-def refuse_places(module: Any, rows: Batch, ask: Callable[[Batch], Any], where: str) -> None:
+def refuse_places(
+    module: nn.Module, rows: Batch, ask: Callable[[Batch], object], where: str
+) -> None:
     """Ask a module with all its tables watched; a device is waited for.
 
     Parameters
@@ -482,7 +496,11 @@ def refuse_places(module: Any, rows: Batch, ask: Callable[[Batch], Any], where: 
 def _watch(name: str, first: int, n: int, where: str) -> Callable[..., None]:
     """A hook that looks at the places that n rows, of which one is the first, ask a table for."""
 
-    def look(table: Any, args: Any, kwargs: Any) -> None:
+    def look(
+        table: nn.Embedding | nn.EmbeddingBag,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+    ) -> None:
         places = args[0] if args else kwargs.get("input")
         if not isinstance(places, torch.Tensor) or not places.numel():
             return
@@ -513,12 +531,12 @@ _RAISED = "the module raised this when it was given"
 _SHAPES = ("shape", "size", "dimension", "channel", "elements")
 
 
-def as_matrix(given: Any, n: int, where: str) -> Any:
+def as_matrix(given: object, n: int, where: str) -> Tensor:
     """The outputs as a tensor of shape (n, c); (n,) is (n, 1), all axes after the first are c.
 
     Parameters
     ----------
-    given : Any
+    given : object
         What the module gave: a tensor, an object or dict with ``logits``, or a tuple, list or dict
         that holds one tensor.
     n : int
@@ -577,7 +595,7 @@ def refuse_width(came: int, c: int, where: str) -> None:
         )
 
 
-def chosen(given: Any, where: str) -> Any:
+def chosen(given: object, where: str) -> Tensor:
     """The tensor in the outputs of a module: the output, its ``logits``, or its only part.
 
     Raises

@@ -28,11 +28,14 @@ for k = n c gradients so far, at most p. For long streams see :class:`~onepass.n
 [2] S. Singhal, L. Wu, "Training multilayer perceptrons with the extended Kalman algorithm", 1989.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
+from torch import Tensor
+from torch.nn import Module
 
-from onepass.nn.kalman import Taken, Wandering
+from onepass.nn.kalman import Belief, Taken, Wandering
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 
@@ -110,14 +113,14 @@ class EKF(Wandering):
 
     def __init__(
         self,
-        module: Any,
+        module: Module,
         noise: float = 1.0,
         process_noise: float = 0.0,
         prior: float = 1.0,
         decay: float = 1.0,
         *,
         loss: LossName = "squared",
-        learns: Any = "all",
+        learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,
     ) -> None:
@@ -133,7 +136,7 @@ class EKF(Wandering):
             chunk=chunk,
         )
 
-    def _measured(self, belief: Any, w: Any, e: Any, J: Any) -> Taken:
+    def _measured(self, belief: Belief, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         noise = np.full(e.numel(), self.noise)
         step = belief.learn(w, J.T, e.reshape(-1), noise, group=e.shape[1])  # (2)
         return Taken(step.memory, step.w, step.contradictions)

@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from threading import RLock
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -53,7 +53,7 @@ _WITHIN = (nn.RNNBase, nn.MultiheadAttention)
 
 
 @contextmanager
-def evaluating(layers: Iterable[Any]) -> Iterator[None]:
+def evaluating(layers: Iterable[nn.Module]) -> Iterator[None]:
     """Hold layers in evaluation mode, and give each its own flag back.
 
     Flags are set one by one: ``train`` may be overridden, and do more than that.
@@ -68,7 +68,7 @@ def evaluating(layers: Iterable[Any]) -> Iterator[None]:
             each.training = True
 
 
-def warn_of_training(module: Any, where: str, stacklevel: int = 2) -> None:
+def warn_of_training(module: nn.Module, where: str, stacklevel: int = 2) -> None:
     """Warn where a module is in training mode and would answer differently in it."""
     dropouts = [name for name, each in module.named_modules() if each.training and _drops(each)]
     norms = [
@@ -90,7 +90,7 @@ def warn_of_training(module: Any, where: str, stacklevel: int = 2) -> None:
     )
 
 
-def refuse_batch_statistics(module: Any, where: str) -> None:
+def refuse_batch_statistics(module: nn.Module, where: str) -> None:
     """Refuse batch normalisation without running statistics.
 
     Raises
@@ -107,7 +107,7 @@ def refuse_batch_statistics(module: Any, where: str) -> None:
             )
 
 
-def refuse_max_norm(module: Any, where: str) -> None:
+def refuse_max_norm(module: nn.Module, where: str) -> None:
     """Refuse embeddings that rescale their own weights in each forward pass.
 
     Raises
@@ -125,7 +125,7 @@ def refuse_max_norm(module: Any, where: str) -> None:
             )
 
 
-def _drops(layer: Any) -> bool:
+def _drops(layer: nn.Module) -> bool:
     """Whether a layer draws lots in training mode."""
     if isinstance(layer, _DROPOUTS):
         return bool(layer.p > 0)
@@ -133,7 +133,7 @@ def _drops(layer: Any) -> bool:
 
 
 @contextmanager
-def plainly(device: Any, p: int) -> Iterator[None]:
+def plainly(device: torch.device, p: int) -> Iterator[None]:
     """Hold off what is around a step of p weights: inference mode, autocast, threads too many.
 
     Tensors that are made in inference mode could not be written in again outside of it, and
@@ -149,7 +149,7 @@ def plainly(device: Any, p: int) -> Iterator[None]:
         yield
 
 
-def derivable(module: Any, *, batched: bool = False) -> ExitStack:
+def derivable(module: nn.Module, *, batched: bool = False) -> ExitStack:
     """Hold torch to kernels that have a derivative in evaluation mode, until the stack is closed.
 
     Parameters
@@ -177,7 +177,7 @@ _REGISTERED = {"_parameters", "_buffers", "_modules", "training"}
 
 
 @contextmanager
-def substituted(layers: Sequence[Any], tensors: Mapping[int, Any]) -> Iterator[None]:
+def substituted(layers: Sequence[nn.Module], tensors: Mapping[int, Tensor]) -> Iterator[None]:
     """Replace parameters and buffers, given by id, in all layers, and restore the same objects.
 
     ``torch.func.functional_call`` replaces by name: where a layer has two names, it takes the first
@@ -218,12 +218,12 @@ class Function:
         The public call, for messages.
     """
 
-    def __init__(self, module: Any, selection: Selection, where: str) -> None:
+    def __init__(self, module: nn.Module, selection: Selection, where: str) -> None:
         self.module = module
         self.selection = selection
         self.where = where
-        self._layers: list[Any] = []
-        self._parameters: list[tuple[str, Any]] = []
+        self._layers: list[nn.Module] = []
+        self._parameters: list[tuple[str, nn.Parameter]] = []
         self.read_module()
         self.writes_buffers = False
         self.keeps = any(vars(each).get(hooks) for each in self._layers for hooks in _HOOKS)
@@ -253,7 +253,7 @@ class Function:
         """Whether the module is where a place that there is not would end the program."""
         return bool(self.selection.parameters[0].device.type != "cpu")
 
-    def weights(self, *, derive: bool = False) -> dict[str, Any]:
+    def weights(self, *, derive: bool = False) -> dict[str, Tensor]:
         """The weights that learn, by name: they share the parameters' memory, not their graph.
 
         Parameters
@@ -264,7 +264,7 @@ class Function:
         chosen = zip(self.selection.names, self.selection.parameters, strict=True)
         return {name: each.detach().requires_grad_(derive) for name, each in chosen}
 
-    def __call__(self, weights: Mapping[str, Any], rows: Batch) -> Any:
+    def __call__(self, weights: Mapping[str, Tensor], rows: Batch) -> Tensor:
         """Outputs of shape (n, c) at these weights; may be traced by torch.func."""
         before = self._attributes() if self.keeps else {}
         try:
@@ -272,7 +272,7 @@ class Function:
         finally:
             self._restore(before)
 
-    def _given(self, weights: Mapping[str, Any], rows: Batch) -> Any:
+    def _given(self, weights: Mapping[str, Tensor], rows: Batch) -> Any:
         """What the module gives with tensors in the place of its parameters."""
         state = {
             id(each): weights[name] if name in weights else each.detach()
@@ -283,7 +283,7 @@ class Function:
         with evaluating(self._layers), substituted(self._layers, state):
             return self.module(*rows.args, **rows.kwargs)
 
-    def outputs(self, rows: Batch) -> Any:
+    def outputs(self, rows: Batch) -> Tensor:
         """Outputs of shape (n, c) at the present weights, without a derivative."""
         with torch.no_grad(), self.told(rows):
             weights = self.weights()
@@ -332,12 +332,12 @@ class Function:
             where = rows.where or self.where
             refuse_places(self.module, rows, lambda part: self(self.weights(), part), where)
 
-    def _outputs(self, rows: Batch) -> Any:
+    def _outputs(self, rows: Batch) -> Tensor:
         """The same, and what the module writes is not undone."""
         with torch.no_grad(), self.told(rows):
             return as_matrix(self._given(self.weights(), rows), rows.n, rows.where or self.where)
 
-    def look(self, rows: Batch) -> tuple[Any, Any]:
+    def look(self, rows: Batch) -> tuple[Tensor, Tensor]:
         """Outputs, asked twice in a row; note is taken of what the module writes meanwhile.
 
         Parameters
@@ -376,7 +376,7 @@ class Function:
             )
         return once, twice
 
-    def _buffers(self) -> list[tuple[dict[str, Any], str, Any, Any]]:
+    def _buffers(self) -> list[tuple[dict[str, Tensor | None], str, Tensor | None, Tensor | None]]:
         """Every buffer, where it is registered, and a copy."""
         return [
             (vars(layer)["_buffers"], key, each, None if each is None else each.clone())
@@ -384,7 +384,7 @@ class Function:
             for key, each in vars(layer)["_buffers"].items()
         ]
 
-    def _attributes(self) -> dict[tuple[int, str], tuple[Any, Any]]:
+    def _attributes(self) -> dict[tuple[int, str], tuple[nn.Module, object]]:
         """Every plain attribute of every layer, with the layer that has it."""
         return {
             (id(layer), key): (layer, value)
@@ -393,7 +393,7 @@ class Function:
             if key not in _REGISTERED
         }
 
-    def _restore(self, before: dict[tuple[int, str], tuple[Any, Any]]) -> None:
+    def _restore(self, before: dict[tuple[int, str], tuple[nn.Module, object]]) -> None:
         if not before:
             return
         for (at, key), (layer, _) in self._attributes().items():
@@ -418,7 +418,7 @@ class _Watched(TorchDispatchMode):  # type: ignore[misc]
 
     supports_higher_order_operators = True  # as flex_attention and cond
 
-    def __init__(self, parameters: Sequence[tuple[str, Any]], learn: Sequence[str]) -> None:
+    def __init__(self, parameters: Sequence[tuple[str, Tensor]], learn: Sequence[str]) -> None:
         super().__init__()
         self._parameters = {name: each.detach() for name, each in parameters}
         self._places = {name: _storage(each) for name, each in self._parameters.items()}
@@ -430,7 +430,11 @@ class _Watched(TorchDispatchMode):  # type: ignore[misc]
         return True
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
     ) -> Any:
         del types
         kwargs = kwargs or {}
@@ -439,7 +443,7 @@ class _Watched(TorchDispatchMode):  # type: ignore[misc]
                 self._copy(args[i] if i < len(args) else kwargs.get(argument.name))
         return func(*args, **kwargs)
 
-    def _copy(self, written: Any) -> None:
+    def _copy(self, written: object) -> None:
         places = {_storage(each) for each in tensors(written)}
         for name, place in self._places.items():
             if place in places and name not in self._copies:
@@ -451,23 +455,25 @@ class _Watched(TorchDispatchMode):  # type: ignore[misc]
         return [name for name, copy in copies if _overwritten(self._parameters[name], copy)]
 
 
-def _storage(tensor: Any) -> int:
+def _storage(tensor: Tensor) -> int:
     return int(tensor.untyped_storage().data_ptr())
 
 
-def _length(value: Any) -> int:
+def _length(value: object) -> int:
     """How much a container holds: one that grows keeps what it is given."""
     return len(value) if isinstance(value, (list, dict, set)) else 0
 
 
-def _put_back(registered: dict[str, Any], key: str, buffer: Any, copy: Any) -> bool:
+def _put_back(
+    registered: dict[str, Tensor | None], key: str, buffer: Tensor | None, copy: Tensor | None
+) -> bool:
     """Make a buffer what it was, and say whether it was another."""
     replaced = registered.get(key) is not buffer
     registered[key] = buffer
     return (buffer is not None and _overwritten(buffer, copy)) or replaced
 
 
-def _overwritten(tensor: Any, copy: Any) -> bool:
+def _overwritten(tensor: Tensor, copy: Tensor) -> bool:
     """Restore a tensor from a copy, and return whether it differed; nan equals nan."""
     if torch.equal(tensor, copy) or torch.allclose(tensor, copy, 0.0, 0.0, equal_nan=True):
         return False
@@ -492,7 +498,13 @@ class Turn:
         return Turn, ()
 
 
-def in_turn(method: Callable[..., Any]) -> Callable[..., Any]:
+_Given = ParamSpec("_Given")
+_Said = TypeVar("_Said")
+
+
+def in_turn(
+    method: Callable[Concatenate[Any, _Given], _Said],
+) -> Callable[Concatenate[Any, _Given], _Said]:
     """A method that is done while its object's ``turn`` is held.
 
     Parameters
@@ -501,7 +513,7 @@ def in_turn(method: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(method)
-    def held(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def held(self: Any, /, *args: _Given.args, **kwargs: _Given.kwargs) -> _Said:
         with self.turn:
             return method(self, *args, **kwargs)
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass import linalg
 from onepass.errors import NumericalError, ParameterError
@@ -46,7 +47,7 @@ GRADIENTS = ("logit", "outputs", "average")
 _AT_ONCE = 128  # gradients that enter a memory together: each time it may take an SVD
 
 
-def check_gradients(gradients: Any, where: str, *, classes: bool = True) -> None:
+def check_gradients(gradients: object, where: str, *, classes: bool = True) -> None:
     """Refuse a choice that there is not, or that needs classes where there are none.
 
     Raises
@@ -73,21 +74,21 @@ def count(gradients: str, c: int) -> int:
 class Sound(NamedTuple):
     """Gradients, of which those that are not finite are zero, which no memory keeps."""
 
-    gradients: Any
+    gradients: Tensor
     """(n·k, p), neighbours being of one row."""
-    good: Any
+    good: Tensor
     """Which are as they were, (n·k,); of a device, there."""
 
 
 def of_rows(
-    network: Network, rows: Batch, y: Any, gradients: str, at: Sequence[int] | None = None
-) -> Any:
+    network: Network, rows: Batch, y: Tensor | None, gradients: str, at: Sequence[int] | None = None
+) -> Tensor:
     """The gradients of rows as of :func:`sound_of_rows`, (n·k, p)."""
     return sound_of_rows(network, rows, y, gradients, at).gradients
 
 
 def sound_of_rows(
-    network: Network, rows: Batch, y: Any, gradients: str, at: Sequence[int] | None = None
+    network: Network, rows: Batch, y: Tensor | None, gradients: str, at: Sequence[int] | None = None
 ) -> Sound:
     """The gradients of rows at the present weights.
 
@@ -114,16 +115,16 @@ def sound_of_rows(
     return Sound(torch.where(good[:, None], found, 0.0), good)
 
 
-def _gradient(network: Network, row: Batch, y: Any, i: int) -> Any:
+def _gradient(network: Network, row: Batch, y: Tensor | None, i: int) -> Tensor:
     """(3), with the indicator y of the classes of all rows; (2) without."""
 
-    def seed(out: Any) -> Any:
+    def seed(out: Tensor) -> Tensor:
         return torch.full_like(out, 1.0 / out.shape[1]) if y is None else y[i : i + 1]
 
     return network.gradient(row, seed)[1]
 
 
-def finite_rows(network: Network, rows: Batch, slope: Callable[[Any, int], Any]) -> list[int]:
+def finite_rows(network: Network, rows: Batch, slope: Callable[[Tensor, int], Tensor]) -> list[int]:
     """Which rows have finite outputs and a finite gradient, each asked alone.
 
     Parameters
@@ -141,7 +142,7 @@ def finite_rows(network: Network, rows: Batch, slope: Callable[[Any, int], Any])
     return found
 
 
-def left_out(good: Sequence[Any], where: str) -> int:
+def left_out(good: Sequence[Tensor], where: str) -> int:
     """How many gradients of a task were not finite; a device is waited for, once a task.
 
     Parameters
@@ -166,7 +167,7 @@ def left_out(good: Sequence[Any], where: str) -> int:
     return lost
 
 
-def begun(specification: Any, p: int, like: Any, where: str, at_once: int = _AT_ONCE) -> Any:
+def begun(specification: Any, p: int, like: Tensor, where: str, at_once: int = _AT_ONCE) -> Any:
     """The memory of no gradients of p weights, of the kind of ``like``, so many coming at once.
 
     Raises
@@ -183,9 +184,9 @@ def begun(specification: Any, p: int, like: Any, where: str, at_once: int = _AT_
     return memory
 
 
-def gathered(parts: Iterable[Any]) -> Iterator[Any]:
+def gathered(parts: Iterable[Tensor]) -> Iterator[Tensor]:
     """The same gradients (k, p), as many together as should enter a memory at once."""
-    held: list[Any] = []
+    held: list[Tensor] = []
     for part in parts:
         held.append(part)
         if sum(map(len, held)) >= _AT_ONCE:
@@ -195,7 +196,7 @@ def gathered(parts: Iterable[Any]) -> Iterator[Any]:
         yield torch.cat(held)
 
 
-def entered(memory: Any, w: Any, J: Any) -> Any:
+def entered(memory: Any, w: Tensor, J: Tensor) -> Any:
     """The memory after gradients (k, p) came, none of which moves a weight.
 
     They are learned as rows that are already fitted: with errors e = 0 the one equation leaves w

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.func import vjp, vmap
 from torch.nn import functional
@@ -56,10 +57,10 @@ class _Use:
 
     names: list[str | None]
     """Of its weight and bias, of those that learn."""
-    x: Any
-    z: Any
+    x: Tensor
+    z: Tensor
     version: int
-    form: Callable[[Any, Any, int], Any]
+    form: Callable[[Tensor, Tensor, int], Any]
     """Makes of x and δ (k, *z) the parts of (1), (n, k, *weight), for n rows."""
 
 
@@ -72,13 +73,15 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
         Those that learn, as the module is asked with; they require grad.
     """
 
-    def __init__(self, weights: Mapping[str, Any]) -> None:
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
         self._weights = weights
         self._names = {id(each): name for name, each in weights.items()}
         self._uses: list[_Use] = []
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         """What a function gives; of a layer's, a copy, that may be written in."""
         del types
         kwargs = kwargs or {}
@@ -99,7 +102,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
         self._uses.append(_Use(names, x, z, _version(x), form))
         return z.clone()
 
-    def write(self, out: Any, v: Any, J: Any, slices: Mapping[str, slice]) -> None:
+    def write(self, out: Tensor, v: Tensor, J: Tensor, slices: Mapping[str, slice]) -> None:
         """The derivatives of outputs (n, c), weighted by v (k, n, c), into J (n, k, p).
 
         Raises
@@ -128,7 +131,7 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
         for piece in blank.values():
             J[..., piece].zero_()
 
-    def features(self, out: Any) -> Any:
+    def features(self, out: Tensor) -> Tensor | None:
         """The features (n, q) of a linear layer whose outputs (n, c) are those of the module.
 
         They are the gradient of every output in its own weights. None if the weights that learn are
@@ -148,7 +151,13 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
         return torch.cat((use.x, use.x.new_ones(len(out), len(self._weights) - 1)), dim=1)
 
     def _add(
-        self, use: _Use, delta: Any, n: int, J: Any, slices: Mapping[str, slice], blank: Any
+        self,
+        use: _Use,
+        delta: Tensor,
+        n: int,
+        J: Tensor,
+        slices: Mapping[str, slice],
+        blank: dict[str, slice],
     ) -> None:
         """Add what one use has to say; write it where nothing was said yet."""
         parts = use.form(use.x, delta, n)
@@ -166,18 +175,18 @@ class Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types for 
                 here.addcmul_(left, right)
 
 
-def _version(tensor: Any) -> int:
+def _version(tensor: Tensor) -> int:
     """How often it was written in, or a tensor whose memory it shares."""
     count: int = tensor._version  # noqa: SLF001  torch has no public name for it
     return count
 
 
-def _linear(weight: Any, more: Any, kwargs: Any) -> Any:
+def _linear(weight: Tensor, more: object, kwargs: object) -> Any:
     del weight, more, kwargs
     return _of_linear
 
 
-def _of_linear(x: Any, delta: Any, n: int) -> Any:
+def _of_linear(x: Tensor, delta: Tensor, n: int) -> Any:
     """(1) of z = W x + b: x (n, …, in), δ (k, n, …, out)."""
     k, out = len(delta), delta.shape[-1]
     x, delta = _by_rows(x, n, 0, 1), _by_rows(delta, n, 1, 1)  # (n, t, in), (k, n, t, out)
@@ -191,7 +200,7 @@ def _of_linear(x: Any, delta: Any, n: int) -> Any:
     return weight, (bias, None)
 
 
-def _conv2d(weight: Any, more: Any, kwargs: Any) -> Any:
+def _conv2d(weight: Tensor, more: Any, kwargs: Any) -> Any:
     """How a convolution's parts are made; None of a padding in words."""
     told = dict(zip(("stride", "padding", "dilation", "groups"), more, strict=False)) | kwargs
     stride, padding, dilation = (told.get(name, i) for name, i in _USUAL)
@@ -199,7 +208,7 @@ def _conv2d(weight: Any, more: Any, kwargs: Any) -> Any:
         return None
     size, groups = tuple(weight.shape[2:]), told.get("groups", 1)
 
-    def form(x: Any, delta: Any, n: int) -> Any:
+    def form(x: Tensor, delta: Tensor, n: int) -> Any:
         patches = functional.unfold(x, size, dilation, padding, stride)  # (n b, g K, L)
         k, out = len(delta), delta.shape[-3]
         patches = _by_rows(patches, n, 0, 2)
@@ -216,7 +225,7 @@ def _conv2d(weight: Any, more: Any, kwargs: Any) -> Any:
     return form
 
 
-def _by_rows(numbers: Any, n: int, at: int, last: int) -> Any:
+def _by_rows(numbers: Tensor, n: int, at: int, last: int) -> Tensor:
     """With the axes between that of n rows, at this place, and the last ones as one.
 
     Raises
@@ -277,7 +286,7 @@ class Scratch:
         own = {each.untyped_storage().data_ptr() for each in weights.values()}
         held = 0
 
-        def pack(tensor: Any) -> Any:
+        def pack(tensor: Tensor) -> Tensor:
             nonlocal held
             if tensor.untyped_storage().data_ptr() not in own:
                 held += tensor.numel() * tensor.element_size()
@@ -314,7 +323,7 @@ class Derivative:
         self._scratch = Scratch(function, chunk)
         self._derived = False  # whether outputs have had a graph
 
-    def jacobian(self, rows: Batch, room: Callable[[int], Any]) -> tuple[Any, Any]:
+    def jacobian(self, rows: Batch, room: Callable[[int], Tensor]) -> tuple[Tensor, Tensor]:
         """Outputs (n, c), and J (n·c, p).
 
         Parameters
@@ -344,7 +353,7 @@ class Derivative:
         self._c = c
         return (pieces[0] if len(pieces) == 1 else torch.cat(pieces)), J
 
-    def gradient(self, rows: Batch, v: Any) -> tuple[Any, Any]:
+    def gradient(self, rows: Batch, v: Tensor | Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
         """Outputs (n, c), and the derivative (p,) of the sum of v times outputs.
 
         Parameters
@@ -370,7 +379,7 @@ class Derivative:
                 self._write(gradient, [None if g is None else g[None] for g in found])
         return out.detach(), gradient[0]
 
-    def features(self, rows: Batch) -> tuple[Any, Any]:
+    def features(self, rows: Batch) -> tuple[Tensor, Tensor | None]:
         """Outputs (n, c), and what :meth:`Watch.features` returns."""
         with self._function.deriving(rows):
             weights = self._function.weights(derive=True)
@@ -382,7 +391,7 @@ class Derivative:
 
     # -- the ways ---------------------------------------------------------------------------------
 
-    def _piece(self, rows: Batch, J: Any, at_once: int) -> Any:
+    def _piece(self, rows: Batch, J: Tensor, at_once: int) -> Tensor:
         """Outputs of a few rows, whose Jacobian is written into J."""
         if rows.n == 1:
             return self._row(rows, J, at_once)
@@ -398,11 +407,11 @@ class Derivative:
         self._trusted.setdefault("layers of rows", False)
         return torch.cat(out)
 
-    def _rows_at_once(self, rows: Batch, J: Any) -> Any:
+    def _rows_at_once(self, rows: Batch, J: Tensor) -> Tensor:
         c = len(J) // rows.n
         names = self._function.selection.names
 
-        def one(weights: Mapping[str, Any], *leaves: Any) -> tuple[Any, Any]:
+        def one(weights: Mapping[str, Tensor], *leaves: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
             row = rows.holding((leaf[None] for leaf in leaves), 1)
             out, back = vjp(lambda at: self._width(self._function(at, row), c)[0], weights)
             basis = torch.eye(c, dtype=out.dtype, device=out.device)
@@ -417,7 +426,7 @@ class Derivative:
             self._write(J.view(rows.n, c, -1), [found[name] for name in names])
         return out
 
-    def _by_layers(self, rows: Batch, J: Any, at_once: int) -> Any:
+    def _by_layers(self, rows: Batch, J: Tensor, at_once: int) -> Tensor:
         c = len(J) // rows.n
         with self._function.deriving(rows), self._held_to_batches():
             weights = self._function.weights(derive=True)
@@ -433,7 +442,7 @@ class Derivative:
                 watch.write(out, v, each[:, k : k + step], self._function.selection.slices)
         return out.detach()
 
-    def _row(self, row: Batch, J: Any, at_once: int) -> Any:
+    def _row(self, row: Batch, J: Tensor, at_once: int) -> Tensor:
         c, several = len(J), len(J) > 1 and at_once > 1
         if several:
             out = self._tried("layers", lambda: self._by_layers(row, J, at_once), row, J)
@@ -450,7 +459,7 @@ class Derivative:
             if several:
                 self._trusted.setdefault("layers", False)
 
-            def outputs_at_once() -> Any:
+            def outputs_at_once() -> Tensor:
                 for k in range(0, c, at_once):
                     self._outputs_at_once(out, leaves, J[k : k + at_once], k)
                 return out
@@ -464,7 +473,7 @@ class Derivative:
                 self._trusted["outputs"] = False
         return out.detach()
 
-    def _outputs_at_once(self, out: Any, leaves: list[Any], J: Any, first: int) -> None:
+    def _outputs_at_once(self, out: Tensor, leaves: list[Tensor], J: Tensor, first: int) -> None:
         v = out.new_zeros((len(J), *out.shape))
         v[:, 0, first : first + len(J)].fill_diagonal_(1.0)
         found = torch.autograd.grad(
@@ -474,7 +483,9 @@ class Derivative:
 
     # -- trust ------------------------------------------------------------------------------------
 
-    def _tried(self, way: str, compute: Callable[[], Any], rows: Batch, J: Any) -> Any:
+    def _tried(
+        self, way: str, compute: Callable[[], Tensor], rows: Batch, J: Tensor
+    ) -> Tensor | None:
         """What a way gives, held against plain backward passes the first time; None if it fails."""
         if way in self._trusted:
             if not self._trusted[way]:
@@ -498,7 +509,7 @@ class Derivative:
         self._trusted[way] = True
         return out
 
-    def _as_plain(self, row: Batch, J: Any) -> bool:
+    def _as_plain(self, row: Batch, J: Tensor) -> bool:
         """Whether J (c, p) of a row is what plain backward passes give for a few outputs."""
         with self._function.deriving(row):
             weights = self._function.weights(derive=True)
@@ -512,14 +523,14 @@ class Derivative:
                     return False
         return True
 
-    def _has_graph(self, out: Any, rows: Batch) -> bool:
+    def _has_graph(self, out: Tensor, rows: Batch) -> bool:
         """Whether outputs have a derivative; until some had, those without must have none."""
         self._derived = self._derived or out.requires_grad
         if not self._derived:
             refuse_underived(self._function, rows)
         return bool(out.requires_grad)
 
-    def _agree(self, plain: Any, other: Any) -> bool:
+    def _agree(self, plain: Tensor, other: Tensor) -> bool:
         """Alike in each parameter, to half the digits; what is rounding in all of them aside."""
         whole = plain.abs().amax() * (100.0 * torch.finfo(plain.dtype).eps)
         pieces = self._function.selection.slices.values()
@@ -532,7 +543,7 @@ class Derivative:
 
     # -- room -------------------------------------------------------------------------------------
 
-    def _write(self, J: Any, found: list[Any]) -> None:
+    def _write(self, J: Tensor, found: list[Tensor | None]) -> None:
         """Derivatives (…, *shape) into the columns of J (…, p); None is no path: zero."""
         for s, g in zip(self._function.selection.slices.values(), found, strict=True):
             if g is None:
@@ -541,7 +552,7 @@ class Derivative:
                 sparse = g.layout != torch.strided  # as nn.Embedding(sparse=True) gives it
                 J[..., s].view(g.shape).copy_(g.to_dense() if sparse else g)
 
-    def _width(self, out: Any, c: int) -> Any:
+    def _width(self, out: Tensor, c: int) -> Tensor:
         if out.shape[1] != c:
             raise _OtherWidth(out.shape[1])
         return out

@@ -50,21 +50,24 @@ with process noise; memory p q + q² numbers. q grows with the rows until it is 
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
+from torch import Tensor
 
 from onepass import linalg, validation
 from onepass.errors import MergeError, NumericalError, ParameterError
 from onepass.linalg.subspace import Columns
 from onepass.linalg.update import Step, row_by_row
 from onepass.memory.evidence import Evidence
-from onepass.nn.batch import Batch
+from onepass.nn.batch import Batch, RowsLike
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, ArrayOrTensor, Floats
 
 __all__ = [
     "Belief",
@@ -191,7 +194,9 @@ class Covariance:
         del c, p
         return self
 
-    def start(self, p: int, c: int, noise: float = 0.0, kind: Any = np.float64) -> "Belief":
+    def start(
+        self, p: int, c: int, noise: float = 0.0, kind: DTypeLike | Tensor = np.float64
+    ) -> "Belief":
         """The belief before the first row, about p weights.
 
         ``kind`` is a NumPy precision, or a tensor of the precision and on the device wanted.
@@ -244,7 +249,9 @@ class Belief:
 
     # -- learning --------------------------------------------------------------------------------
 
-    def learn(self, w: Any, G: Any, e: Any, noise: Floats, *, group: int = 1) -> Step:
+    def learn(
+        self, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, *, group: int = 1
+    ) -> Step:
         """The Kalman step of a block of rows: (2), (3).
 
         Parameters
@@ -294,7 +301,9 @@ class Belief:
         del new, old
         return 0.0
 
-    def _widened(self, G: Any, e: Any, *, exact: bool) -> tuple["Belief", Floats, Floats, Floats]:
+    def _widened(
+        self, G: ArrayOrTensor, e: ArrayOrTensor, *, exact: bool
+    ) -> tuple["Belief", Floats, Floats, Floats]:
         """With the directions that G brings; G in coordinates, (q, n), its lengths, and e.
 
         A device is waited for once, here, for all that decides.
@@ -350,7 +359,7 @@ class Belief:
 
     # -- what it says ----------------------------------------------------------------------------
 
-    def variances(self, G: Any) -> Floats:
+    def variances(self, G: ArrayOrTensor) -> Floats:
         """gᵀ P g of each column of G (p, n), (n,)."""
         split = self.columns.split(G)
         inside, outside = linalg.together(split.inside, linalg.norms(split.outside))
@@ -362,7 +371,7 @@ class Belief:
 
     # -- merging ---------------------------------------------------------------------------------
 
-    def evidence(self, w: Any, start: Any = None) -> Evidence:
+    def evidence(self, w: ArrayOrTensor, start: "ArrayOrTensor | None" = None) -> Evidence:
         """What the rows said without the prior; ``start`` are the weights before the first row.
 
         Along an eigenvector u of Σ with the variance σ², where the weights moved by θ, one row of
@@ -381,7 +390,7 @@ class Belief:
         answers = (said + moved / linalg.like(share, moved)[:, None]).reshape(-1, *w.shape[1:])
         return Evidence(rows, answers, sigma**2 / share, np.zeros(w.shape[1:]))
 
-    def merged(self, w: Any, evidence: Evidence) -> Step:
+    def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
         """The step of learning another belief's evidence: exact for a linear model."""
         return evidence.learned_by(self, w)
 
@@ -399,7 +408,7 @@ class Taken(NamedTuple):
     """What a step will do; nothing of the learner has changed yet."""
 
     belief: Any
-    w: Any
+    w: Tensor
     contradictions: int = 0
 
 
@@ -422,12 +431,12 @@ class Filter(Learner):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         prior: float,
         noise: float,
         loss: LossName,
-        learns: Any,
+        learns: str | Sequence[str],
         block_update: bool,
         chunk: int | None,
     ) -> None:
@@ -445,12 +454,14 @@ class Filter(Learner):
         return Covariance(self._prior).start(self.network.p, c, self.noise, self._like)
 
     @abstractmethod
-    def _taken(self, belief: Any, w: Any, e: Any, J: Any) -> Taken:
+    def _taken(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         """What rows with errors e (n, c) and gradients J (n·c, p) do, and their time."""
 
     # -- verbs -----------------------------------------------------------------------------------
 
-    def merge(self, other: Any, rows: Any = None) -> Self:
+    def merge(
+        self, other: Learner, rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
+    ) -> Self:
         """Refused: ORFit is the filter that merges.
 
         Raises
@@ -496,7 +507,7 @@ class Filter(Learner):
         if self._belief is not None:
             self._belief.variances(self._like.new_zeros(1, self.network.p).T)
 
-    def _learn(self, rows: Batch, e: Any, J: Any) -> None:
+    def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
         del rows
         e, J = self._learnable(e, J)
         if not len(e):  # a row that is not learned lets no time pass
@@ -513,7 +524,7 @@ class Filter(Learner):
         else:
             self._refused = self._refused + len(e)
 
-    def _learnable(self, e: Any, J: Any) -> tuple[Any, Any]:
+    def _learnable(self, e: Tensor, J: Tensor) -> tuple[Tensor, Tensor]:
         """The rows that were not refused and masked, whose errors and gradients are zero now.
 
         Of a device how many they are is waited for, as what is believed of the weights is anyway:
@@ -528,7 +539,7 @@ class Filter(Learner):
         chosen = said.to(torch.int8).argsort(descending=True, stable=True)[:count].sort().values
         return e[chosen], J.reshape(n, e.shape[1], -1)[chosen].reshape(-1, J.shape[1])
 
-    def _told(self, found: Taken, before: Any) -> None:
+    def _told(self, found: Taken, before: Tensor) -> None:
         """Be as after a step that was sound, from the weights before."""
         del before
         self._belief = found.belief
@@ -569,14 +580,14 @@ class Wandering(Filter):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         prior: float,
         noise: float,
         process_noise: float,
         decay: float,
         loss: LossName,
-        learns: Any,
+        learns: str | Sequence[str],
         block_update: bool,
         chunk: int | None,
     ) -> None:
@@ -595,7 +606,7 @@ class Wandering(Filter):
         )
 
     @abstractmethod
-    def _measured(self, belief: Any, w: Any, e: Any, J: Any) -> Taken:
+    def _measured(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         """What rows with errors e (n, c) and gradients J (n·c, p) make of belief and weights."""
 
     @property
@@ -603,13 +614,13 @@ class Wandering(Filter):
         """Bytes of what is kept beside the weights."""
         return super().nbytes + self._dynamics.nbytes
 
-    def _taken(self, belief: Any, w: Any, e: Any, J: Any) -> Taken:
+    def _taken(self, belief: Any, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         found = self._measured(belief, w, e, J)
         decay, added = self._dynamics.passed(len(e))
         new = self._dynamics.shrunk(found.w, w, decay)
         return found._replace(belief=found.belief.drifted(decay, added), w=new)  # (8)
 
-    def _told(self, found: Taken, before: Any) -> None:
+    def _told(self, found: Taken, before: Tensor) -> None:
         self._dynamics.begun(before)
         super()._told(found, before)
 
@@ -646,7 +657,7 @@ class Dynamics:
             )
         self._start: Any = None
 
-    def begun(self, w: Any) -> None:
+    def begun(self, w: Tensor) -> None:
         """Note the weights w₀ before the first row, if they are needed."""
         if self.decay < 1.0 and self._start is None:
             self._start = w.clone()
@@ -657,7 +668,7 @@ class Dynamics:
         times = float(n) if square == 1.0 else (1.0 - square**n) / (1.0 - square)
         return self.decay**n, self.process_noise * times
 
-    def shrunk(self, w: Any, before: Any, decay: float) -> Any:
+    def shrunk(self, w: Tensor, before: Tensor, decay: float) -> Tensor:
         """w₀ + decay · (w − w₀), where w₀ is that noted, or the weights before."""
         if decay == 1.0:
             return w

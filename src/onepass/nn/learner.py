@@ -26,12 +26,13 @@ import math
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
+from torch import Tensor
 
 from onepass import linalg, validation
 from onepass.errors import (
@@ -46,13 +47,14 @@ from onepass.errors import (
 )
 from onepass.linalg.interrupt import Interrupt
 from onepass.memory.principal import ForgettingBound
-from onepass.nn.batch import Batch, numbers, refuse_width
+from onepass.nn.batch import Batch, RowsLike, numbers, refuse_width
 from onepass.nn.function import plainly
 from onepass.nn.losses import LossName, answers, as_rows, check, shape_of, targets
 from onepass.nn.module import Network
 from onepass.nn.saving import save
 from onepass.nn.selection import broken
 from onepass.nn.trial import Call, prepared, tried, untold
+from onepass.types import ArrayLike, ArrayOrTensor
 
 __all__ = [
     "Learner",
@@ -81,7 +83,9 @@ _VERBS = {
 _AT_ONCE = 1 << 22  # numbers of a Jacobian that are made at once for standard deviations
 
 
-def deviations(learner: Any, x: Any, variances: Callable[[Any], Any]) -> tuple[Any, Any]:
+def deviations(
+    learner: "Learner", x: RowsLike, variances: Callable[[Tensor], ArrayOrTensor]
+) -> tuple[Tensor, Tensor]:
     """What a learner's module says of rows, and (1).
 
     Parameters
@@ -119,7 +123,7 @@ def deviations(learner: Any, x: Any, variances: Callable[[Any], Any]) -> tuple[A
     return said, std
 
 
-def refuse_nameless(said: Any, where: str) -> None:
+def refuse_nameless(said: Tensor, where: str) -> None:
     """Refuse outputs (n, c) that name no class; a device is waited for.
 
     Parameters
@@ -142,7 +146,7 @@ def refuse_nameless(said: Any, where: str) -> None:
         )
 
 
-def refuse_verb(learner: Any, name: str) -> None:
+def refuse_verb(learner: "Learner", name: str) -> None:
     """Refuse a verb that other learners have, and say what a network has in its place.
 
     Parameters
@@ -165,7 +169,7 @@ def refuse_verb(learner: Any, name: str) -> None:
         )
 
 
-def drift(learner: Any, x: Any, said: Any) -> float:
+def drift(learner: "Learner", x: RowsLike, said: ArrayLike | Tensor) -> float:
     """√(Σ (outputs now − outputs then)²), over all rows.
 
     Parameters
@@ -254,7 +258,7 @@ def warn_of_no_tasks(where: str) -> None:
     )
 
 
-def representation(learner: Any) -> str:
+def representation(learner: "Learner") -> str:
     """A learner in one line: its arguments that are not the defaults, its module, its size.
 
     Parameters
@@ -271,7 +275,7 @@ def representation(learner: Any) -> str:
     return f"<{name}({', '.join(given)}), p={p}, rows_seen_={learner.rows_seen_}>"
 
 
-def tags(learner: Any) -> Tags:
+def tags(learner: "Learner") -> Tags:
     """What scikit-learn asks of an estimator: whether it classifies or regresses.
 
     Parameters
@@ -325,11 +329,11 @@ class Learner(ABC):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         loss: LossName = "squared",
         noise: float = 0.0,
-        learns: Any = "all",
+        learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,
     ) -> None:
@@ -347,15 +351,15 @@ class Learner(ABC):
         self._shape: tuple[int, ...] | None = None  # of an answer, as it was learned
         self._refused: Any = 0
         self._masked: Any = 0  # rows refused before those of the step
-        self._space: Any = None  # for the Jacobian, used again
-        self._wide: Any = None  # w of a module of half precision
+        self._space: Tensor | None = None  # for the Jacobian, used again
+        self._wide: Tensor | None = None  # w of a module of half precision
         self._full = False  # whether it was told that no direction is free
         self._refuse_broken()
 
     # -- hooks -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def _learn(self, rows: Batch, e: Any, J: Any) -> None:
+    def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
         """Take the step of rows with errors e (n, c) in float64 and gradients J (n·c, p)."""
 
     def _filled(self) -> str | None:
@@ -376,7 +380,7 @@ class Learner(ABC):
 
     # -- verbs -----------------------------------------------------------------------------------
 
-    def learn(self, x: Any, y: Any) -> Self:
+    def learn(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
         """Learn rows, one after the other, or as one augmented row if ``block_update``.
 
         Parameters
@@ -411,7 +415,7 @@ class Learner(ABC):
             pass
         return self
 
-    def test_then_train(self, x: Any, y: Any) -> Any:
+    def test_then_train(self, x: RowsLike, y: ArrayLike | Tensor) -> Tensor:
         """Learn rows; return what would have been said of each just before learning it.
 
         With ``block_update``, what would have been said just before learning the block.
@@ -428,7 +432,7 @@ class Learner(ABC):
         said = list(self._steps(x, y, "test_then_train"))
         return self._said(torch.cat(said)) if said else self.predict(x)
 
-    def predict(self, x: Any, *, return_std: bool = False) -> Any:
+    def predict(self, x: RowsLike, *, return_std: bool = False) -> Any:
         """Numbers or classes, each answer of the shape that answers had when last learned.
 
         Before learning, what the module says by its initial weights: numbers (n, c), or (n,) if it
@@ -464,11 +468,13 @@ class Learner(ABC):
             said, std = deviations(self, x, self._variances(f"{self._where}.predict"))
         return self._said(said), self._said(std)
 
-    def outputs(self, x: Any) -> Any:
+    def outputs(self, x: RowsLike) -> Tensor:
         """The module's outputs (n, c), without a derivative, in evaluation mode."""
         return self.network.outputs(self.network.prepare(x, f"{self._where}.outputs"))
 
-    def merge(self, other: Any, rows: Any = None) -> Self:
+    def merge(
+        self, other: "Learner", rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
+    ) -> Self:
         """Learn what another learner of the same kind has learned, from the same beginning.
 
         Raises
@@ -514,7 +520,7 @@ class Learner(ABC):
         """Bytes of what is kept beside the weights."""
         return 0
 
-    def drift(self, x: Any, said: Any) -> float:
+    def drift(self, x: RowsLike, said: ArrayLike | Tensor) -> float:
         """By how much answers have moved: √(Σ (outputs now − outputs then)²), over all rows.
 
         It counts all that has moved them, whereas a certificate counts what the memory let go.
@@ -543,7 +549,7 @@ class Learner(ABC):
             refuse_verb(self, name)
             return object.__getattribute__(self, name)  # raises as ever, a property as it did
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         return tags(self)
 
     # -- copies and pickles, between two steps: other threads wait, or are waited for -------------
@@ -553,7 +559,7 @@ class Learner(ABC):
         vars(twin).update(vars(self))
         return twin
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         twin = object.__new__(type(self))
         memo[id(self)] = twin
         with self.network.turn:
@@ -567,7 +573,7 @@ class Learner(ABC):
 
     # -- what stands behind them -----------------------------------------------------------------
 
-    def _said(self, outputs: Any) -> Any:
+    def _said(self, outputs: Tensor) -> Tensor:
         """Outputs (n, c) as answers, of the shape that answers were learned in."""
         refuse_width(outputs.shape[1], self._outputs or outputs.shape[1], f"{self._where}.predict")
         return answers(self.loss, outputs, self._shape)
@@ -583,12 +589,12 @@ class Learner(ABC):
     # -- weights ---------------------------------------------------------------------------------
 
     @property
-    def _like(self) -> Any:
+    def _like(self) -> Tensor:
         """An empty tensor of the precision that is computed in, on the module's device."""
         return linalg.widened(torch.empty(0, dtype=self.network.dtype, device=self.network.device))
 
     @property
-    def _weights(self) -> Any:
+    def _weights(self) -> Tensor:
         """W (p,) in the precision that is computed in: half precision could not take in a step.
 
         Where a weight of the module is not what was written into it, it is what it has become.
@@ -601,13 +607,13 @@ class Learner(ABC):
         self._wide = now if known is None else torch.where(known.to(said.dtype) == said, known, now)
         return self._wide
 
-    def _take(self, w: Any) -> None:
+    def _take(self, w: Tensor) -> None:
         """Let the module have these weights (p,)."""
         self.network.set_weights(w.to(self.network.dtype))
         if self._wide is not None:
             self._wide = w
 
-    def _sound(self, w: Any) -> Any:
+    def _sound(self, w: Tensor) -> Tensor:
         """Whether weights (p,) are finite in the module's precision."""
         return linalg.sound(w.to(self.network.dtype)[None])[0]
 
@@ -635,7 +641,7 @@ class Learner(ABC):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _steps(self, x: Any, y: Any, verb: str) -> Iterator[Any]:
+    def _steps(self, x: RowsLike, y: ArrayLike | Tensor, verb: str) -> Iterator[Tensor]:
         """Take the steps; yield the outputs (n, c) just before each."""
         where = f"{self._where}.{verb}"
         net = self.network
@@ -669,7 +675,7 @@ class Learner(ABC):
             untold(call, wrong, 0, 1)
             raise
 
-    def _whole_step(self, call: Call, wanted: Any, i: int, width: int) -> Any:
+    def _whole_step(self, call: Call, wanted: Tensor, i: int, width: int) -> Tensor:
         """The step of rows i to i + width of a call; where it fails it is told how far one came."""
         known, self._outputs = self._outputs, wanted.shape[1]
         try:
@@ -684,7 +690,7 @@ class Learner(ABC):
         """How many of n rows given are learned together."""
         return n if self.block_update else 1
 
-    def _step(self, rows: Batch, y: Any) -> Any:
+    def _step(self, rows: Batch, y: Tensor) -> Tensor:
         self._masked = self._refused
         said, J = self._derived(rows, y.shape[1])
         e, G = as_rows(self.loss, said, y, linalg.widened(J))
@@ -706,7 +712,7 @@ class Learner(ABC):
         self.rows_seen_ += len(rows)
         return said
 
-    def _derived(self, rows: Batch, c: int) -> tuple[Any, Any]:
+    def _derived(self, rows: Batch, c: int) -> tuple[Tensor, Tensor]:
         """Outputs (n, c), and J (n·c, p) in reused memory."""
         space, net = self._space, self.network
         if space is not None:  # the module may have moved to another device
@@ -723,7 +729,7 @@ class Learner(ABC):
             self._full = True
             warnings.warn(f"{self._where}: {said}", MemoryFullWarning, stacklevel=stacklevel)
 
-    def _warn(self, before: Any, where: str) -> None:
+    def _warn(self, before: int | Tensor, where: str) -> None:
         """Tell of rows that were left out since then; once a call, the only wait for a device."""
         if self._refused is before:
             return

@@ -32,11 +32,13 @@ Cost of a step: c backward passes, O(p (m + n c)²) time and O(p (m + n c)) memo
     arXiv 2305.19535; "diagonal LO-FI".
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
@@ -66,12 +68,12 @@ class Precision:
         Columns of W at most.
     """
 
-    diagonal: Any
-    rows: Any
+    diagonal: Tensor
+    rows: Tensor
     m: int
 
     @classmethod
-    def start(cls, p: int, m: int, prior: float, kind: Any) -> "Precision":
+    def start(cls, p: int, m: int, prior: float, kind: Tensor) -> "Precision":
         """Before the first row, of p weights of a variance; ``kind`` is an empty tensor."""
         diagonal = torch.full((p,), 1.0 / prior, dtype=torch.float64, device=kind.device)
         return cls(diagonal, kind.new_empty((0, p)), m)
@@ -86,7 +88,7 @@ class Precision:
         """Bytes of both."""
         return int(self.diagonal.nbytes + self.rows.nbytes)
 
-    def learned(self, w: Any, J: Any, e: Any, noise: float) -> tuple["Precision", Any]:
+    def learned(self, w: Tensor, J: Tensor, e: Tensor, noise: float) -> tuple["Precision", Tensor]:
         """After rows with gradients J (n, p) and errors e (n,), and the weights: (1) to (3).
 
         Raises
@@ -129,7 +131,7 @@ class Precision:
             rows = linalg.times(Q, linalg.solve_upper_transposed(U, T.T).T).T
         return replace(self, diagonal=D * self.diagonal, rows=decay * root * rows)
 
-    def variances(self, G: Any) -> Any:
+    def variances(self, G: Tensor) -> Any:
         """gᵀ P g of each column of G (p, n), (n,), in float64.
 
         With Υ^-½ g = Q c + o, o orthogonal to Q, it is ‖U⁻ᵀ c‖² + ‖o‖², UᵀU = I + T Tᵀ.
@@ -145,7 +147,7 @@ class Precision:
         F = linalg.solve_upper_transposed(U, inside)
         return np.einsum("ij,ij->j", F, F) + outside**2
 
-    def _turned(self, wide: Any, gram: Floats) -> "Precision":
+    def _turned(self, wide: Tensor, gram: Floats) -> "Precision":
         """(2), if there is need of it."""
         if len(wide) <= self.m:
             return replace(self, rows=wide)
@@ -157,7 +159,7 @@ class Precision:
         return Precision(diagonal, linalg.like(V[: self.m], wide) @ wide, self.m)
 
 
-def _spanned(A: Any, *small: Any) -> list[Any]:
+def _spanned(A: Tensor, *small: Tensor) -> list[Any]:
     """Q orthonormal and T with A = Q T, each column to its rounding; and small ones, as NumPy's.
 
     Parts of a column that are no longer than its rounding are left out. A device is waited for
@@ -259,7 +261,7 @@ class LoFi(Wandering):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         memory: int = 10,
         noise: float = 1.0,
         process_noise: float = 0.0,
@@ -267,7 +269,7 @@ class LoFi(Wandering):
         decay: float = 1.0,
         *,
         loss: LossName = "squared",
-        learns: Any = "all",
+        learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,
     ) -> None:
@@ -290,9 +292,9 @@ class LoFi(Wandering):
             chunk=chunk,
         )
 
-    def _begin(self, c: int) -> Any:
+    def _begin(self, c: int) -> Precision:
         del c
         return Precision.start(self.network.p, self.memory, self.prior, self._like)
 
-    def _measured(self, belief: Any, w: Any, e: Any, J: Any) -> Taken:
+    def _measured(self, belief: Precision, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         return Taken(*belief.learned(w, J, e.reshape(-1), self.noise))

@@ -15,10 +15,11 @@ that the step with noise 1 is that of the extended Kalman filter for a categoric
     Neural Computation 14(7), 2002; section 3.
 """
 
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass.errors import (
     LabelError,
@@ -28,6 +29,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.nn.batch import numbers
+from onepass.types import ArrayLike
 
 __all__ = ["LOSSES", "LossName", "Rows", "answers", "as_rows", "check", "shape_of", "targets"]
 
@@ -48,8 +50,8 @@ class Rows(NamedTuple):
         G̃ᵀ.
     """
 
-    errors: Any
-    gradients: Any
+    errors: Tensor
+    gradients: Tensor
 
 
 def check(loss: str, noise: float, where: str) -> None:
@@ -79,7 +81,7 @@ def check(loss: str, noise: float, where: str) -> None:
         )
 
 
-def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
+def targets(y: ArrayLike | Tensor, n: int, c: int, loss: str, like: Tensor, where: str) -> Tensor:
     """The answers as a matrix (n, c) in float64, on the device of ``like``; classes as 0 and 1.
 
     Parameters
@@ -127,7 +129,7 @@ def targets(y: Any, n: int, c: int, loss: str, like: Any, where: str) -> Any:
     return flat
 
 
-def _indicators(tensor: Any, n: int, c: int, where: str) -> Any:
+def _indicators(tensor: Tensor, n: int, c: int, where: str) -> Tensor:
     if tensor.is_floating_point() or tensor.numel() != n:
         raise TypeMismatchError(
             f"{where}: `y` must hold one class a row, a whole number from 0 to {c - 1}, got "
@@ -144,7 +146,7 @@ def _indicators(tensor: Any, n: int, c: int, where: str) -> Any:
     return torch.nn.functional.one_hot(classes, c).double()
 
 
-def as_rows(loss: str, outputs: Any, y: Any, J: Any) -> Rows:
+def as_rows(loss: str, outputs: Tensor, y: Tensor, J: Tensor) -> Rows:
     """Outputs (n, c), answers (n, c) and Jacobian (n·c, p) as rows of least squares: (1) to (3)."""
     said = outputs.double()
     if loss != "cross_entropy":
@@ -157,7 +159,7 @@ def as_rows(loss: str, outputs: Any, y: Any, J: Any) -> Rows:
     return Rows((y - shares) / root, turned.reshape(n * c, -1))
 
 
-def answers(loss: str, outputs: Any, shape: tuple[int, ...] | None = None) -> Any:
+def answers(loss: str, outputs: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
     """What is said with these outputs: numbers (n, c), or (n,) of one output; or classes (n,).
 
     Parameters
@@ -173,7 +175,7 @@ def answers(loss: str, outputs: Any, shape: tuple[int, ...] | None = None) -> An
     return said.reshape(len(said), *shape)
 
 
-def shape_of(y: Any) -> tuple[int, ...]:
+def shape_of(y: ArrayLike | Tensor) -> tuple[int, ...]:
     """The shape of one answer of y, of shape (n, …)."""
     if isinstance(y, (list, tuple)):
         y = numbers(y, "y", "op.nn", "Give an array.")

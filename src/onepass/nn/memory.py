@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass import linalg
 from onepass.errors import ParameterError
 from onepass.linalg.update import fit
 from onepass.memory.blocks import Blocks
-from onepass.types import Floats
+from onepass.nn.module import Network
+from onepass.types import ArrayOrTensor, Floats
 
 __all__ = ["Fitted", "Keeping", "fitted", "variances"]
 
@@ -40,7 +42,14 @@ class Keeping(NamedTuple):
     """Whether each layer has its own."""
 
     @classmethod
-    def of(cls, dtype: Any, device: Any, *, by_layer: Any, where: str) -> "Keeping":
+    def of(
+        cls,
+        dtype: str | torch.dtype | None,
+        device: str | int | torch.device | None,
+        *,
+        by_layer: bool,
+        where: str,
+    ) -> "Keeping":
         """What a user asked for.
 
         Parameters
@@ -104,12 +113,14 @@ class Keeping(NamedTuple):
         """Whether the precision is half."""
         return self.dtype in {"bfloat16", "float16"}
 
-    def kind(self, like: Any) -> Any:
+    def kind(self, like: Tensor) -> Tensor:
         """An empty tensor of the memory's kind; ``like`` is one of the weights'."""
         dtype = like.dtype if self.dtype is None else getattr(torch, self.dtype)
         return torch.empty(0, dtype=dtype, device=self.device or like.device)
 
-    def begun(self, specification: Any, network: Any, noise: float, c: int, like: Any) -> Any:
+    def begun(
+        self, specification: Any, network: Network, noise: float, c: int, like: Tensor
+    ) -> Any:
         """The memory of no rows, of a network with c outputs.
 
         Parameters
@@ -131,7 +142,7 @@ class Keeping(NamedTuple):
         return Blocks.start(specification, places, noise, c, kind)
 
 
-def _no_place(device: Any, where: str) -> ParameterError:
+def _no_place(device: object, where: str) -> ParameterError:
     return ParameterError(
         f"{where}: `memory_device` must be None or a device that torch has here, such as 'cpu' or "
         f"'cuda', got {device!r}. None keeps the memory beside the module's weights."
@@ -141,13 +152,13 @@ def _no_place(device: Any, where: str) -> ParameterError:
 class Fitted(NamedTuple):
     """What a step will do; nothing has been written yet."""
 
-    w: Any
+    w: Tensor
     contradictions: Any
     memory: Callable[[], Any]
     """Learn the row, in place; give the memory after it."""
 
 
-def fitted(memory: Any, w: Any, G: Any, e: Any, noise: Floats, c: int) -> Fitted:
+def fitted(memory: Any, w: Tensor, G: Tensor, e: Tensor, noise: Floats, c: int) -> Fitted:
     """The step of a memory, whose state stays good until it is told to learn.
 
     Parameters
@@ -179,7 +190,7 @@ def fitted(memory: Any, w: Any, G: Any, e: Any, noise: Floats, c: int) -> Fitted
     return Fitted(found.w, found.contradictions, learned)
 
 
-def variances(memory: Any, noise: float) -> Callable[[Any], Any] | None:
+def variances(memory: Any, noise: float) -> Callable[[Tensor], ArrayOrTensor] | None:
     """What gives gᵀ P g of each column of G (p, n), (n,), if a memory's P is a covariance.
 
     It is with noise, and without as long as what is let go is counted; what is let go is then
@@ -194,7 +205,7 @@ def variances(memory: Any, noise: float) -> Callable[[Any], Any] | None:
     if not noise and getattr(memory, "lost", None) is None:
         return None
 
-    def found(G: Any) -> Any:
+    def found(G: Tensor) -> Tensor:
         free = linalg.like(memory.split(G).lifted, G).double()
         return ((G.double() if noise else free) * free).sum(dim=0)
 

@@ -47,11 +47,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass import linalg
 from onepass.errors import MergeError, MergeWarning, NumericalError, ParameterError
+from onepass.linalg.update import Step
+from onepass.memory.blocks import Several
+from onepass.memory.evidence import Evidence
+from onepass.nn.learner import Learner
 from onepass.nn.losses import targets
 from onepass.nn.memory import fitted
+from onepass.nn.module import Network
+from onepass.types import Floats
 
 __all__ = [
     "Merged",
@@ -69,11 +76,11 @@ __all__ = [
 class Merged(NamedTuple):
     """Weights (p,), and how far from the middle both demand to go, if ‖w_a − w_b‖ / 2 is 1."""
 
-    w: Any
+    w: Tensor
     reach: float
 
 
-def learned(memory: Any, w: Any, theirs: Any, said: Any) -> Merged:
+def learned(memory: Any, w: Tensor, theirs: Tensor, said: Evidence | Several) -> Merged:
     """The weights after a memory has learned evidence, part by part; nothing is written.
 
     Parameters
@@ -94,7 +101,7 @@ def learned(memory: Any, w: Any, theirs: Any, said: Any) -> Merged:
     return Merged(new, far / apart if apart else 0.0)
 
 
-def between(weights: Any, said: Any, noise: float, start: Any) -> Merged:
+def between(weights: tuple[Tensor, Tensor], said: Any, noise: float, start: Any) -> Merged:
     """(1) and, without noise, (2), part by part.
 
     Parameters
@@ -127,8 +134,8 @@ def between(weights: Any, said: Any, noise: float, start: Any) -> Merged:
 
 
 def _held(
-    K: Any, known: Any, shift: float, least: float, ball: float, C: Any
-) -> tuple[float, Any, float]:
+    K: Floats, known: Floats, shift: float, least: float, ball: float, C: Tensor
+) -> tuple[float, Floats, float]:
     """The share and x for which w = m + share · shift + Cᵀ x is the solution, of K = C Cᵀ.
 
     And how far from m it would be with ρ = 0. ``known`` is what C says of w_a − m, or w_b − m, and
@@ -157,7 +164,7 @@ def _held(
     return share, V @ x, most
 
 
-def lost(said: Any) -> float:
+def lost(said: Evidence | Several) -> float:
     """D of evidence, of all its parts.
 
     Parameters
@@ -167,7 +174,9 @@ def lost(said: Any) -> float:
     return float(sum(each.lost for each in getattr(said, "parts", [said])))
 
 
-def share_moved(new: Any, weights: Any, said: Any) -> float:
+def share_moved(
+    new: Tensor, weights: tuple[Tensor, Tensor], said: tuple[Evidence | Several, Evidence | Several]
+) -> float:
     """By how much answers of both can move, √ of (1), as a share of the size of what is known.
 
     Parameters
@@ -204,7 +213,7 @@ def _parts(memory: Any, said: Any, p: int) -> list[tuple[Any, Any, Any]]:
 _ALIKE = ("noise", "loss", "by_layer")
 
 
-def fingerprint(w: Any) -> str:
+def fingerprint(w: Tensor) -> str:
     """What tells weights from others; a device is waited for.
 
     Parameters
@@ -267,7 +276,7 @@ def differences(one: Any, two: Any) -> Iterator[str]:
     yield from _unlike_starts(one, two)
 
 
-def _unlike_modules(one: Any, two: Any) -> Iterator[str]:
+def _unlike_modules(one: Network, two: Network) -> Iterator[str]:
     mine, came = (dict(zip(each.names, each.shapes, strict=True)) for each in (one, two))
     for name in [*mine, *came]:
         if mine.get(name) != came.get(name):
@@ -293,7 +302,7 @@ def _unlike_modules(one: Any, two: Any) -> Iterator[str]:
             )
 
 
-def _equal(one: Any, two: Any) -> bool:
+def _equal(one: Tensor, two: Tensor) -> bool:
     return one.shape == two.shape and bool(torch.equal(one.detach(), two.detach().to(one)))
 
 
@@ -313,7 +322,7 @@ _WORSE = 1.01  # times the better of the two: what rounding and few rows may do
 _LEAST = 1e-4  # of the answers' size: below, all is fitted
 
 
-def refuse_worse(one: Any, two: Any, w: Any, rows: Any, where: str) -> None:
+def refuse_worse(one: Learner, two: Learner, w: Tensor, rows: object, where: str) -> None:
     """Refuse weights that say less of rows than the better of two learners.
 
     Parameters
@@ -364,7 +373,7 @@ def refuse_worse(one: Any, two: Any, w: Any, rows: Any, where: str) -> None:
         )
 
 
-def _error(loss: str, said: Any, wanted: Any) -> float:
+def _error(loss: str, said: Tensor, wanted: Tensor) -> float:
     said, wanted = said.double(), wanted.to(said.device)
     if loss == "cross_entropy":
         return -float((wanted * torch.log_softmax(said, dim=1)).sum(dim=1).mean())
@@ -375,7 +384,7 @@ _FAR = 2.0  # times half the distance of the two: beyond, they hardly go togethe
 _MUCH = 0.07  # of the size of answers: from there a merge is told to be in doubt
 
 
-def merge(one: Any, two: Any, rows: Any = None) -> None:
+def merge(one: Any, two: Any, rows: object = None) -> None:
     """Let one learner learn what another has learned.
 
     Parameters
@@ -422,7 +431,7 @@ def merge(one: Any, two: Any, rows: Any = None) -> None:
         warnings.warn(f"{where}: {apart}", MergeWarning, stacklevel=3)
 
 
-def _join(one: Any, two: Any, rows: Any, where: str) -> str | None:
+def _join(one: Any, two: Any, rows: object, where: str) -> str | None:
     """Find the weights, try them, and only then change what the first remembers.
 
     Returns what is to be said of parts that hardly go together.
@@ -459,7 +468,7 @@ def _join(one: Any, two: Any, rows: Any, where: str) -> str | None:
     return _warned(found.reach, exact=exact) if found.reach > _FAR else _doubted(share)
 
 
-def _try(one: Any, two: Any, w: Any, rows: Any, where: str) -> None:
+def _try(one: Learner, two: Learner, w: Tensor, rows: object, where: str) -> None:
     """Refuse merged weights that the module cannot hold, or that say less of rows than the two."""
     if not bool(one._sound(w)):  # noqa: SLF001
         raise NumericalError(
@@ -475,7 +484,7 @@ def _apart(memory: Any) -> Any:
     return copy.deepcopy(memory) if hasattr(memory, "split") else memory
 
 
-def _take(one: Any, two: Any, step: Any, moves: tuple[float, float]) -> None:
+def _take(one: Any, two: Any, step: Step, moves: tuple[float, float]) -> None:
     """Let the first be as after a step that can have moved its past answers, and the other's."""
     own, came = (each.forgetting_bound_.all_steps for each in (one, two))
     one._take(one._vector(step.w))  # noqa: SLF001  as above

@@ -8,12 +8,12 @@ so that G = Jᵀ (p, n·c) is the matrix of gradients of the extended ORFit pape
 c outputs of a row being neighbours.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
+from torch import Tensor
 
-from onepass.nn.batch import Batch, batch
+from onepass.nn.batch import Batch, RowsLike, batch
 from onepass.nn.function import (
     Function,
     Turn,
@@ -25,6 +25,7 @@ from onepass.nn.function import (
 from onepass.nn.jacobian import Derivative
 from onepass.nn.probe import Probe, straight
 from onepass.nn.selection import input_dtype, pieces, room, select
+from onepass.types import ArrayLike
 from onepass.validation import whole
 
 __all__ = ["Network"]
@@ -102,7 +103,7 @@ class Network:
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         learns: str | Sequence[str] = "all",
         *,
         chunk: int | None = None,
@@ -137,28 +138,28 @@ class Network:
         return self._selection.layers
 
     @property
-    def parameters(self) -> tuple[Any, ...]:
+    def parameters(self) -> tuple[torch.nn.Parameter, ...]:
         """The module's own that learn."""
         return self._selection.parameters
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> torch.dtype:
         """The dtype of the weights that learn."""
         return self._selection.parameters[0].dtype
 
     @property
-    def device(self) -> Any:
+    def device(self) -> torch.device:
         """The device on which the module lies."""
         return self._selection.parameters[0].device
 
     # -- weights ----------------------------------------------------------------------------------
 
-    def weights(self) -> Any:
+    def weights(self) -> Tensor:
         """A copy of w, of shape (p,), detached."""
         return torch.cat([each.detach().reshape(-1) for each in self._selection.parameters])
 
     @in_turn
-    def set_weights(self, w: Any) -> None:
+    def set_weights(self, w: ArrayLike | Tensor) -> None:
         """Write w into the module's own parameters, in place.
 
         Parameters
@@ -176,7 +177,7 @@ class Network:
                 each.copy_(part)
 
     @in_turn
-    def move(self, step: Any) -> None:
+    def move(self, step: ArrayLike | Tensor) -> None:
         """Add a step to w, in place.
 
         Parameters
@@ -195,7 +196,7 @@ class Network:
     # -- rows -------------------------------------------------------------------------------------
 
     @in_turn
-    def prepare(self, x: Any, where: str | None = None) -> Batch:
+    def prepare(self, x: RowsLike, where: str | None = None) -> Batch:
         """Rows as the module takes them, looked over once; every method takes these as well.
 
         Parameters
@@ -236,7 +237,7 @@ class Network:
     # -- the function -----------------------------------------------------------------------------
 
     @in_turn
-    def outputs(self, x: Any) -> Any:
+    def outputs(self, x: RowsLike) -> Tensor:
         """f(x; w) of shape (n, c), without a derivative.
 
         Parameters
@@ -253,12 +254,12 @@ class Network:
         return self._function.outputs(self.prepare(x))
 
     @in_turn
-    def look_up(self, x: Any) -> None:
+    def look_up(self, x: RowsLike) -> None:
         """Refuse rows that ask for a place that a table of the module has not: ``ShapeError``."""
         self._function.look_up(self.prepare(x))
 
     @in_turn
-    def is_linear(self, x: Any) -> bool | None:
+    def is_linear(self, x: RowsLike) -> bool | None:
         """Whether f is linear in w, as far as it shows for these rows: see ``probe.straight``.
 
         None where f is the same for all w that were tried, as for rows of zeros.
@@ -266,7 +267,9 @@ class Network:
         return straight(self._function, self.prepare(x))
 
     @in_turn
-    def jacobian(self, x: Any, out: Any = None, c: int | None = None) -> tuple[Any, Any]:
+    def jacobian(
+        self, x: RowsLike, out: Tensor | None = None, c: int | None = None
+    ) -> tuple[Tensor, Tensor]:
         """f(x; w) of shape (n, c), and J of shape (n·c, p), contiguous, at the present w.
 
         Parameters
@@ -291,7 +294,7 @@ class Network:
             )
 
     @in_turn
-    def gradient(self, x: Any, v: Any) -> tuple[Any, Any]:
+    def gradient(self, x: RowsLike, v: Tensor | Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
         """f(x; w) of shape (n, c), and Jᵀ vec(v) of shape (p,), by one backward pass.
 
         Parameters
@@ -311,7 +314,7 @@ class Network:
             return self._derivative.gradient(rows, v)
 
     @in_turn
-    def features(self, x: Any) -> tuple[Any, Any]:
+    def features(self, x: RowsLike) -> tuple[Tensor, Tensor | None]:
         """f(x; w) of shape (n, c), and the features (n, p / c) that all outputs share.
 
         None in place of the features if the weights that learn are not those of one linear layer

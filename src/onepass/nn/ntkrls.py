@@ -26,13 +26,16 @@ Cost of a step: c backward passes and O(p k) time, O(p k) memory, for k gradient
 """
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
+from torch import Tensor
+from torch.nn import Module
 
 from onepass import linalg, validation
 from onepass.errors import ParameterError
-from onepass.nn.kalman import Filter, Taken
+from onepass.nn.kalman import Belief, Filter, Taken
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
 
@@ -102,12 +105,12 @@ class NTKRLS(Filter):
 
     def __init__(
         self,
-        module: Any,
+        module: Module,
         ridge: float = 1.0,
         forgetting: float = 1.0,
         *,
         loss: LossName = "squared",
-        learns: Any = "all",
+        learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,
     ) -> None:
@@ -129,7 +132,7 @@ class NTKRLS(Filter):
             chunk=chunk,
         )
 
-    def _taken(self, belief: Any, w: Any, e: Any, J: Any) -> Taken:
+    def _taken(self, belief: Belief, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         (n, c), against = e.shape, 0
         limit = max(1e12, 1e3 / self.ridge)
         lam, now = self.forgetting, w

@@ -22,9 +22,11 @@ reads of the m p numbers of S for each step and each gradient kept.
     Recursive Least-Squares", extended version; section 2.3.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import torch
+from torch import Tensor
 
 from onepass import linalg, validation
 from onepass.linalg.interrupt import Interrupt
@@ -125,7 +127,7 @@ class OGD(Learner):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         memory: Any = 100,
         *,
         step_size: float = 1e-3,
@@ -134,7 +136,7 @@ class OGD(Learner):
         loss: LossName = "squared",
         gradients: GradientsName | None = None,
         per_task: int | None = None,
-        learns: Any = "all",
+        learns: str | Sequence[str] = "all",
         seed: int = 0,
         chunk: int | None = None,
     ) -> None:
@@ -211,7 +213,7 @@ class OGD(Learner):
     def _rows_a_step(self, n: int) -> int:
         return min(self.batch, n)
 
-    def _step(self, rows: Batch, y: Any) -> Any:
+    def _step(self, rows: Batch, y: Tensor) -> Tensor:
         before, wide = self._weights, self._wide
         try:
             said, good = self._descended(rows, y, before)
@@ -233,7 +235,7 @@ class OGD(Learner):
         self.rows_seen_ += len(said)
         return said
 
-    def _descended(self, rows: Batch, y: Any, before: Any) -> tuple[Any, Any]:
+    def _descended(self, rows: Batch, y: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
         """Take the steps (1); what was said before them, and whether all were finite."""
         first, fine = None, torch.ones((), dtype=torch.bool, device=y.device)
         for _ in range(self.steps):
@@ -250,7 +252,7 @@ class OGD(Learner):
             self._take(torch.where(fine, new, before))
         return first, fine
 
-    def _slope(self, out: Any, y: Any, where: str = "") -> Any:
+    def _slope(self, out: Tensor, y: Tensor, where: str = "") -> Tensor:
         """The derivative of the mean loss in the outputs (n, c)."""
         said = out.double()
         refuse_width(out.shape[1], y.shape[1], where)
@@ -258,7 +260,7 @@ class OGD(Learner):
             said = torch.softmax(said, dim=1)
         return ((said - y) / len(y)).to(out.dtype)
 
-    def _fresh(self, rows: Batch, y: Any) -> tuple[Any, list[int]]:
+    def _fresh(self, rows: Batch, y: Tensor) -> tuple[Tensor, list[int]]:
         """(2): gradients (r, k, p) at the present weights, and their places among those drawn."""
         taken = list(range(len(rows)))
         places = taken
@@ -272,7 +274,7 @@ class OGD(Learner):
         found = of_rows(self.network, rows, y, self._kept, at)
         return found.reshape(-1, k, p), places
 
-    def _keep(self, fresh: tuple[Any, list[int]]) -> None:
+    def _keep(self, fresh: tuple[Tensor, list[int]]) -> None:
         """Let gradients enter the memory; or, within a task, keep those that were drawn."""
         G, places = fresh
         if self.per_task is None:
@@ -283,7 +285,7 @@ class OGD(Learner):
         if places:
             self._drawn[places] = G
 
-    def _learn(self, rows: Any, e: Any, J: Any) -> None:
+    def _learn(self, rows: Batch | None, e: Tensor | None, J: Tensor) -> None:
         """Let gradients J (k, p) enter the memory; the steps have been taken."""
         del rows, e
         if self._memory is None:

@@ -38,10 +38,12 @@ Cost of a step: c backward passes.
     Recursive Least-Squares", extended version.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass import linalg
 from onepass.errors import ModuleError, NumericalError
@@ -49,7 +51,7 @@ from onepass.linalg.interrupt import Interrupt
 from onepass.memory import Basis, Nothing
 from onepass.memory.choice import specification
 from onepass.memory.principal import ForgettingBound, certified
-from onepass.nn.batch import Batch
+from onepass.nn.batch import Batch, RowsLike
 from onepass.nn.function import plainly
 from onepass.nn.kalman import Belief, Covariance
 from onepass.nn.learner import Learner, explained, filled
@@ -58,6 +60,7 @@ from onepass.nn.memory import Keeping, fitted, variances
 from onepass.nn.merge import fingerprint, merge
 from onepass.nn.saving import register
 from onepass.serialization.state import nbytes
+from onepass.types import ArrayLike
 
 __all__ = ["ORFit", "OneStepSGD"]
 
@@ -150,16 +153,16 @@ class ORFit(Learner):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         memory: Any = 100,
         noise: float = 0.0,
         *,
         loss: LossName = "squared",
-        learns: Any = "all",
+        learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,
-        memory_dtype: Any = None,
-        memory_device: Any = None,
+        memory_dtype: str | torch.dtype | None = None,
+        memory_device: str | int | torch.device | None = None,
         by_layer: bool = False,
     ) -> None:
         super().__init__(
@@ -219,7 +222,9 @@ class ORFit(Learner):
         found = certified(self._memory, float(self._forgotten), noise=self.noise, linear=False)
         return explained(found, linear=bool(self._linear), forgotten=float(self._forgotten))
 
-    def merge(self, other: Any, rows: Any = None) -> Self:
+    def merge(
+        self, other: Learner, rows: tuple[RowsLike, ArrayLike | Tensor] | None = None
+    ) -> Self:
         """Learn what another learner has learned, in a copy of the module from the same start.
 
         Its memory says what its rows would have taught: of a module linear in its weights exactly
@@ -259,7 +264,7 @@ class ORFit(Learner):
         self._tell_if_full(3)
         return self
 
-    def _learn(self, rows: Batch, e: Any, J: Any) -> None:
+    def _learn(self, rows: Batch, e: Tensor, J: Tensor) -> None:
         c, w, G = e.shape[1], self._weights, J.T
         if self._memory is None or self._linear is None:
             straight = self.merging != "refused" and self.network.is_linear(rows[:1])
@@ -286,7 +291,7 @@ class ORFit(Learner):
         self._forgotten = self._forgotten + forgotten
         self._memory, self._against = memory, self._against + found.contradictions
 
-    def _derived(self, rows: Batch, c: int) -> tuple[Any, Any]:
+    def _derived(self, rows: Batch, c: int) -> tuple[Tensor, Tensor]:
         """Outputs (n, c), and the features (n, p / c) that they share, or J (n·c, p)."""
         if self._memory is None:
             self._shared = c if self._per_output(c) else None
@@ -310,7 +315,7 @@ class ORFit(Learner):
         exact = last and c > 1 and self.network.p % c == 0 and not self.by_layer
         return known(c, self.network.p) if known and exact else None
 
-    def _matrix(self, w: Any) -> Any:
+    def _matrix(self, w: Tensor) -> Tensor:
         """Weights (p, …) as (p / c, c, …) where outputs share directions, else unchanged."""
         c = self._shared
         if not c:
@@ -319,13 +324,13 @@ class ORFit(Learner):
         parts = [part.reshape(c, -1, *w.shape[1:]) for part in (w[:cut], w[cut:])]
         return torch.cat(parts, dim=1).transpose(0, 1)
 
-    def _vector(self, w: Any) -> Any:
+    def _vector(self, w: Tensor) -> Tensor:
         """The inverse of ``_matrix``."""
         if not self._shared:
             return w
         return torch.cat([each.reshape(-1) for each in w.T.split(self.network.shapes[0][1], dim=1)])
 
-    def _begin(self, w: Any, c: int, linear: Any) -> None:
+    def _begin(self, w: Tensor, c: int, linear: Any) -> None:
         """Begin to remember, at the weights w; a device is waited for, this once."""
         self._linear = True if self._shared else linear
         if self._memory is not None:
@@ -397,11 +402,11 @@ class OneStepSGD(ORFit):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         noise: float = 0.0,
         *,
         loss: LossName = "squared",
-        learns: Any = "all",
+        learns: str | Sequence[str] = "all",
         block_update: bool = False,
         chunk: int | None = None,
     ) -> None:

@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 
 from onepass.errors import ParameterError
 from onepass.nn.batch import Batch, as_matrix, holds_places, mapped, tensors
@@ -32,7 +33,7 @@ _TRIES = 8
 _ROOM = 16.0
 
 
-def tolerance(tensor: Any) -> float:
+def tolerance(tensor: Tensor) -> float:
     """How far two ways to one number may differ, relative to the largest of its kind.
 
     Half the digits of the dtype; float32 on an accelerator may be multiplied with ten bits.
@@ -42,7 +43,7 @@ def tolerance(tensor: Any) -> float:
     return float((2.0**-11 if coarse else eps) ** 0.5)
 
 
-def alike(a: Any, b: Any, within: float | None = None, room: float = 0.0) -> bool:
+def alike(a: Tensor, b: Tensor, within: float | None = None, room: float = 0.0) -> bool:
     """Whether all outputs are alike, nan as nan.
 
     Parameters
@@ -58,7 +59,7 @@ def alike(a: Any, b: Any, within: float | None = None, room: float = 0.0) -> boo
     return bool(torch.isclose(a, b, rtol=0.0, atol=atol, equal_nan=True).all())
 
 
-def rounded(module: Any, rows: Batch, i: int, said: Any) -> bool:
+def rounded(module: torch.nn.Module, rows: Batch, i: int, said: Tensor) -> bool:
     """Whether the answers for row i among others and alone differ by rounding at most.
 
     Parameters
@@ -78,7 +79,7 @@ def rounded(module: Any, rows: Batch, i: int, said: Any) -> bool:
     return False
 
 
-def _rounded(module: Any, rows: Batch, i: int, said: Any, *, wide: bool) -> bool:
+def _rounded(module: torch.nn.Module, rows: Batch, i: int, said: Tensor, *, wide: bool) -> bool:
     twin = copy.deepcopy(module)
     if wide:
         twin, rows = twin.double(), rows.holding(map(_double, rows.tensors), rows.n)
@@ -101,21 +102,21 @@ def _rounded(module: Any, rows: Batch, i: int, said: Any, *, wide: bool) -> bool
     return alike(together, alone, within, _ROOM * spread)
 
 
-def _asked(module: Any, rows: Batch) -> Any:
+def _asked(module: torch.nn.Module, rows: Batch) -> Tensor:
     return as_matrix(module(*rows.args, **rows.kwargs), rows.n, "")
 
 
-def _numbers(module: Any) -> list[Any]:
+def _numbers(module: torch.nn.Module) -> list[torch.nn.Parameter]:
     return [each for each in module.parameters() if each.is_floating_point()]
 
 
-def _double(tensor: Any) -> Any:
+def _double(tensor: Tensor) -> Tensor:
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def _shaken(tensor: Any, lots: torch.Generator) -> Any:
+def _shaken(tensor: Tensor, lots: torch.Generator) -> Tensor:
     """Numbers with the last digit of each up or down, by lot."""
     if not tensor.is_floating_point():
         return tensor
@@ -203,7 +204,7 @@ class Probe:
         self._asked_alone = set[_Kind]()
         self._as_real = set[_Kind]()
 
-    def __call__(self, rows: Batch, dtype: Any) -> Batch:
+    def __call__(self, rows: Batch, dtype: torch.dtype) -> Batch:
         """Look at the module with these rows, of which a few are enough.
 
         Parameters
@@ -276,7 +277,7 @@ class Probe:
                 raise _mixing(i, rows.n, rows.where or function.where)
         return bool((together != together[:1]).any())
 
-    def _in_order(self, rows: Batch) -> tuple[Any, Any]:
+    def _in_order(self, rows: Batch) -> tuple[Tensor, Tensor]:
         """The outputs of two forward passes; the selected last layer must produce them."""
         function = self._function
         said, names = function.look(rows), function.selection.names
@@ -306,7 +307,7 @@ class Probe:
         }
         called = list[tuple[Any, Any]]()
 
-        def cut(layer: Any, _: Any, given: Any) -> Any:
+        def cut(layer: torch.nn.Module, _: object, given: object) -> Any:
             inner = set(layer.modules()) - {layer}
             if any(each in inner for each, _ in called):
                 return None  # one of its own layers has computed the result
@@ -331,7 +332,7 @@ class Probe:
         return (names[used[-1]], owned[used[-1]]) if used else ("", set())
 
 
-def _leaf(tensor: Any) -> Any:
+def _leaf(tensor: Tensor) -> Tensor:
     """A leaf with the values of a tensor."""
     if not tensor.is_floating_point() or tensor.is_inference():
         return tensor

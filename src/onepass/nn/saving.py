@@ -16,13 +16,14 @@ array}``.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
 from onepass.nn.selection import broken
@@ -55,7 +56,9 @@ class TensorTaker(Taker):
         super().__init__(where)
         self.known |= dict(_own(states))
 
-    def take(self, value: Any, owner: Entry | None, path: Any, *, finite: bool) -> Any:
+    def take(
+        self, value: object, owner: Entry | None, path: tuple[str, ...], *, finite: bool
+    ) -> Any:
         """Any part; a single number of a device is waited for."""
         if isinstance(value, torch.Tensor):
             return value.item() if value.ndim == 0 else as_array(value)
@@ -70,7 +73,9 @@ class TensorBuilder(Builder):
         self.known |= {cls.__name__: entry for cls, entry in _own(states)}
         self.device: Any = "cpu"
 
-    def give(self, value: Any, owner: Entry | None, path: Any, *, finite: bool) -> Any:
+    def give(
+        self, value: object, owner: Entry | None, path: tuple[str, ...], *, finite: bool
+    ) -> Any:
         """Any part; tensors on the device."""
         if self.mark(value, path) == "tensor":
             return as_tensor(value, self.where).to(self.device)
@@ -83,14 +88,14 @@ def _own(states: tuple[type, ...]) -> list[tuple[type, Entry]]:
     return [(cls, Entry(cls, Role.MEMORY, arguments, None)) for cls, arguments in taken.items()]
 
 
-def as_array(tensor: Any) -> dict[str, Any]:
+def as_array(tensor: Tensor) -> dict[str, Any]:
     """A tensor as an array."""
     near = tensor.detach().cpu().contiguous()
     array = near.view(_BITS[near.dtype]).numpy() if near.dtype in _BITS else near.numpy()
     return {MARK: "tensor", "dtype": str(near.dtype).removeprefix("torch."), "of": array}
 
 
-def as_tensor(said: Any, where: str) -> Any:
+def as_tensor(said: Any, where: str) -> Tensor:
     """The tensor that an array stands for."""
     found = type(said) is dict and set(said) == {MARK, "dtype", "of"} and said["dtype"] in _DTYPES
     array = said["of"] if found else None
@@ -157,7 +162,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     archive.write(path, tree, kind=KIND)
 
 
-def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
+def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: object) -> Any:
     """The learner that was saved, its weights and buffers written into a module made alike.
 
     Parameters
@@ -166,7 +171,7 @@ def load(path: str | os.PathLike[str], module: Any, **replaced: Any) -> Any:
         A file that a learner's ``save`` wrote.
     module : torch.nn.Module
         With weights of the same names, shapes and dtypes, on any device. It learns in place.
-    **replaced : Any
+    **replaced : object
         In place of what was saved: ``chunk``, ``memory_device``; no other argument.
 
     Returns
@@ -244,7 +249,9 @@ def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
     return dict(tree)
 
 
-def _alike(said: dict[str, Any], module: Any, where: str) -> tuple[Any, Any]:
+def _alike(
+    said: Mapping[str, Mapping[str, object]], module: torch.nn.Module, where: str
+) -> tuple[Any, Any]:
     """Each weight and buffer of the module, and what is to be written into it."""
     if not isinstance(module, torch.nn.Module):
         raise CheckpointError(
@@ -266,20 +273,25 @@ def _alike(said: dict[str, Any], module: Any, where: str) -> tuple[Any, Any]:
     return pairs[0], pairs[1]
 
 
-def _unlike(where: str, what: str, expected: Any, came: Any) -> CheckpointError:
+def _unlike(where: str, what: str, expected: object, came: object) -> CheckpointError:
     return CheckpointError(
         f"{where}: `module` must {what} {expected}, as the one that was saved, got {came}. "
         "Build it as it was built then, and hand it to op.nn.load."
     )
 
 
-def _buffers(module: Any) -> dict[str, Any]:
+def _buffers(module: torch.nn.Module) -> dict[str, Tensor]:
     """The buffers that belong to a module's state."""
     lasting = module.state_dict(keep_vars=True)
     return {name: each for name, each in module.named_buffers() if name in lasting}
 
 
-def _refuse_lost(weights: Any, buffers: Any, names: Any, where: str) -> None:
+def _refuse_lost(
+    weights: Mapping[str, Tensor | dict[str, object]],
+    buffers: Mapping[str, Tensor | dict[str, object]],
+    names: Sequence[str],
+    where: str,
+) -> None:
     """Refuse numbers of a module that are nan, or infinite and learn: no row can mend them."""
     for name, each in (*weights.items(), *buffers.items()):
         tensor = as_tensor(each, where) if isinstance(each, dict) else each.detach()
@@ -294,7 +306,7 @@ def _refuse_lost(weights: Any, buffers: Any, names: Any, where: str) -> None:
 
 
 @contextmanager
-def _whatever(module: Any) -> Iterator[None]:
+def _whatever(module: torch.nn.Module) -> Iterator[None]:
     """Let a module be wrapped that is yet to be written: the numbers of a new one may be nan."""
     lost = [each for each in module.parameters() if broken([("", each)]) is not None]
     kept = [each.detach().clone() for each in lost]
@@ -308,7 +320,7 @@ def _whatever(module: Any) -> Iterator[None]:
                 each.copy_(was)
 
 
-def _refuse_others(replaced: dict[str, Any]) -> None:
+def _refuse_others(replaced: Mapping[str, object]) -> None:
     """Refuse arguments by which what was learned would be another's."""
     for name in replaced.keys() - {"chunk", "memory_device"}:
         raise ParameterError(
@@ -317,7 +329,7 @@ def _refuse_others(replaced: dict[str, Any]) -> None:
         )
 
 
-def _made(cls: Any, module: Any, arguments: dict[str, Any], where: str) -> Any:
+def _made(cls: type, module: torch.nn.Module, arguments: Mapping[str, object], where: str) -> Any:
     """The learner that has learned nothing yet."""
     try:
         return cls(module, **arguments)
@@ -328,7 +340,7 @@ def _made(cls: Any, module: Any, arguments: dict[str, Any], where: str) -> Any:
         ) from wrong
 
 
-def _remember(learner: Any, learned: dict[str, Any], where: str) -> None:
+def _remember(learner: Any, learned: Mapping[str, object], where: str) -> None:
     """Let a learner remember what it has learned; what is no memory lies beside the weights."""
     for name in learner.kept:
         owner, _, last = name.rpartition(".")
@@ -341,7 +353,7 @@ def _remember(learner: Any, learned: dict[str, Any], where: str) -> None:
         raise damaged(where, f"it has not learned what it says: {wrong}") from wrong
 
 
-def _found(learner: Any, name: str) -> Any:
+def _found(learner: object, name: str) -> Any:
     for part in name.split("."):
         learner = getattr(learner, part)
     return learner

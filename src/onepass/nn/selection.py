@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass import linalg
 from onepass.errors import ParameterError, ShapeError, TypeMismatchError, listed, meant
 from onepass.nn.batch import SHAPED
+from onepass.types import ArrayLike
 
 __all__ = ["Selection", "broken", "input_dtype", "layer_of", "pieces", "room", "select"]
 
@@ -41,7 +43,7 @@ class Selection:
     """
 
     names: tuple[str, ...]
-    parameters: tuple[Any, ...]
+    parameters: tuple[torch.nn.Parameter, ...]
 
     def __reduce__(self) -> Any:
         return Selection, (self.names, self.parameters)  # what is cached cannot be copied
@@ -102,7 +104,7 @@ def layer_of(name: str) -> str:
     return (name.rpartition(".")[0]) if owner is None else owner[1:]
 
 
-def select(module: Any, learns: str | Sequence[str], where: str) -> Selection:
+def select(module: torch.nn.Module, learns: str | Sequence[str], where: str) -> Selection:
     """The parameters of a module that learn.
 
     Parameters
@@ -150,7 +152,11 @@ def select(module: Any, learns: str | Sequence[str], where: str) -> Selection:
 
 
 def _chosen(
-    module: Any, free: Mapping[str, Any], known: Mapping[str, Any], learns: Any, where: str
+    module: torch.nn.Module,
+    free: Mapping[str, Tensor],
+    known: Mapping[str, Tensor],
+    learns: str | Sequence[str],
+    where: str,
 ) -> tuple[str, ...]:
     if isinstance(learns, str) and learns == "all":
         return tuple(free)
@@ -177,7 +183,7 @@ def _chosen(
 
 
 def _matched(
-    pattern: str, aliases: Sequence[tuple[str, str]], free: Mapping[str, Any], where: str
+    pattern: str, aliases: Sequence[tuple[str, str]], free: Mapping[str, Tensor], where: str
 ) -> set[str]:
     """The free parameters that a pattern means, by their first names."""
     matched = {name for alias, name in aliases if _means(pattern, alias)}
@@ -203,7 +209,7 @@ def _means(pattern: str, name: str) -> bool:
     return any(fnmatchcase(".".join(parts[:k]), pattern) for k in range(1, len(parts) + 1))
 
 
-def _refuse_unready(module: Any, known: Mapping[str, Any], where: str) -> None:
+def _refuse_unready(module: torch.nn.Module, known: Mapping[str, Tensor], where: str) -> None:
     buffers = dict(module.named_buffers())
     for name, each in {**known, **buffers}.items():
         if torch.nn.parameter.is_lazy(each):
@@ -256,7 +262,7 @@ def _refuse_mixed(chosen: Selection, where: str) -> None:
             )
 
 
-def pieces(w: Any, name: str, selection: Selection, where: str) -> list[Any]:
+def pieces(w: ArrayLike | Tensor, name: str, selection: Selection, where: str) -> list[Tensor]:
     """A flat vector as views of the parameters' shapes.
 
     Parameters
@@ -290,8 +296,8 @@ def pieces(w: Any, name: str, selection: Selection, where: str) -> list[Any]:
 
 
 def room(
-    height: int, out: Any, selection: Selection, where: str, expected: int | None = None
-) -> Any:
+    height: int, out: Tensor | None, selection: Selection, where: str, expected: int | None = None
+) -> Tensor:
     """Memory for some rows of J: new, or the first rows of what was given.
 
     Parameters
@@ -328,7 +334,7 @@ def room(
     return out[:height]
 
 
-def broken(named: Iterable[tuple[str, Any]]) -> str | None:
+def broken(named: Iterable[tuple[str, Tensor]]) -> str | None:
     """The first of some weights that holds what is no number, and how much of it; None if none.
 
     Parameters
@@ -342,7 +348,7 @@ def broken(named: Iterable[tuple[str, Any]]) -> str | None:
     return None
 
 
-def input_dtype(module: Any) -> Any:
+def input_dtype(module: torch.nn.Module) -> torch.dtype:
     """What the first layer computes in: it may be frozen, and of another dtype than w."""
     real = (each.dtype for each in module.parameters() if each.is_floating_point())
     return next(real)

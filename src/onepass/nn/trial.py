@@ -6,12 +6,12 @@ which costs a small part of their derivatives: where it raises, nothing is learn
 raises because of what it has learned from the rows before is told with how many these are.
 """
 
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import torch
 
 from onepass.errors import ModuleError, OnepassError, ShapeError
-from onepass.nn.batch import Batch, by_module, holds_places, in_a_line, refuse_width
+from onepass.nn.batch import Batch, RowsLike, by_module, holds_places, in_a_line, refuse_width
 from onepass.nn.module import Network
 
 __all__ = ["Call", "prepared", "tried", "untold"]
@@ -36,7 +36,7 @@ class Call(NamedTuple):
     where: str
 
 
-def prepared(network: Network, x: Any, where: str) -> Batch:
+def prepared(network: Network, x: RowsLike, where: str) -> Batch:
     """Rows that are to be learned, as the module takes them: see ``Network.prepare``.
 
     Parameters

@@ -33,15 +33,16 @@ Cost: rows of the task are held until it ends; up to 5 · epochs passes over the
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from onepass import validation
 from onepass.errors import NotFittedError, NumericalError, ParameterError, TypeMismatchError
-from onepass.nn.batch import Batch
+from onepass.nn.batch import Batch, RowsLike
 from onepass_experiments.baselines import learner
 from onepass_experiments.baselines.learner import Tasked
 
@@ -74,12 +75,12 @@ class Layers:
         The last task that had the class; 0 where none had.
     """
 
-    weights: tuple[Any, ...]
-    biases: tuple[Any, ...]
-    stamps: tuple[Any, ...]
-    heads: Any
+    weights: tuple[Tensor, ...]
+    biases: tuple[Tensor, ...]
+    stamps: tuple[Tensor, ...]
+    heads: Tensor
 
-    def say(self, x: Any, task: int | None = None) -> Any:
+    def say(self, x: Tensor, task: int | None = None) -> Tensor:
         """Outputs (n, c), of all units or of those that a task knows."""
         for i, stamps in enumerate(self.stamps):
             x = functional.linear(x, self.weights[i], self.biases[i]).relu()
@@ -87,7 +88,7 @@ class Layers:
                 x = x * (stamps <= task)
         return functional.linear(x, self.weights[-1], self.biases[-1])
 
-    def answer(self, x: Any) -> Any:
+    def answer(self, x: Tensor) -> Tensor:
         """Outputs (n, c), each class by its own task's units; −∞ of those that no task had."""
         told = x.new_full((len(x), len(self.heads)), -torch.inf)
         for task in self.heads[self.heads > 0].unique().tolist():
@@ -116,7 +117,7 @@ class Layers:
             stamps.append(torch.cat([s, s.new_full((more,), task)]))
         return replace(self, weights=tuple(weights), biases=tuple(biases), stamps=tuple(stamps))
 
-    def without(self, kept: tuple[Any, ...]) -> "Layers":
+    def without(self, kept: tuple[Tensor, ...]) -> "Layers":
         """With the units of each hidden layer that are to be kept, (units,) of bool each."""
         weights = list(self.weights)
         for i, some in enumerate(kept):
@@ -145,18 +146,18 @@ class Freedom:
         a of the leading rows and columns of each hidden layer's weights.
     """
 
-    weights: tuple[Any, ...]
-    biases: tuple[Any, ...]
+    weights: tuple[Tensor, ...]
+    biases: tuple[Tensor, ...]
     sparsity: float = 0.0
     shrinkage: float = 0.0
     drift: float = 0.0
     group: float = 0.0
-    anchors: tuple[Any, ...] = ()
+    anchors: tuple[Tensor, ...] = ()
 
 
 def fitted(
     layers: Layers,
-    rows: tuple[Any, Any],
+    rows: tuple[Tensor, Tensor],
     freedom: Freedom,
     *,
     task: int,
@@ -207,7 +208,9 @@ def fitted(
     return layers
 
 
-def _paid(u: Any, i: int, layers: Layers, freedom: Freedom, step_size: float, task: int) -> Any:
+def _paid(
+    u: Tensor, i: int, layers: Layers, freedom: Freedom, step_size: float, task: int
+) -> Tensor:
     """The weights of a layer after what is paid for them, in turn."""
     some = freedom.weights[i]
     if freedom.sparsity:
@@ -226,7 +229,7 @@ def _paid(u: Any, i: int, layers: Layers, freedom: Freedom, step_size: float, ta
     return u
 
 
-def _linear_layers(module: Any, where: str) -> list[Any]:
+def _linear_layers(module: torch.nn.Module, where: str) -> list[torch.nn.Linear]:
     """The Linear layers of a perceptron."""
     if not isinstance(module, torch.nn.Sequential):
         raise TypeMismatchError(
@@ -296,7 +299,7 @@ def new_free(layers: Layers, task: int) -> Freedom:
     )
 
 
-def needed(layers: Layers, task: int) -> tuple[Any, ...]:
+def needed(layers: Layers, task: int) -> tuple[Tensor, ...]:
     """The units of each layer from which a path of weights other than 0 leads to a task's classes.
 
     Parameters
@@ -359,7 +362,7 @@ def split(layers: Layers, before: Layers, task: int, threshold: float) -> tuple[
     ), copies
 
 
-def _led_from_copies(w: Any, past: Any, fresh: Any) -> Any:
+def _led_from_copies(w: Tensor, past: Tensor, fresh: Tensor) -> Tensor:
     """With columns for copies, which lead to what is of this task in the originals' place."""
     from_copies = torch.where(fresh[:, None], w[:, past], torch.zeros_like(w[:, past]))
     w = w.clone()
@@ -445,7 +448,7 @@ class DEN(Tasked):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         step_size: float = 0.1,
         sparsity: float = 1e-4,
@@ -489,7 +492,7 @@ class DEN(Tasked):
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _rows(self, x: Any, verb: str) -> Batch:
+    def _rows(self, x: RowsLike, verb: str) -> Batch:
         rows = super()._rows(x, verb)
         if learner.plain(rows) is rows:
             raise TypeMismatchError(
@@ -498,7 +501,7 @@ class DEN(Tasked):
             )
         return rows
 
-    def _outputs(self, x: Any, verb: str) -> Any:
+    def _outputs(self, x: RowsLike, verb: str) -> Tensor:
         where = f"{self._where}.{verb}"
         rows = learner.plain(self._rows(x, verb))
         if not self.tasks_:
@@ -524,7 +527,7 @@ class DEN(Tasked):
     def _holds(self) -> bool:
         return True
 
-    def _learn_held(self, x: Any, y: Any) -> None:
+    def _learn_held(self, x: Tensor, y: Tensor) -> None:
         task = self.tasks_ + 1
         before = self._layers()
         heads = before.heads.clone()
@@ -545,7 +548,7 @@ class DEN(Tasked):
             )
         self._install(layers)
 
-    def _fitted(self, layers: Layers, rows: Any, freedom: Freedom) -> Layers:
+    def _fitted(self, layers: Layers, rows: tuple[Tensor, Tensor], freedom: Freedom) -> Layers:
         # from the visits so far alone: no fit has the order of another
         rng = np.random.default_rng([self.seed, self.visits_])
         self.visits_ = self.visits_ + self.epochs * len(rows[0])
@@ -560,7 +563,7 @@ class DEN(Tasked):
             rng=rng,
         )
 
-    def _retrained(self, layers: Layers, rows: Any) -> Layers:
+    def _retrained(self, layers: Layers, rows: tuple[Tensor, Tensor]) -> Layers:
         """Step 1: the classes' weights, and then those of the units that they need."""
         task = self.tasks_ + 1
         free = replace(_last_free(layers, task), sparsity=self.sparsity)
@@ -568,7 +571,7 @@ class DEN(Tasked):
         free = replace(path_free(layers, task), shrinkage=self.shrinkage)
         return self._fitted(layers, rows, free)
 
-    def _expanded(self, layers: Layers, rows: Any) -> Layers:
+    def _expanded(self, layers: Layers, rows: tuple[Tensor, Tensor]) -> Layers:
         """Step 2: more units, where the loss is not low enough."""
         task, (x, y) = self.tasks_ + 1, rows
         classes = torch.nonzero(layers.heads == task)[:, 0]
@@ -588,7 +591,7 @@ class DEN(Tasked):
         )
         return grown.without(kept)
 
-    def _split(self, layers: Layers, before: Layers, rows: Any) -> Layers:
+    def _split(self, layers: Layers, before: Layers, rows: tuple[Tensor, Tensor]) -> Layers:
         """Step 3: what drifted too far is split."""
         anchors = before.weights[:-1]
         free = all_free(layers, self.tasks_ + 1)
@@ -612,5 +615,5 @@ class DEN(Tasked):
             _learning=learner.learning(self.module, self._where),
         )
 
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> list[Batch | Tensor]:
         return [*super()._kept(), *self.stamps_, self.heads_]

@@ -41,10 +41,11 @@ is one matrix product for all rows, without the gradient of any single row [5].
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass import validation
 from onepass.errors import NumericalError, ParameterError
@@ -63,7 +64,7 @@ _PLAIN = (
 """Layers without weights, each row for itself."""
 
 
-def _drawn(outputs: Any, loss: LossName, seed: int) -> Any:
+def _drawn(outputs: Tensor, loss: LossName, seed: int) -> Tensor:
     """An answer for each row, from the distribution that the outputs stand for."""
     generator = torch.Generator(outputs.device).manual_seed(seed)
     if loss == "squared":
@@ -75,8 +76,12 @@ def _drawn(outputs: Any, loss: LossName, seed: int) -> Any:
 
 
 def _squared_slopes(
-    module: Any, learning: dict[str, Any], loss: LossName, x: Any, y: Any
-) -> list[Any]:
+    module: torch.nn.Module,
+    learning: Mapping[str, Tensor],
+    loss: LossName,
+    x: Batch | Tensor,
+    y: Tensor,
+) -> list[Tensor]:
     """Σ over rows of (∂ loss of the row / ∂w)², a tensor a parameter, in eval mode."""
     layers = _perceptron(module, learning) if isinstance(x, torch.Tensor) else None
     quick = None if layers is None else _of_perceptron(layers, learning, loss, x, y)
@@ -85,7 +90,7 @@ def _squared_slopes(
     weights = {name: w.detach() for name, w in learning.items()}
     rows = x if isinstance(x, Batch) else Batch((x,), {}, len(x))
 
-    def of_row(given: dict[str, Any], answer: Any, *leaves: Any) -> Any:
+    def of_row(given: Mapping[str, Tensor], answer: Tensor, *leaves: Tensor) -> Tensor:
         row = rows.holding((leaf[None] for leaf in leaves), 1)
         said = chosen(forward(module, given, row), "baselines")
         return loss_of_rows(loss, said, answer[None])[0]
@@ -107,7 +112,9 @@ def _squared_slopes(
     return total
 
 
-def _perceptron(module: Any, learning: dict[str, Any]) -> list[tuple[str, Any]] | None:
+def _perceptron(
+    module: torch.nn.Module, learning: Mapping[str, Tensor]
+) -> list[tuple[str, torch.nn.Module]] | None:
     """The layers of a plain perceptron with their names; None of any other module."""
     if type(module) is not torch.nn.Sequential or _is_hooked(module):
         return None
@@ -121,17 +128,21 @@ def _perceptron(module: Any, learning: dict[str, Any]) -> list[tuple[str, Any]] 
     return None if not whole or any(_is_hooked(layer) for _, layer in layers) else layers
 
 
-def _is_hooked(module: Any) -> bool:
+def _is_hooked(module: torch.nn.Module) -> bool:
     """Whether a call of the module does more than its forward."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return any(getattr(module, kind, None) for kind in kinds)
 
 
 def _of_perceptron(
-    layers: list[tuple[str, Any]], learning: dict[str, Any], loss: LossName, x: Any, y: Any
-) -> list[Any] | None:
+    layers: list[tuple[str, torch.nn.Module]],
+    learning: Mapping[str, Tensor],
+    loss: LossName,
+    x: Tensor,
+    y: Tensor,
+) -> list[Tensor] | None:
     """Σ of squares by (5); None where a layer is given more than a vector a row."""
-    given: dict[str, tuple[Any, Any]] = {}
+    given: dict[str, tuple[Tensor, Tensor]] = {}
     with torch.enable_grad():
         said = x.detach()
         for name, layer in layers:
@@ -152,6 +163,7 @@ def _of_perceptron(
 
 _Mode: TypeAlias = Literal["tasks", "online"]
 _Fisher: TypeAlias = Literal["sampled", "empirical"]
+_Word = TypeVar("_Word", bound=str)
 
 
 class EWC(Tasked):
@@ -225,7 +237,7 @@ class EWC(Tasked):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         loss: LossName = "cross_entropy",
         step_size: float = 0.01,
@@ -251,11 +263,11 @@ class EWC(Tasked):
         self.mode = _one_of(mode, ("tasks", "online"), "mode", self._where)
         self.decay = validation.in_range(decay, "decay", self._where, above=0.0, high=1.0)
         self.fisher = _one_of(fisher, ("sampled", "empirical"), "fisher", self._where)
-        self.importance_: list[Any] = []
-        self.anchor_: list[Any] = []
-        self.passing_: list[Any] = []
+        self.importance_: list[Tensor] = []
+        self.anchor_: list[Tensor] = []
+        self.passing_: list[Tensor] = []
 
-    def _end(self, rows: tuple[Any, ...] | None) -> None:
+    def _end(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
         """Hold on to the weights from now on, each as much as it mattered."""
         passing = self.passing_
         if rows is not None:
@@ -274,7 +286,7 @@ class EWC(Tasked):
                 anchor = [f * w for f, w in zip(importance, weights, strict=True)]
         self.__dict__.update(importance_=importance, anchor_=anchor, passing_=[])
 
-    def _learn_batch(self, x: Any, y: Any, **counts: int) -> None:
+    def _learn_batch(self, x: Batch | Tensor, y: Tensor, **counts: int) -> None:
         step = self._step(x, y)
         passing = self.passing_
         if not self._holds:
@@ -283,7 +295,7 @@ class EWC(Tasked):
                 passing = [a + b for a, b in zip(self.passing_, passing, strict=True)]
         self._take(step, passing_=passing, **counts)
 
-    def _squares(self, x: Any, y: Any) -> list[Any]:
+    def _squares(self, x: Batch | Tensor, y: Tensor) -> list[Tensor]:
         """Σ over rows of the squares in the mean F_t, at the weights before the step."""
         outputs = predicted(self.module, {}, x, f"{self._where}.learn")
         if self.fisher == "empirical":
@@ -300,7 +312,7 @@ class EWC(Tasked):
             )
         return squares
 
-    def _pulled(self, weights: list[Any]) -> list[Any]:
+    def _pulled(self, weights: list[Tensor]) -> list[Tensor]:
         if not self.importance_:
             return weights
         pull = self.step_size * self.penalty
@@ -309,11 +321,11 @@ class EWC(Tasked):
             for u, a, f in zip(weights, self.anchor_, self.importance_, strict=True)
         ]
 
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> list[Batch | Tensor]:
         return [*super()._kept(), *self.importance_, *self.anchor_, *self.passing_]
 
 
-def _one_of(value: Any, known: tuple[str, ...], name: str, where: str) -> Any:
+def _one_of(value: _Word, known: tuple[str, ...], name: str, where: str) -> _Word:
     if value not in known:
         raise ParameterError(
             f"{where}: `{name}` must be one of {', '.join(known)}, got {value!r}. "

@@ -31,11 +31,12 @@ Cost: epochs · (rows of the task + K) a task; herding takes m · n · features 
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from onepass import validation
 from onepass.errors import NotFittedError, ParameterError
-from onepass.nn.batch import joined
+from onepass.nn.batch import Batch, RowsLike, joined
 from onepass_experiments.baselines.learner import Tasked, predicted
 
 __all__ = ["ICaRL", "herded"]
@@ -105,7 +106,7 @@ class ICaRL(Tasked):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         step_size: float = 0.1,
         momentum: float = 0.0,
@@ -135,12 +136,12 @@ class ICaRL(Tasked):
         self._head = layers[-1]
         self._passing = False
         self.classes_: tuple[int, ...] = ()
-        self.exemplars_: tuple[Any, ...] = ()
+        self.exemplars_: tuple[Batch | Tensor, ...] = ()
         self.means_: Any = None
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _outputs(self, x: Any, verb: str) -> Any:
+    def _outputs(self, x: RowsLike, verb: str) -> Tensor:
         """−‖φ(x) − μ_y‖ of the classes of ended tasks, −∞ of others."""
         where = f"{self._where}.{verb}"
         rows = self._rows(x, verb)
@@ -156,9 +157,9 @@ class ICaRL(Tasked):
             near[:, list(self.classes_)] = -away.to(near.dtype)
         return near
 
-    def _features(self, x: Any) -> Any:
+    def _features(self, x: Batch | Tensor) -> Tensor:
         """φ(x), (n, features) of length one."""
-        caught: list[Any] = []
+        caught: list[tuple[Tensor, Tensor]] = []
         hook = self._head.register_forward_hook(lambda _, given, z: caught.append((given[0], z)))
         try:
             outputs = predicted(self.module, {}, x, self._where)
@@ -177,7 +178,7 @@ class ICaRL(Tasked):
     def _holds(self) -> bool:
         return True
 
-    def _learn_held(self, x: Any, y: Any) -> None:
+    def _learn_held(self, x: Batch | Tensor, y: Tensor) -> None:
         """Algorithm 3, and then exemplars."""
         fresh = sorted(set(y.tolist()))
         old = [k for k in self.classes_ if k not in fresh]
@@ -196,7 +197,9 @@ class ICaRL(Tasked):
         self._passing = False
         self._choose(rows, y, classes, self.capacity // len(classes), fresh)
 
-    def _wanted(self, x: Any, y: Any, old: list[int], classes: tuple[int, ...]) -> Any:
+    def _wanted(
+        self, x: Batch | Tensor, y: Tensor, old: list[int], classes: tuple[int, ...]
+    ) -> Tensor:
         """What each output is to be; nan for classes that are not there yet."""
         wanted = self._like.new_full((len(x), self._head.out_features), torch.nan)
         wanted[:, list(classes)] = 0.0
@@ -206,18 +209,20 @@ class ICaRL(Tasked):
             wanted[:, old] = (before / self.temperature).sigmoid()
         return wanted
 
-    def _targets(self, y: Any, outputs: Any) -> Any:
+    def _targets(self, y: Tensor, outputs: Tensor) -> Tensor:
         # in a pass they were made here, a number an output
         return y if self._passing else super()._targets(y, outputs)
 
-    def _objective(self, x: Any, outputs: Any, y: Any) -> Any:
+    def _objective(self, x: Batch | Tensor, outputs: Tensor, y: Tensor) -> Tensor:
         there = ~y[0].isnan()
         loss = functional.binary_cross_entropy_with_logits(
             outputs[:, there], y[:, there], reduction="sum"
         )
         return loss / len(x)
 
-    def _choose(self, x: Any, y: Any, classes: tuple[int, ...], m: int, fresh: list[int]) -> None:
+    def _choose(
+        self, x: Batch | Tensor, y: Tensor, classes: tuple[int, ...], m: int, fresh: list[int]
+    ) -> None:
         """Algorithms 4 and 5, and the means of what is kept."""
         before = dict(zip(self.classes_, self.exemplars_, strict=True))
         kept = []
@@ -239,16 +244,16 @@ class ICaRL(Tasked):
             most_rows_kept_=max(self.most_rows_kept_, count + held),
         )
 
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> list[Batch | Tensor]:
         means = [] if self.means_ is None else [self.means_]
         return [*super()._kept(), *self.exemplars_, *means]
 
 
-def _mean(features: Any) -> Any:
+def _mean(features: Tensor) -> Tensor:
     return functional.normalize(features.mean(dim=0), dim=0)
 
 
-def herded(features: Any, mean: Any, m: int) -> Any:
+def herded(features: Tensor, mean: Tensor, m: int) -> Tensor:
     """The rows whose running mean stays nearest to the mean of all, Algorithm 4.
 
     Parameters

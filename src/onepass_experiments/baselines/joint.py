@@ -7,13 +7,14 @@ Cost: memory for all rows, and epochs · rows of all tasks so far a task. It is 
 method for streams.
 """
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass import validation
-from onepass.nn.batch import joined
+from onepass.nn.batch import Batch, joined
 from onepass_experiments.baselines.learner import Learner, LossName, all_or_nothing
 
 __all__ = ["Joint"]
@@ -70,7 +71,7 @@ class Joint(Learner):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         loss: LossName = "cross_entropy",
         step_size: float = 0.01,
@@ -83,7 +84,7 @@ class Joint(Learner):
         self.epochs = validation.whole(epochs, "epochs", self._where, low=1)
         self.batch = validation.whole(batch, "batch", self._where, low=1)
         self.seed = validation.whole(seed, "seed", self._where, low=0)
-        self.kept_: list[Any] = []
+        self.kept_: list[tuple[Batch | Tensor, Tensor]] = []
         self.rows_replayed_ = 0
         self.tasks_ = 0
 
@@ -117,7 +118,7 @@ class Joint(Learner):
                 tasks_=self.tasks_ + 1,
             )
 
-    def _learn(self, x: Any, y: Any) -> None:
+    def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
         self.__dict__.update(
             kept_=[*self.kept_, (x.clone(), self._answers(x, y).clone())],
             rows_seen_=self.rows_seen_ + len(x),
@@ -125,5 +126,5 @@ class Joint(Learner):
             most_rows_kept_=self.rows_kept_ + len(x),
         )
 
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> list[Batch | Tensor]:
         return [*self.velocity_, *(part for batch in self.kept_ for part in batch)]

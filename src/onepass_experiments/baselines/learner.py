@@ -35,6 +35,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from onepass import validation
@@ -46,8 +47,19 @@ from onepass.errors import (
     ShapeError,
     TypeMismatchError,
 )
-from onepass.nn.batch import Batch, batch, chosen, holds_places, joined, numbers, tensors, told
+from onepass.nn.batch import (
+    Batch,
+    RowsLike,
+    batch,
+    chosen,
+    holds_places,
+    joined,
+    numbers,
+    tensors,
+    told,
+)
 from onepass.nn.function import NORMS, evaluating, refuse_max_norm, substituted
+from onepass.types import ArrayLike, ArrayOrTensor
 
 __all__ = [
     "LOSSES",
@@ -67,7 +79,7 @@ __all__ = [
 ]
 
 
-def learning(module: Any, where: str) -> dict[str, Any]:
+def learning(module: torch.nn.Module, where: str) -> dict[str, torch.nn.Parameter]:
     """The parameters that require a gradient, by name; shared ones once.
 
     Raises
@@ -94,7 +106,9 @@ def learning(module: Any, where: str) -> dict[str, Any]:
     return found
 
 
-def _as_batch(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
+def _as_batch(
+    x: RowsLike, like: Tensor, where: str, columns: Mapping[str, list[str]] | None = None
+) -> Batch:
     """Convert rows for the module, as in op.nn; a list is one array of rows."""
     if isinstance(x, list):
         x = numbers(x, "x", where, "Encode text first.").to(like.device)
@@ -106,13 +120,13 @@ def _as_batch(x: Any, like: Any, where: str, columns: Any = None) -> Batch:
     return found
 
 
-def plain(found: Batch) -> Any:
+def plain(found: Batch) -> Batch | Tensor:
     """The tensor of a batch that holds one tensor; another batch unchanged."""
     single = len(found.args) == 1 and not found.kwargs and isinstance(found.args[0], torch.Tensor)
     return found.args[0] if single else found
 
 
-def answers(y: Any, outputs: Any, loss: str, like: Any, where: str) -> Any:
+def answers(y: ArrayLike | Tensor, outputs: Tensor, loss: str, like: Tensor, where: str) -> Tensor:
     """The answers as the loss takes them: (n,) of classes, or of the outputs' shape.
 
     Parameters
@@ -166,7 +180,7 @@ def answers(y: Any, outputs: Any, loss: str, like: Any, where: str) -> Any:
     return labels
 
 
-def _among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
+def _among(classes: Sequence[int], told: Tensor, loss: str, where: str) -> Tensor:
     """The classes among which to choose, as places of outputs."""
     if loss != "cross_entropy":
         raise ParameterError(
@@ -183,7 +197,7 @@ def _among(classes: Sequence[int], told: Any, loss: str, where: str) -> Any:
     return torch.from_numpy(some.astype(np.int64)).to(told.device)
 
 
-def _as_tensor(y: Any, like: Any, where: str) -> Any:
+def _as_tensor(y: ArrayLike | Tensor, like: Tensor, where: str) -> Tensor:
     """Targets as a tensor on the device of the module, finite in its precision."""
     tensor = numbers(y, "y", where, "Encode text first.").to(like.device)
     tensor = tensor.clone() if tensor.is_inference() else tensor
@@ -197,7 +211,7 @@ def _as_tensor(y: Any, like: Any, where: str) -> Any:
     return tensor  # not rounded: half precision would change large class numbers
 
 
-def forward(module: Any, tensors: Mapping[str, Any], rows: Batch) -> Any:
+def forward(module: torch.nn.Module, tensors: Mapping[str, Tensor], rows: Batch) -> Any:
     """Outputs of a module with its parameters and buffers of these names replaced."""
     known = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     given = {id(known[name]): each for name, each in tensors.items()}
@@ -205,7 +219,9 @@ def forward(module: Any, tensors: Mapping[str, Any], rows: Batch) -> Any:
         return module(*rows.args, **rows.kwargs)
 
 
-def said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
+def said(
+    module: torch.nn.Module, buffers: dict[str, Tensor], x: Batch | Tensor, where: str
+) -> Tensor:
     """The outputs (n, …) of a module with these buffers.
 
     Batch normalisation uses its running statistics for a batch of one row.
@@ -231,13 +247,15 @@ def said(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
     )
 
 
-def predicted(module: Any, buffers: dict[str, Any], x: Any, where: str) -> Any:
+def predicted(
+    module: torch.nn.Module, buffers: dict[str, Tensor], x: Batch | Tensor, where: str
+) -> Tensor:
     """The outputs of a module in evaluation mode, without a derivative."""
     with evaluating(module.modules()), torch.no_grad():
         return said(module, buffers, x, where).detach()  # scripted modules ignore no_grad
 
 
-def slopes(loss: Any, weights: list[Any]) -> list[Any]:
+def slopes(loss: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     """∇L; zeros for weights that the loss does not depend on."""
     if not loss.requires_grad:  # a forward pass that is cut off from all weights
         return [torch.zeros_like(w) for w in weights]
@@ -246,7 +264,7 @@ def slopes(loss: Any, weights: list[Any]) -> list[Any]:
 
 
 @contextmanager
-def all_or_nothing(learner: Any, held: list[Any]) -> Iterator[None]:
+def all_or_nothing(learner: "Learner", held: list[Tensor]) -> Iterator[None]:
     """Whatever is raised within, the learner and its module are as they were.
 
     Parameters
@@ -272,7 +290,7 @@ LossName: TypeAlias = Literal["cross_entropy", "squared"]
 LOSSES = ("cross_entropy", "squared")
 
 
-def loss_of_rows(name: LossName, outputs: Any, y: Any) -> Any:
+def loss_of_rows(name: LossName, outputs: Tensor, y: Tensor) -> Tensor:
     """The loss of each row.
 
     Parameters
@@ -316,10 +334,10 @@ class Step:
         ∇L, without momentum.
     """
 
-    weights: list[Any]
-    velocity: list[Any]
-    buffers: list[Any]
-    slopes: list[Any]
+    weights: list[Tensor]
+    velocity: list[Tensor]
+    buffers: list[Tensor]
+    slopes: list[Tensor]
 
 
 class Learner:
@@ -343,7 +361,7 @@ class Learner:
     """
 
     def __init__(
-        self, module: Any, *, loss: LossName, step_size: float, momentum: float = 0.0
+        self, module: torch.nn.Module, *, loss: LossName, step_size: float, momentum: float = 0.0
     ) -> None:
         self._where = f"baselines.{type(self).__name__}"
         if loss not in LOSSES:
@@ -358,7 +376,7 @@ class Learner:
         self._learning = learning(module, self._where)
         self._columns: Any = None
         self._whole: bool | None = None  # whether the module accepts integers
-        self.velocity_: list[Any] = []
+        self.velocity_: list[Tensor] = []
         self.rows_seen_ = 0
         self.visits_ = 0
         self.rows_kept_ = 0
@@ -366,7 +384,7 @@ class Learner:
 
     # -- the verbs -------------------------------------------------------------------------------
 
-    def learn(self, x: Any, y: Any) -> Self:
+    def learn(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
         """Learn a batch of rows by one step.
 
         Parameters
@@ -387,7 +405,7 @@ class Learner:
         with torch.inference_mode(mode=False):  # else there would be no derivative
             return self._looked_over(x, y)
 
-    def _looked_over(self, x: Any, y: Any) -> Self:
+    def _looked_over(self, x: RowsLike, y: ArrayLike | Tensor) -> Self:
         rows = self._rows(x, "learn")
         labels = _as_tensor(y, self._like, f"{self._where}.learn")
         if labels.ndim < 1 or len(labels) != len(rows):
@@ -401,7 +419,7 @@ class Learner:
             self._columns = rows.columns if first else self._columns
         return self
 
-    def _rows(self, x: Any, verb: str) -> Batch:
+    def _rows(self, x: RowsLike, verb: str) -> Batch:
         """Rows; integers are converted to floats if the module refuses integers."""
         where = f"{self._where}.{verb}"
         rows = _as_batch(x, self._like, where, self._columns)
@@ -415,7 +433,7 @@ class Learner:
                     self._whole = whole
         return real if self._whole is False else rows
 
-    def predict(self, x: Any, *, classes: Sequence[int] | None = None) -> Any:
+    def predict(self, x: RowsLike, *, classes: Sequence[int] | None = None) -> ArrayOrTensor:
         """Say the class of each row, or its answers.
 
         Parameters
@@ -445,7 +463,7 @@ class Learner:
             told = told.argmax(dim=1)
         return _of_kind(x, told)
 
-    def outputs(self, x: Any) -> Any:
+    def outputs(self, x: RowsLike) -> ArrayOrTensor:
         """What the module answers, of which ``predict`` says the largest for cross entropy.
 
         Parameters
@@ -464,7 +482,7 @@ class Learner:
         """
         return _of_kind(x, self._outputs(x, "outputs"))
 
-    def _outputs(self, x: Any, verb: str) -> Any:
+    def _outputs(self, x: RowsLike, verb: str) -> Tensor:
         return predicted(self.module, {}, self._rows(x, verb), f"{self._where}.{verb}")
 
     def after_task(self) -> Self:
@@ -483,11 +501,11 @@ class Learner:
 
     # -- what a baseline may change --------------------------------------------------------------
 
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> Sequence[Batch | Tensor]:
         """All tensors, and batches of tensors, stored beside the weights."""
         return self.velocity_
 
-    def _learn(self, x: Any, y: Any) -> None:
+    def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
         self._take(self._step(x, y), **self._visited(len(x)))
 
     def _visited(self, fresh: int, again: int = 0) -> dict[str, int]:
@@ -497,7 +515,7 @@ class Learner:
             "visits_": self.visits_ + fresh + again,
         }
 
-    def _answers(self, x: Any, y: Any) -> Any:
+    def _answers(self, x: Batch | Tensor, y: Tensor) -> Tensor:
         """The answers as a tensor of one shape a row, to be kept; the loss checks them later."""
         tensor = _as_tensor(y, self._like, f"{self._where}.learn")
         if self.loss == "squared":
@@ -506,30 +524,30 @@ class Learner:
             tensor = tensor.long()
         return tensor.reshape(len(x)) if tensor.numel() == len(x) else tensor
 
-    def _targets(self, y: Any, outputs: Any) -> Any:
+    def _targets(self, y: Tensor, outputs: Tensor) -> Tensor:
         """The answers as the objective takes them, or a refusal."""
         return answers(y, outputs, self.loss, self._like, f"{self._where}.learn")
 
-    def _objective(self, x: Any, outputs: Any, y: Any) -> Any:
+    def _objective(self, x: Batch | Tensor, outputs: Tensor, y: Tensor) -> Tensor:
         """L of the batch."""
         del x  # for those that ask another network about the rows
         return loss_of_rows(self.loss, outputs, y).mean()
 
-    def _changing(self) -> list[Any]:
+    def _changing(self) -> list[Tensor]:
         """All tensors that a step writes into."""
         return [*self._learning.values(), *self.module.buffers()]
 
-    def _pulled(self, weights: list[Any]) -> list[Any]:
+    def _pulled(self, weights: list[Tensor]) -> list[Tensor]:
         """The weights after (1), as what else is wanted of them would have them."""
         return weights
 
     # -- one step --------------------------------------------------------------------------------
 
     @property
-    def _like(self) -> Any:
+    def _like(self) -> torch.nn.Parameter:
         return next(iter(self._learning.values()))
 
-    def _step(self, x: Any, y: Any) -> Step:
+    def _step(self, x: Batch | Tensor, y: Tensor) -> Step:
         """(1), beside the weights."""
         where, weights = f"{self._where}.learn", list(self._learning.values())
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
@@ -549,7 +567,7 @@ class Learner:
         return Step(fresh, ways if self.momentum else [], list(buffers.values()), found)
 
     def _refuse_nonfinite(
-        self, loss: Any, fresh: list[Any], buffers: dict[str, Any], where: str
+        self, loss: Tensor, fresh: list[Tensor], buffers: dict[str, Tensor], where: str
     ) -> None:
         # what is not finite makes a sum so, which is quicker; a sum of large numbers may overflow
         every = (loss, *fresh, *buffers.values())
@@ -573,14 +591,14 @@ class Learner:
             "Lower `step_size`, or scale the rows."
         )
 
-    def _take(self, step: Step, **learned: Any) -> None:
+    def _take(self, step: Step, **learned: object) -> None:
         """Copy a step into the module; what else was learned comes with it."""
         with torch.no_grad():
             torch._foreach_copy_(self._changing(), [*step.weights, *step.buffers])
         self.__dict__.update(velocity_=step.velocity, **learned)
 
 
-def _of_kind(x: Any, found: Any) -> Any:
+def _of_kind(x: RowsLike, found: Tensor) -> ArrayOrTensor:
     """Predictions as a tensor if x holds tensors, else as an array."""
     return found.cpu().numpy() if next(tensors(x), None) is None else found
 
@@ -602,7 +620,7 @@ class Tasked(Learner):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         loss: LossName,
         step_size: float,
@@ -615,7 +633,7 @@ class Tasked(Learner):
         self.epochs = validation.whole(epochs, "epochs", self._where, low=1)
         self.batch = validation.whole(batch, "batch", self._where, low=1)
         self.seed = validation.whole(seed, "seed", self._where, low=0)
-        self.held_: list[Any] = []
+        self.held_: list[tuple[Batch | Tensor, Tensor]] = []
         self.rows_of_task_ = 0
         self.tasks_ = 0
 
@@ -644,20 +662,20 @@ class Tasked(Learner):
 
     # -- what a baseline may change --------------------------------------------------------------
 
-    def _learn_batch(self, x: Any, y: Any, **counts: int) -> None:
+    def _learn_batch(self, x: Batch | Tensor, y: Tensor, **counts: int) -> None:
         """Learn a batch by a step, and take the counts with it."""
         self._take(self._step(x, y), **counts)
 
-    def _end(self, rows: tuple[Any, ...] | None) -> None:
+    def _end(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
         """What is to be remembered of a task, whose rows are there if they were held."""
 
-    def _learn_held(self, x: Any, y: Any) -> None:
+    def _learn_held(self, x: Batch | Tensor, y: Tensor) -> None:
         """Go over the rows of a task."""
         self._go_over(x, y)
 
     # -- passes ----------------------------------------------------------------------------------
 
-    def _go_over(self, x: Any, y: Any) -> None:
+    def _go_over(self, x: Batch | Tensor, y: Tensor) -> None:
         rng = np.random.default_rng([self.seed, self.tasks_])
         for _ in range(self.epochs):
             order = torch.from_numpy(rng.permutation(len(x))).to(self._like.device)
@@ -665,7 +683,7 @@ class Tasked(Learner):
                 self._learn_batch(x[rows], y[rows])
         self.visits_ = self.visits_ + self.epochs * len(x)
 
-    def _learn(self, x: Any, y: Any) -> None:
+    def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
         counts = {"rows_of_task_": self.rows_of_task_ + len(x)}
         if self._holds:
             self._hold(x, y)
@@ -677,7 +695,7 @@ class Tasked(Learner):
     def _holds(self) -> bool:
         return self.epochs > 1
 
-    def _hold(self, x: Any, y: Any) -> None:
+    def _hold(self, x: Batch | Tensor, y: Tensor) -> None:
         """Keep rows till the task ends; those that do not fit are refused now."""
         if self.held_ and self.held_[0][0].shape[1:] != x.shape[1:]:
             raise ShapeError(
@@ -693,5 +711,5 @@ class Tasked(Learner):
             most_rows_kept_=max(kept, self.most_rows_kept_),
         )
 
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> list[Batch | Tensor]:
         return [*self.velocity_, *(part for pair in self.held_ for part in pair)]

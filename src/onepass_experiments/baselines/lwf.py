@@ -19,11 +19,13 @@ Cost: SGD's and a forward pass; memory for the copy.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from onepass import validation
+from onepass.nn.batch import Batch
 from onepass_experiments.baselines.learner import LossName, Tasked, loss_of_rows, predicted
 
 __all__ = ["LwF"]
@@ -95,7 +97,7 @@ class LwF(Tasked):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         loss: LossName = "cross_entropy",
         step_size: float = 0.01,
@@ -117,24 +119,24 @@ class LwF(Tasked):
         )
         self.strength = validation.in_range(strength, "strength", self._where, low=0.0)
         self.temperature = validation.in_range(temperature, "temperature", self._where, above=0.0)
-        self.teacher_: dict[str, Any] = {}
+        self.teacher_: dict[str, Tensor] = {}
         self.old_classes_: tuple[int, ...] = ()
         self.task_classes_: tuple[int, ...] = ()
 
-    def _learn(self, x: Any, y: Any) -> None:
+    def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
         super()._learn(x, y)
         if self.loss == "cross_entropy":
             came = torch.as_tensor(y).reshape(-1).unique().tolist()
             self.task_classes_ = tuple(sorted({*self.task_classes_, *(int(k) for k in came)}))
 
-    def _objective(self, x: Any, outputs: Any, y: Any) -> Any:
+    def _objective(self, x: Batch | Tensor, outputs: Tensor, y: Tensor) -> Tensor:
         fresh = super()._objective(x, outputs, y)
         if not self.teacher_ or not self.strength:
             return fresh
         before = predicted(self.module, self.teacher_, x, f"{self._where}.learn")
         return fresh + self.strength * self._kept_up(outputs, before).mean()
 
-    def _kept_up(self, outputs: Any, before: Any) -> Any:
+    def _kept_up(self, outputs: Tensor, before: Tensor) -> Tensor:
         """L_old of each row."""
         if self.loss == "squared":
             return loss_of_rows("squared", outputs, before)
@@ -143,7 +145,7 @@ class LwF(Tasked):
         said = (outputs[:, places] / self.temperature).log_softmax(dim=1)
         return -(wanted * said).sum(dim=1)  # (2)
 
-    def _end(self, rows: tuple[Any, ...] | None) -> None:
+    def _end(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
         del rows
         kept = {**self._learning, **dict(self.module.named_buffers())}
         self.__dict__.update(
@@ -152,5 +154,5 @@ class LwF(Tasked):
             task_classes_=(),
         )
 
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> list[Batch | Tensor]:
         return [*super()._kept(), *self.teacher_.values()]

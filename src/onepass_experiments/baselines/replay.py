@@ -13,14 +13,14 @@ one-pass learning does not: a bound, and a strong method where rows may be store
 [2] A. Chaudhry et al., "On tiny episodic memories in continual learning", 2019.
 """
 
-from typing import Any
-
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass import validation
 from onepass.errors import ShapeError, TypeMismatchError
-from onepass.nn.batch import joined
+from onepass.nn.batch import Batch, joined
+from onepass.types import Array
 from onepass_experiments.baselines.learner import Learner, LossName
 
 __all__ = ["Replay"]
@@ -78,7 +78,7 @@ class Replay(Learner):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         loss: LossName = "cross_entropy",
         step_size: float = 0.01,
@@ -93,10 +93,10 @@ class Replay(Learner):
         if replayed is not None:
             validation.whole(replayed, "replayed", self._where, low=1)
         self.seed = validation.whole(seed, "seed", self._where, low=0)
-        self.buffer_: tuple[Any, ...] = ()
+        self.buffer_: tuple[Batch | Tensor, ...] = ()
         self.rows_replayed_ = 0
 
-    def _learn(self, x: Any, y: Any) -> None:
+    def _learn(self, x: Batch | Tensor, y: Tensor) -> None:
         # from the rows seen alone: learning again after a refusal draws the same
         rng = np.random.default_rng([self.seed, self.rows_seen_])
         answers = self._answers(x, y)
@@ -118,7 +118,7 @@ class Replay(Learner):
             rows_replayed_=self.rows_replayed_ + again,
         )
 
-    def _alike(self, x: Any, y: Any) -> tuple[Any, ...]:
+    def _alike(self, x: Batch | Tensor, y: Tensor) -> tuple[Batch | Tensor, ...]:
         """The buffer, if a batch has rows and answers of its kind."""
         for name, fresh, kept in zip("xy", (x, y), self.buffer_, strict=True):
             if fresh.shape[1:] != kept.shape[1:]:
@@ -136,7 +136,9 @@ class Replay(Learner):
                 )
         return self.buffer_
 
-    def _sampled(self, x: Any, y: Any, rng: np.random.Generator) -> tuple[tuple[Any, ...], int]:
+    def _sampled(
+        self, x: Batch | Tensor, y: Tensor, rng: np.random.Generator
+    ) -> tuple[tuple[Batch | Tensor, ...], int]:
         """The buffer with its share of the batch, by algorithm R."""
         t = self.rows_seen_ + np.arange(1, len(x) + 1)
         slots = np.where(t <= self.capacity, t - 1, rng.integers(0, t))
@@ -151,8 +153,8 @@ class Replay(Learner):
         parts = (joined([*p, fresh]) for p, fresh in zip(past, (x, y), strict=True))
         return tuple(part[self._places(order)] for part in parts), kept
 
-    def _places(self, places: Any) -> Any:
+    def _places(self, places: Array) -> Tensor:
         return torch.from_numpy(places).to(self._like.device)
 
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> list[Batch | Tensor]:
         return [*self.velocity_, *self.buffer_]

@@ -10,7 +10,7 @@ H. Robbins, S. Monro, "A stochastic approximation method", 1951; L. Bottou, "Onl
 stochastic approximations", 1998.
 """
 
-from typing import Any
+import torch
 
 from onepass_experiments.baselines.learner import Learner, LossName
 
@@ -60,7 +60,7 @@ class SGD(Learner):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         loss: LossName = "cross_entropy",
         step_size: float = 0.01,

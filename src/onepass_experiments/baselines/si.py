@@ -20,11 +20,13 @@ Cost: SGD's; memory for ω, Ω and w̃.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from onepass import validation
+from onepass.nn.batch import Batch
 from onepass_experiments.baselines.learner import LossName, Tasked
 
 __all__ = ["SI"]
@@ -95,7 +97,7 @@ class SI(Tasked):
 
     def __init__(
         self,
-        module: Any,
+        module: torch.nn.Module,
         *,
         loss: LossName = "cross_entropy",
         step_size: float = 0.01,
@@ -117,11 +119,11 @@ class SI(Tasked):
         )
         self.strength = validation.in_range(strength, "strength", self._where, low=0.0)
         self.damping = validation.in_range(damping, "damping", self._where, above=0.0)
-        self.importance_: list[Any] = []
-        self.anchor_: list[Any] = []
-        self.path_: list[Any] = []
+        self.importance_: list[Tensor] = []
+        self.anchor_: list[Tensor] = []
+        self.path_: list[Tensor] = []
 
-    def _learn_batch(self, x: Any, y: Any, **counts: int) -> None:
+    def _learn_batch(self, x: Batch | Tensor, y: Tensor, **counts: int) -> None:
         step = self._step(x, y)
         with torch.no_grad():
             weights = list(self._learning.values())
@@ -133,7 +135,7 @@ class SI(Tasked):
             ]
         self._take(step, path_=path, anchor_=anchor, **counts)
 
-    def _end(self, rows: tuple[Any, ...] | None) -> None:
+    def _end(self, rows: tuple[Batch | Tensor, Tensor] | None) -> None:
         del rows  # all is known from the way
         with torch.no_grad():
             weights = [w.clone() for w in self._learning.values()]
@@ -145,7 +147,7 @@ class SI(Tasked):
                 fresh = [p + f for p, f in zip(self.importance_, fresh, strict=True)]
         self.__dict__.update(importance_=fresh, anchor_=weights, path_=[])
 
-    def _pulled(self, weights: list[Any]) -> list[Any]:
+    def _pulled(self, weights: list[Tensor]) -> list[Tensor]:
         if not self.importance_:
             return weights
         pull = 2.0 * self.step_size * self.strength
@@ -154,5 +156,5 @@ class SI(Tasked):
             for u, o, a in zip(weights, self.importance_, self.anchor_, strict=True)
         ]
 
-    def _kept(self) -> list[Any]:
+    def _kept(self) -> list[Batch | Tensor]:
         return [*super()._kept(), *self.importance_, *self.anchor_, *self.path_]

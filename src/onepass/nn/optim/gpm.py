@@ -32,14 +32,14 @@ Sorts: which parameters GPM holds as the weights of layers, which it freezes, wh
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from onepass import linalg, validation
 from onepass.errors import CheckpointError, NumericalError, ParameterError, listed
@@ -64,6 +64,7 @@ __all__ = [
 
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_Convolution: TypeAlias = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
 @dataclass(frozen=True)
@@ -83,22 +84,22 @@ class Layer:
     """
 
     name: str
-    modules: tuple[Any, ...]
+    modules: tuple[nn.Linear | _Convolution, ...]
     groups: int
     d: int
 
     @property
-    def weight(self) -> Any:
+    def weight(self) -> nn.Parameter:
         """The parameter, of shape (groups · o, …), … being d numbers."""
         return self.modules[0].weight
 
     @property
-    def biases(self) -> tuple[Any, ...]:
+    def biases(self) -> tuple[nn.Parameter, ...]:
         """The parameters that are added to what the weights give."""
         return tuple(each.bias for each in self.modules if each.bias is not None)
 
 
-def layers(module: Any) -> dict[str, Layer]:
+def layers(module: nn.Module) -> dict[str, Layer]:
     """The linear layers and convolutions of a module whose weights are parameters, by name.
 
     Layers within attention are no such: their weights are used without the layer being asked.
@@ -109,7 +110,7 @@ def layers(module: Any) -> dict[str, Layer]:
         if isinstance(each, nn.MultiheadAttention)
         for part in each.modules()
     }
-    sharing: dict[int, list[tuple[str, Any]]] = {}
+    sharing: dict[int, list[tuple[str, nn.Linear | _Convolution]]] = {}
     for name, each in module.named_modules():
         known = isinstance(each, (nn.Linear, *_CONVOLUTIONS)) and id(each) not in within
         if known and "weight" in each._parameters:  # noqa: SLF001  else it is made of others
@@ -118,14 +119,14 @@ def layers(module: Any) -> dict[str, Layer]:
     return {each.name: each for each in found}
 
 
-def _layer(users: list[tuple[str, Any]]) -> Layer:
+def _layer(users: list[tuple[str, nn.Linear | _Convolution]]) -> Layer:
     name, first = users[0]
     groups = first.groups if isinstance(first, _CONVOLUTIONS) else 1
     d = math.prod(first.weight.shape[1:])
     return Layer(name, tuple(each for _, each in users), groups, d)
 
 
-def met(layer: Any, x: Any) -> Any:
+def met(layer: nn.Linear | _Convolution, x: Tensor) -> Tensor:
     """The vectors that a layer's weights meet in inputs x, (groups, N, d).
 
     Parameters
@@ -156,7 +157,7 @@ def met(layer: Any, x: Any) -> Any:
     return patches.transpose(1, 2).reshape(groups, patches.shape[2], -1)
 
 
-def _padded(layer: Any, x: Any) -> Any:
+def _padded(layer: _Convolution, x: Tensor) -> Tensor:
     if layer.padding == "valid":
         return x
     if layer.padding == "same":
@@ -170,11 +171,16 @@ def _padded(layer: Any, x: Any) -> Any:
 
 
 @contextmanager
-def listening(known: dict[str, Layer], hear: Callable[[str, Any], None]) -> Iterator[None]:
+def listening(known: dict[str, Layer], hear: Callable[[str, Tensor], None]) -> Iterator[None]:
     """While within, tell the vectors that each layer's weights meet, by the layer's name."""
 
     def listener(name: str) -> Callable[[Any, Any, Any, Any], None]:
-        def told(part: Any, args: Any, kwargs: Any, out: Any) -> None:
+        def told(
+            part: nn.Linear | _Convolution,
+            args: tuple[Tensor, ...],
+            kwargs: Mapping[str, Tensor],
+            out: object,
+        ) -> None:
             del out  # told when the layer has taken what it was given: else it says why not
             x = args[0] if args else kwargs["input"]
             hear(name, met(part, x.detach()))
@@ -189,7 +195,7 @@ def listening(known: dict[str, Layer], hear: Callable[[str, Any], None]) -> Iter
         yield
 
 
-def triangle(before: Any, vectors: Any) -> Any:
+def triangle(before: Tensor | None, vectors: Tensor) -> Tensor:
     """What has the same RRᵀ as all vectors R so far, in float64, at most d × d for each group.
 
     Parameters
@@ -202,7 +208,7 @@ def triangle(before: Any, vectors: Any) -> Any:
     return rows if rows.shape[1] <= rows.shape[2] else torch.linalg.qr(rows, mode="r").R
 
 
-def grown(basis: Columns | None, T: Any, threshold: float, kind: Any) -> Columns:
+def grown(basis: Columns | None, T: Tensor, threshold: float, kind: Tensor) -> Columns:
     """M with so many directions of R̂ that the threshold is reached: [1] (8), (9).
 
     Parameters
@@ -236,7 +242,7 @@ def grown(basis: Columns | None, T: Any, threshold: float, kind: Any) -> Columns
     return basis.appended(linalg.present(W, kept))
 
 
-def thresholds(given: Any, names: list[str], where: str) -> dict[str, float]:
+def thresholds(given: object, names: list[str], where: str) -> dict[str, float]:
     """ε of each layer.
 
     Raises
@@ -256,7 +262,7 @@ def thresholds(given: Any, names: list[str], where: str) -> dict[str, float]:
     return {name: _level(given, where) for name in names}
 
 
-def _meant(given: Mapping[str, Any], name: str, names: list[str], where: str) -> Any:
+def _meant(given: Mapping[str, object], name: str, names: list[str], where: str) -> Any:
     for pattern in given:
         if not any(fnmatchcase(each, str(pattern)) for each in names):
             raise ParameterError(
@@ -272,7 +278,7 @@ def _meant(given: Mapping[str, Any], name: str, names: list[str], where: str) ->
     )
 
 
-def _level(given: Any, where: str) -> float:
+def _level(given: object, where: str) -> float:
     return validation.in_range(given, "threshold", where, above=0.0, high=1.0)
 
 
@@ -281,12 +287,12 @@ class Sorts(NamedTuple):
 
     layers: dict[str, Layer]
     """Those whose weights' steps are projected, by name."""
-    fixed: list[Any]
+    fixed: list[nn.Parameter]
     """Parameters that learn in the first task alone."""
 
 
 def sorted_out(
-    module: Any, chosen: dict[str, Any], *, biases: str, others: str, where: str
+    module: nn.Module, chosen: Mapping[str, nn.Parameter], *, biases: str, others: str, where: str
 ) -> Sorts:
     """What becomes of the chosen parameters of a module.
 
@@ -317,7 +323,7 @@ def sorted_out(
     return Sorts(held, fixed + (list(strange.values()) if others == "frozen" else []))
 
 
-def _refuse_words(biases: Any, others: Any, where: str) -> None:
+def _refuse_words(biases: object, others: object, where: str) -> None:
     """Refuse options that there are not.
 
     Raises
@@ -333,7 +339,7 @@ def _refuse_words(biases: Any, others: Any, where: str) -> None:
             )
 
 
-def _elsewhere(module: Any, known: dict[str, Any]) -> set[int]:
+def _elsewhere(module: nn.Module, known: Mapping[str, Layer]) -> set[int]:
     """Weights of layers that are also used by something that is no such layer, by identity."""
     own = {id(part): layer.weight for layer in known.values() for part in layer.modules}
     weights = {id(layer.weight) for layer in known.values()}
@@ -345,7 +351,7 @@ def _elsewhere(module: Any, known: dict[str, Any]) -> set[int]:
     }
 
 
-def _strangers(strange: dict[str, Any], where: str) -> ParameterError:
+def _strangers(strange: Mapping[str, nn.Parameter], where: str) -> ParameterError:
     came = listed(list(strange)) if strange else "biases alone"
     return ParameterError(
         f"{where}: `module` must have linear layers or convolutions that the optimizer moves, and "
@@ -426,13 +432,13 @@ class GPM(Projected):
 
     def __init__(
         self,
-        optimizer: Any,
-        module: Any,
+        optimizer: torch.optim.Optimizer,
+        module: nn.Module,
         threshold: float | Sequence[float] | Mapping[str, float] = 0.97,
         *,
         growth: float = 0.0,
         rows: int | None = 300,
-        projects: Any = "all",
+        projects: str | Sequence[str] = "all",
         biases: Literal["frozen", "free"] = "frozen",
         others: Literal["refuse", "frozen", "free"] = "refuse",
         seed: int = 0,
@@ -461,7 +467,7 @@ class GPM(Projected):
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    def after_task(self, loader: Any) -> Self:
+    def after_task(self, loader: Iterable[object]) -> Self:
         """Show rows of a task to the module, and keep the directions of what its layers met.
 
         The module is asked as in evaluation mode; its mode, hooks and buffers stay. A layer that no
@@ -485,9 +491,9 @@ class GPM(Projected):
             If what a layer is given is not finite: then nothing has changed.
         """
         where = f"{self._where}.after_task"
-        told: dict[str, Any] = {}
+        told: dict[str, Tensor] = {}
 
-        def hear(name: str, vectors: Any) -> None:
+        def hear(name: str, vectors: Tensor) -> None:
             told[name] = triangle(told.get(name), vectors)
 
         with evaluating(list(self.module.modules())), self._plainly():
@@ -524,17 +530,17 @@ class GPM(Projected):
 
     # -- what stands behind it -------------------------------------------------------------------
 
-    def _kind(self, name: str) -> Any:
+    def _kind(self, name: str) -> Tensor:
         """An empty tensor of the precision of a layer's directions, on its device."""
         return linalg.widened(self._layers[name].weight.detach()[:0])
 
-    def _held(self) -> list[Any]:
+    def _held(self) -> list[nn.Parameter]:
         if not self.tasks_:
             return []
         kept = [each.weight for name, each in self._layers.items() if self.ranks_[name]]
         return [*kept, *self._fixed]
 
-    def _correct(self, held: list[Any], before: list[Any]) -> None:
+    def _correct(self, held: list[nn.Parameter], before: list[Tensor]) -> None:
         """(1) for weights; what is frozen goes back."""
         bases = {id(each.weight): self._bases.get(name) for name, each in self._layers.items()}
         for each, old in zip(held, before, strict=True):
@@ -571,11 +577,11 @@ class GPM(Projected):
                 )
         return bases
 
-    def _take_memory(self, memory: Any) -> None:
+    def _take_memory(self, memory: dict[str, list[Columns]]) -> None:
         self._bases = memory
 
 
-def _refuse_nonfinite(name: str, T: Any, where: str) -> None:
+def _refuse_nonfinite(name: str, T: Tensor, where: str) -> None:
     """Refuse what a layer was given if it has no directions.
 
     Raises

@@ -15,10 +15,11 @@ Cost of a step: two or three reads of the m p numbers of S, and room for 4 p num
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
+from torch import Tensor
 
 from onepass import linalg, validation
 from onepass.errors import (
@@ -113,11 +114,11 @@ class OrthogonalGradient(Projected):
 
     def __init__(
         self,
-        optimizer: Any,
-        module: Any,
+        optimizer: torch.optim.Optimizer,
+        module: torch.nn.Module,
         memory: Any = None,
         *,
-        projects: Any = "all",
+        projects: str | Sequence[str] = "all",
         gradients: GradientsName = "logit",
         per_task: int | None = 100,
         seed: int = 0,
@@ -138,7 +139,7 @@ class OrthogonalGradient(Projected):
 
     # -- tasks -----------------------------------------------------------------------------------
 
-    def after_task(self, loader: Any) -> Self:
+    def after_task(self, loader: Iterable[object]) -> Self:
         """Take the gradients of a task's rows, at the present weights, into the memory.
 
         The module is asked as in evaluation mode; its mode, ``grad`` and buffers stay.
@@ -179,7 +180,7 @@ class OrthogonalGradient(Projected):
             rows = drawn(loader, self.per_task, seed, self._network, where, labels=labels)
             rows = rows if self.per_task is None else iter(list(rows))
             with interrupt.held():
-                good: list[Any] = []
+                good: list[Tensor] = []
                 for J in gathered(self._sound(rows, good)):
                     memory = entered(memory, w, J)
                 lost = left_out(good, where)
@@ -215,7 +216,7 @@ class OrthogonalGradient(Projected):
 
     # -- what stands behind it -------------------------------------------------------------------
 
-    def _sound(self, rows: Iterable[Labelled], good: list[Any]) -> Iterator[Any]:
+    def _sound(self, rows: Iterable[Labelled], good: list[Tensor]) -> Iterator[Tensor]:
         """The gradients of rows, (k, p) each time; ``good`` learns which of them are finite."""
         for each in rows:
             found = sound_of_rows(self._network, each.rows, each.classes, self.gradients)
@@ -223,14 +224,14 @@ class OrthogonalGradient(Projected):
             yield found.gradients
 
     @property
-    def _like(self) -> Any:
+    def _like(self) -> Tensor:
         first = self._chosen[0]
         return linalg.widened(torch.empty(0, dtype=first.dtype, device=first.device))
 
-    def _held(self) -> list[Any]:
+    def _held(self) -> list[torch.nn.Parameter]:
         return self._chosen if self._columns is not None and len(self._columns) else []
 
-    def _correct(self, held: list[Any], before: list[Any]) -> None:
+    def _correct(self, held: list[torch.nn.Parameter], before: list[Tensor]) -> None:
         """(1), in the order of the memory's weights."""
         like = self._like.dtype
         moved = (each.detach() - old for each, old in zip(held, before, strict=True))
@@ -241,7 +242,7 @@ class OrthogonalGradient(Projected):
             if each.requires_grad:
                 each.copy_(old + piece.reshape(old.shape))
 
-    def _directions(self, columns: Any, held: list[Any]) -> Any:
+    def _directions(self, columns: Any, held: list[torch.nn.Parameter]) -> Any:
         """S; where parameters have been frozen since, S of those that still move."""
         moves = tuple(each.requires_grad for each in held)
         if all(moves):
@@ -258,7 +259,7 @@ class OrthogonalGradient(Projected):
     def _memory_dict(self) -> dict[str, Any]:
         return {self._part: written(self._memory)}
 
-    def _read_memory(self, ours: Mapping[str, Any]) -> Any:
+    def _read_memory(self, ours: Mapping[str, object]) -> Any:
         where = f"{self._where}.load_state_dict"
         memory = read(ours[self._part], self._network.device, where)
         columns = None if memory is None else memory.settled()[1]

@@ -17,12 +17,15 @@ Drawn: rows of a task, from a loader that is read once, each as likely as anothe
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onepass.errors import CheckpointError, ParameterError, ShapeError, TypeMismatchError
 from onepass.memory import STATES
@@ -32,6 +35,7 @@ from onepass.nn.gradients import slots
 from onepass.nn.losses import targets
 from onepass.nn.module import Network
 from onepass.nn.selection import select
+from onepass.types import ArrayLike
 
 __all__ = ["Labelled", "Projected", "drawn", "read", "together", "written"]
 
@@ -58,7 +62,12 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
     _part: ClassVar[str]
     """The key of the memory in a state."""
 
-    def __init__(self, optimizer: Any, module: Any, projects: Any) -> None:
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        module: torch.nn.Module,
+        projects: str | Sequence[str],
+    ) -> None:
         self._where = f"op.nn.optim.{type(self).__name__}"
         _refuse(optimizer, self._where)
         self.optimizer = optimizer
@@ -99,7 +108,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         return self.optimizer.param_groups
 
     @param_groups.setter
-    def param_groups(self, groups: Any) -> None:
+    def param_groups(self, groups: list[dict[str, object]]) -> None:
         if self._begun:
             self.optimizer.param_groups = groups
 
@@ -109,7 +118,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         return self.optimizer.state
 
     @state.setter
-    def state(self, state: Any) -> None:
+    def state(self, state: defaultdict[Tensor, object]) -> None:
         if self._begun:
             self.optimizer.state = state
 
@@ -137,7 +146,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         if not self.tasks_:
             self._select()
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], object] | None = None) -> Any:
         """Let the inner optimizer take its step, then take back what is not free of it: (1).
 
         Parameters
@@ -163,7 +172,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
             self._correct(held, before)
         return said
 
-    def _plainly(self) -> Any:
+    def _plainly(self) -> AbstractContextManager[None]:
         return plainly(self._chosen[0].device, self._network.p)
 
     def state_dict(self) -> dict[str, Any]:
@@ -218,7 +227,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         self.tasks_ = ours["tasks"]
         self._take_memory(memory)
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeMismatchError(
             f"{self._where}: an optimizer around a module must be made anew for a copy of it, got "
             "a copy or pickle of the optimizer alone. Save state_dict(), and load it into a new "
@@ -228,11 +237,11 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
     # -- what a kind of projection brings --------------------------------------------------------
 
     @abstractmethod
-    def _held(self) -> list[Any]:
+    def _held(self) -> list[torch.nn.Parameter]:
         """The parameters whose step will be corrected; none if there is nothing to keep."""
 
     @abstractmethod
-    def _correct(self, held: list[Any], before: list[Any]) -> None:
+    def _correct(self, held: list[torch.nn.Parameter], before: list[Tensor]) -> None:
         """Correct the step from ``before``, in place."""
 
     @abstractmethod
@@ -240,14 +249,14 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         """The memory as tensors and numbers."""
 
     @abstractmethod
-    def _read_memory(self, ours: Mapping[str, Any]) -> Any:
+    def _read_memory(self, ours: Mapping[str, object]) -> Any:
         """The memory that was so written."""
 
     @abstractmethod
     def _take_memory(self, memory: Any) -> None:
         """Use a memory that was read."""
 
-    def _refuse_foreign(self, parameters: Any) -> None:
+    def _refuse_foreign(self, parameters: Iterable[Tensor]) -> None:
         known = {id(each) for each in self.module.parameters()}
         for each in parameters:
             if id(each) not in known:
@@ -258,7 +267,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 )
 
 
-def _refuse(optimizer: Any, where: str) -> None:
+def _refuse(optimizer: object, where: str) -> None:
     """Refuse what is no optimizer, or one whose steps cannot be corrected.
 
     Raises
@@ -302,7 +311,7 @@ def written(thing: Any) -> Any:
     return {_CLASS: type(thing).__name__, **parts}
 
 
-def read(said: Any, device: Any, where: str) -> Any:
+def read(said: object, device: torch.device, where: str) -> Any:
     """What was written, its tensors copied to a device.
 
     Parameters
@@ -337,12 +346,18 @@ class Labelled(NamedTuple):
     """Rows, and what is known of their classes."""
 
     rows: Batch
-    classes: Any
+    classes: Tensor | None
     """(n, c), 1 at the class of each row; None where classes do not matter."""
 
 
 def drawn(
-    loader: Any, k: int | None, seed: tuple[int, ...], network: Network, where: str, *, labels: bool
+    loader: Iterable[object],
+    k: int | None,
+    seed: tuple[int, ...],
+    network: Network,
+    where: str,
+    *,
+    labels: bool,
 ) -> Iterator[Labelled]:
     """Rows of a task: k of them, each by itself, in no order; or all, batch by batch.
 
@@ -394,7 +409,7 @@ def together(rows: list[Batch]) -> list[Batch]:
     return [joined(rows)]
 
 
-def _batches(loader: Any, where: str) -> Iterable[Any]:
+def _batches(loader: Iterable[object], where: str) -> Iterable[object]:
     arrays = (torch.Tensor, np.ndarray)
     if isinstance(loader, tuple):
         return [loader]
@@ -405,10 +420,10 @@ def _batches(loader: Any, where: str) -> Iterable[Any]:
             f"{where}: `loader` must give batches (x, y) of the task, got "
             f"{type(loader).__name__}. Give a torch.utils.data.DataLoader, or one batch (x, y)."
         )
-    return loader  # type: ignore[no-any-return]
+    return loader
 
 
-def _looked_over(batch: Any, network: Network, where: str, *, labels: bool) -> Labelled:
+def _looked_over(batch: object, network: Network, where: str, *, labels: bool) -> Labelled:
     x, y = batch, None
     if isinstance(batch, (tuple, list)):
         if not 1 <= len(batch) <= 2:
@@ -443,7 +458,7 @@ def _looked_over(batch: Any, network: Network, where: str, *, labels: bool) -> L
     return Labelled(rows, targets(y, len(rows), like.shape[1], "one_hot", like, where))
 
 
-def _refuse_single(y: Any, where: str) -> None:
+def _refuse_single(y: ArrayLike | Tensor, where: str) -> None:
     """Refuse what has one answer: a row, where a batch of them belongs."""
     if np.ndim(y) == 0:
         raise ShapeError(
@@ -452,7 +467,7 @@ def _refuse_single(y: Any, where: str) -> None:
         )
 
 
-def _refuse_numbers(y: Any, where: str) -> None:
+def _refuse_numbers(y: ArrayLike | Tensor, where: str) -> None:
     """Refuse answers that are no classes, and say what to do with them."""
     array = y if isinstance(y, torch.Tensor) else np.asarray(y)
     real = array.is_floating_point() if isinstance(array, torch.Tensor) else array.dtype.kind == "f"
