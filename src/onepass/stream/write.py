@@ -8,15 +8,19 @@ where that date has one: 2024-01-01T00:00:00. The form of a value thus depends o
 import csv
 import gzip
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from onepass.errors import ParameterError, SourceError, need
 from onepass.serialization.atomic import replacing, writing
 from onepass.types import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["write", "written_as"]
 
@@ -25,7 +29,7 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _WHOLE = 2.0**53  # above it a float64 does not tell whole numbers apart
 
 
-def write(blocks: Iterable[Mapping[str, Array]], target: Any) -> int:
+def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] | IO[str]) -> int:
     r"""Write blocks of named columns, as they come.
 
     Parameters
@@ -104,7 +108,7 @@ def written_as(path: Path, where: str) -> tuple[str, bool]:
     return suffix, packed
 
 
-def _written(blocks: Iterable[Mapping[str, Array]], file: Any, delimiter: str) -> int:
+def _written(blocks: Iterable[Mapping[str, Array]], file: IO[str], delimiter: str) -> int:
     """Text, a line a row."""
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     rows, names = 0, None
@@ -118,7 +122,7 @@ def _written(blocks: Iterable[Mapping[str, Array]], file: Any, delimiter: str) -
     return rows
 
 
-def _worded(column: Array) -> list[Any]:
+def _worded(column: Array) -> Sequence[object]:
     """A column's values as the csv module is to write them."""
     kind = column.dtype.kind
     if kind == "f":
@@ -139,7 +143,7 @@ def _stamps(column: Array) -> list[str]:
     return whole
 
 
-def _number(value: float) -> Any:
+def _number(value: float) -> float | str:
     if value != value:  # noqa: PLR0124  nan
         return ""
     return int(value) if abs(value) < _WHOLE and value.is_integer() else value
@@ -176,7 +180,7 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
     return rows
 
 
-def _typed(pa: Any, schema: Any) -> Any:
+def _typed(pa: ModuleType, schema: "pa.Schema") -> "pa.Schema":
     """The schema, with text for columns that have shown no value yet."""
     return pa.schema(
         [
