@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,7 @@ class Block:
         Says where a row of the block stands in the source, by its place in the block.
     """
 
-    X: Any
+    X: Table | Array
     y: Array
     time: Array | None = None
     first: int | None = None
@@ -48,7 +47,7 @@ class Block:
         return len(self.y)
 
 
-def blocks(stream: Any, where: str, start: int = 0) -> Iterator[Block]:
+def blocks(stream: Iterable[object], where: str, start: int = 0) -> Iterator[Block]:
     """The blocks of a stream, or of one pair of arrays or frames.
 
     Parameters
@@ -105,7 +104,7 @@ def _too_few(where: str, start: int, came: str) -> SourceError:
     )
 
 
-def _block(rows: Any, where: str) -> Block:
+def _block(rows: object, where: str) -> Block:
     """Whatever looks like a block, as one."""
     if not hasattr(rows, "X") or not hasattr(rows, "y"):
         raise ParameterError(
@@ -127,19 +126,19 @@ def _block(rows: Any, where: str) -> Block:
     )
 
 
-def sliceable(X: Any) -> Any:
+def sliceable(X: object) -> Table | Array:
     """Rows that can be sliced: a Table or an array."""
     if isinstance(X, Table):
         return X
     return Table.from_frame(X) if is_frame(X) else np.asarray(X)
 
 
-def _answers(y: Any) -> Array:
+def _answers(y: object) -> Array:
     """Answers as an array; those of a frame of several columns side by side."""
     return np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
 
 
-def _cut(X: Any, y: Array, where: str, start: int) -> Iterator[Block]:
+def _cut(X: Table | Array, y: Array, where: str, start: int) -> Iterator[Block]:
     """One pair, as blocks."""
     if np.ndim(y) == 0 or len(X) != len(y):
         raise ShapeError(

@@ -28,7 +28,7 @@ from onepass.evaluate.continual_jobs import Job, Progress, Setting, Shelf, descr
 from onepass.evaluate.continual_report import ContinualReport
 from onepass.evaluate.continual_run import Course, Rules, Run, arriving, is_learner
 from onepass.evaluate.metrics import metric_class
-from onepass.stream.tasks import Listed, experience
+from onepass.stream.tasks import Experiences, Listed, experience
 from onepass.validation import whole
 
 __all__ = ["continual"]
@@ -36,7 +36,7 @@ __all__ = ["continual"]
 _SCENARIOS = ("class", "task", "domain")
 
 
-def _checked_models(models: Any) -> dict[str, Any]:
+def _checked_models(models: object) -> dict[str, Any]:
     """The models by name."""
     if isinstance(models, Mapping):
         named = {str(name): model for name, model in models.items()}
@@ -60,12 +60,12 @@ def _checked_models(models: Any) -> dict[str, Any]:
     return named
 
 
-def _makes(model: Any) -> bool:
+def _makes(model: object) -> bool:
     """Whether it may be a function that makes a learner; a torch module is called with rows."""
     return callable(model) and not hasattr(model, "named_parameters")
 
 
-def _checked_seeds(seeds: Any) -> list[int]:
+def _checked_seeds(seeds: object) -> list[int]:
     """The seeds of the runs."""
     if isinstance(seeds, (list, tuple, range, np.ndarray)):
         chosen = [whole(seed, "seeds", _WHERE, low=0) for seed in seeds]
@@ -79,7 +79,7 @@ def _checked_seeds(seeds: Any) -> list[int]:
     return chosen
 
 
-def _checked_source(experiences: Any) -> Any:
+def _checked_source(experiences: object) -> Any:
     """What is gone through: known beforehand, made of a seed, or an iterator."""
     if hasattr(experiences, "exams") or callable(experiences):
         return experiences
@@ -109,7 +109,9 @@ def _alike(listed: Listed) -> Listed:
     return listed
 
 
-def _checked_rules(known: Any, scenario: Any, metric: Any, rules: dict[str, Any]) -> Rules:
+def _checked_rules(
+    known: Experiences | Listed, scenario: str | None, metric: str | None, rules: dict[str, Any]
+) -> Rules:
     """What holds for all runs, as the tasks have it."""
     tests = getattr(known, "tests", ()) or getattr(known, "tasks", known)
     exams = [exam.classes for exam in tests]
@@ -143,8 +145,8 @@ _WHERE = "op.evaluate.continual"
 
 
 def continual(
-    models: Any,
-    experiences: Any,
+    models: object,
+    experiences: Iterable[object] | Callable[..., object],
     *,
     scenario: str | None = None,
     metric: str | None = None,
@@ -287,7 +289,7 @@ class _Outline:
     experiences: tuple[str, ...]
 
 
-def _outline(known: Any, kept: bool) -> _Outline:  # noqa: FBT001  of one line alone
+def _outline(known: Experiences | Listed, kept: bool) -> _Outline:  # noqa: FBT001  of one line alone
     learned = getattr(known, "tasks", known)
     tests = getattr(known, "tests", ()) or learned
     names = [tuple(str(task.name) for task in tasks) for tasks in (tests, learned)]
@@ -298,7 +300,7 @@ def _runs(
     setting: Setting,
     seeds: Mapping[int, _Outline],
     processes: int,
-    path: Any,
+    path: str | os.PathLike[str] | None,
     on_progress: Callable[[Progress], object] | None,
 ) -> list[Run]:
     """All runs, those that were kept among them, by model and seed."""
@@ -366,7 +368,7 @@ def _names(names: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _as_they_come(
-    named: dict[str, Any],
+    named: dict[str, object],
     source: Any,
     scenario: str | None,
     metric: str | None,

@@ -3,7 +3,7 @@
 import math
 import os
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from onepass.evaluate.continual_tables import percent
 from onepass.evaluate.figures import COLOURS, DARK, DASHES, GREY, sheet
 from onepass.evaluate.metrics import METRICS
 from onepass.types import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["draw_curves", "draw_matrices"]
 
@@ -121,13 +124,13 @@ def _top(report: ContinualResults, shown: list[Floats], scale: float) -> float:
     return (float(np.quantile(values, 0.95)) if len(values) else 0.0) or 1.0
 
 
-def _ticks(axes: Any, n: int) -> None:
+def _ticks(axes: "Axes", n: int) -> None:
     step = max(1, math.ceil(n / 15))
     axes.set_xticks(range(1, n + 1, step))
 
 
 def _write(
-    axes: Any, matrix: Floats, span: tuple[float, float], *, dark_high: bool, whole: bool
+    axes: "Axes", matrix: Floats, span: tuple[float, float], *, dark_high: bool, whole: bool
 ) -> None:
     """Each number in its field, where they are few."""
     if max(matrix.shape) > _WRITTEN:
@@ -141,7 +144,7 @@ def _write(
             axes.text(j, i, text, ha="center", va="center", fontsize=size, color=colour)
 
 
-def _name_sides(axes: Any, report: ContinualResults, matrix: Floats) -> None:
+def _name_sides(axes: "Axes", report: ContinualResults, matrix: Floats) -> None:
     down, across = matrix.shape
     sides = ((axes.xaxis, report.tasks, across), (axes.yaxis, report.experiences, down))
     for side, names, n in sides:

@@ -214,11 +214,11 @@ class _Worker:
         return course.run(job.model, job.seed, self._source.when), course.failed
 
 
-_WORKERS: list[tuple[_Worker, Callable[[Any], None]]] = []
+_WORKERS: list[tuple[_Worker, Callable[[tuple[Job, int]], None]]] = []
 """The one of a process that was begun for jobs, and what it tells progress to."""
 
 
-def _begin(setting: Setting, tell: Callable[[Any], None]) -> None:
+def _begin(setting: Setting, tell: Callable[[tuple[Job, int]], None]) -> None:
     _WORKERS[:] = [(_Worker(setting), tell)]
 
 
@@ -251,7 +251,7 @@ class Shelf:
             self.path.mkdir(parents=True, exist_ok=True)
 
     def find(
-        self, model: str, seed: int, settings: Mapping[str, Any], size: tuple[int, int]
+        self, model: str, seed: int, settings: Mapping[str, object], size: tuple[int, int]
     ) -> Run | None:
         """A run that is done, with a matrix of this size, or None.
 
@@ -290,7 +290,7 @@ class Shelf:
             )
         return run
 
-    def keep(self, run: Run, settings: Mapping[str, Any]) -> None:
+    def keep(self, run: Run, settings: Mapping[str, object]) -> None:
         """Write a run that is done."""
         tree = {"format": _FORMAT, "settings": dict(settings), "run": spelt(asdict(run))}
         path = self._of(run.model, run.seed)
@@ -314,12 +314,12 @@ def _opened(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], 
     return former.current_paths(tree["settings"]), run
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def described(model: Any) -> dict[str, str]:
+def described(model: object) -> dict[str, str]:
     """A learner's class and settings as text, the same for all that are made alike.
 
     Arrays and functions among settings are told by what they hold. What was learned is no setting,
@@ -335,7 +335,7 @@ def described(model: Any) -> dict[str, str]:
     return {"model": f"{type(model).__module__}.{type(model).__qualname__}", **settings}
 
 
-def _told(value: Any) -> str:
+def _told(value: object) -> str:
     """A setting as text that says all of it: numpy's own leaves numbers of long arrays out."""
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         held = blake2b(np.ascontiguousarray(value).tobytes(), digest_size=8).hexdigest()
@@ -357,7 +357,7 @@ def _told(value: Any) -> str:
     return _ADDRESS.sub("", repr(value))
 
 
-def _plain(values: tuple[Any, ...]) -> bool:
+def _plain(values: tuple[object, ...]) -> bool:
     return not any(isinstance(v, (np.ndarray, FunctionType, partial, list, dict)) for v in values)
 
 

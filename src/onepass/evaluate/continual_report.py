@@ -387,7 +387,7 @@ class ContinualReport:
             )
         return list(_RECORDS[of](self))
 
-    def _written(self, text: str, path: Any, verb: str) -> str:
+    def _written(self, text: str, path: str | os.PathLike[str] | None, verb: str) -> str:
         if path is not None:
             with writing(path, f"ContinualReport.{verb}"):
                 Path(path).write_text(text, encoding="utf-8")

@@ -19,7 +19,7 @@ Learners and streams of tasks may also be given as functions of a seed.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from sklearn.exceptions import NotFittedError as NotFitted
@@ -31,6 +31,7 @@ from onepass.evaluate.metrics import metric_class
 from onepass.evaluate.report import numbers
 from onepass.stream import Exam, Experience
 from onepass.types import Array
+from onepass.validation.table import Table
 
 __all__ = [
     "Course",
@@ -47,6 +48,7 @@ __all__ = [
 ]
 
 _ASKED = 4096  # rows asked about in one call
+_Made = TypeVar("_Made")
 
 
 class Pupil:
@@ -75,7 +77,7 @@ class Pupil:
         """The learner at the end of a Pipeline; it may be another once it has learned."""
         return getattr(self.model, "learner", self.model)
 
-    def teach(self, X: Any, y: Array) -> None:
+    def teach(self, X: Array | Table, y: Array) -> None:
         """Learn the rows of an experience in their order."""
         for verb, how in (
             ("partial_fit", self._by_blocks),
@@ -91,7 +93,7 @@ class Pupil:
         if callable(getattr(self.model, "after_task", None)):
             self.model.after_task()
 
-    def say(self, X: Any, among: tuple[Any, ...] | None, like: Array) -> Array:
+    def say(self, X: Array | Table, among: tuple[str | int, ...] | None, like: Array) -> Array:
         """What it says of rows; nothing (None, or zeros) before it can answer.
 
         Parameters
@@ -114,7 +116,7 @@ class Pupil:
 
     # -- teaching ----------------------------------------------------------------------------------
 
-    def _by_blocks(self, X: Any, y: Array) -> None:
+    def _by_blocks(self, X: Array | Table, y: Array) -> None:
         verb = self.model.partial_fit
         # scikit-learn's classifiers must be told all labels; those with `test_then_train` need not
         must = (
@@ -134,7 +136,7 @@ class Pupil:
             self._told = True
             self.rows += len(y[part])
 
-    def _by_batches(self, X: Any, y: Array) -> None:
+    def _by_batches(self, X: Array | Table, y: Array) -> None:
         if y.dtype.kind not in "biuf":  # '0' would be taken for 0, and 0 never be '0'
             raise LabelError(
                 f"{_WHERE}: {type(self.model).__name__} must be given classes as whole numbers "
@@ -145,14 +147,14 @@ class Pupil:
             self.model.learn(_narrow(X[part]), answers[part])
             self.rows += len(answers[part])
 
-    def _by_rows(self, X: Any, y: Array) -> None:
+    def _by_rows(self, X: Array | Table, y: Array) -> None:
         for x, answer in zip(_dicts(X), y.tolist(), strict=True):
             self.model.learn_one(x, answer)
             self.rows += 1
 
     # -- asking ------------------------------------------------------------------------------------
 
-    def _said(self, X: Any, among: tuple[Any, ...] | None, like: Array) -> Array:
+    def _said(self, X: Array | Table, among: tuple[str | int, ...] | None, like: Array) -> Array:
         try:
             if among is not None and self.masks:
                 return self._among(X, among)
@@ -180,7 +182,7 @@ class Pupil:
             )
         return said
 
-    def _taken(self, X: Any) -> Any:
+    def _taken(self, X: Array | Table) -> Array | Table:
         """Rows as the learner takes them: networks float32, and arrays whoever knows no tables."""
         if not callable(getattr(self.model, "partial_fit", None)):
             return _narrow(X)
@@ -194,7 +196,7 @@ class Pupil:
         known = signature(verb).parameters if callable(verb) else {}
         return next((name for name in ("task", "classes") if name in known), None)
 
-    def _among(self, X: Any, among: tuple[Any, ...]) -> Array:
+    def _among(self, X: Array | Table, among: tuple[str | int, ...]) -> Array:
         """The best of some labels; None of each row where none of them is known yet."""
         known, scores = getattr(self.inner, "classes_", None), None
         if hasattr(self.model, "outputs") and self._told_by() is None:
@@ -256,7 +258,7 @@ class Pupil:
         return None if seen is None else max(0, seen - (self._before[1] or 0) - self.rows)
 
 
-def _counted(learner: Any) -> tuple[int | None, int | None]:
+def _counted(learner: object) -> tuple[int | None, int | None]:
     """Rows that were learned again, and rows that were learned, as a learner tells."""
     told = (getattr(learner, name, None) for name in ("rows_repeated_", "rows_seen_"))
     repeated, seen = (None if count is None else int(count) for count in told)
@@ -273,12 +275,12 @@ def _parts(n: int, size: int) -> Iterator[slice]:
     return (slice(a, min(a + size, n)) for a in range(0, n, size))
 
 
-def _narrow(X: Any) -> Any:
+def _narrow(X: Array | Table) -> Array | Table:
     """Rows as networks take them."""
     return X.astype(np.float32) if isinstance(X, np.ndarray) and X.dtype.kind in "fiub" else X
 
 
-def _dicts(X: Any) -> Iterator[dict[Any, Any]]:
+def _dicts(X: Array | Table) -> Iterator[dict[Any, Any]]:
     """Rows as River takes them: values by the columns' names, or places."""
     if hasattr(X, "rows"):
         yield from X.rows()
@@ -291,7 +293,7 @@ def _numbers(said: Array) -> Array:
     return np.array([0.0 if one is None else one for one in said], dtype=float)
 
 
-def _array(said: Any) -> Array:
+def _array(said: object) -> Array:
     """Answers as an array, also those that a network gave on a device."""
     return np.asarray(linalg.widened(said).detach().cpu() if hasattr(said, "cpu") else said)
 
@@ -528,7 +530,7 @@ def through(courses: Iterable[Course], source: Known, told: Callable[[int], obje
 
 
 def arriving(
-    courses: Iterable[Course], source: Iterator[Any], told: Callable[[int], object]
+    courses: Iterable[Course], source: Iterator[Experience], told: Callable[[int], object]
 ) -> list[str]:
     """Learners go through experiences as they come, and are tested on those that have come.
 
@@ -578,7 +580,7 @@ def _refuse_unlike(run: Run) -> None:
         raise ValueError("what it took must be numbers")
 
 
-def is_learner(model: Any) -> bool:
+def is_learner(model: object) -> bool:
     """Whether it is a learner, not something that makes one."""
     if isinstance(model, type):
         return False
@@ -587,7 +589,7 @@ def is_learner(model: Any) -> bool:
     return asked and taught
 
 
-def made(factory: Callable[..., Any], seed: int, where: str) -> Any:
+def made(factory: Callable[..., _Made], seed: int, where: str) -> _Made:
     """What a factory makes of a seed, if it takes one.
 
     Parameters
@@ -616,7 +618,7 @@ def made(factory: Callable[..., Any], seed: int, where: str) -> Any:
     return thing
 
 
-def _refuse_more(factory: Callable[..., Any], where: str) -> None:
+def _refuse_more(factory: Callable[..., object], where: str) -> None:
     """Refuse what asks for more than a seed."""
     try:
         signature(factory).bind()
@@ -629,7 +631,7 @@ def _refuse_more(factory: Callable[..., Any], where: str) -> None:
         ) from wrong
 
 
-def takes_seed(factory: Any) -> bool:
+def takes_seed(factory: Callable[..., object]) -> bool:
     """Whether a factory asks for a seed that it has not been given."""
     if "seed" in getattr(factory, "keywords", {}):  # of functools.partial
         return False
@@ -644,7 +646,7 @@ def takes_seed(factory: Any) -> bool:
     return len(needed) == 1
 
 
-def misplaced(model: Any, task: str) -> str | None:
+def misplaced(model: object, task: str) -> str | None:
     """What a model is, where it says so and does something else than the task asks for."""
     if not hasattr(model, "__sklearn_tags__"):
         return None

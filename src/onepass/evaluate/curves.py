@@ -73,7 +73,7 @@ class Track:
     def __post_init__(self) -> None:
         self.next = -(-max(self.start, 1) // self.stride) * self.stride
 
-    def note(self, rows: int, time: Any, values: Mapping[str, Values]) -> None:
+    def note(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
         """Set a point.
 
         Parameters
@@ -92,7 +92,7 @@ class Track:
             self._thin()
         self.next = (rows // self.stride + 1) * self.stride
 
-    def end(self, rows: int, time: Any, values: Mapping[str, Values]) -> None:
+    def end(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
         """Set the last point, where the stream ended, unless one stands there.
 
         Parameters
@@ -112,7 +112,7 @@ class Track:
         self._times = [self._times[i] for i in kept]
         self._points = [self._points[i] for i in kept]
 
-    def curve(self, models: Mapping[str, Any], metrics: tuple[str, ...]) -> Curve:
+    def curve(self, models: Mapping[str, object], metrics: tuple[str, ...]) -> Curve:
         """The curve so far.
 
         Parameters
@@ -164,7 +164,7 @@ class Track:
         self._rows, self._times, self._points = rows, times, points
 
 
-def plain_time(time: Any) -> Any:
+def plain_time(time: object) -> str | float | None:
     """A time as JSON can hold it.
 
     Parameters
@@ -273,7 +273,7 @@ class Tally:
         self._kept = sum(len(y) for y, _ in self._last)
 
 
-def _plain(metrics: dict[str, Any]) -> Values:
+def _plain(metrics: dict[str, Metric]) -> Values:
     """Values as JSON and == can hold them: nan is None."""
     values = {name: float(metric.value) for name, metric in metrics.items()}
     return {name: None if np.isnan(value) else value for name, value in values.items()}

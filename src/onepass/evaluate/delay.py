@@ -36,7 +36,7 @@ from onepass.validation.table import Table, is_missing
 __all__ = ["Room", "Turns", "Waiting"]
 
 
-def _moments(time: Array | None, last: Any, located: Callable[[int], str], where: str) -> Array:
+def _moments(time: Array | None, last: object, located: Callable[[int], str], where: str) -> Array:
     """The moments at which rows come: numbers or dates that never fall."""
     if time is None:
         raise ParameterError(
@@ -113,7 +113,7 @@ class Waiting:
     def __len__(self) -> int:
         return len(self.due)
 
-    def __getitem__(self, key: Any) -> "Waiting":
+    def __getitem__(self, key: slice | Array) -> "Waiting":
         return Waiting(self.X[key], self.y[key], self.due[key])
 
 
@@ -216,7 +216,7 @@ class Room:
         """The turns were taken: what is left waits."""
         self.waiting, self._last = turns.left, turns.last
 
-    def rest(self, time: Any) -> Turns | None:
+    def rest(self, time: object) -> Turns | None:
         """All rows that wait, to be learned at the stream's end; None where there are none.
 
         Parameters

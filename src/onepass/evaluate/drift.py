@@ -18,10 +18,10 @@ Cost: what the detectors cost, and O(MOST) memory for each model and detector.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,12 +30,34 @@ from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import plain_time
 from onepass.types import Array
 
-__all__ = ["MOST", "Drift", "Marks", "Watch", "counts_mistakes", "hold_suited", "restored", "watch"]
+__all__ = [
+    "MOST",
+    "Detector",
+    "Drift",
+    "Marks",
+    "Watch",
+    "counts_mistakes",
+    "hold_suited",
+    "restored",
+    "watch",
+]
 
 MOST = 1000
 """Most alarms, and most warnings, of which the rows are kept: the last ones. All are counted."""
 
 _COUNTS = "BinaryDriftDetector"  # River's name for detectors that count mistakes
+
+
+class Detector(Protocol):
+    """What is told the errors of a model one by one, as River's detectors are."""
+
+    @property
+    def update(self) -> Callable[..., object]:
+        """Takes the next error."""
+
+    @property
+    def drift_detected(self) -> bool:
+        """Whether the last error raised an alarm."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +113,7 @@ def restored(tree: Any) -> dict[str, Drift] | None:
     }
 
 
-def counts_mistakes(detector: Any) -> bool:
+def counts_mistakes(detector: object) -> bool:
     """Whether a detector takes truth values: by River's name for it, for River may be absent.
 
     Parameters
@@ -101,7 +123,7 @@ def counts_mistakes(detector: Any) -> bool:
     return any(kind.__name__ == _COUNTS for kind in type(detector).__mro__)
 
 
-def hold_suited(detectors: Mapping[str, Any], task: str, where: str) -> None:
+def hold_suited(detectors: Mapping[str, Detector], task: str, where: str) -> None:
     """Refuse detectors that count mistakes where there are none but errors.
 
     Parameters
@@ -124,7 +146,14 @@ def hold_suited(detectors: Mapping[str, Any], task: str, where: str) -> None:
             )
 
 
-def watch(drift: Any, models: Iterable[str], task: str, where: str, *, resumed: bool) -> Any:
+def watch(
+    drift: Detector | Mapping[str, Detector] | None,
+    models: Iterable[str],
+    task: str,
+    where: str,
+    *,
+    resumed: bool,
+) -> "Watch | None":
     """Detectors beside models that are to go through a stream.
 
     Parameters
@@ -183,7 +212,7 @@ class Watch:
         What the models do.
     """
 
-    def __init__(self, drift: Mapping[str, Any], models: Iterable[str], task: str) -> None:
+    def __init__(self, drift: Mapping[str, Detector], models: Iterable[str], task: str) -> None:
         self._task = task
         self._guards = {
             model: {name: _Guard(deepcopy(one)) for name, one in drift.items()} for model in models
@@ -226,8 +255,8 @@ class Watch:
 class _Guard:
     """A detector at work."""
 
-    def __init__(self, detector: Any) -> None:
-        self._detector = detector
+    def __init__(self, detector: Detector) -> None:
+        self._detector: Any = detector  # which may have warnings too
         self._kind: type = bool if counts_mistakes(detector) else float
         self._alarms = _Kept()
         self._warnings = _Kept() if hasattr(detector, "warning_detected") else None
@@ -262,7 +291,7 @@ class _Kept:
         self._count = 0
         self._last: deque[tuple[int, Any]] = deque(maxlen=MOST)
 
-    def add(self, row: int, time: Any) -> None:
+    def add(self, row: int, time: object) -> None:
         """Count a mark, after so many rows, at a time."""
         self._count += 1
         self._last.append((row, plain_time(time)))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from onepass.evaluate.score import Results
 from onepass.evaluate.tables import decimals, worded
 from onepass.serialization.atomic import writing
 from onepass.types import Array, Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["COLOURS", "DARK", "DASHES", "GREY", "draw", "sheet"]
 
@@ -101,7 +105,7 @@ def sheet(
                 figure.savefig(path, bbox_inches="tight", pad_inches=0.04)
 
 
-def _check_suffix(figure: Any, path: str | os.PathLike[str], where: str) -> None:
+def _check_suffix(figure: "Figure", path: str | os.PathLike[str], where: str) -> None:
     if Path(path).suffix.lower().lstrip(".") not in figure.canvas.get_supported_filetypes():
         raise ParameterError(
             f"{where}: `path` must end in .png, .svg or .pdf, got {os.fspath(path)!r}. "
@@ -110,7 +114,7 @@ def _check_suffix(figure: Any, path: str | os.PathLike[str], where: str) -> None
 
 
 def _tick(
-    axes: Any,
+    axes: "Axes",
     along: Array,
     values: Floats,
     drift: dict[str, Drift] | None,
@@ -222,7 +226,7 @@ def _lines(report: Results, metric: str) -> list[_Line]:
     return lines
 
 
-def _trace(axes: Any, report: Results, metric: str, lines: list[_Line]) -> None:
+def _trace(axes: "Axes", report: Results, metric: str, lines: list[_Line]) -> None:
     """All lines: the faint ones, over the last rows, lie below."""
     timed = _timed(report)
     if report.recent is not None and len(report.recent):
@@ -321,7 +325,7 @@ def _recent(curve: Curve, line: _Line, metric: str) -> Floats:
     return np.array(curve.points[line.name][metric], dtype=np.float64)
 
 
-def _label_axes(axes: Any, report: Results, metric: str) -> None:
+def _label_axes(axes: "Axes", report: Results, metric: str) -> None:
     """What is measured, over what."""
     axes.margins(x=0.0)
     dates = need("matplotlib.dates", extra="plot", where="Report.plot")

@@ -20,12 +20,13 @@ Cost: O(c) time a row and O(c) memory, for c outputs or classes.
     2015.
 """
 
+from collections.abc import Collection
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from onepass.learners.estimator import Classifier, Learner, Regressor
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
 
 __all__ = ["BASELINES", "LastLabel", "LastValue", "Majority", "RunningMean"]
 
@@ -48,13 +49,20 @@ class _Blind(Learner):
         wider[np.setdiff1d(np.arange(c), at)] = getattr(self, self._scored)
         setattr(self, self._scored, wider)
 
-    def _take(self, X: Any, y: Any, sample_weight: Any, verb: str, time: Any = None) -> Array:
+    def _take(
+        self,
+        X: TableLike,
+        y: ArrayLike | None,
+        sample_weight: ArrayLike | None,
+        verb: str,
+        time: ArrayLike | None = None,
+    ) -> Array:
         return super()._take(_alike(X), y, sample_weight, verb, time)
 
-    def _matrix(self, X: Any, verb: str) -> Floats:
+    def _matrix(self, X: TableLike, verb: str) -> Floats:
         return super()._matrix(_alike(X), verb)
 
-    def _row(self, x: Any, where: str) -> Floats:
+    def _row(self, x: object, where: str) -> Floats:
         del x, where
         return np.zeros(1)
 
@@ -139,11 +147,15 @@ class _BlindClassifier(_Blind, Classifier):
         Labels that are known beforehand. Others may still come.
     """
 
-    def __init__(self, classes: Any = None) -> None:
+    def __init__(self, classes: Collection[object] | None = None) -> None:
         self.classes = classes
 
     def partial_fit(  # type: ignore[override]  # the third place is scikit-learn's
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        classes: Collection[object] | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn the rows one after the other; X is only counted."""
         return super().partial_fit(_alike(X), y, classes=classes, sample_weight=sample_weight)

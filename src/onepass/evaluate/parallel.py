@@ -13,15 +13,22 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import get_context
 from threading import Thread
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from threadpoolctl import threadpool_limits
 
 from onepass.errors import ProcessError
 
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.queues import SimpleQueue
+
 __all__ = ["side_by_side"]
 
 _Job = TypeVar("_Job")
+_Found = TypeVar("_Found")
+_Given = TypeVar("_Given")
+_Told = TypeVar("_Told")
 _THREADS = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
 )  # fmt: skip
@@ -30,14 +37,14 @@ _LISTEN = 0.2  # seconds to wait for what is done before what is heard is told
 
 def side_by_side(
     jobs: Sequence[_Job],
-    one: Callable[[_Job], Any],
+    one: Callable[[_Job], _Found],
     processes: int,
-    begin: Callable[[Any, Callable[[Any], None]], None],
-    given: Any,
+    begin: Callable[[_Given, Callable[[_Told], None]], None],
+    given: _Given,
     *,
     where: str,
-    hear: Callable[[Any], object] | None = None,
-) -> Iterator[tuple[_Job, Any]]:
+    hear: Callable[[_Told], object] | None = None,
+) -> Iterator[tuple[_Job, _Found]]:
     """Each job with what it came to, when it is done.
 
     Parameters
@@ -71,13 +78,13 @@ def side_by_side(
         If a process was gone before its job was done.
     """
     context = get_context("spawn")
-    heard = context.SimpleQueue()
+    heard: SimpleQueue[_Told] = context.SimpleQueue()
     leash, held = context.Pipe(duplex=False)
     threads = max(1, (os.cpu_count() or 1) // processes)
     begun = (begin, given, heard, threads, leash)
     with ProcessPoolExecutor(min(processes, len(jobs)), context, _begin, begun) as pool:
         try:
-            waiting: dict[Future[Any], _Job] = {pool.submit(one, job): job for job in jobs}
+            waiting: dict[Future[_Found], _Job] = {pool.submit(one, job): job for job in jobs}
             while waiting:
                 ended, _ = wait(waiting, _LISTEN, FIRST_COMPLETED)
                 while not heard.empty():
@@ -98,7 +105,13 @@ def side_by_side(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(begin: Any, given: Any, heard: Any, threads: int, leash: Any) -> None:
+def _begin(
+    begin: Callable[[_Given, Callable[[_Told], None]], None],
+    given: _Given,
+    heard: "SimpleQueue[_Told]",
+    threads: int,
+    leash: "Connection",
+) -> None:
     # Ctrl-C in a terminal reaches all processes: the first one ends the others
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_follow, args=(leash,), daemon=True).start()
@@ -109,7 +122,7 @@ def _begin(begin: Any, given: Any, heard: Any, threads: int, leash: Any) -> None
     begin(given, heard.put)
 
 
-def _follow(leash: Any) -> None:
+def _follow(leash: "Connection") -> None:
     """End this process when the other end of a pipe is closed."""
     with suppress(EOFError, OSError):
         leash.recv_bytes()

@@ -7,8 +7,9 @@ import numpy as np
 
 from onepass.errors import ColumnError, OnepassError, meant
 from onepass.evaluate.blocks import refusal
+from onepass.stream import Rows
 from onepass.types import Array
-from onepass.validation.table import is_missing
+from onepass.validation.table import Table, is_missing
 
 __all__ = ["answers"]
 
@@ -16,7 +17,7 @@ _WHERE = "op.evaluate.answers"
 
 
 def answers(
-    model: Any, stream: Iterable[Any], *, keep: Sequence[str] = ()
+    model: Any, stream: Iterable[Rows], *, keep: Sequence[str] = ()
 ) -> Iterator[dict[str, Array]]:
     """What a model says of each row; nothing is learned.
 
@@ -75,7 +76,7 @@ def answers(
         yield {**kept, **columns}
 
 
-def _said(model: Any, table: Any) -> Array:
+def _said(model: Any, table: Table) -> Array:
     """What the model says; nothing, nan or None, of rows that it is to skip."""
     if getattr(model, "missing", "keep") != "skip":
         return np.asarray(model.predict(table))
@@ -93,7 +94,7 @@ def _said(model: Any, table: Any) -> Array:
     return said
 
 
-def _column(table: Any, name: str) -> Array:
+def _column(table: Table, name: str) -> Array:
     if name not in table:
         raise ColumnError(
             f"{_WHERE}: `keep` must name columns of the source that are not dropped, got {name!r}."

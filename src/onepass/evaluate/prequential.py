@@ -14,9 +14,8 @@ Cost: what the models cost, and O(points) memory; O(window) more where a window 
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 from sklearn.base import is_classifier, is_regressor
 
@@ -24,12 +23,12 @@ from onepass.errors import ParameterError
 from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import Ledger
 from onepass.evaluate.delay import Room
-from onepass.evaluate.drift import watch
+from onepass.evaluate.drift import Detector, watch
 from onepass.evaluate.metrics import Metric, metric_class
 from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Bookmark, starting, through
-from onepass.evaluate.run import Course
+from onepass.evaluate.run import Course, Model
 from onepass.types import Array
 from onepass.validation import whole
 
@@ -42,12 +41,14 @@ _BASELINES: dict[str, dict[str, type]] = {
 }
 
 
-def _references(task: str) -> dict[str, Any]:
+def _references(task: str) -> dict[str, Model]:
     """New baselines for a task, by name."""
     return {name: kind() for name, kind in _BASELINES[task].items()}
 
 
-def named(models: Any, where: str) -> dict[str, Any]:
+def named(
+    models: Model | list[Model] | tuple[Model, ...] | Mapping[str, Model], where: str
+) -> dict[str, Model]:
     """The models by name; each one once.
 
     Parameters
@@ -87,7 +88,7 @@ def named(models: Any, where: str) -> dict[str, Any]:
     return named
 
 
-def _joined(models: dict[str, Any], least: dict[str, Any], where: str) -> dict[str, Any]:
+def _joined(models: dict[str, Model], least: dict[str, Model], where: str) -> dict[str, Model]:
     """The models, then the baselines."""
     if not models and not least:
         raise ParameterError(
@@ -103,7 +104,7 @@ def _joined(models: dict[str, Any], least: dict[str, Any], where: str) -> dict[s
     return models | least
 
 
-def _task_of_models(models: dict[str, Any], where: str) -> str | None:
+def _task_of_models(models: dict[str, Model], where: str) -> str | None:
     """What the models do: "regression", "classification", or None where none of them says."""
     tasks = {
         name: "classification" if is_classifier(model) else "regression"
@@ -129,8 +130,8 @@ _METRICS = {"regression": ("mae", "rmse", "r2"), "classification": ("accuracy", 
 
 
 def prequential(
-    models: Any,
-    stream: Any,
+    models: Model | list[Model] | tuple[Model, ...] | Mapping[str, Model],
+    stream: Iterable[object],
     metrics: str | Sequence[str] | None = None,
     *,
     baselines: bool = True,
@@ -143,7 +144,7 @@ def prequential(
     every: float = 60.0,
     resume: bool = False,
     onward: bool = False,
-    drift: Any = None,
+    drift: Detector | Mapping[str, Detector] | None = None,
     clock: Callable[[], float] | None = None,
     on_progress: Callable[[int], object] | None = None,
     on_block: Callable[[Block, dict[str, Array]], object] | None = None,
@@ -268,7 +269,7 @@ def prequential(
     return course.report(said, set(least))
 
 
-def _room(delay: Any, until: Any, most: Any) -> Room | None:
+def _room(delay: object, until: str | None, most: object) -> Room | None:
     """Where rows wait for their answers, if they come later than before the next row."""
     rows = whole(delay, "delay", _WHERE, low=0)
     limit = whole(most, "most_waiting", _WHERE, low=1)
@@ -286,7 +287,13 @@ def _room(delay: Any, until: Any, most: Any) -> Room | None:
 
 
 def _bookmark(
-    path: Any, stream: Any, every: Any, clock: Any, *, resume: bool, onward: bool
+    path: str | os.PathLike[str] | None,
+    stream: Iterable[object],
+    every: float,
+    clock: Callable[[], float] | None,
+    *,
+    resume: bool,
+    onward: bool,
 ) -> Bookmark | None:
     """Where the pass is kept, if it is."""
     if (resume and path is None) or (onward and not resume):
@@ -311,14 +318,14 @@ def _task(known: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Blo
     return _task_of_answers(first), chain([] if first is None else [first], source)
 
 
-def _named(stream: Any) -> tuple[str | None, str | None]:
+def _named(stream: object) -> tuple[str | None, str | None]:
     """The names of a stream and of its answers, as far as it says."""
     target, name = getattr(stream, "target", None), getattr(stream, "name", None)
     names = [target] if isinstance(target, str) else target or []
     return None if name is None else str(name), ", ".join(map(str, names)) or None
 
 
-def _asked(metrics: Any) -> list[str]:
+def _asked(metrics: object) -> list[str]:
     """The metrics' names; answers that were given in their place are refused."""
     if metrics is None or isinstance(metrics, str):
         return [] if metrics is None else [metrics]

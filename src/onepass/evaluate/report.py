@@ -7,7 +7,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def frame(columns: dict[str, list[Any]], library: str | None, where: str) -> Any:
+def frame(columns: Mapping[str, Sequence[object]], library: str | None, where: str) -> Any:
     """Columns as a frame of a library that is installed.
 
     Parameters
@@ -68,7 +68,7 @@ def frame(columns: dict[str, list[Any]], library: str | None, where: str) -> Any
         ) from missing
 
 
-def spelt(tree: Any) -> Any:
+def spelt(tree: object) -> Any:
     """A tree of dicts and lists with infinite numbers as text.
 
     Parameters

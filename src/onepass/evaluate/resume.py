@@ -35,7 +35,7 @@ __all__ = ["Bookmark", "Standing", "differences", "standing", "starting", "throu
 _LONGEST = 60  # letters of a value that is shown
 
 
-def differences(then: Any, now: Any) -> list[str]:
+def differences(then: object, now: object) -> list[str]:
     """In which ways settings are not those that they were.
 
     Parameters
@@ -80,7 +80,7 @@ def _differences(then: Any, now: Any, path: tuple[str, ...]) -> Iterator[str]:
         yield f"{_said(path)} was {_shown(then)} and is {_shown(now)}"
 
 
-def _names(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def _names(then: dict[str, object], now: dict[str, object]) -> list[str]:
     """The settings to compare; ``missing`` is left out if it was "error"."""
     names = [*then, *(name for name in now if name not in then)]
     return [name for name in names if name != "missing" or then.get(name) != "error"]
@@ -99,7 +99,7 @@ def _said(path: tuple[str, ...]) -> str:
     return ".".join(path) or "the whole"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if type(value) is dict and MARK in value:
         return str(value[MARK])
     text = " ".join(repr(value).split())
@@ -256,7 +256,7 @@ class Bookmark:
         task = tree["settings"].get("task")
         return task if isinstance(task, str) else None
 
-    def begin(self, course: Course, settings: dict[str, Any]) -> None:
+    def begin(self, course: Course, settings: dict[str, object]) -> None:
         """Begin the pass, or go on with the one that was found.
 
         Parameters
@@ -341,7 +341,7 @@ class Bookmark:
         if self._clock is not None:
             self._last = self._clock()
 
-    def _is_same(self, then: Any, *, onward: bool) -> bool:
+    def _is_same(self, then: object, *, onward: bool) -> bool:
         """Whether the source is the one that was begun; refused where it must be and is not."""
         compare = getattr(self._stream, "differences", None)
         if compare is None or type(then) is not dict:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,14 +22,25 @@ from onepass.evaluate.score import Score
 from onepass.evaluate.state import heard, kept, relearn
 from onepass.serialization.archive import damaged
 from onepass.types import Array
+from onepass.validation.table import Table
 
-__all__ = ["Course"]
+__all__ = ["Course", "Model"]
 
 
 _MOST = 4096  # rows a call: what has waited may come all at once
 
 
-def _said_of(model: Any, X: Any, y: Array, time: Array | None, weight: Any = None) -> Array:
+class Model(Protocol):
+    """A model of any library that answers rows just before it learns them."""
+
+    @property
+    def test_then_train(self) -> Callable[..., object]:
+        """Takes ``(X, y)``, learns the rows in order, and returns what it said of each before."""
+
+
+def _said_of(
+    model: Model, X: Table | Array, y: Array, time: Array | None, weight: Array | None = None
+) -> Array:
     """What a model says of rows, each just before it learns it."""
     given = {} if weight is None else {"sample_weight": weight}
     if time is not None and getattr(model, "uses_time", False):
@@ -41,7 +52,7 @@ def _said_of(model: Any, X: Any, y: Array, time: Array | None, weight: Any = Non
     return said
 
 
-def _said_of_turns(model: Any, turns: Turns) -> Array:
+def _said_of_turns(model: Model, turns: Turns) -> Array:
     """What a model says of the rows it is asked about, while it learns others in between."""
     parts = [slice(a, a + _MOST) for a in range(0, len(turns.learned), _MOST)]
     taken = inspect.signature(model.test_then_train).parameters
@@ -50,7 +61,7 @@ def _said_of_turns(model: Any, turns: Turns) -> Array:
     return np.concatenate([some for some in said if len(some)])
 
 
-def _said_of_rest(model: Any, rest: Turns) -> Array:
+def _said_of_rest(model: Model, rest: Turns) -> Array:
     """What a model says of rows that have waited, each just before it learns it."""
     parts = [slice(a, a + _MOST) for a in range(0, len(rest.learned), _MOST)]
     times = [None if rest.time is None else rest.time[part] for part in parts]
@@ -61,7 +72,7 @@ def _said_of_rest(model: Any, rest: Turns) -> Array:
     return np.concatenate(said)
 
 
-def _by_weight(model: Any, turns: Turns, part: slice) -> Array:
+def _by_weight(model: Model, turns: Turns, part: slice) -> Array:
     """Rows of weight 0 are answered and not learned."""
     learned, time = turns.learned[part], None if turns.time is None else turns.time[part]
     with _placing(turns, part):
@@ -69,7 +80,7 @@ def _by_weight(model: Any, turns: Turns, part: slice) -> Array:
     return said.reshape(turns.y[part].shape)[~learned]
 
 
-def _in_turn(model: Any, turns: Turns, part: slice) -> Array:
+def _in_turn(model: Model, turns: Turns, part: slice) -> Array:
     """Runs of rows that are learned, and runs of rows that are asked about."""
     learned = turns.learned[part]
     ends = [*(np.flatnonzero(np.diff(learned)) + 1).tolist(), len(learned)]
@@ -98,7 +109,7 @@ def _placing(turns: Turns, run: slice) -> Iterator[None]:
         raise placed(error, lambda i: located(run.start + i), run.stop - run.start) from error
 
 
-def _answered(model: Any, X: Any) -> Array:
+def _answered(model: Any, X: Table | Array) -> Array:
     """What a model says of rows that it will not learn yet."""
     try:
         return _array(model.predict(X))
@@ -107,7 +118,7 @@ def _answered(model: Any, X: Any) -> Array:
         return np.asarray([model.predict_one(x) for x in rows])
 
 
-def _array(said: Any) -> Array:
+def _array(said: object) -> Array:
     """Answers as an array, also those that a network gave on a device."""
     return np.asarray(linalg.widened(said).cpu() if hasattr(said, "cpu") else said)
 
@@ -138,7 +149,7 @@ class Course:
 
     def __init__(
         self,
-        models: dict[str, Any],
+        models: dict[str, Model],
         ledger: Ledger,
         room: Room | None,
         clock: Callable[[], float] | None,
@@ -306,6 +317,6 @@ class Course:
         )
 
 
-def _nbytes(model: Any) -> int | None:
+def _nbytes(model: object) -> int | None:
     size = getattr(model, "nbytes", None)
     return None if size is None else int(size)

@@ -6,6 +6,8 @@ which has no file format, is stored as its learned attributes alone; the reader 
 
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from onepass.evaluate.naive import BASELINES
 from onepass.learners.estimator import learned
 from onepass.serialization.archive import damaged
@@ -16,7 +18,7 @@ __all__ = ["heard", "kept", "relearn", "specification"]
 _NO_OBJECTS = {"function", "generator", "dict"}  # marks that stand for no class
 
 
-def kept(model: Any, place: str) -> dict[str, Any]:
+def kept(model: BaseEstimator, place: str) -> dict[str, Any]:
     """A model as plain values and arrays.
 
     Parameters
@@ -36,7 +38,7 @@ def kept(model: Any, place: str) -> dict[str, Any]:
     return taken(model, place)
 
 
-def heard(model: Any, said: Any, place: str) -> dict[str, Any]:
+def heard(model: BaseEstimator, said: Any, place: str) -> dict[str, Any]:
     """What a model had learned when it was kept; it is not changed yet.
 
     Parameters
@@ -63,7 +65,7 @@ def heard(model: Any, said: Any, place: str) -> dict[str, Any]:
     return {name: getattr(again, name) for name in learned(again)}
 
 
-def relearn(model: Any, found: dict[str, Any]) -> None:
+def relearn(model: BaseEstimator, found: dict[str, Any]) -> None:
     """Put what was learned in place of what a model has learned.
 
     Parameters
@@ -82,7 +84,7 @@ def relearn(model: Any, found: dict[str, Any]) -> None:
             feature.missing = model.missing
 
 
-def specification(model: Any, place: str) -> Any:
+def specification(model: BaseEstimator, place: str) -> Any:
     """How a model was constructed, as plain values and arrays, without what it learned.
 
     Parameters
@@ -115,7 +117,7 @@ def _without_learned(said: Any) -> Any:
     }
 
 
-def _functions(model: Any, said: Any) -> dict[str, Any]:
+def _functions(model: BaseEstimator, said: object) -> dict[str, Any]:
     """The functions that a model was constructed with, by the names of their arguments."""
     wanted = set(_wanted(said))
     given = model.get_params(deep=True) if wanted else {}

@@ -71,7 +71,7 @@ class Column(ABC):
         """Write rows into the zeros of out (n, width); None: all rows are missing."""
 
     @abstractmethod
-    def write_one(self, value: Any, row: Floats) -> bool:
+    def write_one(self, value: object, row: Floats) -> bool:
         """Write one value into the zeros of row (width,); False if that takes more than a look."""
 
 
@@ -164,7 +164,7 @@ class Text(Column):
         rows = np.flatnonzero(lit >= 0)
         out[rows, lit[rows]] = 1.0
 
-    def write_one(self, value: Any, row: Floats) -> bool:
+    def write_one(self, value: object, row: Floats) -> bool:
         """A text of a category that has a column, or None."""
         if value is None:
             return True
@@ -211,7 +211,7 @@ class Hashed(Column):
                 place, sign = told[value]
                 out[i, place] = sign
 
-    def write_one(self, value: Any, row: Floats) -> bool:
+    def write_one(self, value: object, row: Floats) -> bool:
         """Any text, or None."""
         if type(value) is str:
             place, sign = self._told(value)
@@ -293,7 +293,7 @@ class Date(Column):
         if missing.any():
             block[missing] = np.nan
 
-    def write_one(self, value: Any, row: Floats) -> bool:
+    def write_one(self, value: object, row: Floats) -> bool:
         """A date without a time zone, or None."""
         plain = type(value) is dt.date or (type(value) is dt.datetime and value.tzinfo is None)
         if plain or value is None:

@@ -23,7 +23,7 @@ Cost: O(places · s² · filters) time a row; O(s² · filters) memory.
 """
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -31,7 +31,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from onepass import validation
 from onepass.errors import ParameterError, ShapeError
 from onepass.features.random_features import Frozen, checked
-from onepass.types import Array, Floats
+from onepass.types import Array, Floats, TableLike
+from onepass.validation.table import Table
 
 __all__ = [
     "Places",
@@ -62,7 +63,10 @@ class Places(NamedTuple):
         return self.shape[0] * self.size**2
 
 
-def _brightness(X: Any) -> Any:
+_X = TypeVar("_X")
+
+
+def _brightness(X: _X) -> _X | Floats:
     """Pixels in [0, 1] of bytes from 0 to 255; all else as it is."""
     if getattr(X, "dtype", None) == np.uint8:
         return np.asarray(X, dtype=np.float32) / np.float32(255)
@@ -163,7 +167,7 @@ def _gaussian(length: int, parts: int, overlap: float) -> Floats:
     return share
 
 
-def _shape_of(d: int, shape: Any, who: str) -> tuple[int, int, int]:
+def _shape_of(d: int, shape: object, who: str) -> tuple[int, int, int]:
     """Channels, height and width of flat pictures: as said, or square."""
     if shape is None:
         side = math.isqrt(d)
@@ -291,12 +295,13 @@ class RandomConvolution(Frozen):
         pool = validation.whole(self.pool, "pool", _WHO, low=1)
         return 2 * pool**2 * validation.whole(self.filters, "filters", _WHO, low=1)
 
-    def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Floats:
         """Pictures as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) in {2, 3}:
             self._hold_shape((1, *form)[-3:], where, learning=learning)
-            X = np.asarray(X).reshape(len(X), math.prod(form))
+            array = np.asarray(X)
+            X = array.reshape(len(array), math.prod(form))
         return super().read_rows(_brightness(X), where, learning=learning)
 
     def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
@@ -305,7 +310,7 @@ class RandomConvolution(Frozen):
             return self.read_rows(np.asarray(x)[None], where, learning=learning)
         return super().read_row(_brightness(x), where, learning=learning)
 
-    def ask(self, read: Any) -> Floats:
+    def ask(self, read: Floats) -> Floats:
         """The rows, each as if it were the next one; none of them gives a filter."""
         if hasattr(self, "n_features_in_") or self.source == "random":
             return super().ask(read)

@@ -23,7 +23,7 @@ Cost: O(width) time a row; memory of the categories, at most ``max_categories`` 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from onepass.errors import (
 )
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
 from onepass.features.transformer import Transformer, matrix_with_gaps
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
 from onepass.validation.arrays import Places, hold_values
 from onepass.validation.table import (
     Table,
@@ -54,12 +54,12 @@ __all__ = ["Encode"]
 _KINDS = {"f": "numbers", "O": "text", "M": "dates"}
 
 
-def _are_dicts(X: Any) -> bool:
+def _are_dicts(X: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
     """Whether X is a sequence of rows given as dicts."""
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
 
 
-def _incoming(X: Any, names: Sequence[str] | None, where: str) -> Floats | Table:
+def _incoming(X: TableLike | Table, names: Sequence[str] | None, where: str) -> Floats | Table:
     """Rows as a table; as an array (n, d) where they are numbers without names."""
     if isinstance(X, Table):
         return X
@@ -133,7 +133,7 @@ def _hold_whole(
     return rows
 
 
-def _mixed(X: Any) -> Array | None:
+def _mixed(X: object) -> Array | None:
     """A matrix of text, dates or mixed values; None where the numbers' way must judge X."""
     if hasattr(X, "toarray"):
         return None
@@ -405,7 +405,9 @@ class Encode(Transformer):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def read_rows(self, X: Any, where: str, *, learning: bool) -> Any:
+    def read_rows(
+        self, X: TableLike | Table, where: str, *, learning: bool
+    ) -> Floats | Table | _Encoded:
         """A table of columns of the kinds known, or an array where all are numbers."""
         columns = getattr(self, "columns_", None) or None  # none known yet: any will do
         rows = _incoming(X, None if columns is None else list(columns), where)
@@ -417,7 +419,9 @@ class Encode(Transformer):
         _hold_kinds(rows, columns or {}, where)
         return _hold_whole(rows, [n for n, c in (columns or {}).items() if c], where, self.missing)
 
-    def read_row(self, x: Any, where: str, *, learning: bool) -> Any:
+    def read_row(
+        self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
+    ) -> Floats | Table | _Encoded:
         """The same of one row; encoded at once where it brings nothing new."""
         if not isinstance(x := named_row(x), Mapping):
             rows = x[None] if isinstance(x, np.ndarray) else [x]
@@ -425,7 +429,7 @@ class Encode(Transformer):
         row = self._encoded(x) if hasattr(self, "columns_") and self.missing == "keep" else None
         return self.read_rows([x], where, learning=learning) if row is None else _Encoded(row)
 
-    def _wanted(self, rows: Table, X: Any, where: str, *, learning: bool) -> list[str]:
+    def _wanted(self, rows: Table, X: object, where: str, *, learning: bool) -> list[str]:
         """The names of the columns to take; the rest is passed over, or refused."""
         known: _Columns = getattr(self, "columns_", {})
         if not getattr(self, "rows_seen_", 0):
@@ -449,7 +453,7 @@ class Encode(Transformer):
             )
         return taken
 
-    def _encoded(self, x: Mapping[str, Any]) -> Floats | None:
+    def _encoded(self, x: Mapping[str, object]) -> Floats | None:
         """A row of known columns and plain values; None for any other, which tables see to."""
         columns, out = self.columns_, np.zeros((1, len(self.layout_)))
         row = out[0]
@@ -532,7 +536,7 @@ class Encode(Transformer):
         self.columns_, self.layout_, self.plain_ = {}, [], True
         self.n_features_in_ = self.rows_seen_ = 0
 
-    def take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
+    def take(self, read: Floats | Table | _Encoded, born: Array | None) -> tuple[Floats, Array]:
         """Learn rows; return them encoded, and the row that each output column came with."""
         if not hasattr(self, "columns_"):
             self._start()
@@ -553,7 +557,7 @@ class Encode(Transformer):
         self.rows_seen_ += len(out)
         return out, arrived
 
-    def ask(self, read: Any) -> Floats:
+    def ask(self, read: Floats | Table | _Encoded) -> Floats:
         """The rows encoded by what is known; new columns and categories light nothing."""
         if isinstance(read, _Encoded):
             return read.row

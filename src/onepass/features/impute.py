@@ -15,13 +15,14 @@ of the c values before the block,
 Cost: O(d) time a row, O(d) memory.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from onepass.errors import NumericalError, ParameterError
 from onepass.features.transformer import Columnwise, matrix_with_gaps
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
 from onepass.validation.table import Table
 
 __all__ = ["Impute"]
@@ -83,7 +84,7 @@ class Impute(Columnwise):
             return 0
         return len(self.places_) + int(np.count_nonzero(self.flags_ >= 0))
 
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """The inputs' names; an indicator is called ``"<input> (missing)"``."""
         inputs = self._names_in(input_features)
         names = np.empty(self.n_features_out_, dtype=object)
@@ -93,18 +94,20 @@ class Impute(Columnwise):
                 names[self.flags_[j]] = f"{name} (missing)"
         return names
 
-    def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Floats:
         """A matrix of the width known, finite or nan."""
         array, names = matrix_with_gaps(X, where, **self._shape())
         if learning:
             self._meet(names)
         return array
 
-    def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+    def read_row(
+        self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
+    ) -> Floats:
         """The same of one row."""
         if isinstance(x, dict):
             return self.read_rows(Table.from_rows([x]), where, learning=learning)
-        rows = x[None] if isinstance(x, np.ndarray) else [x]
+        rows: Any = x[None] if isinstance(x, np.ndarray) else [x]
         return self.read_rows(rows, where, learning=learning)
 
     def _start(self, d: int) -> None:

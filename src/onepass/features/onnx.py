@@ -14,6 +14,7 @@ import hashlib
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -166,7 +167,7 @@ class ONNXFeatures(FrozenNetwork):
             _hold_whole(X, whole)
         return super()._seen(X)
 
-    def _session(self, runtime: Any) -> Any:
+    def _session(self, runtime: ModuleType) -> Any:
         providers = self.providers or ["CPUExecutionProvider"]
         there = runtime.get_available_providers()
         if not isinstance(providers, (list, tuple)) or any(p not in there for p in providers):
@@ -206,7 +207,7 @@ class ONNXFeatures(FrozenNetwork):
         return str(name)
 
 
-def _path(model: Any) -> Path:
+def _path(model: object) -> Path:
     """The path of a file that is there."""
     if not isinstance(model, (str, os.PathLike)):
         raise TypeMismatchError(
@@ -223,7 +224,7 @@ def _path(model: Any) -> Path:
     return path
 
 
-def _bytes(model: Any) -> bytes:
+def _bytes(model: object) -> bytes:
     """What stands in the file."""
     if isinstance(model, bytes):
         return model

@@ -40,7 +40,8 @@ from onepass.linalg.pca import (
     rows_between,
     stilled,
 )
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.validation.table import Table
 
 __all__ = ["IncrementalPCA"]
 
@@ -188,7 +189,7 @@ class IncrementalPCA(Columnwise):
         del input_features
         return np.array([f"pc{j}" for j in range(self.n_features_out_)], dtype=object)
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: TableLike | Table) -> Floats:
         """Coordinates along the axes of all rows learned; nothing is learned.
 
         ``learn_transform`` and a Pipeline use the axes of the last look instead.
@@ -204,7 +205,7 @@ class IncrementalPCA(Columnwise):
         read = self.read_rows(X, f"{type(self).__name__}.transform", learning=False)
         return self._along(self._current, read) if hasattr(self, "axes_") else self.ask(read)
 
-    def inverse_transform(self, Z: Any) -> Floats:
+    def inverse_transform(self, Z: ArrayLike) -> Floats:
         """The rows (n, d) nearest to the mean with these coordinates (n, k).
 
         Parameters

@@ -8,10 +8,9 @@ have transformed the rows of the second differently, the merge is refused.
 
 import copy
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
@@ -22,10 +21,14 @@ from onepass import validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMismatchError
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
 from onepass.validation.arrays import Places, hold_alike, places
+from onepass.validation.table import Table
 
-__all__ = ["Pipeline", "Steps"]
+__all__ = ["Pipeline"]
+
+
+_Value = TypeVar("_Value")
 
 
 def _taught(features: Sequence[Transformer], read: Any) -> Floats:
@@ -74,32 +77,67 @@ def _taught_where(
     return seen
 
 
-class Steps(BaseEstimator, ABC):  # type: ignore[misc]
-    """Features, then one learner; what they do together says :class:`onepass.Pipeline`.
+_KINDS = {"f": "number", "O": "text", "M": "date"}  # by the dtype's letter of a table's column
+
+
+def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
+    return lambda pipeline: hasattr(pipeline.learner, verb)
+
+
+class Pipeline(BaseEstimator):  # type: ignore[misc]
+    """Features and a learner as one learner.
+
+    Each row goes through the features, which learn it and give it on as seen at its time; then the
+    learner says its answer and learns it. When the width grows, by a new category or column, the
+    learner grows along, as if the new features had been zero in every row so far.
+
+    It is one learner: whatever is raised anywhere leaves all its parts as they were. The steps are
+    specifications and stay unlearned; what learns are copies, at ``features_`` and ``learner_``.
+
+    In front of a learner that is free of the features' units (``scale_free``, as recursive least
+    squares are), features that only change units (``rescales``, as ``Scale`` does) are passed by:
+    running statistics would give every row other units, and its exactness would be lost. In front
+    of a feature that goes by units (``uses_units``, as ``RandomReLU``), they stay.
+    ``describe`` shows it.
+
+    Rows of weight 0 are answered, and learned by no part. Other weights go to the learner; to the
+    features all rows count alike.
 
     Parameters
     ----------
-    *steps : estimators
-        They are specifications: nothing is learned in them.
+    *steps : features, then one learner
+        Such as ``Encode(), Impute(), Scale(), SGDRegressor()``.
+
+    Attributes
+    ----------
+    features_ : list of Transformer
+        The learned features in use.
+    learner_ : Learner
+        The learned learner; it knows the features by name.
 
     Raises
     ------
     TypeMismatchError
-        If these steps do not make an estimator.
+        If the steps are not features followed by one learner.
+
+    Examples
+    --------
+    >>> from onepass.features import Encode
+    >>> from onepass.learners import RLSRegressor
+    >>> model = Pipeline(Encode(), RLSRegressor(ridge=0.0))
+    >>> rows = [{"km": 1.0, "by": "sea"}, {"km": 2.0, "by": "sea"}, {"km": 1.0, "by": "air"}]
+    >>> model.partial_fit(rows, [3.0, 4.0, 5.0]).predict_one({"by": "air", "km": 2.0}).round(6)
+    np.float64(6.0)
     """
 
     steps: tuple[Any, ...]
     features_: list[Transformer]
-    learner_: Any
+    learner_: Learner
 
-    def __init__(self, *steps: Any) -> None:
+    def __init__(self, *steps: Transformer | Learner) -> None:
         self._hold(steps)
 
-    @abstractmethod
-    def _fits(self, steps: tuple[Any, ...]) -> bool:
-        """Whether the steps are features, then one learner."""
-
-    def _hold(self, steps: tuple[Any, ...]) -> None:
+    def _hold(self, steps: tuple[Transformer | Learner, ...]) -> None:
         if not self._fits(steps):
             came = ", ".join(
                 f"the class {step.__name__}" if isinstance(step, type) else type(step).__name__
@@ -119,6 +157,10 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
             )
         self.steps = steps
 
+    def _fits(self, steps: tuple[Transformer | Learner, ...]) -> bool:
+        *features, learner = steps or (None,)
+        return isinstance(learner, Learner) and all(isinstance(f, Transformer) for f in features)
+
     # -- parts -------------------------------------------------------------------------------------
 
     def answering(self) -> Any:
@@ -130,12 +172,13 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
         return twin
 
     @property
-    def learner(self) -> Any:
+    def learner(self) -> Learner:
         """The learned learner; before anything was learned, the one given."""
-        return getattr(self, "learner_", self.steps[-1])
+        learner: Learner = getattr(self, "learner_", self.steps[-1])
+        return learner
 
     @property
-    def features(self) -> list[Any]:
+    def features(self) -> list[Transformer]:
         """The learned features in use; before anything was learned, the given ones of them."""
         return list(getattr(self, "features_", self._in_use()))
 
@@ -164,7 +207,7 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
     @property
     def nbytes(self) -> int:
         """Bytes of all that was learned."""
-        parts = [*self.features_, self.learner_] if self._begun else []
+        parts: list[Any] = [*self.features_, self.learner_] if self._begun else []
         return sum(int(part.nbytes) for part in parts)
 
     def get_feature_names_out(self) -> Array:
@@ -192,6 +235,237 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
         lines.append((_line(self.steps[-1]), f"{seen} rows learned"))
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {what}".rstrip() for name, what in lines)
+
+    @property
+    def kinds_(self) -> dict[str, str]:
+        """The kinds of the columns that the first feature knows by name.
+
+        They are "number", "text" or "date", as ``op.stream.read(..., kinds=model.kinds_)`` takes
+        them; empty where nothing was learned or columns have no kinds.
+        """
+        first = self.features_[0] if self._begun and self.features_ else None
+        known: dict[str, Any] = getattr(first, "columns_", {})
+        return {name: _KINDS[one.code] for name, one in known.items() if one is not None}
+
+    @property
+    def missing(self) -> str:
+        """What becomes of rows that lack a value: "keep", "skip" or "error"."""
+        return str(getattr(self.steps[0], "missing", "keep"))
+
+    @property
+    def uses_time(self) -> bool:
+        """Whether the verbs that learn need the time of each row, for the learner."""
+        return bool(getattr(self.learner, "uses_time", False))
+
+    @property
+    def merging(self) -> str:
+        """What ``merge`` promises: ``exact``, ``approximate`` or ``refused``."""
+        parts: list[Transformer | Learner] = [*self._in_use(), self.learner]
+        said = {part.merging for part in parts}
+        return next((word for word in ("refused", "approximate") if word in said), "exact")
+
+    # -- verbs -------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: TableLike | Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
+    ) -> Self:
+        """Forget all, then learn the rows one after the other.
+
+        Parameters
+        ----------
+        X : rows of the first step's kind
+            For ``Encode``: a DataFrame, Table, list of dicts or array. At least one row.
+        y : array-like of shape (n,) or (n, c)
+            One answer a row.
+        sample_weight : array-like of shape (n,) or float, optional
+            A weight >= 0 for each row.
+        time : array-like of shape (n,), optional
+            When each row happened, for a learner that forgets by time (``uses_time``).
+
+        Returns
+        -------
+        self
+        """
+        self._take(X, y, sample_weight, "fit", _given(time=time))
+        return self
+
+    def partial_fit(
+        self,
+        X: TableLike | Table,
+        y: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the rows one after the other, on top of all learned so far.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``; n may be zero. Rows of weight 0 are not learned.
+        classes : array-like, optional
+            For classifiers: labels that are known beforehand.
+        time : array-like of shape (n,), optional
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ParameterError
+            If ``classes`` is given and the learner is no classifier.
+        """
+        if classes is not None and not is_classifier(self.learner):
+            raise ParameterError(
+                "Pipeline.partial_fit: `classes` must be left out unless the learner is a "
+                f"classifier, got it with {type(self.learner).__name__}. Leave it out."
+            )
+        self._take(X, y, sample_weight, "partial_fit", _given(classes=classes, time=time))
+        return self
+
+    def test_then_train(
+        self,
+        X: TableLike | Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
+    ) -> Array:
+        """Learn the rows; return what would have been said of each just before learning it.
+
+        Parameters
+        ----------
+        X, y, sample_weight, time
+            As in ``partial_fit``. Rows of weight 0 are answered and not learned.
+
+        Returns
+        -------
+        said : ndarray of the shape of y
+        """
+        said: Array = self._take(X, y, sample_weight, "test_then_train", _given(time=time))
+        return said
+
+    def predict(self, X: TableLike | Table, **options: object) -> Any:
+        """Answers for the rows of X, shape (n,) or (n, c).
+
+        Parameters
+        ----------
+        X : rows of the first step's kind
+        **options
+            What the learner's ``predict`` takes.
+
+        Raises
+        ------
+        NotFittedError
+            Before anything was learned.
+        """
+        return self.learner.predict(self._seen(X, "predict"), **options)
+
+    @available_if(_learner_can("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: TableLike | Table) -> Floats:
+        """The classes' scores, as the learner's ``decision_function``."""
+        scores: Floats = self.learner.decision_function(self._seen(X, "decision_function"))
+        return scores
+
+    @available_if(_learner_can("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: TableLike | Table) -> Floats:
+        """The classes' probabilities, as the learner's ``predict_proba``."""
+        shares: Floats = self.learner.predict_proba(self._seen(X, "predict_proba"))
+        return shares
+
+    def score(
+        self, X: TableLike | Table, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """R² of a regressor, accuracy of a classifier, on these rows."""
+        return float(self.learner.score(self._seen(X, "score"), y, sample_weight=sample_weight))
+
+    def learn_one(
+        self,
+        x: ArrayLike | Mapping[str, object],
+        y: ArrayLike,
+        sample_weight: float = 1.0,
+        *,
+        time: ArrayLike | None = None,
+    ) -> Self:
+        """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
+
+        Returns
+        -------
+        self
+        """
+        with self._whole():
+            if not self._begun:
+                self._begin()
+            row = x
+            if self.features_:
+                read = self.features_[0].read_row(x, "Pipeline.learn_one", learning=True)
+                row = self._ready((_taught if sample_weight else _asked)(self.features_, read))[0]
+            self.learner_.learn_one(row, y, sample_weight, **_given(time=time))
+        return self
+
+    def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
+        """The answer for one row; before anything was learned, that of the initial weights."""
+        if not self._begun:
+            features, learner = [clone(step) for step in self._in_use()], clone(self.steps[-1])
+            if features:  # copies may learn the row: it would be the first
+                read = features[0].read_row(x, "Pipeline.predict_one", learning=True)
+                x = _padded(_taught(features, read))[0]
+            return learner.predict_one(x)
+        if self.features_:
+            read = self.features_[0].read_row(x, "Pipeline.predict_one", learning=False)
+            x = _padded(_asked(self.features_, read))[0]
+        return self.learner_.predict_one(x)
+
+    def merge(self, other: Self, *, concurrent: bool = False) -> Self:
+        """Learn what another pipeline has learned, as if this one had seen its rows too.
+
+        The other is not changed. Columns and categories that only the other knows are appended in
+        the order in which they came there.
+
+        Parameters
+        ----------
+        other : Pipeline of the same steps, with the same parameters
+        concurrent : bool, default=False
+            With forgetting. False: the other's rows came after this one's. True: the two streams
+            ran side by side.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        MergeError
+            If the two are not alike, or the other's rows would have come out of the features in
+            another way here, or the learners cannot be merged. Both are left as they were.
+        """
+        where = f"{type(self).__name__}.merge"
+        self._hold_mergeable(other, where)
+        if not other.__sklearn_is_fitted__():
+            return self
+        if other is self:
+            other = copy.deepcopy(other)
+        with self._whole():
+            if not self._begun:
+                self._begin()
+            at = None
+            for mine, theirs in zip(self.features_, other.features_, strict=True):
+                self._hold_same(mine, theirs, where)
+                at = mine.join(theirs, at, where)
+            if at is None:
+                at = places(self.learner_, other.learner_, where)
+            elif not len(at.at):  # a learner behind no columns has one, which is 0
+                at = Places(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
+            self.learner_.join(other.learner_, at, concurrent=concurrent)
+        return self
 
     # -- as scikit-learn sees it -------------------------------------------------------------------
 
@@ -268,290 +542,11 @@ class Steps(BaseEstimator, ABC):  # type: ignore[misc]
         free = getattr(self.steps[-1], "scale_free", False)
         return step.rescales and free and not any(one.uses_units for one in behind)
 
-    def _in_use(self) -> list[Any]:
+    def _in_use(self) -> list[Transformer]:
         return [step for i, step in enumerate(self.steps[:-1]) if not self._passed_by(i)]
 
     def _first(self) -> Any:
         return self.features_[0] if self._begun and self.features_ else self.learner
-
-
-def _line(step: Any) -> str:
-    """A step in words, in one line."""
-    return re.sub(r"\n\s+", " ", repr(step))
-
-
-def _named(steps: tuple[Any, ...]) -> dict[str, Any]:
-    """The steps by their names."""
-    named: dict[str, Any] = {}
-    for step in steps:
-        name = type(step).__name__.lower()
-        same = sum(type(other) is type(step) for other in named.values())
-        named[f"{name}-{same + 1}" if same else name] = step
-    return named
-
-
-_KINDS = {"f": "number", "O": "text", "M": "date"}  # by the dtype's letter of a table's column
-
-
-def _learner_can(verb: str) -> Callable[["Pipeline"], bool]:
-    return lambda pipeline: hasattr(pipeline.learner, verb)
-
-
-class Pipeline(Steps):
-    """Features and a learner as one learner.
-
-    Each row goes through the features, which learn it and give it on as seen at its time; then the
-    learner says its answer and learns it. When the width grows, by a new category or column, the
-    learner grows along, as if the new features had been zero in every row so far.
-
-    It is one learner: whatever is raised anywhere leaves all its parts as they were. The steps are
-    specifications and stay unlearned; what learns are copies, at ``features_`` and ``learner_``.
-
-    In front of a learner that is free of the features' units (``scale_free``, as recursive least
-    squares are), features that only change units (``rescales``, as ``Scale`` does) are passed by:
-    running statistics would give every row other units, and its exactness would be lost. In front
-    of a feature that goes by units (``uses_units``, as ``RandomReLU``), they stay.
-    ``describe`` shows it.
-
-    Rows of weight 0 are answered, and learned by no part. Other weights go to the learner; to the
-    features all rows count alike.
-
-    Parameters
-    ----------
-    *steps : features, then one learner
-        Such as ``Encode(), Impute(), Scale(), SGDRegressor()``.
-
-    Attributes
-    ----------
-    features_ : list of Transformer
-        The learned features in use.
-    learner_ : Learner
-        The learned learner; it knows the features by name.
-
-    Raises
-    ------
-    TypeMismatchError
-        If the steps are not features followed by one learner.
-
-    Examples
-    --------
-    >>> from onepass.features import Encode
-    >>> from onepass.learners import RLSRegressor
-    >>> model = Pipeline(Encode(), RLSRegressor(ridge=0.0))
-    >>> rows = [{"km": 1.0, "by": "sea"}, {"km": 2.0, "by": "sea"}, {"km": 1.0, "by": "air"}]
-    >>> model.partial_fit(rows, [3.0, 4.0, 5.0]).predict_one({"by": "air", "km": 2.0}).round(6)
-    np.float64(6.0)
-    """
-
-    def _fits(self, steps: tuple[Any, ...]) -> bool:
-        *features, learner = steps or (None,)
-        return isinstance(learner, Learner) and all(isinstance(f, Transformer) for f in features)
-
-    @property
-    def kinds_(self) -> dict[str, str]:
-        """The kinds of the columns that the first feature knows by name.
-
-        They are "number", "text" or "date", as ``op.stream.read(..., kinds=model.kinds_)`` takes
-        them; empty where nothing was learned or columns have no kinds.
-        """
-        first = self.features_[0] if self._begun and self.features_ else None
-        known: dict[str, Any] = getattr(first, "columns_", {})
-        return {name: _KINDS[one.code] for name, one in known.items() if one is not None}
-
-    @property
-    def missing(self) -> str:
-        """What becomes of rows that lack a value: "keep", "skip" or "error"."""
-        return str(getattr(self.steps[0], "missing", "keep"))
-
-    @property
-    def uses_time(self) -> bool:
-        """Whether the verbs that learn need the time of each row, for the learner."""
-        return bool(getattr(self.learner, "uses_time", False))
-
-    @property
-    def merging(self) -> str:
-        """What ``merge`` promises: ``exact``, ``approximate`` or ``refused``."""
-        parts = [*self._in_use(), self.learner]
-        said = {part.merging for part in parts}
-        return next((word for word in ("refused", "approximate") if word in said), "exact")
-
-    # -- verbs -------------------------------------------------------------------------------------
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None) -> Self:
-        """Forget all, then learn the rows one after the other.
-
-        Parameters
-        ----------
-        X : rows of the first step's kind
-            For ``Encode``: a DataFrame, Table, list of dicts or array. At least one row.
-        y : array-like of shape (n,) or (n, c)
-            One answer a row.
-        sample_weight : array-like of shape (n,) or float, optional
-            A weight >= 0 for each row.
-        time : array-like of shape (n,), optional
-            When each row happened, for a learner that forgets by time (``uses_time``).
-
-        Returns
-        -------
-        self
-        """
-        self._take(X, y, sample_weight, "fit", _given(time=time))
-        return self
-
-    def partial_fit(
-        self, X: Any, y: Any, *, sample_weight: Any = None, classes: Any = None, time: Any = None
-    ) -> Self:
-        """Learn the rows one after the other, on top of all learned so far.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``fit``; n may be zero. Rows of weight 0 are not learned.
-        classes : array-like, optional
-            For classifiers: labels that are known beforehand.
-        time : array-like of shape (n,), optional
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ParameterError
-            If ``classes`` is given and the learner is no classifier.
-        """
-        if classes is not None and not is_classifier(self.learner):
-            raise ParameterError(
-                "Pipeline.partial_fit: `classes` must be left out unless the learner is a "
-                f"classifier, got it with {type(self.learner).__name__}. Leave it out."
-            )
-        self._take(X, y, sample_weight, "partial_fit", _given(classes=classes, time=time))
-        return self
-
-    def test_then_train(
-        self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None
-    ) -> Array:
-        """Learn the rows; return what would have been said of each just before learning it.
-
-        Parameters
-        ----------
-        X, y, sample_weight, time
-            As in ``partial_fit``. Rows of weight 0 are answered and not learned.
-
-        Returns
-        -------
-        said : ndarray of the shape of y
-        """
-        said: Array = self._take(X, y, sample_weight, "test_then_train", _given(time=time))
-        return said
-
-    def predict(self, X: Any, **options: Any) -> Any:
-        """Answers for the rows of X, shape (n,) or (n, c).
-
-        Parameters
-        ----------
-        X : rows of the first step's kind
-        **options
-            What the learner's ``predict`` takes.
-
-        Raises
-        ------
-        NotFittedError
-            Before anything was learned.
-        """
-        return self.learner.predict(self._seen(X, "predict"), **options)
-
-    @available_if(_learner_can("decision_function"))  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Floats:
-        """The classes' scores, as the learner's ``decision_function``."""
-        scores: Floats = self.learner.decision_function(self._seen(X, "decision_function"))
-        return scores
-
-    @available_if(_learner_can("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Floats:
-        """The classes' probabilities, as the learner's ``predict_proba``."""
-        shares: Floats = self.learner.predict_proba(self._seen(X, "predict_proba"))
-        return shares
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of a regressor, accuracy of a classifier, on these rows."""
-        return float(self.learner.score(self._seen(X, "score"), y, sample_weight=sample_weight))
-
-    def learn_one(self, x: Any, y: Any, sample_weight: float = 1.0, *, time: Any = None) -> Self:
-        """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
-
-        Returns
-        -------
-        self
-        """
-        with self._whole():
-            if not self._begun:
-                self._begin()
-            row = x
-            if self.features_:
-                read = self.features_[0].read_row(x, "Pipeline.learn_one", learning=True)
-                row = self._ready((_taught if sample_weight else _asked)(self.features_, read))[0]
-            self.learner_.learn_one(row, y, sample_weight, **_given(time=time))
-        return self
-
-    def predict_one(self, x: Any) -> Any:
-        """The answer for one row; before anything was learned, that of the initial weights."""
-        if not self._begun:
-            features, learner = [clone(step) for step in self._in_use()], clone(self.steps[-1])
-            if features:  # copies may learn the row: it would be the first
-                read = features[0].read_row(x, "Pipeline.predict_one", learning=True)
-                x = _padded(_taught(features, read))[0]
-            return learner.predict_one(x)
-        if self.features_:
-            read = self.features_[0].read_row(x, "Pipeline.predict_one", learning=False)
-            x = _padded(_asked(self.features_, read))[0]
-        return self.learner_.predict_one(x)
-
-    def merge(self, other: Self, *, concurrent: bool = False) -> Self:
-        """Learn what another pipeline has learned, as if this one had seen its rows too.
-
-        The other is not changed. Columns and categories that only the other knows are appended in
-        the order in which they came there.
-
-        Parameters
-        ----------
-        other : Pipeline of the same steps, with the same parameters
-        concurrent : bool, default=False
-            With forgetting. False: the other's rows came after this one's. True: the two streams
-            ran side by side.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        MergeError
-            If the two are not alike, or the other's rows would have come out of the features in
-            another way here, or the learners cannot be merged. Both are left as they were.
-        """
-        where = f"{type(self).__name__}.merge"
-        self._hold_mergeable(other, where)
-        if not other.__sklearn_is_fitted__():
-            return self
-        if other is self:
-            other = copy.deepcopy(other)
-        with self._whole():
-            if not self._begun:
-                self._begin()
-            at = None
-            for mine, theirs in zip(self.features_, other.features_, strict=True):
-                self._hold_same(mine, theirs, where)
-                at = mine.join(theirs, at, where)
-            if at is None:
-                at = places(self.learner_, other.learner_, where)
-            elif not len(at.at):  # a learner behind no columns has one, which is 0
-                at = Places(np.zeros(1, dtype=np.intp), max(at.d, 1), at.names or None)
-            self.learner_.join(other.learner_, at, concurrent=concurrent)
-        return self
-
-    # -- what stands behind them -------------------------------------------------------------------
 
     def _begin(self) -> None:
         self.features_ = [clone(step) for step in self._in_use()]
@@ -570,7 +565,7 @@ class Pipeline(Steps):
             hold_alike(mine, theirs, list(mine.get_params(deep=False)), where)
         self.learner.hold_mergeable(other.learner, where)
 
-    def _hold_same(self, mine: Any, theirs: Any, where: str) -> None:
+    def _hold_same(self, mine: Transformer, theirs: Transformer, where: str) -> None:
         if hasattr(mine, "rows_seen_") and theirs.rows_seen_ and (reason := mine.differs(theirs)):
             raise MergeError(
                 f"{where}: {type(mine).__name__} must have given the rows of both alike, but "
@@ -589,7 +584,14 @@ class Pipeline(Steps):
         parts = [*self.features_, self.learner_] if self._begun else []
         return all_or_nothing(self, *parts)
 
-    def _take(self, X: Any, y: Any, sample_weight: Any, verb: str, named: dict[str, Any]) -> Any:
+    def _take(
+        self,
+        X: TableLike | Table,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        verb: str,
+        named: Mapping[str, object],
+    ) -> Any:
         """Learn rows in all parts; return what the learner's verb does."""
         with self._whole():
             if verb == "fit" or not self._begun:
@@ -605,7 +607,7 @@ class Pipeline(Steps):
                     verb = "partial_fit"  # the learner is a new one, and knows the names already
             return getattr(self.learner_, verb)(X, y, sample_weight=sample_weight, **named)
 
-    def _seen(self, X: Any, verb: str) -> Any:
+    def _seen(self, X: TableLike | Table, verb: str) -> Any:
         """The rows as the learner is asked about them."""
         self._need(verb)
         if not self.features_:
@@ -627,7 +629,22 @@ class Pipeline(Steps):
         return Z
 
 
-def _given(**arguments: Any) -> dict[str, Any]:
+def _line(step: object) -> str:
+    """A step in words, in one line."""
+    return re.sub(r"\n\s+", " ", repr(step))
+
+
+def _named(steps: tuple[Transformer | Learner, ...]) -> dict[str, Transformer | Learner]:
+    """The steps by their names."""
+    named: dict[str, Transformer | Learner] = {}
+    for step in steps:
+        name = type(step).__name__.lower()
+        same = sum(type(other) is type(step) for other in named.values())
+        named[f"{name}-{same + 1}" if same else name] = step
+    return named
+
+
+def _given(**arguments: _Value) -> dict[str, _Value]:
     """The arguments that are not None: a learner need not know of the others."""
     return {name: value for name, value in arguments.items() if value is not None}
 

@@ -75,7 +75,7 @@ def learner_class(name: str, task: str) -> type:
 
 
 def pipelines(
-    chosen: Sequence[str], task: str, settings: Mapping[str, Any] | None = None
+    chosen: Sequence[str], task: str, settings: Mapping[str, object] | None = None
 ) -> dict[str, Pipeline]:
     """New models, by name.
 

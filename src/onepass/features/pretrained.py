@@ -18,7 +18,7 @@ import copy
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -34,7 +34,8 @@ from onepass.errors import (
     ShapeError,
 )
 from onepass.features.random_features import Frozen
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.validation.table import Table
 
 __all__ = ["FrozenNetwork", "Opened", "tried"]
 
@@ -97,7 +98,7 @@ class Opened(NamedTuple):
         return Z
 
 
-def _formed(told: Any, said: Sequence[int | None] | None, d: int, where: str) -> tuple[int, ...]:
+def _formed(told: object, said: Sequence[int | None] | None, d: int, where: str) -> tuple[int, ...]:
     """The shape of a row of d numbers.
 
     Parameters
@@ -146,7 +147,7 @@ def _formed(told: Any, said: Sequence[int | None] | None, d: int, where: str) ->
     return shape
 
 
-def _hold_shape(came: Sequence[int], known: Any, where: str) -> None:
+def _hold_shape(came: Sequence[int], known: Sequence[int] | None, where: str) -> None:
     """Refuse pictures of another shape than known; leading axes of length 1 are nothing."""
     if known is None or _bare(came) == _bare(known):
         return
@@ -156,7 +157,7 @@ def _hold_shape(came: Sequence[int], known: Any, where: str) -> None:
     )
 
 
-def _sizes(told: Any, where: str) -> tuple[int, ...]:
+def _sizes(told: object, where: str) -> tuple[int, ...]:
     if not isinstance(told, (tuple, list)) or not told:
         raise ParameterError(
             f"{where}: `shape` must be a tuple of sizes, such as (3, 32, 32), got {told!r}. "
@@ -320,7 +321,7 @@ class FrozenNetwork(Frozen):
         """The numbers that the network gives for a row; 0 before it was asked."""
         return len(getattr(self, "trial_", ()))
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: TableLike | Table) -> Floats:
         """The network's outputs for the rows, also before anything was learned.
 
         Once a table with named columns was learned, columns are taken in its order.
@@ -341,7 +342,7 @@ class FrozenNetwork(Frozen):
         outputs: Floats = fresh.take(read, None)[0]
         return outputs
 
-    def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Floats:
         """Rows, of whatever shape the network takes, as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) > 1:
@@ -349,19 +350,22 @@ class FrozenNetwork(Frozen):
             _hold_shape(form, known, where)
             if known is None and learning:
                 self.shape_ = tuple(int(k) for k in form)
-            X = np.asarray(X).reshape(len(X), math.prod(form))
+            array = np.asarray(X)
+            X = array.reshape(len(array), math.prod(form))
         dtype = getattr(X, "dtype", None)
         if isinstance(dtype, np.dtype) and dtype.str[1:] in _SMALL:
             X = np.asarray(X, dtype=np.float32)
         return super().read_rows(X, where, learning=learning)
 
-    def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+    def read_row(
+        self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
+    ) -> Floats:
         """One row as a matrix of one row."""
         if hasattr(x, "shape") and len(np.shape(x)) > 1:
             return self.read_rows(np.asarray(x)[None], where, learning=learning)
         return super().read_row(x, where, learning=learning)
 
-    def differs(self, other: Any) -> str:
+    def differs(self, other: Self) -> str:
         """Where another network was asked."""
         if not (hasattr(self, "digest_") and hasattr(other, "digest_")):
             return ""
@@ -387,7 +391,7 @@ class FrozenNetwork(Frozen):
             f"block, got {d}. What goes into a network does not grow; start a new feature."
         )
 
-    def _join(self, other: Any, at: Array, known: int) -> Array:
+    def _join(self, other: Self, at: Array, known: int) -> Array:
         del known
         reason = self.differs(other)
         if reason or not np.array_equal(at, np.arange(self.n_features_in_)):

@@ -30,7 +30,7 @@ Cost: O(d · width) time a row and memory.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -90,7 +90,7 @@ class Frozen(Columnwise):
         del born
         return self._seen(X), np.zeros(self.n_features_out_, dtype=np.intp)
 
-    def _join(self, other: Any, at: Array, known: int) -> Array:
+    def _join(self, other: Self, at: Array, known: int) -> Array:
         del known
         if not self.rows_seen_ and np.array_equal(at, np.arange(self.n_features_in_)):
             for name in self._drawn:
@@ -350,7 +350,7 @@ class RandomFourier(Frozen):
         return _fits(self, ("weights_", "offset_"), shapes)
 
 
-def _fits(feature: Frozen, names: tuple[str, ...], shapes: tuple[tuple[Any, ...], ...]) -> bool:
+def _fits(feature: Frozen, names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> bool:
     """Whether a feature has these arrays of real numbers, of these shapes."""
     arrays = [getattr(feature, name, None) for name in names]
     return all(

@@ -12,7 +12,7 @@ Cost: that of f a row, and memory for the outputs of one row.
 import copy
 import hashlib
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from onepass.errors import ParameterError, ShapeError, TypeMismatchError, need
 from onepass.features.pretrained import FrozenNetwork, Opened
 from onepass.types import Array, Floats
 from onepass.validation import native
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["TorchFeatures"]
 
@@ -110,7 +113,7 @@ class TorchFeatures(FrozenNetwork):
 
     def __init__(
         self,
-        module: Any,
+        module: "torch.nn.Module",
         *,
         layer: str | None = None,
         shape: tuple[int, ...] | None = None,
@@ -173,12 +176,12 @@ class TorchFeatures(FrozenNetwork):
 class _Reached(BaseException):
     """The layer that was asked for has answered: what comes after need not run."""
 
-    def __init__(self, said: Any) -> None:
+    def __init__(self, said: object) -> None:
         super().__init__()
         self.said = said
 
 
-def _stop_at(twin: Any, layer: str) -> None:
+def _stop_at(twin: "torch.nn.Module", layer: str) -> None:
     """End a forward pass with the outputs of a layer."""
     found = dict(twin.named_modules()).get(layer) if layer else None
     if found is None:
@@ -188,7 +191,7 @@ def _stop_at(twin: Any, layer: str) -> None:
             f"{', '.join(names[-5:]) or 'none'}, got {layer!r}. Look at module.named_modules()."
         )
 
-    def reached(_layer: Any, _given: Any, said: Any) -> None:
+    def reached(_layer: object, _given: object, said: object) -> None:
         raise _Reached(said)
 
     try:
@@ -205,7 +208,7 @@ def _torch() -> Any:
     return need("torch", extra="torch", where=_WHO)
 
 
-def _module(module: Any) -> Any:
+def _module(module: object) -> "torch.nn.Module":
     """The module, if it is one with weights."""
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
@@ -222,16 +225,16 @@ def _module(module: Any) -> Any:
     return module
 
 
-def _numbers(module: Any) -> list[Any]:
+def _numbers(module: "torch.nn.Module") -> "list[torch.Tensor]":
     return [*module.parameters(), *module.buffers()]
 
 
-def _version(tensor: Any) -> Hashable:
+def _version(tensor: "torch.Tensor") -> Hashable:
     """What changes when a tensor is written into, or has other memory."""
     return id(tensor), tensor.data_ptr(), -1 if tensor.is_inference() else tensor._version  # noqa: SLF001
 
 
-def _digest(module: Any) -> str:
+def _digest(module: "torch.nn.Module") -> str:
     """SHA-256 of names, dtypes, shapes and bytes of a module's state."""
     torch, total = _torch(), hashlib.sha256()
     for name, each in sorted(module.state_dict().items()):
@@ -245,7 +248,7 @@ def _digest(module: Any) -> str:
     return total.hexdigest()
 
 
-def _twin(module: Any, *, shared: bool) -> Any:
+def _twin(module: "torch.nn.Module", *, shared: bool) -> "torch.nn.Module":
     """The module in evaluation mode, in flags and buffers of its own; its weights may be shared.
 
     Weights are copied if an embedding has ``max_norm``, which rescales them in each forward pass.
@@ -265,7 +268,7 @@ def _twin(module: Any, *, shared: bool) -> Any:
     return twin
 
 
-def _numpy(said: Any) -> Floats:
+def _numpy(said: object) -> Floats:
     """Outputs as an array of real numbers."""
     torch = _torch()
     if not isinstance(said, torch.Tensor) or said.is_complex():

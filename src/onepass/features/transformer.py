@@ -28,7 +28,7 @@ from sklearn.base import BaseEstimator, clone
 
 from onepass import validation
 from onepass.errors import MergeError, ParameterError
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats, TableLike
 from onepass.validation.arrays import Places, hold_alike, places
 from onepass.validation.table import Table, has_names, is_frame
 
@@ -38,9 +38,12 @@ __all__ = ["Columnwise", "Transformer", "all_or_nothing", "matrix_with_gaps", "n
 class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     """A one-pass feature: what it has learned lies in attributes that end with an underscore.
 
-    A feature of matrices is a :class:`onepass.features.transformer.Columnwise`, which brings most
-    of the hooks below. A hook never writes into an array, list or dict that an attribute held when
-    it was called: it makes new ones and assigns them.
+    A new one brings the abstract methods below, by which a Pipeline works, and ``join`` and
+    ``differs`` if it can be merged. A feature of matrices is a
+    :class:`onepass.features.transformer.Columnwise`, which brings most of them. No method writes
+    into an array, list or dict that an attribute held when it was called: it makes new ones and
+    assigns them, so that whoever calls can restore the attributes after an error. ``take`` keeps
+    ``n_features_in_`` and ``rows_seen_``; before the first there is neither.
     """
 
     rescales: ClassVar[bool] = False
@@ -67,14 +70,16 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     # -- hooks -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def read_rows(self, X: Any, where: str, *, learning: bool) -> Any:
+    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Any:
         """Check what a user gave; return the rows as ``take`` and ``ask`` want them.
 
-        They have a length, and take a slice or a mask of rows.
+        They have a length, and take a slice or a mask of rows. What does not fit is refused with
+        the public call, ``where``, in the message. With ``learning``, ``take`` will follow, and the
+        names or the shape of the first rows may be kept; nothing else is learned here.
         """
 
     @abstractmethod
-    def read_row(self, x: Any, where: str, *, learning: bool) -> Any:
+    def read_row(self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool) -> Any:
         """The same for one row: an array of shape (d,), or a dict of named features."""
 
     @abstractmethod
@@ -87,7 +92,10 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def ask(self, read: Any) -> Floats:
-        """The rows, each as if it were the next one, also before anything was learned."""
+        """The rows, each as if it were the next one, also before anything was learned.
+
+        Nothing is learned: ``take`` of one row, right after ``ask`` of it, gives the same numbers.
+        """
 
     @property
     @abstractmethod
@@ -98,7 +106,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> Array:
         """The names of the columns that come out now, shape (n_features_out_,)."""
 
-    def join(self, other: Any, at: Places | None, where: str) -> Places:
+    def join(self, other: Self, at: Places | None, where: str) -> Places:
         """Know what another with the same parameters learned; return where its outputs belong.
 
         ``at`` says where its input columns belong; None for those that its user named.
@@ -109,7 +117,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
             "Let one learner see all rows with partial_fit."
         )
 
-    def differs(self, other: Any) -> str:
+    def differs(self, other: Self) -> str:
         """Where the other's rows would have come out in another way here, and why; empty if not.
 
         A learner behind it knows them as they came out there.
@@ -119,7 +127,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- verbs -----------------------------------------------------------------------------------
 
-    def learn(self, X: Any) -> Self:
+    def learn(self, X: TableLike | Table) -> Self:
         """Learn the rows one after the other.
 
         Parameters
@@ -134,7 +142,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         self._public(X, "learn")
         return self
 
-    def learn_transform(self, X: Any) -> Floats:
+    def learn_transform(self, X: TableLike | Table) -> Floats:
         """Learn the rows one after the other; return each as seen at its time.
 
         Parameters
@@ -149,7 +157,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return self._public(X, "learn_transform")
 
-    def transform(self, X: Any) -> Floats:
+    def transform(self, X: TableLike | Table) -> Floats:
         """The rows, each as if it were the next one; nothing is learned.
 
         Parameters
@@ -228,7 +236,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- what stands behind them -------------------------------------------------------------------
 
-    def _public(self, X: Any, verb: str) -> Floats:
+    def _public(self, X: TableLike | Table, verb: str) -> Floats:
         with all_or_nothing(self):
             read = self.read_rows(X, f"{type(self).__name__}.{verb}", learning=True)
             return self.take(read, None)[0]
@@ -246,7 +254,7 @@ def all_or_nothing(*parts: object) -> Iterator[None]:
         raise
 
 
-def _size(thing: Any) -> int:
+def _size(thing: object) -> int:
     if isinstance(thing, np.ndarray):
         return int(thing.nbytes) + (sum(map(_size, thing.tolist())) if thing.dtype == object else 0)
     if isinstance(thing, str):
@@ -298,7 +306,7 @@ class Columnwise(Transformer):
         """
 
     @abstractmethod
-    def _join(self, other: Any, at: Array, known: int) -> Array:
+    def _join(self, other: Self, at: Array, known: int) -> Array:
         """Learn what another learned, its input columns at these places; say where its outputs are.
 
         All columns are there already, of which the first ``known`` are not new, and ``rows_seen_``
@@ -325,21 +333,23 @@ class Columnwise(Transformer):
         """
         return np.array(self._names_in(input_features), dtype=object)
 
-    def read_rows(self, X: Any, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Floats:
         """A finite matrix of the width known."""
         array, names = validation.matrix(X, where, **self._shape())
         if learning:
             self._meet(names)
         return array
 
-    def read_row(self, x: Any, where: str, *, learning: bool) -> Floats:
+    def read_row(
+        self, x: ArrayLike | Mapping[str, object], where: str, *, learning: bool
+    ) -> Floats:
         """A finite row of the width known, as a matrix."""
         row = validation.row_vector(x, where, **self._shape())
         if learning:
             self._meet([str(name) for name in x] if isinstance(x, dict) else None)
         return row[None, :]
 
-    def take(self, read: Any, born: Array | None) -> tuple[Floats, Array]:
+    def take(self, read: Floats, born: Array | None) -> tuple[Floats, Array]:
         """Begin or widen if need be, then take a step."""
         n, d = read.shape
         now = getattr(self, "n_features_in_", None)
@@ -357,14 +367,14 @@ class Columnwise(Transformer):
         self.rows_seen_ += n
         return said
 
-    def ask(self, read: Any) -> Floats:
+    def ask(self, read: Floats) -> Floats:
         """The rows, each as if it were the next one, also before anything was learned."""
         if hasattr(self, "n_features_in_"):
             return self._seen(read)
         said: Floats = clone(self).grow(read.shape[1]).transform(read)
         return said
 
-    def join(self, other: Any, at: Places | None, where: str) -> Places:
+    def join(self, other: Self, at: Places | None, where: str) -> Places:
         """Know what another with the same parameters learned; return where its outputs belong."""
         at = places(self, other, where) if at is None else at
         if at.names is not None and not hasattr(self, "n_features_in_"):
@@ -399,7 +409,7 @@ class Columnwise(Transformer):
 
 
 def matrix_with_gaps(
-    X: Any, where: str, *, d: int | None = None, names: Sequence[str] | None = None
+    X: TableLike | Table, where: str, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
     """The rows of X as an array of shape (n, d), finite or nan, and its columns' names.
 
@@ -436,7 +446,7 @@ def matrix_with_gaps(
     return array, None
 
 
-def _floats(X: Any) -> Any:
+def _floats(X: object) -> Any:
     """X as an array; None among numbers becomes nan; what is no number is left as it is."""
     if hasattr(X, "toarray"):
         return X
@@ -450,7 +460,7 @@ def _floats(X: Any) -> Any:
     return raw
 
 
-def _filled(raw: Any) -> Any:
+def _filled(raw: object) -> Any:
     """Numbers with zeros where they are missing, so that what is left to refuse is refused."""
     if isinstance(raw, np.ndarray) and raw.dtype.kind == "f":
         known: Array = np.where(np.isnan(raw), raw.dtype.type(0), raw)

@@ -33,7 +33,7 @@ from onepass.errors import (
     TypeMismatchError,
     need,
 )
-from onepass.features.pipeline import Steps
+from onepass.features.pipeline import Pipeline
 from onepass.features.transformer import all_or_nothing
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.learners.estimator import Learner
@@ -287,7 +287,7 @@ class _Intake:
     """
 
     def __init__(self, model: Any) -> None:
-        if not isinstance(model, (Learner, Steps)):
+        if not isinstance(model, (Learner, Pipeline)):
             came = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeMismatchError(
                 "op.integrations.river.wrap: `model` must be a learner of onepass or an "
@@ -549,7 +549,7 @@ def _classifies(model: Any) -> bool:
     ----------
     model : object
     """
-    return isinstance(model, (Learner, Steps)) and bool(is_classifier(model))
+    return isinstance(model, (Learner, Pipeline)) and bool(is_classifier(model))
 
 
 def _at(t: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +30,8 @@ __all__ = ["MARK", "Ipc", "Parquet", "leaves", "letters", "spooled", "to_array"]
 
 
 def leaves(
-    table: Any, passes: Callable[[str], bool] = lambda _: False
-) -> Iterator[tuple[str, Any]]:
+    table: "pa.Table | pa.RecordBatch", passes: Callable[[str], bool] = lambda _: False
+) -> Iterator[tuple[str, pa.Array]]:
     """The columns of a table or a batch that are not structs, by their full names.
 
     Parameters
@@ -53,7 +54,7 @@ def leaves(
         left += [(f"{name}.{field.name}", part) for field, part in inner][::-1]
 
 
-def letters(fields: Iterable[tuple[str, Any]]) -> dict[str, str]:
+def letters(fields: Iterable[tuple[str, pa.DataType]]) -> dict[str, str]:
     """The letters (f, b, O or M) of columns by their Arrow types, as ``Source.kinds`` gives them.
 
     Parameters
@@ -84,12 +85,12 @@ def letters(fields: Iterable[tuple[str, Any]]) -> dict[str, str]:
     return told
 
 
-def to_array(column: Any, name: str, where: str, *, text: bool = False) -> Array:
+def to_array(column: pa.Array, name: str, where: str, *, text: bool = False) -> Array:
     """One Arrow array as a table's column.
 
     Parameters
     ----------
-    column : pyarrow.Array of length n
+    column : pa.Array of length n
         Its values; nulls are missing.
     name : str
         The column's name, for the message.
@@ -131,7 +132,12 @@ def to_array(column: Any, name: str, where: str, *, text: bool = False) -> Array
     )
 
 
-def _to_table(batch: Any, names: Sequence[str], types: Mapping[str, str], where: str) -> Table:
+def _to_table(
+    batch: pa.RecordBatch,
+    names: Sequence[str],
+    types: Mapping[str, str],
+    where: str,
+) -> Table:
     """The columns of these names in a batch, numbers as text where ``types`` says so."""
     wanted = set(names)
     columns = {
@@ -142,12 +148,12 @@ def _to_table(batch: Any, names: Sequence[str], types: Mapping[str, str], where:
     return Table(columns, batch.num_rows)
 
 
-def _is_text(types: Any, kind: Any) -> bool:
+def _is_text(types: ModuleType, kind: pa.DataType) -> bool:
     view = getattr(types, "is_string_view", None)  # newer than the oldest pyarrow we take
     return bool(types.is_string(kind) or types.is_large_string(kind) or (view and view(kind)))
 
 
-def _is_number(types: Any, kind: Any) -> bool:
+def _is_number(types: ModuleType, kind: pa.DataType) -> bool:
     tests = (
         types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_time,
         types.is_duration,
@@ -155,7 +161,7 @@ def _is_number(types: Any, kind: Any) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _numbers(column: Any) -> Array:
+def _numbers(column: pa.Array) -> Array:
     unit = 1.0
     if pa.types.is_time(column.type) or pa.types.is_duration(column.type):
         span = pa.time64("us") if pa.types.is_time(column.type) else pa.duration("us")
@@ -164,11 +170,11 @@ def _numbers(column: Any) -> Array:
     return np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64) / unit
 
 
-def _objects(column: Any) -> Array:
+def _objects(column: pa.Array) -> Array:
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=object)
 
 
-def _dates(column: Any) -> Array:
+def _dates(column: pa.Array) -> Array:
     """Arrow keeps a zoned time in UTC; here the zone is dropped and UTC stays."""
     zone, unit = getattr(column.type, "tz", None), getattr(column.type, "unit", "us")
     stamps = column.cast(pa.timestamp("ns" if unit == "ns" else "us", tz=zone), safe=False)
@@ -197,11 +203,11 @@ class Ipc:
 
     n_rows: int | None = None
 
-    def __init__(self, source: Any, name: str) -> None:
+    def __init__(self, source: Path | Remote | Bytes | IO[bytes], name: str) -> None:
         self.name = name
         self.repeatable = self.ahead = isinstance(source, (Path, Remote))
         self._source = source
-        self._schema: Any = None
+        self._schema: pa.Schema | None = None
         self._waiting: _Opened | None = None
 
     def columns(self) -> list[str]:
@@ -236,11 +242,11 @@ class Ipc:
         finally:
             opened.close()
 
-    def _fields(self) -> list[tuple[str, Any]]:
+    def _fields(self) -> list[tuple[str, pa.DataType]]:
         """The columns and their Arrow types."""
         return [(name, c.type) for name, c in leaves(self._looked().empty_table())]
 
-    def _looked(self) -> Any:
+    def _looked(self) -> pa.Schema:
         if self._schema is None:
             opened = self._open()
             self._schema = opened.reader.schema
@@ -265,7 +271,7 @@ class Ipc:
         with self._told():
             try:
                 if isinstance(self._source, (Path, Remote, Bytes)):
-                    self._begin(opened)
+                    self._begin(opened, self._source)
                 else:  # a file that can be sought
                     opened.file = self._source
                 if opened.file is not None:
@@ -278,9 +284,8 @@ class Ipc:
                 raise
         return opened
 
-    def _begin(self, opened: "_Opened") -> None:
+    def _begin(self, opened: "_Opened", source: Path | Remote | Bytes) -> None:
         """Look whether it begins as a file; then have it where it can be sought."""
-        source = self._source
         opened.bytes = packed = source if isinstance(source, Bytes) else Bytes(source)
         head = packed.look(8)
         if not head:
@@ -293,7 +298,7 @@ class Ipc:
         elif head.startswith(MARK):
             opened.file = spooled(packed)
 
-    def _next(self, opened: "_Opened") -> Any:
+    def _next(self, opened: "_Opened") -> "pa.RecordBatch | None":
         """The next batch; None at the end."""
         with self._told():
             if opened.file is None:
@@ -331,7 +336,7 @@ class _Opened:
 
     def __init__(self) -> None:
         self.bytes: Bytes | None = None
-        self.file: Any = None
+        self.file: IO[bytes] | None = None
         self.reader: Any = None
         self.batch = 0
 
@@ -350,7 +355,7 @@ class _Opened:
                 self.file.close()
 
 
-def spooled(packed: Bytes) -> Any:
+def spooled(packed: Bytes) -> IO[bytes]:
     """All bytes in a file on the disk, which can be sought and is gone when it is closed."""
     file = tempfile.TemporaryFile()  # noqa: SIM115  it is closed with the source
     try:
@@ -386,7 +391,7 @@ class Parquet:
     repeatable = True
     ahead = True
 
-    def __init__(self, path: Any, name: str) -> None:
+    def __init__(self, path: Path | Remote | IO[bytes], name: str) -> None:
         self.name = name
         self._path = path
         with self._told(), self._open() as file:
@@ -419,7 +424,12 @@ class Parquet:
                 yield Piece(table, fraction=done / self.n_rows if self.n_rows else None)
 
     def _tables(
-        self, file: Any, wanted: list[str], types: Mapping[str, str], size: int, start: int
+        self,
+        file: parquet.ParquetFile,
+        wanted: list[str],
+        types: Mapping[str, str],
+        size: int,
+        start: int,
     ) -> Iterator[Table]:
         """The rows; of those that are passed over, all but the first are only counted."""
         groups, done = range(file.num_row_groups), 0
@@ -442,23 +452,25 @@ class Parquet:
             given = [] if passed else wanted
             yield _to_table(batch, given, types, self.name)
 
-    def _batches(self, file: Any, names: list[str], groups: range, size: int) -> Iterator[Any]:
+    def _batches(
+        self, file: parquet.ParquetFile, names: list[str], groups: range, size: int
+    ) -> Iterator[pa.RecordBatch]:
         """Some columns of some row groups."""
-        batches: Iterator[Any] = file.iter_batches(
+        batches: Iterator[pa.RecordBatch] = file.iter_batches(
             batch_size=size, columns=names, row_groups=list(groups), use_threads=False
         )
         return batches
 
     @contextmanager
-    def _open(self) -> Iterator[Any]:
-        place = isinstance(self._path, (Path, Remote))
-        opened = self._path.open("rb") if isinstance(self._path, Remote) else self._path
+    def _open(self) -> Iterator[parquet.ParquetFile]:
+        remote = self._path.open("rb") if isinstance(self._path, Remote) else None
+        opened = self._path if remote is None else remote
         try:
             with parquet.ParquetFile(opened, pre_buffer=False, buffer_size=_BUFFER) as file:
                 yield file
         finally:
-            if place and opened is not self._path:
-                opened.close()
+            if remote is not None:
+                remote.close()
 
     @contextmanager
     def _told(self) -> Iterator[None]:

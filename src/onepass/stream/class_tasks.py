@@ -23,7 +23,7 @@ import numpy as np
 
 from onepass.errors import LabelError, NotFiniteError, ParameterError, ShapeError
 from onepass.stream.tasks import Experiences, Part, Task, in_order
-from onepass.types import Array
+from onepass.types import Array, ArrayLike, TableLike
 from onepass.validation import in_range, labels, whole
 from onepass.validation.table import Table, has_names, is_frame, is_missing
 
@@ -59,13 +59,13 @@ class TaskRows:
 
 
 def _sources(
-    X: Any,
-    y: Any,
-    X_test: Any,
-    y_test: Any,
+    X: TableLike | Table,
+    y: ArrayLike,
+    X_test: TableLike | Table | None,
+    y_test: ArrayLike | None,
     test_share: float,
     seed: int,
-    said: tuple[str, Any, Any],
+    said: tuple[str, ArrayLike | None, ArrayLike | None],
 ) -> list[TaskRows]:
     """Rows to learn and rows to test, checked."""
     where, by, by_test = said
@@ -77,7 +77,7 @@ def _sources(
             "Without them a share of the rows is tested."
         )
     learned = _source(X, y, by, where, "")
-    if X_test is None:
+    if X_test is None or y_test is None:
         share = in_range(test_share, "test_share", where, above=0.0, high=0.9)
         return _parted(learned, share, seed)
     named = by is None or isinstance(by, (str, int))
@@ -89,14 +89,16 @@ def _sources(
     return [learned, _source(X_test, y_test, by if named else by_test, where, "_test")]
 
 
-def _source(X: Any, y: Any, by: Any, where: str, suffix: str) -> TaskRows:
+def _source(
+    X: TableLike | Table, y: ArrayLike, by: ArrayLike | None, where: str, suffix: str
+) -> TaskRows:
     rows: Any = X
     if is_frame(X):
         rows = Table.from_frame(X) if has_names(X) else np.asarray(X)
     elif not isinstance(X, Table):
         rows = np.asarray(X)
     if isinstance(y, str) and isinstance(rows, Table):
-        y, rows = _answers(X, rows, y), rows.drop([y])
+        rows, y = rows.drop([y]), _answers(X, rows, y)
     answers = np.asarray(y)
     shape = (len(rows), len(rows.names)) if isinstance(rows, Table) else rows.shape
     # several answers a row have no classes that could make tasks
@@ -127,7 +129,9 @@ def _answers(frame: Any, rows: Table, name: str) -> Array:
     return answers
 
 
-def _key(rows: Any, by: Any, n: int, where: str, suffix: str) -> tuple[Array | None, str]:
+def _key(
+    rows: Array | Table, by: ArrayLike | None, n: int, where: str, suffix: str
+) -> tuple[Array | None, str]:
     """What tasks are made by, and what it is called."""
     if by is None:
         return None, ""
@@ -254,7 +258,7 @@ def _by_domains(
     return tasks
 
 
-def _classes(source: TaskRows) -> tuple[Any, ...]:
+def _classes(source: TaskRows) -> tuple[str | int, ...]:
     """All classes, which tasks by domains share; none where answers are real numbers."""
     if source.y.dtype.kind == "f" or source.y.ndim > 1:
         return ()
@@ -335,14 +339,14 @@ _WHERE = "op.stream.experiences"
 
 
 def experiences(
-    X: Any,
-    y: Any,
-    X_test: Any = None,
-    y_test: Any = None,
-    groups: Iterable[Iterable[Any]] | None = None,
+    X: TableLike | Table,
+    y: ArrayLike,
+    X_test: TableLike | Table | None = None,
+    y_test: ArrayLike | None = None,
+    groups: Iterable[Iterable[str | int]] | None = None,
     *,
-    by: Any = None,
-    by_test: Any = None,
+    by: ArrayLike | None = None,
+    by_test: ArrayLike | None = None,
     n_tasks: int | None = None,
     cuts: Sequence[float] | None = None,
     within: bool = False,
@@ -455,8 +459,8 @@ def experiences(
 
 
 def _groups(
-    groups: Iterable[Iterable[Any]] | None, n_tasks: int | None, known: Sequence[TaskRows]
-) -> list[tuple[Any, ...]]:
+    groups: Iterable[Iterable[str | int]] | None, n_tasks: int | None, known: Sequence[TaskRows]
+) -> list[tuple[str | int, ...]]:
     """The classes of each task, as named or in sorted order."""
     if groups is not None:
         if n_tasks is not None:
@@ -487,7 +491,7 @@ def _groups(
     return [tuple(classes[a:b]) for a, b in itertools.pairwise(ends)]
 
 
-def _check_groups(groups: list[tuple[Any, ...]], labels: list[Array]) -> None:
+def _check_groups(groups: list[tuple[str | int, ...]], labels: list[Array]) -> None:
     flat = [label for group in groups for label in group]
     absent = [label for label in flat if any(not (known == label).any() for known in labels)]
     if not flat or len(set(flat)) < len(flat) or absent or not all(groups):
@@ -500,7 +504,7 @@ def _check_groups(groups: list[tuple[Any, ...]], labels: list[Array]) -> None:
 
 def _by_classes(
     known: Sequence[TaskRows],
-    named: list[tuple[Any, ...]],
+    named: list[tuple[str | int, ...]],
     sizes: tuple[int | None, int | None],
     seed: int,
     *,
@@ -523,7 +527,7 @@ def _by_classes(
 
 def _drawn(
     source: TaskRows,
-    classes: tuple[Any, ...],
+    classes: tuple[str | int, ...],
     wanted: int | None,
     rng: np.random.Generator,
     name: str,

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 from pyarrow import compute, csv
@@ -30,7 +30,7 @@ from pyarrow import compute, csv
 from onepass.errors import OnepassError, RowsRefusedWarning, SourceError
 from onepass.stream.arrow import to_array
 from onepass.stream.dtypes import Undecided
-from onepass.stream.files import DAMAGED, Bytes, Remote
+from onepass.stream.files import DAMAGED, Bytes, Readable, Remote
 from onepass.stream.literals import ISO, LETTERS, SKIP, ZONED, Literals, Oddity
 from onepass.stream.sources import Piece
 from onepass.stream.stream import stacked
@@ -303,7 +303,7 @@ class Delimited:
 
     def __init__(
         self,
-        source: Any,
+        source: Path | Remote | Readable[bytes | str],
         name: str,
         *,
         delimiter: str = ",",
@@ -329,7 +329,7 @@ class Delimited:
         self._literals = literals
         self._names: list[str] | None = None
         self._called: list[str] = []  # the same, set before the sample is parsed, for its errors
-        self._sample: Any = None  # the first rows as text
+        self._sample: pa.Table = None  # the first rows as text
         self._forms: dict[str, str | None] = {}
         self._odd: list[Oddity] = []
         self._waiting: Bytes | None = None  # a pipe whose first bytes were looked at
@@ -487,7 +487,7 @@ class Delimited:
         return list(names)
 
     def _decided(
-        self, name: str, column: Any, kind: str | None = None, first: int = 0
+        self, name: str, column: pa.ChunkedArray, kind: str | None = None, first: int = 0
     ) -> str | None:
         """Decide the form of a column of text, and note any oddity."""
         if not self._literals.given and column.null_count < len(column):
@@ -505,15 +505,20 @@ class Delimited:
         self._odd += [] if odd is None else [odd]
         return form
 
-    def _convert(self, **options: Any) -> Any:
+    def _convert(self, **options: object) -> csv.ConvertOptions:
         """How text becomes values."""
         convert = csv.ConvertOptions(strings_can_be_null=True, **options)
         convert.null_values = [*convert.null_values, *self._na]
         return convert
 
     def _parsed(
-        self, text: bytes, header: list[str] | None, convert: Any, *, ragged: bool = False
-    ) -> Any:
+        self,
+        text: bytes,
+        header: list[str] | None,
+        convert: csv.ConvertOptions,
+        *,
+        ragged: bool = False,
+    ) -> pa.Table:
         """Whole rows as an Arrow table; the first line names the columns if ``header`` does not.
 
         With ``ragged``, rows of another number of fields are left out.
@@ -538,8 +543,12 @@ class Delimited:
         )
 
     def _typed(
-        self, text: bytes, header: list[str] | None, forms: Mapping[str, str | None], names: Any
-    ) -> Any:
+        self,
+        text: bytes,
+        header: list[str] | None,
+        forms: Mapping[str, str | None],
+        names: list[str],
+    ) -> pa.Table:
         """Parse rows; all columns as text if pyarrow cannot convert a value."""
         words = dict.fromkeys(forms, pa.string())
         kinds = words | {n: self._types[f] for n, f in forms.items() if f in self._types}
@@ -553,7 +562,11 @@ class Delimited:
         return self._parsed(text, header, convert)
 
     def _table(
-        self, read: Any, forms: dict[str, str | None], types: Mapping[str, str], first: int
+        self,
+        read: pa.Table,
+        forms: dict[str, str | None],
+        types: Mapping[str, str],
+        first: int,
     ) -> Table:
         """Convert columns of text by their forms; decide forms that are not decided yet."""
         columns = {}

@@ -14,7 +14,6 @@ rows that are skipped, these columns are read until each has a value.
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -226,7 +225,9 @@ class Kinds:
             self._forms[name] = form or kind
         return self._forms[name]
 
-    def _refused(self, name: str, row: int, expected: str, value: Any, because: str) -> SourceError:
+    def _refused(
+        self, name: str, row: int, expected: str, value: object, because: str
+    ) -> SourceError:
         return SourceError(
             f"op.stream.read: {self._located(row)}, column {name!r} must be {expected}, {because}, "
             f"got {_shown(value)}. {self._literals.remedy(name, value)}"
@@ -240,7 +241,7 @@ def refuse(i: int, error: SourceError, bad: dict[int, str] | None) -> None:
     bad.setdefault(i, str(error))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, np.datetime64):
         return repr(str(value))
     return repr(value.item() if isinstance(value, np.generic) else value)

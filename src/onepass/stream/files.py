@@ -13,18 +13,29 @@ import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 
 import pyarrow as pa
 
 from onepass.errors import MissingExtraError, SourceError, need
 
-__all__ = ["DAMAGED", "Bytes", "Remote", "is_address", "packed_as"]
+if TYPE_CHECKING:
+    import fsspec
+
+__all__ = ["DAMAGED", "Bytes", "Readable", "Remote", "is_address", "packed_as"]
 
 
 _WHERE = "op.stream.read"
 _ADDRESS = re.compile(r"^[a-z][a-z0-9+.-]*(://|::)", re.IGNORECASE)
 _Found = TypeVar("_Found")
+_Given_co = TypeVar("_Given_co", covariant=True)
+
+
+class Readable(Protocol[_Given_co]):
+    """A file object, or whatever else can be read from front to end."""
+
+    def read(self, size: int, /) -> _Given_co:
+        """The next bytes or characters, as many as asked or fewer; none at the end."""
 
 
 def is_address(text: str) -> bool:
@@ -66,7 +77,9 @@ class Remote:
         If nothing is there, or it may not be read.
     """
 
-    def __init__(self, address: str, *, _found: tuple[Any, str] | None = None) -> None:
+    def __init__(
+        self, address: str, *, _found: "tuple[fsspec.AbstractFileSystem, str] | None" = None
+    ) -> None:
         self.address = address
         self._fs, self._path = _found or _told(address, lambda: _located(address))
         self.name = _plain(self._path).rstrip("/").rpartition("/")[2] or _plain(address)
@@ -110,7 +123,7 @@ class Remote:
         return [Remote(f"{head}://{path.lstrip('/')}", _found=(self._fs, path)) for path in paths]
 
 
-def _located(address: str) -> tuple[Any, str]:
+def _located(address: str) -> "tuple[fsspec.AbstractFileSystem, str]":
     fsspec = need("fsspec", extra="remote", where=f"{_WHERE}: {_plain(address)}")
     fs, path = fsspec.core.url_to_fs(address)
     return fs, path
@@ -166,7 +179,7 @@ class Bytes:
         one that is packed is unpacked, whatever its name.
     """
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Path | Remote | Readable[bytes | str]) -> None:
         self._file: BinaryIO | None = None
         self._size = 0
         self.packing: str | None = None
@@ -219,7 +232,7 @@ class Bytes:
         if self.packing == "xz":
             return lzma.LZMAFile(io.BufferedReader(again))
         if self.packing == "Zstandard":
-            return pa.CompressedInputStream(pa.PythonFile(again, mode="r"), "zstd")
+            again = pa.CompressedInputStream(pa.PythonFile(again, mode="r"), "zstd")
         return again
 
 
@@ -244,7 +257,7 @@ def packed_as(head: bytes) -> str | None:
 class _Again(io.RawIOBase):
     """Bytes read before, then the rest."""
 
-    def __init__(self, ahead: bytes, rest: Any) -> None:
+    def __init__(self, ahead: bytes, rest: Readable[bytes]) -> None:
         self._ahead = io.BytesIO(ahead)
         self._rest = rest
 
@@ -267,7 +280,7 @@ class _Again(io.RawIOBase):
 class _Encoded:
     """Text as the bytes that it would be in UTF-8."""
 
-    def __init__(self, text: Any) -> None:
+    def __init__(self, text: Readable[str]) -> None:
         self._text = text
         self._left = b""
 
@@ -279,7 +292,7 @@ class _Encoded:
         return given
 
 
-def _full(file: Any, n: int) -> bytes:
+def _full(file: Readable[bytes], n: int) -> bytes:
     """Read until n bytes are there or none are left: a pipe gives fewer at a time."""
     parts = []
     while n > 0 and (part := file.read(n)):

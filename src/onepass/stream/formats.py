@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -159,7 +159,7 @@ class Reading:
             return key in self.dropped
         return not any(name == key or name.startswith(f"{key}.") for name in self.only)
 
-    def place(self, file: Any, name: str | None = None) -> Source:
+    def place(self, file: Path | Remote, name: str | None = None) -> Source:
         """The source that reads a Path or a Remote; ``name`` is by default its last part."""
         kind = self.format or format_of(file.name)
         if is_read_once(file, kind):
@@ -180,7 +180,7 @@ class Reading:
             )
         return self._opened(kind, file, name or file.name)
 
-    def stream(self, file: Any, name: str) -> Source:
+    def stream(self, file: IO[bytes] | IO[str], name: str) -> Source:
         """The source that reads a file object, whose first bytes tell what it is."""
         try:
             start = file.tell() if file.seekable() else None

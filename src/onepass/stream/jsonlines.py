@@ -24,7 +24,7 @@ from onepass.errors import OnepassError, SourceError, TypeMismatchError, unencod
 from onepass.stream.arrow import leaves, to_array
 from onepass.stream.csv import is_left
 from onepass.stream.dtypes import refuse
-from onepass.stream.files import DAMAGED, Bytes, Remote
+from onepass.stream.files import DAMAGED, Bytes, Readable, Remote
 from onepass.stream.literals import LETTERS, SKIP, SOME, Literals, Oddity, as_text
 from onepass.stream.sources import Piece
 from onepass.types import Array
@@ -35,7 +35,7 @@ __all__ = ["NATIVE", "JsonLines", "Objects"]
 
 NATIVE = frozenset({"number", "true or false"})
 """Forms of values that JSON does not quote."""
-_Decide = Callable[[str, Sequence[Any], int], str]
+_Decide = Callable[[str, Sequence[object], int], str]
 
 
 class Objects:
@@ -124,7 +124,7 @@ class Objects:
         forms = {name: self._form(name, values, 0) for name, values in columns.items()}
         return {n: form for n, form in forms.items() if not self._column(columns[n], form, n)[1]}
 
-    def _form(self, name: str, values: Sequence[Any], first: int) -> str:
+    def _form(self, name: str, values: Sequence[object], first: int) -> str:
         """The form of a column by most of its values, of which a list counts as none."""
         given = [value for value in values if isinstance(value, (str, int, float))]
         most = Counter(isinstance(value, str) for value in given).most_common(1)
@@ -133,7 +133,7 @@ class Objects:
         shown = next((value for value in given if not isinstance(value, str)), None)
         return "true or false" if isinstance(shown, bool) else "number"
 
-    def _column(self, values: Sequence[Any], form: str, name: str) -> tuple[Array, list[int]]:
+    def _column(self, values: Sequence[object], form: str, name: str) -> tuple[Array, list[int]]:
         """Values as a column of one form, and the places of those that do not have it."""
         kinds = (int, float) if form in NATIVE else str  # a bool is an int
         given: list[Any] = [value if isinstance(value, kinds) else None for value in values]
@@ -145,9 +145,9 @@ class Objects:
 
     def _rows(
         self, text: bytes, line: int, bad: dict[int, str] | None
-    ) -> tuple[list[dict[str, Any]], list[int]]:
+    ) -> tuple[list[dict[str, object]], list[int]]:
         """The values of some whole lines, and the number of each line."""
-        rows: list[dict[str, Any]] = []
+        rows: list[dict[str, object]] = []
         lines = []
         for number, one in enumerate(text.split(b"\n"), line + 1):
             if one.strip():
@@ -159,7 +159,7 @@ class Objects:
                     rows.append({})
         return rows, lines
 
-    def _row(self, text: bytes, line: int) -> dict[str, Any]:
+    def _row(self, text: bytes, line: int) -> dict[str, object]:
         """The values of a line, which must be one object, by their full names."""
         try:
             return self._named(json.loads(text, object_pairs_hook=_once))
@@ -168,11 +168,11 @@ class Objects:
         except RecursionError:
             raise self._no_object(text, line, "it is nested too deeply") from None
 
-    def _named(self, value: Any) -> dict[str, Any]:
+    def _named(self, value: object) -> dict[str, object]:
         """The values within an object by their full names, which must be unique."""
         if not isinstance(value, dict):
             raise TypeError(f"it is a {type(value).__name__}")
-        row: dict[str, Any] = {}
+        row: dict[str, object] = {}
         for name, inner in self._flat(value, ""):
             if name in row:
                 raise ValueError(f"it has two values of {name!a}")
@@ -188,7 +188,7 @@ class Objects:
             f"{shown!r} ({why}). Fix the line, or give {SKIP}."
         )
 
-    def _flat(self, value: Mapping[str, Any], before: str) -> Iterator[tuple[str, Any]]:
+    def _flat(self, value: Mapping[str, object], before: str) -> Iterator[tuple[str, object]]:
         """The full names of the keys of an object and of objects within it, and the values."""
         for key, inner in value.items():
             name = before + key
@@ -199,7 +199,7 @@ class Objects:
             else:
                 yield name, inner
 
-    def _refused(self, place: str, form: str, value: Any, name: str) -> SourceError:
+    def _refused(self, place: str, form: str, value: object, name: str) -> SourceError:
         if isinstance(value, list):
             return SourceError(
                 f"op.stream.read: {self._source}: {place} must be a number, text, true, false, "
@@ -212,13 +212,13 @@ class Objects:
         )
 
 
-def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def _by_name(rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
     """The values of each column, None where a row has none."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """An object of JSON, refused if it has a key twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -227,7 +227,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _worded(values: Sequence[Any], name: str, kind: str) -> Array:
+def _worded(values: Sequence[object], name: str, kind: str) -> Array:
     """Values of any kind as a column: numbers, or text that keeps the digits of whole numbers."""
     numbers = float if kind == "text" else (int, float)
     if all(v is None or (isinstance(v, numbers) and not isinstance(v, bool)) for v in values):
@@ -272,7 +272,7 @@ class JsonLines:
 
     def __init__(
         self,
-        source: Any,
+        source: Path | Remote | Readable[bytes | str],
         name: str,
         passes: Callable[[str], bool] = lambda name: not name,
         literals: Literals = Literals(),  # noqa: B008  it does not change
@@ -322,7 +322,7 @@ class JsonLines:
         self.kinds()
         opened, self._waiting = self._waiting or self._open(), None
         self._odd = [one for one in self._odd if one.name not in types]
-        layout, fields = dict(self._layout or {}), dict[str, Any]()
+        layout, fields = dict(self._layout or {}), dict[str, pa.DataType]()
         objects = Objects(self.name, self._passes, self._literals, self._decided)
         first = line = 0
         chunks = self._chunks(opened)
@@ -386,7 +386,7 @@ class JsonLines:
             layout = objects.forms(sample[:end], skip=self._skip)
         return layout
 
-    def _decided(self, name: str, values: Sequence[Any], first: int) -> str:
+    def _decided(self, name: str, values: Sequence[object], first: int) -> str:
         """Decide the form of a column of which most values are text, and note any oddity."""
         texts = [value if isinstance(value, str) else None for value in values]
         form, odd = self._literals.decide(name, texts, "quoted", source=self.name, first=first)
@@ -404,7 +404,7 @@ class JsonLines:
     def _quick(
         self,
         text: bytes,
-        fields: dict[str, Any],
+        fields: dict[str, pa.DataType],
         layout: dict[str, str],
         types: Mapping[str, str],
         first: int = 0,
@@ -441,7 +441,7 @@ class JsonLines:
         return Table(columns, read.num_rows)
 
     def _converted(
-        self, leaf: str, column: Any, layout: dict[str, str], first: int
+        self, leaf: str, column: pa.Array, layout: dict[str, str], first: int
     ) -> Array | None:
         """A column by the form of the leaf; None where a value does not have it."""
         word = pa.types.is_string(column.type)
@@ -457,7 +457,7 @@ class JsonLines:
             return None if unfit else array
         return to_array(column, leaf, self.name)
 
-    def _parsed(self, text: bytes, fields: Mapping[str, Any]) -> Any:
+    def _parsed(self, text: bytes, fields: Mapping[str, pa.DataType]) -> pa.Table:
         schema = pa.schema(list(fields.items())) if fields else None
         return pa.json.read_json(
             pa.BufferReader(text),
@@ -479,14 +479,14 @@ class JsonLines:
             ) from wrong
 
 
-def _as_text(kind: Any) -> Any:
+def _as_text(kind: pa.DataType) -> pa.DataType:
     """The type with dates as text."""
     if pa.types.is_struct(kind):
         return pa.struct([(f.name, _as_text(f.type)) for f in kind])
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
-def _kept(kind: Any, name: str, types: Mapping[str, str]) -> Any:
+def _kept(kind: pa.DataType, name: str, types: Mapping[str, str]) -> pa.DataType:
     """The type by which a key is parsed from now on: whole numbers may get a fraction."""
     if pa.types.is_struct(kind):
         inner = [f for f in kind if not pa.types.is_null(f.type)]

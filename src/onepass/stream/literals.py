@@ -134,7 +134,7 @@ def typed(name: str, kind: str) -> str:
     return f"types={{{name!r}: {kind!r}}} (--type {shlex.quote(f'{name}={kind}')})"
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """A value as text; whole numbers have no decimal point."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
         return str(int(value))
@@ -322,7 +322,7 @@ class Literals:
         found = [missing if parsed[v] is None else parsed[v] for v in values]
         return np.array(found, dtype=dtype), unfit
 
-    def remedy(self, name: str, value: Any, na: str = "") -> str:
+    def remedy(self, name: str, value: object, na: str = "") -> str:
         """The end of an error message about a value of another kind than its column."""
         text = str(value)
         local = [form for form, parse in self._local.items() if _fits(text, parse)]

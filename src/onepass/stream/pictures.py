@@ -12,13 +12,13 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onepass.errors import SourceError
 from onepass.stream.sources import Matrix, Pair
+from onepass.types import Array, ArrayLike
 
 __all__ = ["Images", "Pictures", "read_idx"]
 
@@ -133,7 +133,7 @@ class Pictures:
         arrays = [read_idx(path, md5) for path, md5 in zip(paths, self.md5, strict=True)]
         return Images(*arrays)
 
-    def parted(self, flat: Any, labels: Any, where: str) -> Images:
+    def parted(self, flat: Array, labels: ArrayLike, where: str) -> Images:
         """Rows of pixels, those to learn before those to test, as images.
 
         Parameters

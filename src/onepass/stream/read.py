@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from onepass.stream.formats import (
 from onepass.stream.literals import Literals
 from onepass.stream.sources import Frame, Matrix, OneByOne, Pair, Source
 from onepass.stream.stream import Stream
+from onepass.types import TableLike
 from onepass.validation.table import is_frame
 
 __all__ = ["read"]
@@ -84,7 +85,7 @@ def _held(source: Any) -> Source:
     )
 
 
-def _is_path(source: Any) -> bool:
+def _is_path(source: object) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
@@ -202,7 +203,7 @@ _WHERE = "op.stream.read"
 
 
 def read(
-    source: Any,
+    source: str | os.PathLike[str] | IO[bytes] | IO[str] | TableLike | Iterable[object],
     *,
     target: str | int | Sequence[str | int] | None = None,
     time: str | int | None = None,
@@ -370,7 +371,7 @@ def read(
     )  # fmt: skip
 
 
-def _texts(names: Any) -> tuple[str, ...]:
+def _texts(names: str | int | Iterable[str | int] | None) -> tuple[str, ...]:
     """Those of some names of columns that are text."""
     given = [names] if isinstance(names, (str, int)) or names is None else list(names)
     return tuple(name for name in given if isinstance(name, str))
@@ -390,12 +391,17 @@ def _header(header: Any) -> bool | tuple[str, ...]:
 
 
 def _choice(
-    opened: Source, target: Any, time: Any, drop: Any, columns: Any, missing: str
+    opened: Source,
+    target: str | int | Sequence[str | int] | None,
+    time: str | int | None,
+    drop: Iterable[str | int],
+    columns: Iterable[str | int] | None,
+    missing: str,
 ) -> Choice:
     """The columns' parts; numbers of columns as names."""
     known = opened.columns() if isinstance(opened, (Matrix, Pair)) else None
 
-    def named(name: Any) -> str:
+    def named(name: object) -> str:
         if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
             if known is None or not -len(known) <= name < len(known):
                 raise ColumnError(
@@ -406,7 +412,7 @@ def _choice(
             return known[name]
         return str(name)
 
-    def listed(names: Any) -> list[str]:
+    def listed(names: str | int | Iterable[str | int]) -> list[str]:
         return [named(name) for name in ([names] if isinstance(names, (str, int)) else names)]
 
     single = target is None or isinstance(target, (str, int, np.integer))

@@ -34,7 +34,7 @@ import numpy as np
 
 from onepass.errors import ColumnError, ShapeError, TypeMismatchError
 from onepass.stream.literals import as_text
-from onepass.types import Array
+from onepass.types import Array, ArrayLike
 from onepass.validation.table import Table, to_column
 
 __all__ = [
@@ -78,7 +78,13 @@ class Piece:
 
 
 class Source(Protocol):
-    """Where rows come from. To add a kind of source is to write one class of this form."""
+    """Where rows come from: what every kind of source brings.
+
+    To add one is to write a class of this form, which need not inherit from it, and to give it back
+    in :func:`onepass.stream.read`: with its suffix in :mod:`onepass.stream.formats` if it reads
+    files. :class:`onepass.stream.Stream` does the rest: it chooses columns, settles their kinds and
+    cuts blocks. What is wrong with a row is raised as a SourceError that says where it stands.
+    """
 
     @property
     def name(self) -> str:
@@ -107,12 +113,14 @@ class Source(Protocol):
         """
 
     def located(self, row: int) -> str:
-        """Where a row stands, in words, by its number: the file and the row."""
+        """Where a row stands, in words, by its number from 0: the file and the row."""
 
     def pieces(
         self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
     ) -> Iterator[Piece]:
-        """The rows, in order.
+        """The rows, in order and the bad ones too; from the first at each call, if ``repeatable``.
+
+        The iterator may be closed before its end, and then lets go of what it has opened.
 
         Parameters
         ----------
@@ -158,7 +166,9 @@ class Matrix:
     repeatable = True
     ahead = False
 
-    def __init__(self, X: Any, name: str = "array", header: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, X: ArrayLike, name: str = "array", header: Sequence[str] | None = None
+    ) -> None:
         if hasattr(X, "toarray") and hasattr(X, "nnz"):
             raise TypeMismatchError(
                 f"{_WHERE}: the array must be dense, got the sparse {type(X).__name__}. "
@@ -302,7 +312,7 @@ class Pair:
     repeatable = True
     ahead = False
 
-    def __init__(self, features: Matrix | Frame, y: Any) -> None:
+    def __init__(self, features: Matrix | Frame, y: ArrayLike) -> None:
         answers = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
         n = features.n_rows
         if answers.ndim not in {1, 2} or len(answers) != n:
@@ -363,7 +373,7 @@ class OneByOne:
         What messages call it.
     """
 
-    def __init__(self, rows: Iterable[Any], name: str = "iterable") -> None:
+    def __init__(self, rows: Iterable[object], name: str = "iterable") -> None:
         self.name = name
         self.ahead = False
         self.repeatable = not isinstance(rows, Iterator)
@@ -407,7 +417,7 @@ class OneByOne:
                 yield Piece(table, fraction=fraction)
 
 
-def _is_pair(row: Any) -> bool:
+def _is_pair(row: object) -> bool:
     return isinstance(row, (tuple, list)) and len(row) == 2
 
 
@@ -436,7 +446,7 @@ def _parted(
     return {**x, **worded}, y
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     """Whether it is a number; nan is none."""
     number = isinstance(value, (int, float, np.integer, np.floating))
     return number and not isinstance(value, bool) and value == value  # noqa: PLR0124
@@ -564,7 +574,7 @@ class Ahead(Generic[_Item]):
             shelf.close()
 
 
-def _filled(shelf: "_Shelf[Any]") -> None:
+def _filled(shelf: "_Shelf[_Item]") -> None:
     """Put what the iterator gives on the shelf, as long as it is wanted."""
     error: BaseException | None = None
     try:
@@ -579,7 +589,7 @@ def _filled(shelf: "_Shelf[Any]") -> None:
         _close(shelf.source)
 
 
-def _close(items: Iterator[Any]) -> None:
+def _close(items: Iterator[object]) -> None:
     close = getattr(items, "close", None)
     if close is not None:
         close()

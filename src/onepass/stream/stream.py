@@ -648,7 +648,7 @@ class Stream:
         kinds: Mapping[str, str] | None = None,
         literals: Literals = Literals(),  # noqa: B008  it does not change
         start: int = 0,
-        read: Mapping[str, Any] | None = None,
+        read: Mapping[str, object] | None = None,
     ) -> None:
         self.name = source.name
         asked = None if block is None else whole(block, "block", "op.stream", low=1)

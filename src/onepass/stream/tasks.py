@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from onepass.errors import ParameterError, ShapeError
-from onepass.types import Array
+from onepass.types import Array, ArrayLike, TableLike
 from onepass.validation import labels, whole
 from onepass.validation.table import Table, has_names, is_frame
 
@@ -64,7 +64,7 @@ class Experience:
     y: Array
     X_test: Array
     y_test: Array
-    classes: tuple[Any, ...]
+    classes: tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ class Exam:
     name: str
     X: Array
     y: Array
-    classes: tuple[Any, ...]
+    classes: tuple[str | int, ...]
 
 
 class Change(Protocol):
@@ -145,7 +145,7 @@ class Task:
     """
 
     name: str
-    classes: tuple[Any, ...]
+    classes: tuple[str | int, ...]
     train: Part
     test: Part
 
@@ -200,7 +200,7 @@ class Experiences:
         return (self[task] for task in range(len(self)))
 
     @property
-    def classes(self) -> tuple[Any, ...]:
+    def classes(self) -> tuple[str | int, ...]:
         """All classes of all tasks, sorted; empty where answers are numbers."""
         return tuple(sorted({label for task in self.tasks for label in task.classes}))
 
@@ -271,7 +271,7 @@ class Experiences:
         return replace(self, X_test=self.X, tasks=tuple(tasks))
 
 
-def _held(rows: Any) -> bytes:
+def _held(rows: Array | Table) -> bytes:
     """Rows of an array or a table, as bytes that follow from their values."""
     if isinstance(rows, np.ndarray) and rows.dtype.kind == "O":
         return repr(rows.tolist()).encode()
@@ -283,7 +283,7 @@ def _held(rows: Any) -> bytes:
 _TESTED = 5  # one row of so many is tested, where none were given
 
 
-def experience(given: Any, name: str, where: str) -> Experience:
+def experience(given: object, name: str, where: str) -> Experience:
     """What was given as an experience.
 
     Parameters
@@ -340,8 +340,8 @@ def _testable(one: Experience, where: str) -> Experience:
     return one
 
 
-def _pair(X: Any, y: Any, where: str) -> tuple[Any, Array]:
-    rows = X
+def _pair(X: TableLike | Table, y: ArrayLike, where: str) -> tuple[Any, Array]:
+    rows: Any = X
     if is_frame(X):
         rows = Table.from_frame(X) if has_names(X) else np.asarray(X)
     elif not isinstance(X, Table):
@@ -391,7 +391,7 @@ class Listed:
         return tuple(range(len(self.all_of)))
 
     @property
-    def classes(self) -> tuple[Any, ...]:
+    def classes(self) -> tuple[str | int, ...]:
         """All classes of all tasks, sorted; empty where answers are numbers."""
         return tuple(sorted({label for one in self.all_of for label in one.classes}))
 

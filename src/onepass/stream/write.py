@@ -8,9 +8,9 @@ where that date has one: 2024-01-01T00:00:00. The form of a value thus depends o
 import csv
 import gzip
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _WHOLE = 2.0**53  # above it a float64 does not tell whole numbers apart
 
 
-def write(blocks: Iterable[Mapping[str, Array]], target: Any) -> int:
+def write(blocks: Iterable[Mapping[str, Array]], target: str | os.PathLike[str] | IO[str]) -> int:
     r"""Write blocks of named columns, as they come.
 
     Parameters
@@ -104,7 +104,7 @@ def written_as(path: Path, where: str) -> tuple[str, bool]:
     return suffix, packed
 
 
-def _written(blocks: Iterable[Mapping[str, Array]], file: Any, delimiter: str) -> int:
+def _written(blocks: Iterable[Mapping[str, Array]], file: IO[str], delimiter: str) -> int:
     """Text, a line a row."""
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
     rows, names = 0, None
@@ -118,7 +118,7 @@ def _written(blocks: Iterable[Mapping[str, Array]], file: Any, delimiter: str) -
     return rows
 
 
-def _worded(column: Array) -> list[Any]:
+def _worded(column: Array) -> Sequence[object]:
     """A column's values as the csv module is to write them."""
     kind = column.dtype.kind
     if kind == "f":
@@ -139,7 +139,7 @@ def _stamps(column: Array) -> list[str]:
     return whole
 
 
-def _number(value: float) -> Any:
+def _number(value: float) -> float | str:
     if value != value:  # noqa: PLR0124  nan
         return ""
     return int(value) if abs(value) < _WHOLE and value.is_integer() else value
@@ -174,7 +174,7 @@ def _parquet(blocks: Iterable[Mapping[str, Array]], temporary: Path, path: Path)
     return rows
 
 
-def _typed(schema: Any) -> Any:
+def _typed(schema: pa.Schema) -> pa.Schema:
     """The schema, with text for columns that have shown no value yet."""
     return pa.schema(
         [

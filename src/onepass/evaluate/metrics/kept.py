@@ -40,7 +40,7 @@ def said(metric: Metric) -> dict[str, Any]:
     return {name: _told(value, type(metric), name) for name, value in vars(metric).items()}
 
 
-def heard(kind: type[Metric], tree: Any, place: str) -> Metric:
+def heard(kind: type[Metric], tree: object, place: str) -> Metric:
     """The metric that ``said`` took apart.
 
     Parameters
@@ -63,7 +63,7 @@ def heard(kind: type[Metric], tree: Any, place: str) -> Metric:
         raise damaged(place, f"it holds no {kind.__name__}") from wrong
 
 
-def _heard(kind: type[Metric], tree: Any) -> Metric:
+def _heard(kind: type[Metric], tree: object) -> Metric:
     metric = kind()
     fresh = vars(metric)
     if type(tree) is not dict or tree.keys() != fresh.keys():
@@ -78,7 +78,7 @@ def _heard(kind: type[Metric], tree: Any) -> Metric:
     return metric
 
 
-def _told(value: Any, kind: type[Metric], name: str) -> Any:
+def _told(value: object, kind: type[Metric], name: str) -> object:
     if isinstance(value, np.generic):
         return {"number": np.asarray(value)}
     if type(value) is Total:
@@ -94,11 +94,11 @@ def _told(value: Any, kind: type[Metric], name: str) -> Any:
     )
 
 
-def _plain(label: Any) -> Any:
+def _plain(label: object) -> object:
     return label.item() if isinstance(label, np.generic) else label
 
 
-def _value(told: Any) -> Any:
+def _value(told: object) -> Any:
     """Any part of a metric."""
     if type(told) is not dict:
         if type(told) not in _PLAIN:

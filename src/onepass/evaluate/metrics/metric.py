@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from onepass.errors import ShapeError
-from onepass.types import Array, Floats
+from onepass.types import Array, ArrayLike, Floats
 
 __all__ = [
     "MAE",
@@ -57,7 +57,7 @@ class Total:
         self._sum: Any = np.float64(0.0)
         self._lost: Any = np.float64(0.0)
 
-    def add(self, x: Any) -> None:
+    def add(self, x: float | Array) -> None:
         """Add a number, or an array elementwise."""
         if isinstance(x, float) and isinstance(self._sum, float):  # NumPy's too: the same digits
             self._add(float(x), float(self._sum), float(self._lost))
@@ -80,7 +80,7 @@ class Total:
         self._lost = self._lost + other._lost
 
     @classmethod
-    def of(cls, total: Any, lost: Any) -> Self:
+    def of(cls, total: float | Array, lost: float | Array) -> Self:
         """The total that has these ``parts``."""
         made = cls()
         made._sum, made._lost = total, lost
@@ -100,7 +100,7 @@ class Total:
             return np.where(np.isfinite(self._sum), self._sum + self._lost, self._sum)
 
 
-def _averaged(value: Any) -> float:
+def _averaged(value: float | Array) -> float:
     """The mean over the outputs; of one output, its own value."""
     return float(value) if isinstance(value, float) else float(np.mean(value))
 
@@ -128,7 +128,7 @@ class Metric(ABC):
         self.rows = 0
 
     @abstractmethod
-    def add(self, y: Any, said: Any) -> Self:
+    def add(self, y: ArrayLike, said: ArrayLike) -> Self:
         """Take more rows.
 
         Parameters
@@ -172,10 +172,10 @@ class Mean(Metric):
 
     @staticmethod
     @abstractmethod
-    def _loss(y: Any, said: Any) -> Floats:
+    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
         """The loss of each row and output, shape (n,) or (n, c)."""
 
-    def add(self, y: Any, said: Any) -> Self:
+    def add(self, y: ArrayLike, said: ArrayLike) -> Self:
         """Take more rows."""
         loss = self._loss(y, said)
         self.rows += loss.shape[0]
@@ -194,7 +194,7 @@ class Mean(Metric):
         return _averaged(self._total.value / self.rows) if self.rows else np.nan
 
 
-def _errors(y: Any, said: Any) -> Floats:
+def _errors(y: ArrayLike, said: ArrayLike) -> Floats:
     """How far what was said is off, in the unit of y."""
     answers, sayings = np.asarray(y, dtype=np.float64), np.asarray(said, dtype=np.float64)
     if answers.shape != sayings.shape:
@@ -206,7 +206,7 @@ def _errors(y: Any, said: Any) -> Floats:
     return errors
 
 
-def _squares(y: Any, said: Any) -> Floats:
+def _squares(y: ArrayLike, said: ArrayLike) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         return _errors(y, said) ** 2
 
@@ -225,7 +225,7 @@ class MAE(Mean):
     unit = "y"
 
     @staticmethod
-    def _loss(y: Any, said: Any) -> Floats:
+    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
         return np.abs(_errors(y, said))
 
 
@@ -243,7 +243,7 @@ class MeanSquaredLoss(Mean):
     unit = "y²"
 
     @staticmethod
-    def _loss(y: Any, said: Any) -> Floats:
+    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
         return _squares(y, said)
 
 
@@ -306,7 +306,7 @@ class R2(Metric):
         self._origin: Any = None  # the first answer
         self._mean: Any = np.float64(0.0)  # ȳ, counted from the origin
 
-    def add(self, y: Any, said: Any) -> Self:
+    def add(self, y: ArrayLike, said: ArrayLike) -> Self:
         """Take more rows."""
         squares = _squares(y, said)
         n = squares.shape[0]
@@ -334,7 +334,7 @@ class R2(Metric):
         self._join(other.rows, other._mean + (other._origin - self._origin))
         return self
 
-    def _join(self, n: int, mean: Any) -> None:
+    def _join(self, n: int, mean: float | Array) -> None:
         """Join n rows of this mean: what they add to the spread beyond their own."""
         total = self.rows + n
         apart = mean - self._mean
@@ -356,7 +356,7 @@ class R2(Metric):
         return float(np.mean(np.where(varied, share, np.where(error == 0, 1.0, 0.0))))
 
 
-def _right(y: Any, said: Any) -> Array:
+def _right(y: ArrayLike, said: ArrayLike) -> Array:
     """Whether what was said of each row is its label, shape (n,)."""
     answers, sayings = np.ravel(np.asarray(y)), np.ravel(np.asarray(said))
     if answers.shape != sayings.shape:
@@ -384,7 +384,7 @@ class Accuracy(Mean):
     unit = ""
 
     @staticmethod
-    def _loss(y: Any, said: Any) -> Floats:
+    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
         return _right(y, said).astype(np.float64)
 
 
@@ -402,7 +402,7 @@ class MeanZeroOneLoss(Mean):
     unit = ""
 
     @staticmethod
-    def _loss(y: Any, said: Any) -> Floats:
+    def _loss(y: ArrayLike, said: ArrayLike) -> Floats:
         return (~_right(y, said)).astype(np.float64)
 
 
@@ -444,7 +444,7 @@ class MacroF1(Metric):
         self._right: Counter[Any] = Counter()
         self._either: Counter[Any] = Counter()  # how often answered plus how often said
 
-    def add(self, y: Any, said: Any) -> Self:
+    def add(self, y: ArrayLike, said: ArrayLike) -> Self:
         """Take more rows."""
         right = _right(y, said)
         answers = np.ravel(np.asarray(y))
