@@ -296,7 +296,7 @@ class _Look:
     """The next ones behind a position."""
 
 
-class RedisStream(Source):
+class RedisStream:
     """A stream.
 
     Parameters
