@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from onepass.types import Array
+from onepass.validation.table import Table
 
 __all__ = ["Piece", "Source"]
 
@@ -37,7 +38,7 @@ class Piece:
     part: str
     position: str
     positions: list[str]
-    X: Any
+    X: Table | list[dict[str, Any]]
     y: Array
     time: Array | None = None
     refused: list[tuple[int, str]] = field(default_factory=list)

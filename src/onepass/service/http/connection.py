@@ -103,7 +103,7 @@ class Connection(Reading):
         waiting, under_way = self._waiting, self._under_way
         while waiting and not self._full and (not under_way or self._may_join(waiting[0])):
             coming = waiting.popleft()
-            answer: Any = coming.refused or self._site.answer(coming.asking, coming.verb)  # type: ignore[arg-type]
+            answer = coming.refused or self._site.answer(coming.asking, coming.verb)  # type: ignore[arg-type]
             if type(answer) is not Answer:
                 self._await(coming, answer)
             elif not under_way:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from onepass.errors import ParameterError
@@ -27,7 +28,7 @@ class Site(Protocol):
     def admit(self, method: str, target: bytes, headers: dict[bytes, bytes]) -> tuple[Asking, Any]:
         """The request whose head is there, and what answers it; raises why it may not be asked."""
 
-    def answer(self, asking: Asking, verb: Any) -> Any:
+    def answer(self, asking: Asking, verb: Any) -> Answer | Awaitable[Answer]:
         """An Answer, or something to be awaited that gives one."""
 
     def failed(self, wrong: BaseException) -> Answer:

@@ -25,7 +25,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from onepass.service.protocol.limits import Limits, refused, shown
 from onepass.service.protocol.rows import Asked, Reply, asked, datatype_of
 from onepass.stream.arrow import letters, to_array
 from onepass.types import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["KIND", "Arrays", "hold_messages", "read", "write"]
 
@@ -57,7 +60,7 @@ class Arrays:
         self._compute = need("pyarrow.compute", extra="files", where=_WHERE)
         self._bytes = 0
 
-    def of(self, column: Any, place: str) -> Array:
+    def of(self, column: "pa.Array", place: str) -> Array:
         """A column of a batch that was validated in full.
 
         Parameters
@@ -95,7 +98,7 @@ class Arrays:
             self._limits.hold_text(max(map(len, filter(None, found)), default=0), place)
         return found
 
-    def texts(self, schema: Any) -> int:
+    def texts(self, schema: "pa.Schema") -> int:
         """How many columns are text, each its own or a dictionary's.
 
         Parameters
@@ -106,7 +109,7 @@ class Arrays:
         return sum(self._is_text(kind.value_type if dictionary(kind) else kind)
                    for kind in schema.types)  # fmt: skip
 
-    def empty(self, schema: Any) -> int:
+    def empty(self, schema: "pa.Schema") -> int:
         """How many columns are of nulls alone, which take no bytes.
 
         Parameters
@@ -115,7 +118,7 @@ class Arrays:
         """
         return sum(map(self._types.is_null, schema.types))
 
-    def _matrix(self, column: Any, place: str) -> Array:
+    def _matrix(self, column: "pa.Array", place: str) -> Array:
         """Lists as rows of numbers."""
         wide = column.type.list_size
         self._limits.hold(len(column), wide, place)
@@ -124,7 +127,7 @@ class Arrays:
             raise refused(place, "hold a list in each row", came, "Send lists, of null if need be")
         return self.of(column.flatten(), place).astype(np.float64).reshape(len(column), wide)
 
-    def _decoded(self, column: Any, place: str) -> Array:
+    def _decoded(self, column: "pa.Array", place: str) -> Array:
         """A dictionary's values, by their indices."""
         values = self.of(column.dictionary, place)
         at = column.indices.drop_null().to_numpy(zero_copy_only=False)
@@ -138,15 +141,15 @@ class Arrays:
         taken[there] = values[at]
         return taken
 
-    def _is_text(self, kind: Any) -> bool:
+    def _is_text(self, kind: "pa.DataType") -> bool:
         types = self._types
         return bool(types.is_string(kind) or types.is_large_string(kind) or self._is_view(kind))
 
-    def _is_view(self, kind: Any) -> bool:
+    def _is_view(self, kind: "pa.DataType") -> bool:
         view = getattr(self._types, "is_string_view", None)  # newer than the oldest pyarrow we take
         return bool(view and view(kind))
 
-    def _count(self, column: Any, place: str) -> None:
+    def _count(self, column: "pa.Array", place: str) -> None:
         """Refuse texts that are too long, one or all."""
         if not len(column):
             return
@@ -154,7 +157,7 @@ class Arrays:
         self._limits.hold_text(int(sizes.max()) // _UTF8, place)
         self._add(int(sizes.sum()), place)
 
-    def _sizes(self, column: Any) -> Array:
+    def _sizes(self, column: "pa.Array") -> Array:
         """The bytes of each text, 0 where it is missing."""
         if self._is_view(column.type):
             views = np.frombuffer(column.buffers()[1], dtype="<i4").reshape(-1, 4)
@@ -179,7 +182,7 @@ _DICTIONARY, _BATCH = "dictionary", "record batch"
 _REMEDY = "Write it anew with Arrow 1.0 or later"
 
 
-def hold_messages(messages: Iterator[Any], limits: Limits) -> None:
+def hold_messages(messages: Iterator["pa.ipc.Message"], limits: Limits) -> None:
     """Refuse a stream that would take more memory than it may, before it does.
 
     Parameters
@@ -213,7 +216,7 @@ def hold_messages(messages: Iterator[Any], limits: Limits) -> None:
             raise refused("stream", must, "more", "Send fewer rows at a time")
 
 
-def _rows_and_bytes(message: Any) -> tuple[int, int]:
+def _rows_and_bytes(message: "pa.ipc.Message") -> tuple[int, int]:
     """A batch's rows, and the bytes that its buffers will have where they are packed."""
     root = _Table.root(message.metadata.to_pybytes())
     if root.number(_VERSION, "<h") != _V5:
@@ -369,7 +372,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     """
     pa = need("pyarrow", extra="files", where=_WHERE)
     ipc = need("pyarrow.ipc", extra="files", where=_WHERE)
-    about: dict[str, Any] = {"model_name": model, "model_version": version}
+    about: dict[str, object] = {"model_name": model, "model_version": version}
     about |= {"id": asked.id} if asked.id else {}
     columns = {}
     for output in asked.outputs:
@@ -386,7 +389,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     return Reply(sink.getvalue().to_pybytes(), KIND)
 
 
-def _hold_schema(schema: Any, pa: ModuleType, limits: Limits) -> None:
+def _hold_schema(schema: "pa.Schema", pa: ModuleType, limits: Limits) -> None:
     """Refuse columns that are too many, twice there, or of a kind that no table has."""
     names = [str(name) for name in schema.names]
     limits.hold(0, len(names), "schema")
@@ -404,7 +407,7 @@ def _hold_schema(schema: Any, pa: ModuleType, limits: Limits) -> None:
             raise refused(_place(name), must, f"Arrow's {str(kind)[:80]}", remedy)
 
 
-def _column(array: Array, pa: ModuleType) -> Any:
+def _column(array: Array, pa: ModuleType) -> "pa.Array":
     """An array of answers as Arrow's."""
     if array.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.shape[1])

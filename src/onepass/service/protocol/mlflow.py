@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -48,6 +48,9 @@ from onepass.service.protocol.rows import Asked, Reply, asked
 from onepass.stream.csv import Misread
 from onepass.stream.files import packed_as
 from onepass.types import Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["UNNAMED", "Forms", "read", "read_csv", "write"]
 
@@ -221,7 +224,7 @@ class Forms:
             yield rows, plain
 
     def _turned(
-        self, rows: list[list[Any]], places: Iterable[str], *, first: int
+        self, rows: list[list[object]], places: Iterable[str], *, first: int
     ) -> list[Array | None]:
         """Rows as columns; ``first`` is the number of the first."""
         found = zip(zip(*rows, strict=True), places, strict=True)
@@ -389,7 +392,7 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
     return asked(columns, _place, learning=learning)
 
 
-def _parsed(body: bytes, pa: ModuleType) -> Any:
+def _parsed(body: bytes, pa: ModuleType) -> "pa.Table":
     """The text as an Arrow table: in one block, by which all types are told."""
     csv = need("pyarrow.csv", extra="files", where=_WHERE)
     return csv.read_csv(
@@ -400,7 +403,7 @@ def _parsed(body: bytes, pa: ModuleType) -> Any:
     )
 
 
-def _columns(table: Any, pa: ModuleType, limits: Limits) -> dict[str, Array]:
+def _columns(table: "pa.Table", pa: ModuleType, limits: Limits) -> dict[str, Array]:
     """A table's columns as arrays."""
     arrays, names = Arrays(pa, limits), table.schema.names
     limits.hold_text(max(map(len, names), default=0), "header")
