@@ -1,6 +1,6 @@
 """Types that annotations share: arrays, and what is accepted in place of one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
@@ -24,7 +24,4 @@ Kind: TypeAlias = Union[type[np.floating[Any]], np.dtype[np.floating[Any]], "tor
 RowLike: TypeAlias = ArrayLike | Mapping[str, object]
 """One row of features: an array, or a mapping of named features."""
 
-TableLike: TypeAlias = ArrayLike | Mapping[str, object] | Sequence[Mapping[str, object]]
-"""Rows of features: an array, a data frame, a mapping of columns, or a list of rows as mappings."""
-
-__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "Kind", "RowLike", "TableLike"]
+__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "Kind", "RowLike"]

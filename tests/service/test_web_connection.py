@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import math
 import socket
 import time
 import tracemalloc
@@ -27,7 +28,8 @@ from onepass.service.http.door import Door  # noqa: E402
 from onepass.service.http.exchange import (  # noqa: E402
     Answer,
     Asking,
-    Later,
+    Letter,
+    Mail,
     Room,
 )
 from onepass.service.http.known import Head, Heads  # noqa: E402
@@ -47,7 +49,7 @@ class Echo:
         self.gate = asyncio.Event()
         self.seen: list[dict[bytes, bytes]] = []
         self.statuses: list[int] = []
-        self.letters: list[Later] = []
+        self.letters: list[Letter] = []
 
     def admit(self, method: str, target: bytes, headers: dict[bytes, bytes]) -> tuple[Asking, Any]:
         if target.startswith(b"/refused"):
@@ -73,9 +75,9 @@ class Echo:
             return told._replace(body=told.body + b"x" * LARGE)
         return self._later(kind, told)
 
-    def _letter(self, kind: bytes, told: Answer) -> Later:
+    def _letter(self, kind: bytes, told: Answer) -> Letter:
         """The first comes after those that are asked just behind it."""
-        letter = Later()
+        letter = Letter(Mail(5.0), "flow", lambda receipt: receipt, math.inf)
         self.letters.append(letter)
         found = ParameterError("it is wrong, but later.") if kind == b"breaks" else told
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,16 @@ import pytest
 
 from onepass.errors import BusyError, PendingError
 from onepass.service.http import exchange
-from onepass.service.http.exchange import Asking, Later, Room
+from onepass.service.http.exchange import Asking, Letter, Mail, Room
 from onepass.service.requests import Block, Receipt, Request
 
 
 def settled() -> Request:
     return Request(Block(np.zeros((1, 1))), receipt=Receipt(1, np.zeros(1)))
+
+
+def unread() -> Letter:
+    return Letter(Mail(5.0), "flow", lambda receipt: receipt, math.inf)
 
 
 def test_who_is_answered_is_kept_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,17 +78,17 @@ def test_one_who_cannot_be_told_is_no_trouble_of_the_others() -> None:
 
 def test_what_is_cancelled_is_not_there() -> None:
     async def story() -> None:
-        late = Later()
+        late = unread()
         waits = asyncio.ensure_future(waited(late))
         await asyncio.sleep(0)
         late.cancel("it stops")
         with pytest.raises(asyncio.CancelledError, match="it stops"):
             await waits
-        late = Later()
+        late = unread()
         late.end(3)
         late.cancel()
         assert await late == 3
-        tasks = {Later() for _ in range(5)}
+        tasks = {unread() for _ in range(5)}
         for each in tasks:
             each.then = lambda _, each=each: tasks.discard(each)
         for each in tasks:  # as uvicorn does when it stops
@@ -91,7 +96,7 @@ def test_what_is_cancelled_is_not_there() -> None:
         await asyncio.sleep(0)
         assert not tasks
 
-    async def waited(late: Later) -> Any:
+    async def waited(late: Letter) -> Any:
         return await late
 
     asyncio.run(story())

@@ -17,7 +17,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 
@@ -62,7 +62,7 @@ _data = App(
 )
 
 
-def _add(where: App, name: str, command: Callable[..., Any], *examples: str) -> None:
+def _add(where: App, name: str, command: Callable[..., object], *examples: str) -> None:
     """A command, with examples below its help."""
     lines = "".join(f"    onepass {example}\n" for example in examples)
     epilogue = f"Examples:\n\n{lines}"
@@ -168,7 +168,7 @@ def _command(tokens: Sequence[str]) -> str:
     return " ".join(["onepass", *chain])
 
 
-def _code(result: Any) -> int:
+def _code(result: object) -> int:
     return result if isinstance(result, int) else 0
 
 
@@ -185,6 +185,6 @@ def _told(error: Exception) -> bool:
     return True
 
 
-def _warned(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+def _warned(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """A warning as a remark, without the place in the code."""
     remark(f"{category.__name__}: {message}")

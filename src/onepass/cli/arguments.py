@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import CycloptsError, Parameter, Token
+
+if TYPE_CHECKING:
+    from onepass.stream import Stream
 
 __all__ = [
     "MOST_WAITING",
@@ -35,12 +38,12 @@ __all__ = [
 ]
 
 
-def _split(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+def _split(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
     """``a,b`` and ``a`` ``b`` alike."""
     return tuple(name for token in tokens for name in token.value.split(",") if name)
 
 
-def _equated(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
+def _equated(_: object, tokens: Sequence[Token]) -> tuple[str, ...]:
     """Pairs such as ``a=1``, each of them whole."""
     for token in tokens:
         name, equals, _value = token.value.partition("=")
@@ -49,10 +52,10 @@ def _equated(_: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
     return tuple(token.value for token in tokens)
 
 
-def _from(low: int) -> Callable[[Any, Sequence[Token]], int]:
+def _from(low: int) -> Callable[[object, Sequence[Token]], int]:
     """Reads a whole number that is at least ``low``; nothing is cut off from it."""
 
-    def counted(_: Any, tokens: Sequence[Token]) -> int:
+    def counted(_: object, tokens: Sequence[Token]) -> int:
         text = tokens[-1].value
         try:
             number = int(text)
@@ -65,7 +68,7 @@ def _from(low: int) -> Callable[[Any, Sequence[Token]], int]:
     return counted
 
 
-def _timed(_: Any, tokens: Sequence[Token]) -> float:
+def _timed(_: object, tokens: Sequence[Token]) -> float:
     """Seconds, none of them negative or without an end."""
     text = tokens[-1].value
     try:
@@ -358,7 +361,7 @@ def fit_together(given: dict[str, Any]) -> None:
             raise CycloptsError(msg=f"run: {option} needs {needed}.")
 
 
-def timed(stream: Any, delay_until: str | None) -> None:
+def timed(stream: "Stream", delay_until: str | None) -> None:
     """Refuse answers that are known at a time, where nobody says when rows come.
 
     Parameters

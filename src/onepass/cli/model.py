@@ -76,7 +76,7 @@ def _is_database(file: Path) -> bool:
     return False
 
 
-def _called(value: Any) -> str:
+def _called(value: object) -> str:
     """A value as Python writes it, an object as the call that makes it."""
     match value:
         case {"class": str(name), "parameters": dict(parameters), **rest} if not rest:
@@ -91,7 +91,7 @@ def _called(value: Any) -> str:
     return repr(value)
 
 
-def _worded(value: Any) -> str:
+def _worded(value: object) -> str:
     """A value as a reader wants it."""
     if isinstance(value, dict):
         if value.keys() == _SNAPSHOT:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cyclopts import CycloptsError
 
@@ -25,12 +25,15 @@ from onepass.cli.arguments import (
 )
 from onepass.cli.terminal import remark
 
+if TYPE_CHECKING:
+    from onepass.stream import Rows
+
 __all__ = ["predict"]
 
 
 def _compared(
-    blocks: Iterable[Any], known: Iterable[str], keep: Iterable[str], *, quiet: bool
-) -> Iterator[Any]:
+    blocks: Iterable["Rows"], known: Iterable[str], keep: Iterable[str], *, quiet: bool
+) -> Iterator["Rows"]:
     """The same blocks; with the first, a remark on columns that only one of the two has."""
     columns, left = list(known), iter(blocks)
     first = next(left, None)

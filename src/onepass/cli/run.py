@@ -7,7 +7,7 @@ can be resumed. Settings of --set and --time are checked before a row is read.
 import os
 import re
 import time as clocks
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -125,7 +125,7 @@ def _kept(save: Path | None, before: tuple[int, int] | None, rows: int, *, finis
     return False
 
 
-def _save_models(models: Mapping[str, Any], places: Mapping[str, Path], *, quiet: bool) -> None:
+def _save_models(models: "dict[str, Pipeline]", places: Mapping[str, Path], *, quiet: bool) -> None:
     """Save each model to its file; Ctrl-C waits for them."""
     from onepass.linalg.interrupt import Interrupt
     from onepass.serialization.models import save
@@ -159,7 +159,7 @@ def _hold_settings(
             )
 
 
-def _try(tried: Any, model: "Pipeline", given: Mapping[str, str]) -> None:
+def _try(tried: Callable[["Pipeline"], None], model: "Pipeline", given: Mapping[str, str]) -> None:
     """Tell what a part says of a parameter that was set."""
     from onepass.errors import OnepassError, ParameterError
 
@@ -342,7 +342,7 @@ def _left(source: str, stood: "Standing | None", *, onward: bool) -> int:
 
 
 def _passed(
-    models: dict[str, Any],
+    models: "dict[str, Pipeline]",
     stream: "Stream",
     given: dict[str, Any],
     stood: "Standing | None",
@@ -387,7 +387,7 @@ def _check(sources: list[str], models: list[str], save: Path | None, report: Pat
 
 
 def _learned(
-    models: dict[str, Any],
+    models: "dict[str, Pipeline]",
     stream: "Stream",
     given: dict[str, Any],
     stood: "Standing | None",
@@ -414,7 +414,7 @@ def _learned(
 
 def _leave(
     found: "Report",
-    models: dict[str, Any],
+    models: "dict[str, Pipeline]",
     save: Path | None,
     report: Path | None,
     *,

@@ -1,14 +1,19 @@
 """Serve: durable learners behind HTTP, that learn while they answer."""
 
 import os
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from onepass.cli.arguments import Count, Names, Quiet, Seconds, Settings, Whole, usage, values
 from onepass.cli.terminal import remark
+
+if TYPE_CHECKING:
+    from onepass.service.http.auth import Tokens
+    from onepass.service.registry import Shelf
 
 __all__ = ["serve"]
 
@@ -161,7 +166,7 @@ def serve(
 
 
 def _begun(
-    shelf: Any, model: str | None, name: str | None, task: str | None, settings: dict[str, Any]
+    shelf: "Shelf", model: str | None, name: str | None, task: str | None, settings: dict[str, Any]
 ) -> None:
     """Serve a model that is named on the command line; what is there already goes on.
 
@@ -203,7 +208,7 @@ def _begun(
         shelf.create(name, made, there=True)
 
 
-def _hold_none(options: dict[str, Any], needed: str) -> None:
+def _hold_none(options: Mapping[str, object], needed: str) -> None:
     """Refuse options that nothing would heed."""
     from onepass.errors import ParameterError
 
@@ -212,7 +217,7 @@ def _hold_none(options: dict[str, Any], needed: str) -> None:
             raise ParameterError(f"serve: {option} must come with {needed}. Leave {option} out.")
 
 
-def _tokens(path: Path | None, where: str, kind: Any) -> Any:
+def _tokens(path: Path | None, where: str, kind: "type[Tokens]") -> "Tokens":
     said = os.environ.get(_TOKEN)
     if path is not None:
         return kind.from_file(path, f"{where}: --tokens")
@@ -221,7 +226,7 @@ def _tokens(path: Path | None, where: str, kind: Any) -> Any:
 
 def _ready(
     at: str,
-    shelf: Any,
+    shelf: "Shelf",
     first: str | None,
     quiet: bool,  # noqa: FBT001  as the switch has it
 ) -> None:

@@ -26,7 +26,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass.learners.estimator import Classifier, Learner, Regressor
-from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.types import Array, ArrayLike, Floats
+from onepass.validation.table import TableLike
 
 __all__ = ["BASELINES", "LastLabel", "LastValue", "Majority", "RunningMean"]
 

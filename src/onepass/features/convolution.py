@@ -31,8 +31,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from onepass import validation
 from onepass.errors import ParameterError, ShapeError
 from onepass.features.random_features import Frozen, checked
-from onepass.types import Array, Floats, TableLike
-from onepass.validation.table import Table
+from onepass.types import Array, Floats
+from onepass.validation.table import TableLike
 
 __all__ = [
     "Places",
@@ -295,7 +295,7 @@ class RandomConvolution(Frozen):
         pool = validation.whole(self.pool, "pool", _WHO, low=1)
         return 2 * pool**2 * validation.whole(self.filters, "filters", _WHO, low=1)
 
-    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
         """Pictures as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) in {2, 3}:

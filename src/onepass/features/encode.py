@@ -37,10 +37,11 @@ from onepass.errors import (
 )
 from onepass.features.columns import CYCLES, Column, Date, Hashed, Number, Text
 from onepass.features.transformer import Transformer, matrix_with_gaps
-from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import Places, hold_values
 from onepass.validation.table import (
     Table,
+    TableLike,
     check_encodable,
     is_frame,
     is_missing,
@@ -59,7 +60,7 @@ def _are_dicts(X: object) -> TypeGuard[Sequence[Mapping[str, object]]]:
     return isinstance(X, (list, tuple)) and bool(X) and isinstance(X[0], Mapping)
 
 
-def _incoming(X: TableLike | Table, names: Sequence[str] | None, where: str) -> Floats | Table:
+def _incoming(X: TableLike, names: Sequence[str] | None, where: str) -> Floats | Table:
     """Rows as a table; as an array (n, d) where they are numbers without names."""
     if isinstance(X, Table):
         return X
@@ -405,9 +406,7 @@ class Encode(Transformer):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def read_rows(
-        self, X: TableLike | Table, where: str, *, learning: bool
-    ) -> Floats | Table | _Encoded:
+    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats | Table | _Encoded:
         """A table of columns of the kinds known, or an array where all are numbers."""
         columns = getattr(self, "columns_", None) or None  # none known yet: any will do
         rows = _incoming(X, None if columns is None else list(columns), where)

@@ -22,8 +22,8 @@ import numpy as np
 
 from onepass.errors import NumericalError, ParameterError
 from onepass.features.transformer import Columnwise, matrix_with_gaps
-from onepass.types import Array, ArrayLike, Floats, TableLike
-from onepass.validation.table import Table
+from onepass.types import Array, ArrayLike, Floats
+from onepass.validation.table import Table, TableLike
 
 __all__ = ["Impute"]
 
@@ -94,7 +94,7 @@ class Impute(Columnwise):
                 names[self.flags_[j]] = f"{name} (missing)"
         return names
 
-    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
         """A matrix of the width known, finite or nan."""
         array, names = matrix_with_gaps(X, where, **self._shape())
         if learning:

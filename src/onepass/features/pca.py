@@ -40,8 +40,8 @@ from onepass.linalg.pca import (
     rows_between,
     stilled,
 )
-from onepass.types import Array, ArrayLike, Floats, TableLike
-from onepass.validation.table import Table
+from onepass.types import Array, ArrayLike, Floats
+from onepass.validation.table import TableLike
 
 __all__ = ["IncrementalPCA"]
 
@@ -189,7 +189,7 @@ class IncrementalPCA(Columnwise):
         del input_features
         return np.array([f"pc{j}" for j in range(self.n_features_out_)], dtype=object)
 
-    def transform(self, X: TableLike | Table) -> Floats:
+    def transform(self, X: TableLike) -> Floats:
         """Coordinates along the axes of all rows learned; nothing is learned.
 
         ``learn_transform`` and a Pipeline use the axes of the last look instead.

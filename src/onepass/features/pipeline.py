@@ -21,9 +21,9 @@ from onepass import validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMismatchError
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
-from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import Places, hold_alike, places
-from onepass.validation.table import Table
+from onepass.validation.table import TableLike
 
 __all__ = ["Pipeline"]
 
@@ -268,7 +268,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: TableLike | Table,
+        X: TableLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
@@ -296,7 +296,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     def partial_fit(
         self,
-        X: TableLike | Table,
+        X: TableLike,
         y: ArrayLike,
         *,
         sample_weight: ArrayLike | None = None,
@@ -333,8 +333,8 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     def test_then_train(
         self,
-        X: TableLike | Table,
-        y: ArrayLike,
+        X: TableLike,
+        y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         *,
         time: ArrayLike | None = None,
@@ -353,7 +353,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         said: Array = self._take(X, y, sample_weight, "test_then_train", _given(time=time))
         return said
 
-    def predict(self, X: TableLike | Table, **options: object) -> Any:
+    def predict(self, X: TableLike, **options: object) -> Any:
         """Answers for the rows of X, shape (n,) or (n, c).
 
         Parameters
@@ -370,20 +370,18 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         return self.learner.predict(self._seen(X, "predict"), **options)
 
     @available_if(_learner_can("decision_function"))  # type: ignore[untyped-decorator]
-    def decision_function(self, X: TableLike | Table) -> Floats:
+    def decision_function(self, X: TableLike) -> Floats:
         """The classes' scores, as the learner's ``decision_function``."""
         scores: Floats = self.learner.decision_function(self._seen(X, "decision_function"))
         return scores
 
     @available_if(_learner_can("predict_proba"))  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: TableLike | Table) -> Floats:
+    def predict_proba(self, X: TableLike) -> Floats:
         """The classes' probabilities, as the learner's ``predict_proba``."""
         shares: Floats = self.learner.predict_proba(self._seen(X, "predict_proba"))
         return shares
 
-    def score(
-        self, X: TableLike | Table, y: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> float:
+    def score(self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """R² of a regressor, accuracy of a classifier, on these rows."""
         return float(self.learner.score(self._seen(X, "score"), y, sample_weight=sample_weight))
 
@@ -586,7 +584,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
 
     def _take(
         self,
-        X: TableLike | Table,
+        X: TableLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None,
         verb: str,
@@ -607,7 +605,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
                     verb = "partial_fit"  # the learner is a new one, and knows the names already
             return getattr(self.learner_, verb)(X, y, sample_weight=sample_weight, **named)
 
-    def _seen(self, X: TableLike | Table, verb: str) -> Any:
+    def _seen(self, X: TableLike, verb: str) -> Any:
         """The rows as the learner is asked about them."""
         self._need(verb)
         if not self.features_:

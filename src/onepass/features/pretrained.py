@@ -34,8 +34,8 @@ from onepass.errors import (
     ShapeError,
 )
 from onepass.features.random_features import Frozen
-from onepass.types import Array, ArrayLike, Floats, TableLike
-from onepass.validation.table import Table
+from onepass.types import Array, ArrayLike, Floats
+from onepass.validation.table import TableLike
 
 __all__ = ["FrozenNetwork", "Opened", "tried"]
 
@@ -321,7 +321,7 @@ class FrozenNetwork(Frozen):
         """The numbers that the network gives for a row; 0 before it was asked."""
         return len(getattr(self, "trial_", ()))
 
-    def transform(self, X: TableLike | Table) -> Floats:
+    def transform(self, X: TableLike) -> Floats:
         """The network's outputs for the rows, also before anything was learned.
 
         Once a table with named columns was learned, columns are taken in its order.
@@ -342,7 +342,7 @@ class FrozenNetwork(Frozen):
         outputs: Floats = fresh.take(read, None)[0]
         return outputs
 
-    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
         """Rows, of whatever shape the network takes, as a finite matrix."""
         form = np.shape(X)[1:] if hasattr(X, "shape") else ()
         if len(form) > 1:

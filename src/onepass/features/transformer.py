@@ -28,9 +28,9 @@ from sklearn.base import BaseEstimator, clone
 
 from onepass import validation
 from onepass.errors import MergeError, ParameterError
-from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import Places, hold_alike, places
-from onepass.validation.table import Table, has_names, is_frame
+from onepass.validation.table import Table, TableLike, has_names, is_frame
 
 __all__ = ["Columnwise", "Transformer", "all_or_nothing", "matrix_with_gaps", "narrow"]
 
@@ -70,7 +70,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
     # -- hooks -----------------------------------------------------------------------------------
 
     @abstractmethod
-    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Any:
+    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Any:
         """Check what a user gave; return the rows as ``take`` and ``ask`` want them.
 
         They have a length, and take a slice or a mask of rows. What does not fit is refused with
@@ -127,7 +127,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- verbs -----------------------------------------------------------------------------------
 
-    def learn(self, X: TableLike | Table) -> Self:
+    def learn(self, X: TableLike) -> Self:
         """Learn the rows one after the other.
 
         Parameters
@@ -142,7 +142,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         self._public(X, "learn")
         return self
 
-    def learn_transform(self, X: TableLike | Table) -> Floats:
+    def learn_transform(self, X: TableLike) -> Floats:
         """Learn the rows one after the other; return each as seen at its time.
 
         Parameters
@@ -157,7 +157,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
         """
         return self._public(X, "learn_transform")
 
-    def transform(self, X: TableLike | Table) -> Floats:
+    def transform(self, X: TableLike) -> Floats:
         """The rows, each as if it were the next one; nothing is learned.
 
         Parameters
@@ -236,7 +236,7 @@ class Transformer(BaseEstimator, ABC):  # type: ignore[misc]
 
     # -- what stands behind them -------------------------------------------------------------------
 
-    def _public(self, X: TableLike | Table, verb: str) -> Floats:
+    def _public(self, X: TableLike, verb: str) -> Floats:
         with all_or_nothing(self):
             read = self.read_rows(X, f"{type(self).__name__}.{verb}", learning=True)
             return self.take(read, None)[0]
@@ -333,7 +333,7 @@ class Columnwise(Transformer):
         """
         return np.array(self._names_in(input_features), dtype=object)
 
-    def read_rows(self, X: TableLike | Table, where: str, *, learning: bool) -> Floats:
+    def read_rows(self, X: TableLike, where: str, *, learning: bool) -> Floats:
         """A finite matrix of the width known."""
         array, names = validation.matrix(X, where, **self._shape())
         if learning:
@@ -409,7 +409,7 @@ class Columnwise(Transformer):
 
 
 def matrix_with_gaps(
-    X: TableLike | Table, where: str, *, d: int | None = None, names: Sequence[str] | None = None
+    X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
     """The rows of X as an array of shape (n, d), finite or nan, and its columns' names.
 

@@ -69,7 +69,7 @@ def _known(where: str) -> dict[str, Any]:
     return {name: kind for name, kind in known.items() if name not in _STANDINS}
 
 
-def _bare(kind: Any) -> bool:
+def _bare(kind: type) -> bool:
     """Whether a class can be called without an argument."""
     taken = inspect.signature(kind).parameters.values()
     free = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}

@@ -12,12 +12,12 @@ table with learners of onepass.
 [1] J. Montiel et al., "River: machine learning for streaming data in Python", JMLR 22, 2021.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from copy import deepcopy
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -37,8 +37,11 @@ from onepass.features.pipeline import Pipeline
 from onepass.features.transformer import all_or_nothing
 from onepass.learners import RLSClassifier, RLSRegressor
 from onepass.learners.estimator import Learner
-from onepass.types import Array
-from onepass.validation.table import Table, is_frame
+from onepass.types import Array, ArrayLike
+from onepass.validation.table import Table, TableLike, is_frame
+
+if TYPE_CHECKING:
+    from narwhals.stable.v1.typing import IntoDataFrame
 
 __all__ = [
     "AdoptedClassifier",
@@ -51,7 +54,7 @@ __all__ = [
 ]
 
 
-def adopt(model: Any, *, missing: Literal["absent", "none"] = "absent") -> Any:
+def adopt(model: base.Estimator, *, missing: Literal["absent", "none"] = "absent") -> Any:
     """A River model as an entrant of ``op.evaluate.prequential``.
 
     The model itself learns, row by row; it is not copied. Rows of a table become dicts, those of an
@@ -104,13 +107,13 @@ def adopt(model: Any, *, missing: Literal["absent", "none"] = "absent") -> Any:
 class _Adopted(BaseEstimator):  # type: ignore[misc]
     """The verbs of a learner over a model of River."""
 
-    def __init__(self, model: Any, missing: str = "absent") -> None:
+    def __init__(self, model: base.Estimator, missing: str = "absent") -> None:
         if missing not in {"absent", "none"}:
             raise ParameterError(
                 f"op.integrations.river.adopt: `missing` must be 'absent' or 'none', got "
                 f"{missing!r}. Choose one of the two."
             )
-        self.model = model
+        self.model: Any = model
         self.missing = missing
 
     @property
@@ -118,7 +121,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         """Bytes of the model, as River counts them."""
         return int(self.model._raw_memory_usage)  # noqa: SLF001  River's own name for it
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: TableLike, y: ArrayLike) -> Self:
         """Forget all, then learn the rows one after the other.
 
         Parameters
@@ -129,7 +132,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         self.model = self.model.clone()
         return self.partial_fit(X, y)
 
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: TableLike, y: ArrayLike) -> Self:
         """Learn the rows one after the other.
 
         Parameters
@@ -137,12 +140,12 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         X, y
             As in ``test_then_train``.
         """
-        answers = self._checked(y, len(X), "partial_fit")
+        answers = self._checked(y, len(cast("Sized", X)), "partial_fit")
         for x, answer in zip(self._rows(X), answers, strict=True):
             self.model.learn_one(x, answer)
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: TableLike) -> Array:
         """What the model says of the rows now, shape (n,).
 
         Parameters
@@ -171,7 +174,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         """
         return self.partial_fit([x], [y])
 
-    def test_then_train(self, X: Any, y: Any) -> Array:
+    def test_then_train(self, X: TableLike, y: ArrayLike) -> Array:
         """Learn the rows; return what was said of each just before learning it.
 
         Parameters
@@ -179,7 +182,7 @@ class _Adopted(BaseEstimator):  # type: ignore[misc]
         X : Table, DataFrame, list of dicts or array of shape (n, d)
         y : array-like of shape (n,)
         """
-        answers, said = self._checked(y, len(X), "test_then_train"), []
+        answers, said = self._checked(y, len(cast("Sized", X)), "test_then_train"), []
         for x, answer in zip(self._rows(X), answers, strict=True):
             said.append(self.model.predict_one(x))
             self.model.learn_one(x, answer)
@@ -223,7 +226,7 @@ class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
     missing : {"absent", "none"}, default "absent"
     """
 
-    def _checked(self, y: Any, n: int, verb: str) -> list[Any]:
+    def _checked(self, y: ArrayLike, n: int, verb: str) -> list[Any]:
         answers = validation.targets(y, n, f"AdoptedRegressor.{verb}")
         if answers.ndim != 1:
             raise TypeMismatchError(
@@ -233,7 +236,7 @@ class AdoptedRegressor(RegressorMixin, _Adopted):  # type: ignore[misc]
         listed: list[Any] = answers.tolist()
         return listed
 
-    def _answers(self, said: list[Any]) -> Array:
+    def _answers(self, said: list[object]) -> Array:
         """Numbers; 0 where the model says nothing yet, as learners of onepass begin."""
         return np.array([0.0 if one is None else one for one in said], dtype=np.float64)
 
@@ -247,11 +250,11 @@ class AdoptedClassifier(ClassifierMixin, _Adopted):  # type: ignore[misc]
     missing : {"absent", "none"}, default "absent"
     """
 
-    def _checked(self, y: Any, n: int, verb: str) -> list[Any]:
+    def _checked(self, y: ArrayLike, n: int, verb: str) -> list[Any]:
         listed: list[Any] = validation.labels(y, n, f"AdoptedClassifier.{verb}").tolist()
         return listed
 
-    def _answers(self, said: list[Any]) -> Array:
+    def _answers(self, said: list[object]) -> Array:
         """Labels; None where the model says nothing yet."""
         answers = np.empty(len(said), dtype=object)
         answers[:] = said
@@ -286,7 +289,7 @@ class _Intake:
         If it has learned rows without names: columns could not be told apart.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: object) -> None:
         if not isinstance(model, (Learner, Pipeline)):
             came = f"the class {model.__name__}" if isinstance(model, type) else repr(model)
             raise TypeMismatchError(
@@ -372,7 +375,7 @@ class _Intake:
 
     # -- many rows ---------------------------------------------------------------------------------
 
-    def block(self, X: Any, where: str, *, learning: bool) -> Table:
+    def block(self, X: "IntoDataFrame | Table", where: str, *, learning: bool) -> Table:
         """Many rows, of a frame of any library.
 
         Parameters
@@ -415,7 +418,7 @@ class _Intake:
             if fitted:
                 _widened(self.model_, list(self._columns))
 
-    def _arranged(self, named: Mapping[str, Any], n: int | None = None) -> dict[str, Any]:
+    def _arranged(self, named: Mapping[str, object], n: int | None = None) -> dict[str, Any]:
         """Columns in the order known, new ones behind; numbers that are lacking are 0."""
         if not self.fitted:
             return {name: named[name] for name in sorted(named)}
@@ -430,7 +433,7 @@ class _Intake:
         return row
 
 
-def _with_text_names(x: Any, where: str) -> Mapping[str, Any]:
+def _with_text_names(x: object, where: str) -> Mapping[str, Any]:
     if not isinstance(x, Mapping):
         raise TypeMismatchError(
             f"{where}: `x` must be a dict of named features, got {type(x).__name__}. Give "
@@ -447,7 +450,7 @@ def _with_text_names(x: Any, where: str) -> Mapping[str, Any]:
     return named
 
 
-def _refuse_other_than_numbers(name: str, value: Any, where: str) -> None:
+def _refuse_other_than_numbers(name: str, value: object, where: str) -> None:
     if not isinstance(value, (Real, np.bool_, Decimal)):
         raise TypeMismatchError(
             f"{where}: feature {name!r} must hold numbers, got {value!r}. Wrap "
@@ -455,7 +458,7 @@ def _refuse_other_than_numbers(name: str, value: Any, where: str) -> None:
         )
 
 
-def _known(model: Any) -> dict[str, int]:
+def _known(model: Learner | Pipeline) -> dict[str, int]:
     """The columns of a model that has learned."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
@@ -467,10 +470,10 @@ def _known(model: Any) -> dict[str, int]:
     return {str(name): at for at, name in enumerate(names)}
 
 
-def _widened(model: Any, names: list[str]) -> None:
+def _widened(model: Learner | Pipeline, names: list[str]) -> None:
     """Let a model that has learned take new columns, by these names with those known."""
     features = getattr(model, "features_", ())
-    first = features[0] if features else getattr(model, "learner_", model)
+    first: Any = features[0] if features else getattr(model, "learner_", model)
     first.grow(len(names))
     first.feature_names_in_ = np.array(names, dtype=object)
 
@@ -490,7 +493,7 @@ class _Wrapped:
 
     model: Any
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Learner | Pipeline) -> None:
         self.model = model
         self._intake = _Intake(model)
 
@@ -499,7 +502,7 @@ class _Wrapped:
         """The learner or Pipeline that learns."""
         return self._intake.model_
 
-    def _learn(self, x: _Row, y: Any, w: float, t: Any) -> None:
+    def _learn(self, x: _Row, y: object, w: float, t: object) -> None:
         loop = self._intake.loop
         if loop is not None and t is None and loop.learn_one(x, y, w):
             return
@@ -515,20 +518,22 @@ class _Wrapped:
         row = self._intake.row(x, self._where("predict_one"), learning=False)
         return self.model_.predict_one(row)
 
-    def _learn_block(self, X: Any, y: Any, w: Any, t: Any) -> None:
+    def _learn_block(
+        self, X: "IntoDataFrame", y: ArrayLike, w: float | ArrayLike, t: ArrayLike | None
+    ) -> None:
         with self._intake.whole():
             rows = self._intake.block(X, self._where("learn_many"), learning=True)
             weights = None if isinstance(w, (int, float)) and w == 1 else np.asarray(w)
             self.model_.partial_fit(rows, _listed(y), sample_weight=weights, **_at(_listed(t)))
 
-    def _said_block(self, X: Any) -> list[Any]:
+    def _said_block(self, X: "IntoDataFrame") -> list[Any]:
         rows = self._intake.block(X, self._where("predict_many"), learning=False)
         if not self._intake.fitted:
             return [self._said(row) for row in rows.rows()]
         answers: list[Any] = self.model_.predict(rows).tolist()
         return answers
 
-    def _shares(self, rows: Any) -> tuple[list[Any], Array]:
+    def _shares(self, rows: Array | Table) -> tuple[list[Any], Array]:
         """The labels known, and the probability of each in each row, (n, c)."""
         model = self.model_
         if not self._intake.fitted:
@@ -542,7 +547,7 @@ class _Wrapped:
         return f"{type(self).__name__}.{verb}"
 
 
-def _classifies(model: Any) -> bool:
+def _classifies(model: object) -> bool:
     """Whether it is a learner or Pipeline of onepass, and a classifier.
 
     Parameters
@@ -552,18 +557,18 @@ def _classifies(model: Any) -> bool:
     return isinstance(model, (Learner, Pipeline)) and bool(is_classifier(model))
 
 
-def _at(t: Any) -> dict[str, Any]:
+def _at(t: object) -> dict[str, Any]:
     """When a row happened, where it is said."""
     return {} if t is None else {"time": t}
 
 
-def _listed(y: Any) -> Any:
+def _listed(y: object) -> Any:
     """Answers as a list: a series of any library, or whatever was given."""
     native = nw.from_native(y, series_only=True, pass_through=True)
     return native.to_list() if isinstance(native, nw.Series) else y
 
 
-def _series(values: list[Any], like: Any) -> Any:
+def _series(values: list[Any], like: "IntoDataFrame") -> Any:
     """Values as a series of the library, and with the index, of a frame.
 
     Parameters
@@ -576,7 +581,7 @@ def _series(values: list[Any], like: Any) -> Any:
     return _indexed(made, frame)
 
 
-def _frame(columns: dict[Any, Any], like: Any) -> Any:
+def _frame(columns: dict[Any, Any], like: "IntoDataFrame") -> Any:
     """Columns as a frame of the library, and with the index, of another.
 
     Parameters
@@ -591,14 +596,14 @@ def _frame(columns: dict[Any, Any], like: Any) -> Any:
     return _indexed(nw.from_dict(columns, backend=frame.implementation).to_native(), frame)
 
 
-def _indexed(made: Any, frame: Any) -> Any:
+def _indexed(made: Any, frame: "nw.DataFrame[IntoDataFrame]") -> Any:
     index = nw.maybe_get_index(frame)
     if index is not None:
         made.index = index
     return made
 
 
-def wrap(model: Any, *, targets: Sequence[Hashable] | bool | None = None) -> Any:
+def wrap(model: Learner | Pipeline, *, targets: Sequence[Hashable] | bool | None = None) -> Any:
     """A learner or Pipeline as an estimator of River.
 
     A copy learns, at ``model_``; ``op.save(wrapped.model_, path)`` writes it. What the model has
@@ -663,7 +668,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
     9.0
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Learner | Pipeline) -> None:
         super().__init__(model)
         if _classifies(model) or _learned_answers(model) is not None:
             came = "a classifier" if _classifies(model) else "one that learned several answers"
@@ -672,7 +677,7 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
                 "op.integrations.river.wrap, which chooses the class."
             )
 
-    def learn_one(self, x: _Row, y: Any, w: float = 1.0, t: Any = None) -> None:
+    def learn_one(self, x: _Row, y: float, w: float = 1.0, t: object = None) -> None:
         """Learn one row, of weight ``w``; ``t`` is when it happened, for learners that ask."""
         if isinstance(y, Mapping):
             raise TypeMismatchError(
@@ -685,11 +690,17 @@ class Regressor(_Wrapped, base.MiniBatchRegressor):
         """The answer for one row."""
         return float(self._said(x))
 
-    def learn_many(self, X: Any, y: Any, w: Any = 1.0, t: Any = None) -> None:
+    def learn_many(
+        self,
+        X: "IntoDataFrame",
+        y: ArrayLike,
+        w: float | ArrayLike = 1.0,
+        t: ArrayLike | None = None,
+    ) -> None:
         """Learn the rows of a frame one after the other; ``w`` is a number or one for each."""
         self._learn_block(X, y, w, t)
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: "IntoDataFrame") -> Any:
         """The answers for the rows of a frame, as a series of the same library."""
         return _series([float(said) for said in self._said_block(X)], X)
 
@@ -718,7 +729,7 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
     'bus'
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Learner | Pipeline) -> None:
         super().__init__(model)
         if not _classifies(model):
             raise ParameterError(
@@ -726,17 +737,17 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
                 "op.integrations.river.wrap, which chooses the class."
             )
 
-    def learn_one(self, x: _Row, y: Any, w: float = 1.0, t: Any = None) -> None:
+    def learn_one(self, x: _Row, y: Hashable, w: float = 1.0, t: object = None) -> None:
         """Learn one row, of weight ``w``; ``t`` is when it happened, for learners that ask."""
         self._learn(x, y, w, t)
 
-    def predict_one(self, x: _Row, **kwargs: Any) -> Any:
+    def predict_one(self, x: _Row, **kwargs: object) -> Any:
         """The label of one row; None before any is known."""
         del kwargs
         said = self._said(x)
         return said.item() if isinstance(said, np.generic) else said
 
-    def predict_proba_one(self, x: _Row, **kwargs: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: _Row, **kwargs: object) -> dict[Any, float]:
         """The probability of each label known; {} before any is.
 
         Raises
@@ -752,15 +763,21 @@ class Classifier(_Wrapped, base.MiniBatchClassifier):
         )
         return dict(zip(labels, shares[0].tolist(), strict=True))
 
-    def learn_many(self, X: Any, y: Any, w: Any = 1.0, t: Any = None) -> None:
+    def learn_many(
+        self,
+        X: "IntoDataFrame",
+        y: ArrayLike,
+        w: float | ArrayLike = 1.0,
+        t: ArrayLike | None = None,
+    ) -> None:
         """Learn the rows of a frame one after the other; ``w`` is a number or one for each."""
         self._learn_block(X, y, w, t)
 
-    def predict_many(self, X: Any) -> Any:
+    def predict_many(self, X: "IntoDataFrame") -> Any:
         """The labels of the rows of a frame, as a series of the same library."""
         return _series(self._said_block(X), X)
 
-    def predict_proba_many(self, X: Any) -> Any:
+    def predict_proba_many(self, X: "IntoDataFrame") -> Any:
         """The probabilities of the labels, as a frame of the same library."""
         where = self._probable("predict_proba_many")
         labels, shares = self._shares(self._intake.block(X, where, learning=False))
@@ -806,7 +823,9 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
     {'hours': 0.3, 'price': 9.0}
     """
 
-    def __init__(self, model: Any, targets: Sequence[Hashable] | None = None) -> None:
+    def __init__(
+        self, model: Learner | Pipeline, targets: Sequence[Hashable] | None = None
+    ) -> None:
         super().__init__(model)
         listed = [] if targets is None or isinstance(targets, str) else list(targets)
         if targets is not None and (not listed or len(set(listed)) < len(listed)):
@@ -827,10 +846,10 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
     def learn_one(
         self,
         x: _Row,
-        y: Mapping[Hashable, Any],
+        y: Mapping[Hashable, float],
         w: float = 1.0,
-        t: Any = None,
-        **kwargs: Any,
+        t: object = None,
+        **kwargs: object,
     ) -> None:
         """Learn one row of weight ``w`` and its answers; ``t`` is when it happened."""
         del kwargs
@@ -859,8 +878,8 @@ class MultiTargetRegressor(_Wrapped, base.MultiTargetRegressor):
         yield {"model": RLSRegressor()}
 
 
-def _learned_answers(model: Any) -> int | None:
+def _learned_answers(model: Learner | Pipeline) -> int | None:
     """How many answers a row a model has learned; None where it is one, or none yet."""
-    learner = getattr(model, "learner", model)
+    learner: Any = getattr(model, "learner", model)
     several = getattr(learner, "answer_ndim_", 1) == 2
     return int(learner.n_outputs_) if several else None

@@ -36,7 +36,8 @@ from onepass.errors import LabelError, NotFittedError, NumericalError, Parameter
 from onepass.learners.estimator import Classifier, Clusterer, Layout
 from onepass.learners.prototypes import WAYS, Prototypes, Rules, along, as_rows, checked_rules, met
 from onepass.linalg.pca import Axes, checked_components, rows_between
-from onepass.types import Array, Floats, TableLike
+from onepass.types import Array, Floats
+from onepass.validation.table import TableLike
 
 __all__ = ["ARTIPCAClassifier", "ARTIPCACluster", "Resonance"]
 

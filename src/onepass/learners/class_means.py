@@ -40,7 +40,8 @@ import numpy as np
 from onepass import linalg
 from onepass.errors import NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout
-from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.types import Array, ArrayLike, Floats
+from onepass.validation.table import TableLike
 
 __all__ = ["UNSEEN", "ClassLearner", "Kept", "Means", "Moments", "NearestClassMean"]
 

@@ -41,7 +41,8 @@ import numpy as np
 from onepass import linalg, validation
 from onepass.errors import LabelError, ParameterError
 from onepass.learners.class_means import UNSEEN, ClassLearner, Kept, Moments
-from onepass.types import ArrayLike, Floats, TableLike
+from onepass.types import ArrayLike, Floats
+from onepass.validation.table import TableLike
 
 __all__ = ["Posterior", "StreamingLDA", "StreamingQDA", "lower", "oas", "shrunk", "solve"]
 

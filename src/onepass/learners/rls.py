@@ -41,8 +41,8 @@ from onepass.memory.forgetting.exponential import Coming, Past
 from onepass.memory.forgetting.parse import rule
 from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
-from onepass.types import Array, ArrayLike, Floats, TableLike
-from onepass.validation.table import mixed_zones
+from onepass.types import Array, ArrayLike, Floats
+from onepass.validation.table import TableLike, mixed_zones
 
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
 

@@ -40,7 +40,8 @@ from onepass.learners.linear import (
 )
 from onepass.learners.losses import MARGIN_LOSSES, REGRESSION_LOSSES, Loss
 from onepass.learners.step_size import STEP_RULES, Slope, StepRule, Steps
-from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.types import Array, ArrayLike, Floats
+from onepass.validation.table import TableLike
 
 __all__ = ["Descent", "SGDClassifier", "SGDRegressor", "descend"]
 

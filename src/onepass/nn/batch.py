@@ -23,9 +23,9 @@ from torch import Tensor, nn
 
 from onepass import linalg
 from onepass.errors import NotFiniteError, OnepassError, ShapeError, TypeMismatchError
-from onepass.types import Array, ArrayLike, TableLike
+from onepass.types import Array, ArrayLike
 from onepass.validation import matrix, native
-from onepass.validation.table import Table, is_frame
+from onepass.validation.table import Table, TableLike, is_frame
 
 __all__ = [
     "SHAPED",
@@ -300,7 +300,7 @@ class _Reader:
         # a tensor made under inference_mode cannot take part in a derivative, but its copy can
         return x.clone() if x.is_inference() else x.detach()
 
-    def _array(self, x: Table | TableLike, path: str) -> Array:
+    def _array(self, x: TableLike, path: str) -> Array:
         if isinstance(x, Table) or is_frame(x):
             return native(self._by_name(x, path))
         try:
@@ -311,7 +311,7 @@ class _Reader:
             raise self._no_numbers(path, f"{type(x).__name__} of {array.dtype}")
         return native(array)
 
-    def _by_name(self, x: Table | TableLike, path: str) -> Array:
+    def _by_name(self, x: TableLike, path: str) -> Array:
         """The columns of a table or frame; named ones in the order that was learned."""
         values, names = matrix(x, self.where, names=self.known.get(path))
         if names is not None:

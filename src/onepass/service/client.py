@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from email.message import Message
 from threading import local
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import SplitResult, quote, urlsplit
 
 import numpy as np
@@ -34,8 +34,14 @@ from onepass.service.requests import (
     tensors_of,
 )
 from onepass.service.writer import Charge
-from onepass.types import Array
-from onepass.validation.table import Table
+from onepass.types import Array, ArrayLike
+from onepass.validation.table import Table, TableLike
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+    from onepass.features.pipeline import Pipeline
+    from onepass.learners.estimator import Learner
 
 __all__ = ["Ahead", "Asker", "Client", "Connection", "Found", "connection_to", "whole"]
 
@@ -264,7 +270,7 @@ class _Line:
 
     def __init__(self, connection: Connection) -> None:
         connection.connect()
-        self._socket: Any = connection.sock
+        self._socket: socket.socket = connection.sock
         self._raw = _Raw(self._socket)
         self._file = _Shared(self._raw)
 
@@ -286,7 +292,7 @@ class _Line:
         finally:
             self._socket.settimeout(seconds)
 
-    def makefile(self, *_: Any) -> io.BufferedReader:
+    def makefile(self, *_: object) -> io.BufferedReader:
         """What a response asks its socket for: the same for all, since it reads ahead."""
         return self._file
 
@@ -300,15 +306,15 @@ class _Raw(io.RawIOBase):
 
     ended = False
 
-    def __init__(self, socket: Any) -> None:
+    def __init__(self, socket: socket.socket) -> None:
         self._socket = socket
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, into: Any) -> int | None:
+    def readinto(self, into: "WriteableBuffer") -> int | None:
         try:
-            count: int = self._socket.recv_into(into)
+            count = self._socket.recv_into(into)
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
         self.ended = not count
@@ -590,7 +596,7 @@ class Client:
 
     # -- verbs ---------------------------------------------------------------------------------
 
-    def predict(self, name: str, X: Any) -> Array:
+    def predict(self, name: str, X: TableLike) -> Array:
         """What a learner says of rows.
 
         Parameters
@@ -610,11 +616,11 @@ class Client:
     def learn(
         self,
         name: str,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        time: Any = None,
+        time: ArrayLike | None = None,
         key: str | None = None,
     ) -> Receipt:
         """Have rows learned; they are on the service's disk when it returns.
@@ -643,7 +649,7 @@ class Client:
         return self._learned(name, "learn", block, headers)
 
     def learn_each(
-        self, name: str, rows: Iterable[Sequence[Any]], *, ahead: int = 32
+        self, name: str, rows: Iterable[Sequence[TableLike | None]], *, ahead: int = 32
     ) -> Iterator[Receipt]:
         """Have rows learned in their order, without waiting for one to send the next.
 
@@ -700,14 +706,20 @@ class Client:
         answers = self._asker.ask_each(path, requests, ahead)
         return (_receipt(read_tensors(data, told.get(_HEADER)), told) for data, told in answers)
 
-    def ask(self, name: str, X: Any, *, seconds: float = 86400.0) -> tuple[Array, list[str]]:
+    def ask(self, name: str, X: TableLike, *, seconds: float = 86400.0) -> tuple[Array, list[str]]:
         """What a learner says of rows whose answers come later, and their ids."""
         block = read_rows(X, None, where="Client.ask")
         found, _ = self._infer(name, "infer", block, {}, {"ask": True, "seconds": seconds})
         return found["y"], found["id"].tolist()
 
     def answer(
-        self, name: str, ids: Sequence[str], y: Any, sample_weight: Any = None, *, time: Any = None
+        self,
+        name: str,
+        ids: Sequence[str],
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
     ) -> Receipt:
         """Answers for rows that were asked, as for ``op.durable``'s; each is learned once."""
         rows = Table({"id": np.array(list(ids), dtype=object)}, len(ids))
@@ -722,9 +734,9 @@ class Client:
     def create(
         self,
         name: str,
-        model: Any,
+        model: "str | Learner | Pipeline",
         task: str = "regression",
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> int:
         """Serve a new learner, and return its version.
 
@@ -795,13 +807,13 @@ class Client:
         verb: str,
         block: Block,
         headers: Mapping[str, str],
-        parameters: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, object] | None = None,
     ) -> tuple[dict[str, Array], Message]:
         path = f"/v2/models/{quote(name, safe='')}/{verb}"
         data, told = self._asker.ask("POST", path, *_sent(block, headers, parameters))
         return read_tensors(data, told.get(_HEADER)), told
 
-    def _json(self, method: str, path: str, body: Any = None, *, again: bool = True) -> Any:
+    def _json(self, method: str, path: str, body: object = None, *, again: bool = True) -> Any:
         data = b"" if body is None else json.dumps(body).encode()
         sent = {"Content-Type": "application/json"}
         found, _ = self._asker.ask(method, path, data, sent, again=again)
@@ -809,7 +821,7 @@ class Client:
 
 
 def _sent(
-    block: Block, headers: Mapping[str, str], parameters: Mapping[str, Any] | None = None
+    block: Block, headers: Mapping[str, str], parameters: Mapping[str, object] | None = None
 ) -> tuple[bytes, dict[str, str]]:
     """The body and headers of a request."""
     body, length = tensors_of(block, {**(parameters or {}), "binary_data_output": True})

@@ -17,6 +17,7 @@ from onepass.errors import ParameterError, SourceError, StoreError
 from onepass.service.durable import Durable
 from onepass.service.monitoring import Gauges
 from onepass.service.source import Piece, Source
+from onepass.types import Array
 
 __all__ = ["Feeder"]
 
@@ -160,7 +161,7 @@ class Feeder:
             self._gauges.refuse(1, why)
 
 
-def _labels(y: Any) -> Any:
+def _labels(y: Array) -> Array:
     """Labels as whole numbers, where they are."""
     whole = y.dtype.kind == "f" and bool(((y == np.floor(y)) & (np.abs(y) < _WHOLE)).all())
     return y.astype(np.int64) if whole else y

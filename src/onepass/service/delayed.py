@@ -6,9 +6,8 @@ is refused.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -80,12 +79,12 @@ class Labelled:
         return Receipt(version, np.concatenate([said[name] for name in ids]), again=not self.rows)
 
 
-def id_list(ids: Any, where: str) -> list[str]:
+def id_list(ids: Iterable[str], where: str) -> list[str]:
     """The ids that a user gives, as a list.
 
     Parameters
     ----------
-    ids : Any
+    ids : iterable of str
     where : str
         The public call, for messages.
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -33,9 +33,13 @@ from onepass.service.requests import (
     written,
 )
 from onepass.service.writer import Charge, Keeper, Policy, Watcher, said_of
-from onepass.types import Array
+from onepass.types import Array, ArrayLike
 from onepass.validation.arrays import bounded
-from onepass.validation.table import named_row
+from onepass.validation.table import TableLike, named_row
+
+if TYPE_CHECKING:
+    from onepass.features.pipeline import Pipeline
+    from onepass.learners.estimator import Learner
 
 __all__ = ["Durable", "Version", "durable"]
 
@@ -101,11 +105,11 @@ class Durable:
 
     def learn(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        time: Any = None,
+        time: ArrayLike | None = None,
         key: str | None = None,
         source: str | None = None,
         position: str | None = None,
@@ -146,7 +150,7 @@ class Durable:
 
     def learn_one(
         self,
-        x: Any,
+        x: ArrayLike | Mapping[str, object],
         y: Any,
         sample_weight: float = 1.0,
         *,
@@ -159,24 +163,36 @@ class Durable:
         weight = None if sample_weight == 1.0 else sample_weight
         return self.learn(X, [y], weight, time=None if time is None else [time], key=key)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None) -> Self:
+    def partial_fit(
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
+    ) -> Self:
         """Learn rows, as the learner's own verb does."""
         self.learn(X, y, sample_weight, time=time)
         return self
 
     def test_then_train(
-        self, X: Any, y: Any, sample_weight: Any = None, *, time: Any = None
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
     ) -> Array:
         """Learn rows; what would have been said of each just before learning it."""
         return self.learn(X, y, sample_weight, time=time).said
 
     def request(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        time: Any = None,
+        time: ArrayLike | None = None,
         key: str | None = None,
         digest: bytes | None = None,
         source: str | None = None,
@@ -214,10 +230,10 @@ class Durable:
 
     def _request(
         self,
-        X: Any,
-        y: Any,
-        sample_weight: Any,
-        time: Any,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        time: ArrayLike | None,
         key: str | None,
         digest: bytes | None,
         source: str | None,
@@ -270,7 +286,7 @@ class Durable:
 
     # -- delayed labels -------------------------------------------------------------------------
 
-    def ask(self, X: Any, *, seconds: float = _DAY) -> tuple[Array, list[str]]:
+    def ask(self, X: TableLike, *, seconds: float = _DAY) -> tuple[Array, list[str]]:
         """Answers for rows whose own answers come later: the rows are kept until then.
 
         Parameters
@@ -296,7 +312,7 @@ class Durable:
         """
         return self.asked(X, seconds=seconds)[1:]
 
-    def asked(self, X: Any, *, seconds: float = _DAY) -> tuple[int, Array, list[str]]:
+    def asked(self, X: TableLike, *, seconds: float = _DAY) -> tuple[int, Array, list[str]]:
         """What ``ask`` returns, and before it the version that has answered."""
         where = f"{self._journal.where}.ask"
         block = read_rows(X, None, where=where)
@@ -310,7 +326,12 @@ class Durable:
         return version, said, ids
 
     def answer(
-        self, ids: Sequence[str], y: Any, sample_weight: Any = None, *, time: Any = None
+        self,
+        ids: Sequence[str],
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
     ) -> Receipt:
         """Learn rows that were asked, by their ids; one that was answered before is not again.
 
@@ -361,26 +382,26 @@ class Durable:
 
     # -- predictions ----------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: TableLike) -> Array:
         """Answers for rows, by the learner as it was when it last learned."""
         return said_of(self._keeper.answering, X)
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: TableLike) -> Array:
         """The classes' probabilities, of a learner that has them."""
         said: Array = self._keeper.answering.predict_proba(X)
         return said
 
-    def predict_one(self, x: Any) -> Any:
+    def predict_one(self, x: ArrayLike | Mapping[str, object]) -> Any:
         """The answer for one row."""
         return self._keeper.answering.predict_one(x)
 
     @property
-    def answering(self) -> Any:
+    def answering(self) -> "Learner | Pipeline":
         """A learner that says what this one says now, and goes on saying it; it is not to learn."""
         return self._keeper.answering
 
     @property
-    def published(self) -> tuple[int, Any]:
+    def published(self) -> "tuple[int, Learner | Pipeline]":
         """The present version, and the learner that answers with it: see ``answering``."""
         self._queue.land()
         return self._keeper.published
@@ -441,11 +462,11 @@ class Durable:
             return self._journal.sequence
 
     @property
-    def written(self) -> Any:
+    def written(self) -> "Learner | Pipeline | None":
         """The learner as it was last written down, to be looked at; None if it is large."""
         return self._keeper.written
 
-    def model(self) -> Any:
+    def model(self) -> "Learner | Pipeline":
         """A copy of the learner, to learn elsewhere or to be saved by ``op.save``.
 
         Even if its file is lost, or cannot be written any more, as long as it is what was
@@ -511,7 +532,7 @@ class Durable:
         """
         self._keeper.watch = watcher
 
-    def hold_like(self, model: Any) -> None:
+    def hold_like(self, model: "Learner | Pipeline") -> None:
         """Refuse a learner of another class, or of other parameters, than this one.
 
         Parameters
@@ -568,7 +589,7 @@ _WEEK = 7 * 86400.0
 
 def durable(
     path: str | os.PathLike[str],
-    model: Any = None,
+    model: "Learner | Pipeline | None" = None,
     *,
     snapshot_rows: int = 100_000,
     snapshot_seconds: float = 300.0,
@@ -576,9 +597,9 @@ def durable(
     key_seconds: float = _WEEK,
     most_features: int | None = None,
     most_pending: int = 1 << 20,
-    replacements: Mapping[str, Any] | None = None,
+    replacements: Mapping[str, object] | None = None,
     clock: Callable[[], float] = time.time,
-    watch: Callable[[Any], Watcher] | None = None,
+    watch: Callable[["Learner | Pipeline"], Watcher] | None = None,
 ) -> Durable:
     """A learner that loses nothing: each row is on the disk before it is acknowledged.
 
@@ -611,7 +632,7 @@ def durable(
         take the square of their features in memory. By default as many as come.
     most_pending : int, default 1,048,576
         Max rows that wait for their labels; ``ask`` refuses more. Rows wait 30 days at most.
-    replacements : mapping of str to Any, optional
+    replacements : mapping of str to object, optional
         Functions and networks that no file holds, as ``op.load`` takes them.
     clock : callable, default ``time.time``
         Read once: later steps of a clock change nothing.
@@ -690,9 +711,9 @@ def durable(
         raise
 
 
-def _file_path(path: Any, where: str) -> str:
+def _file_path(path: str | os.PathLike[str], where: str) -> str:
     try:
-        found = os.fspath(path)
+        found: str | bytes = os.fspath(path)
     except TypeError:
         found = b""
     if not isinstance(found, str) or not found or "\0" in found:

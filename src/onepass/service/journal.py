@@ -837,13 +837,13 @@ class Journal:
         except sqlite3.Error as wrong:
             self.broken = self._told(wrong, "written")
 
-    def _rows(self, sql: str, values: Sequence[Any] = (), *, verb: str = "read") -> list[Any]:
+    def _rows(self, sql: str, values: Sequence[object] = (), *, verb: str = "read") -> list[Any]:
         try:
             return self._db.execute(sql, values).fetchall()
         except _SQLITE as wrong:
             raise self._told(wrong, verb) from wrong
 
-    def _each(self, sql: str, values: Sequence[Any]) -> Iterator[Any]:
+    def _each(self, sql: str, values: Sequence[object]) -> Iterator[Any]:
         """Row by row: together they may be larger than memory."""
         try:
             yield from self._db.execute(sql, values)

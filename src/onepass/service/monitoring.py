@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
@@ -34,6 +34,12 @@ from onepass.serialization import archive
 from onepass.serialization.atomic import replacing
 from onepass.service.requests import Block
 from onepass.types import Array, Floats
+
+if TYPE_CHECKING:
+    from river.base import BinaryDriftDetector, DriftDetector
+
+    from onepass.features.pipeline import Pipeline
+    from onepass.learners.estimator import Learner
 
 __all__ = ["Course", "Diary", "Gauges", "Guards", "memory_of", "spectrum", "task_of"]
 
@@ -59,8 +65,8 @@ class Guards:
         learned, or when it was asked for.
     """
 
-    def __init__(self, detectors: Mapping[str, Any]) -> None:
-        self._at_work = dict(detectors)
+    def __init__(self, detectors: Mapping[str, "DriftDetector | BinaryDriftDetector"]) -> None:
+        self._at_work: dict[str, Any] = dict(detectors)
         self._failed: dict[str, str] = {}
         self.alarms = 0
         self.drift: deque[dict[str, Any]] = deque(maxlen=_MARKS)
@@ -140,7 +146,9 @@ class Course:
         The detectors, and what they have found.
     """
 
-    def __init__(self, task: str, window: int, detectors: Mapping[str, Any]) -> None:
+    def __init__(
+        self, task: str, window: int, detectors: Mapping[str, "DriftDetector | BinaryDriftDetector"]
+    ) -> None:
         self.task, self.window = task, window
         self._metric, self._name = _NAMES[task]
         self._tally = Tally({self._metric: METRICS[task][self._metric]}, window)
@@ -281,7 +289,7 @@ _TIMES = 2048  # durations that are kept
 _REFUSED = 20  # the last ones
 
 
-def task_of(learner: Any) -> str:
+def task_of(learner: "Learner | Pipeline") -> str:
     """What a learner or Pipeline does: "classification" or "regression"."""
     return "classification" if is_classifier(learner) else "regression"
 
@@ -299,7 +307,11 @@ class Gauges:
     """
 
     def __init__(
-        self, learner: Any, *, window: int = 1000, detectors: Mapping[str, Any] | None = None
+        self,
+        learner: "Learner | Pipeline",
+        *,
+        window: int = 1000,
+        detectors: "Mapping[str, DriftDetector | BinaryDriftDetector] | None" = None,
     ) -> None:
         self._course = Course(task_of(learner), window, detectors or {})
         self._counting = Lock()  # of the course; held for longer than the other
@@ -317,7 +329,7 @@ class Gauges:
 
     # -- what happens --------------------------------------------------------------------------
 
-    def learned(self, block: Block, said: Any) -> Callable[[], object] | None:
+    def learned(self, block: Block, said: Array) -> Callable[[], object] | None:
         """Rows were learned; ``said`` was said of them before.
 
         Returns
@@ -573,18 +585,18 @@ _WIDEST = 512  # features; of more it would take longer than a page is worth
 _MOST = 128  # values that are told
 
 
-def memory_of(learner: Any) -> Any:
+def memory_of(learner: "Learner | Pipeline | None") -> Any:
     """The memory that a learner has, if it has such as ``spectrum`` takes; None otherwise.
 
     Parameters
     ----------
-    learner : learner or Pipeline
+    learner : learner or Pipeline, or None
     """
     memory = getattr(getattr(learner, "learner_", learner), "memory_", None)
     return memory if hasattr(memory, "R") or hasattr(memory, "lengths") else None
 
 
-def spectrum(memory: Any) -> Floats | None:
+def spectrum(memory: object) -> Floats | None:
     """Singular values of what is remembered, the largest first; None where there are none such.
 
     Of least squares they are those of R, √(XᵀX + ridge); of a memory of directions, the lengths of

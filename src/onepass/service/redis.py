@@ -30,16 +30,17 @@ package hiredis, which ``onepass[redis]`` brings, reads it twice as fast.
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
 import numpy as np
 
 from onepass.errors import OnepassError, ParameterError, SourceError, need
 from onepass.service.source import Piece, Source
+from onepass.types import Array
 from onepass.validation.table import Table
 
 __all__ = ["Address", "Entry", "RedisStream", "piece_of", "source"]
@@ -184,7 +185,7 @@ def piece_of(
     **more
         As :class:`Piece` takes it.
     """
-    rows: list[Any] = []
+    rows: list[dict[str, Any]] = []
     answers, times, positions, refused = [], [], [], []
     position = more.pop("position")
     for number, (raw, fields) in enumerate(entries, before + 1):
@@ -199,7 +200,7 @@ def piece_of(
         answers.append(answer)
         times.append(time)
         positions.append(position)
-    X: Any = rows
+    X: Table | list[dict[str, Any]] = rows
     with suppress(OnepassError):  # a column is text here and a number there: some are refused
         X = Table.from_rows(rows)
     return Piece(
@@ -267,7 +268,7 @@ def _time(word: str, field: str) -> Any:
     return found
 
 
-def _array(values: list[Any]) -> Any:
+def _array(values: list[object]) -> Array:
     """Values of one kind as an array of it, others as they are."""
     if len({type(value) for value in values}) == 1 and not isinstance(values[0], str):
         return np.array(values)
@@ -276,6 +277,7 @@ def _array(values: list[Any]) -> Any:
     return found
 
 
+_T = TypeVar("_T")
 _WHERE = "serve: --source"
 _AT_ONCE = 1000  # entries
 _BEGINNING = "0-0"
@@ -296,7 +298,7 @@ class _Look:
     """The next ones behind a position."""
 
 
-class RedisStream(Source):
+class RedisStream:
     """A stream.
 
     Parameters
@@ -421,14 +423,14 @@ class RedisStream(Source):
                 f"{position[:100]!r}, which is another source's. Give the address another `name`."
             ) from None
 
-    def _told(self, ask: Any) -> Any:
+    def _told(self, ask: Callable[[], _T]) -> _T:
         """What Redis answers; its errors in the user's words."""
         try:
             return ask()
         except (self._redis.RedisError, OSError, ValueError) as wrong:
             raise self._wrong(wrong) from wrong
 
-    def _wrong(self, came: Any) -> SourceError:
+    def _wrong(self, came: object) -> SourceError:
         said = str(came).rstrip(".")
         return SourceError(
             f"{self.name}: must be a stream of Redis that can be read, got: {said}. Look whether "

@@ -18,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from threading import Lock, RLock, Thread
 from time import sleep
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -43,7 +43,12 @@ from onepass.service.monitoring import Diary, Gauges, memory_of, spectrum, task_
 from onepass.service.requests import Receipt, Request, shut
 from onepass.service.source import Source
 from onepass.service.writer import Charge, Watcher
-from onepass.types import Array
+from onepass.types import Array, ArrayLike
+from onepass.validation.table import TableLike
+
+if TYPE_CHECKING:
+    from onepass.features.pipeline import Pipeline
+    from onepass.learners.estimator import Learner
 
 __all__ = ["Looks", "Served", "Shelf", "Waiting", "hold_learnable"]
 
@@ -62,9 +67,9 @@ class Looks:
 
     def __init__(self, durable: Durable) -> None:
         self._durable = durable
-        self._seen: tuple[Any, int, list[Version]] = (None, 0, [])
+        self._seen: tuple[tuple[int, float] | None, int, list[Version]] = (None, 0, [])
         self._at = 0.0
-        self._spectrum: tuple[Any, list[float] | None] = (None, None)
+        self._spectrum: tuple[object, list[float] | None] = (None, None)
 
     def now(self) -> tuple[int, list[Version]]:
         """How many rows wait for their answers, and the snapshots."""
@@ -87,7 +92,7 @@ class Looks:
             self._spectrum = (memory, None if found is None else found.tolist())
         return self._spectrum[1]
 
-    def _look(self, last: Any) -> None:
+    def _look(self, last: tuple[int, float]) -> None:
         try:
             self._seen = (last, self._durable.waiting, self._durable.versions)
         except StoreError:  # it was closed meanwhile, or cannot be read: its trouble tells that
@@ -233,7 +238,7 @@ class Served:
 
     # -- verbs ---------------------------------------------------------------------------------
 
-    def answering(self, version: str | None = None) -> tuple[int, Any]:
+    def answering(self, version: str | None = None) -> "tuple[int, Learner | Pipeline]":
         """The present version, and the learner that answers with it.
 
         Parameters
@@ -324,13 +329,18 @@ class Served:
 
         return done
 
-    def ask(self, X: Any, seconds: float) -> tuple[int, Array, list[str]]:
+    def ask(self, X: TableLike, seconds: float) -> tuple[int, Array, list[str]]:
         """The version that answers, answers, and ids for those that come later."""
         self._waiting.hold_open()
         return self.durable.asked(X, seconds=seconds)
 
     def answer(
-        self, ids: Sequence[str], y: Any, sample_weight: Any = None, *, time: Any = None
+        self,
+        ids: Sequence[str],
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        *,
+        time: ArrayLike | None = None,
     ) -> Receipt:
         """Learn rows that were asked, as ``Durable.answer`` does."""
         self._waiting.hold_open()
@@ -489,7 +499,7 @@ class Shelf:
         self._options = options
         self._served: dict[str, Served] = {}
         self.failed: dict[str, str] = {}
-        self._sources: list[tuple[str, Source, Any]] = []
+        self._sources: list[tuple[str, Source, Callable[..., object] | None]] = []
         self._turn = RLock()
         self._retiring = RLock()  # taken before the other
         self._going: str | None = None  # what is being retired
@@ -559,7 +569,7 @@ class Shelf:
                 self._fail(name, wrong)
                 return self[name]  # raises
 
-    def feed(self, name: str, source: Source, log: Any = None) -> None:
+    def feed(self, name: str, source: Source, log: Callable[..., object] | None = None) -> None:
         """Learn from a source, now or when the file of the learner is opened.
 
         Parameters
@@ -571,7 +581,7 @@ class Shelf:
             self._served[name].feed(source, log)
         self._sources.append((name, source, log))
 
-    def create(self, name: str, model: Any, *, there: bool = False) -> Served:
+    def create(self, name: str, model: "Learner | Pipeline", *, there: bool = False) -> Served:
         """Serve a new learner.
 
         Parameters
@@ -706,16 +716,16 @@ class Shelf:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{_ENDING}"
 
-    def _detectors(self, name: str, learner: Any) -> dict[str, Any]:
+    def _detectors(self, name: str, learner: "Learner | Pipeline") -> dict[str, Any]:
         """New detectors for a learner; refused if they do not suit it."""
         chosen = detectors(self._drift, self.where)
         hold_suited(chosen, task_of(learner), f"{self.where}: {name}")
         return chosen
 
-    def _open(self, name: str, model: Any) -> Served:
+    def _open(self, name: str, model: "Learner | Pipeline | None") -> Served:
         gauges: list[Gauges] = []
 
-        def watched(learner: Any) -> Watcher:
+        def watched(learner: "Learner | Pipeline") -> Watcher:
             chosen = self._detectors(name, learner)
             gauges.append(Gauges(learner, window=self._window, detectors=chosen))
             return gauges[0].learned
@@ -741,7 +751,7 @@ class Shelf:
 _OF_FEATURES = ("initial_coef", "ridge")  # may be given for each feature; nobody knows how many
 
 
-def hold_learnable(model: Any) -> None:
+def hold_learnable(model: "Pipeline") -> None:
     """Refuse parameters with which no row can be learned, such as a forgetting of 2.
 
     A learner looks at its parameters when its first row comes. So a row is learned by another one
@@ -773,7 +783,7 @@ def hold_learnable(model: Any) -> None:
         ) from wrong
 
 
-def _answer(learner: Any) -> Any:
+def _answer(learner: "Learner") -> ArrayLike:
     """An answer that it may know."""
     if not is_classifier(learner):
         return np.zeros(1)

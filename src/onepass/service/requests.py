@@ -23,18 +23,18 @@ import re
 import struct
 from _thread import allocate_lock
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard, cast
 
 import numpy as np
 
 from onepass.errors import DamagedError, ParameterError, ShapeError, StoreError, TypeMismatchError
-from onepass.types import Array
+from onepass.types import Array, ArrayLike
 from onepass.validation import matrix
-from onepass.validation.table import Table, is_frame, to_column
+from onepass.validation.table import Table, TableLike, is_frame, to_column
 
 __all__ = [
     "Block",
@@ -93,7 +93,7 @@ class Block:
         return self.weights is None and self.time is None and is_plain(self.X, self.y)
 
     @property
-    def like(self) -> tuple[Any, ...]:
+    def like(self) -> tuple[object, ...]:
         """What blocks must have in common to be learned as one."""
         if self.plain:
             return self.X.shape[1:]  # type: ignore[no-any-return]
@@ -107,7 +107,7 @@ class Block:
             for part, column, array in self._arrays()
         )
 
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, Array]:
         """Weights and time, as far as there are, by the names of the verbs' arguments."""
         if self.weights is None and self.time is None:
             return {}
@@ -194,12 +194,12 @@ class Block:
             yield "time", None, self.time
 
 
-def is_plain(X: Any, y: Any) -> bool:
+def is_plain(X: object, y: object) -> TypeGuard[Array]:
     """Whether these are a matrix of float64, and such an answer for each of its rows.
 
     Parameters
     ----------
-    X, y : Any
+    X, y : object
     """
     return (
         type(X) is np.ndarray
@@ -446,7 +446,14 @@ _NUMBER_BYTES = 8  # bytes of a number
 _PLAIN = (str, int, float, bool, type(None))
 
 
-def read_rows(X: Any, y: Any, sample_weight: Any = None, time: Any = None, *, where: str) -> Block:
+def read_rows(
+    X: TableLike,
+    y: ArrayLike | None,
+    sample_weight: ArrayLike | None = None,
+    time: ArrayLike | None = None,
+    *,
+    where: str,
+) -> Block:
     """Rows as they came, as a block of their own: nothing of it is the caller's.
 
     Whether they can be learned, the learner says.
@@ -465,7 +472,7 @@ def read_rows(X: Any, y: Any, sample_weight: Any = None, time: Any = None, *, wh
         If these are no rows, or not as many answers.
     """
     if sample_weight is None and time is None and is_plain(X, y):
-        return Block(X.copy(), y.copy())
+        return Block(X.copy(), cast("Array", y).copy())
     rows = _rows(X, where)
     n = len(rows)
     return Block(
@@ -476,12 +483,12 @@ def read_rows(X: Any, y: Any, sample_weight: Any = None, time: Any = None, *, wh
     )
 
 
-def hold_answered(y: Any, where: str) -> None:
+def hold_answered(y: object, where: str) -> None:
     """Refuse rows to be learned that have no answers.
 
     Parameters
     ----------
-    y : Any
+    y : object
     where : str
         The public call, for messages.
 
@@ -521,7 +528,7 @@ def _column(values: Array, name: str) -> Array:
     return values.copy() if plain else to_column(values, name)
 
 
-def aligned(part: Any, name: str, n: int, where: str) -> Array:
+def aligned(part: ArrayLike, name: str, n: int, where: str) -> Array:
     """Answers, weights or times as an array of their own.
 
     Parameters
@@ -658,11 +665,11 @@ def _hold_parts(parts: list[Array], where: str) -> None:
         hold_size(size + sum(map(_nbytes, texts)), where)
 
 
-def _characters(values: list[Any]) -> int:
+def _characters(values: Iterable[object]) -> int:
     return sum(len(value) for value in values if type(value) is str)
 
 
-def _nbytes(values: list[Any]) -> int:
+def _nbytes(values: Iterable[object]) -> int:
     """The bytes of values as JSON, each but once looked at, however often it is there."""
     return sum(len(json.dumps(value)) * times for value, times in Counter(values).items())
 
@@ -673,7 +680,7 @@ _TYPES = {"f8": "FP64", "f4": "FP32", "f2": "FP16", "i8": "INT64", "i4": "INT32"
 _DTYPES = {name: f"<{code}" for code, name in _TYPES.items()}
 
 
-def tensors_of(block: Block, parameters: Mapping[str, Any]) -> tuple[bytes, int]:
+def tensors_of(block: Block, parameters: Mapping[str, object]) -> tuple[bytes, int]:
     """A block as the protocol's binary tensors, and how many bytes of JSON come first.
 
     Parameters
@@ -754,12 +761,12 @@ _LONGEST_KEY = 512  # characters
 _HALVES = re.compile("[\ud800-\udfff]")
 
 
-def hold_text(word: Any, name: str, where: str) -> None:
+def hold_text(word: object, name: str, where: str) -> None:
     """Refuse what is no text, empty, too long, or of halves of characters.
 
     Parameters
     ----------
-    word : Any
+    word : object
     name : str
         Of the argument.
     where : str
@@ -780,12 +787,12 @@ def hold_text(word: Any, name: str, where: str) -> None:
     )
 
 
-def hold_sendable(word: Any, name: str, where: str) -> None:
+def hold_sendable(word: str, name: str, where: str) -> None:
     """Refuse what cannot stand in a header, such as the line of a file with its end.
 
     Parameters
     ----------
-    word : Any
+    word : str
         It is not told: it may be secret.
     name : str
         Of the argument.

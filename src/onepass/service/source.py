@@ -1,11 +1,11 @@
-"""Source: what every source can do."""
+"""Source: what every source can do, and the pieces that it gives."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from onepass.types import Array
+from onepass.validation.table import Table
 
 __all__ = ["Piece", "Source"]
 
@@ -38,7 +38,7 @@ class Piece:
     part: str
     position: str
     positions: list[str]
-    X: Any
+    X: Table | list[dict[str, Any]]
     y: Array
     time: Array | None = None
     refused: list[tuple[int, str]] = field(default_factory=list)
@@ -60,8 +60,8 @@ class Piece:
         }
 
 
-class Source(ABC):
-    """Rows in an order that stays, each with a position.
+class Source(Protocol):
+    """Rows in an order that stays, each with a position: the form of every kind of source.
 
     Attributes
     ----------
@@ -74,7 +74,6 @@ class Source(ABC):
     name: str
     has_time: bool
 
-    @abstractmethod
     def positions(self) -> dict[str, str]:
         """The parts, and the last position of each.
 
@@ -84,7 +83,6 @@ class Source(ABC):
             If it cannot be reached, or is not there.
         """
 
-    @abstractmethod
     def read(self, start: Mapping[str, str], *, seconds: float) -> Iterator[Piece]:
         """Rows as they come.
 
@@ -101,6 +99,5 @@ class Source(ABC):
             If it cannot be reached, is not there, or ends before a position.
         """
 
-    @abstractmethod
     def close(self) -> None:
         """Let it go."""

@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.base import clone
@@ -56,12 +56,16 @@ from onepass.service.requests import (
 )
 from onepass.types import Array
 from onepass.validation.arrays import bounded
-from onepass.validation.table import Table
+from onepass.validation.table import Table, TableLike
+
+if TYPE_CHECKING:
+    from onepass.features.pipeline import Pipeline
+    from onepass.learners.estimator import Learner
 
 __all__ = ["Charge", "Keeper", "Policy", "Watcher", "said_of"]
 
 
-Watcher = Callable[[Block, Any], Callable[[], object] | None]
+Watcher = Callable[[Block, Array], Callable[[], object] | None]
 """Called with each block that was learned, and what was said of its rows before.
 
 It may return a function for what may take longer. That is called after the rows are settled, so
@@ -78,9 +82,9 @@ class Policy:
     snapshot_seconds: float
     keep: int
     key_seconds: float
-    replacements: Mapping[str, Any]
+    replacements: Mapping[str, object]
     clock: Callable[[], float]
-    watch: Callable[[Any], Watcher] | None
+    watch: Callable[["Learner | Pipeline"], Watcher] | None
     most_features: int | None = None
     most_pending: int = 1 << 20
 
@@ -99,12 +103,12 @@ class Charge:
         Whether the learner is out of its loops, since it last learned or was made.
     """
 
-    def __init__(self, learner: Any) -> None:
+    def __init__(self, learner: "Learner | Pipeline") -> None:
         self.learner = learner
         self.aside = True
 
     @classmethod
-    def of(cls, learner: Any, where: str) -> "Charge":
+    def of(cls, learner: "Learner | Pipeline", where: str) -> "Charge":
         """A copy of a user's learner.
 
         Raises
@@ -128,7 +132,7 @@ class Charge:
         return cls(copy.deepcopy(learner))
 
     @classmethod
-    def from_bytes(cls, data: bytes, where: str, replacements: Mapping[str, Any]) -> "Charge":
+    def from_bytes(cls, data: bytes, where: str, replacements: Mapping[str, object]) -> "Charge":
         """What ``to_bytes`` gave."""
         return cls(given_back(archive.unpacked(data, where), where, replacements))
 
@@ -144,7 +148,7 @@ class Charge:
                 vars(part)
         self.aside = True
 
-    def copied(self) -> Any:
+    def copied(self) -> "Learner | Pipeline":
         """A copy for a user."""
         self.put_aside()
         return copy.deepcopy(self.learner)
@@ -159,11 +163,12 @@ class Charge:
         self.aside = False
         return said
 
-    def answering(self) -> Any:
+    def answering(self) -> "Learner | Pipeline":
         """A copy that answers."""
-        return self.learner.answering()
+        answering: Learner | Pipeline = self.learner.answering()
+        return answering
 
-    def hold_like(self, other: Any, where: str) -> None:
+    def hold_like(self, other: "Learner | Pipeline", where: str) -> None:
         """Refuse a learner of another class, or with other parameters.
 
         Raises
@@ -179,7 +184,7 @@ class Charge:
             )
 
 
-def said_of(learner: Any, X: Any) -> Array:
+def said_of(learner: "Learner | Pipeline", X: TableLike) -> Array:
     """Answers for rows; of a learner that has learned nothing, those that it begins with.
 
     Parameters
@@ -193,7 +198,7 @@ def said_of(learner: Any, X: Any) -> Array:
         return _at_first(learner, read_rows(X, None, where=f"{type(learner).__name__}.predict").X)
 
 
-def _at_first(learner: Any, X: Any) -> Array:
+def _at_first(learner: "Learner | Pipeline", X: Array | Table) -> Array:
     """What is said before anything was learned: of all rows the same, but by initial weights."""
     each = X.rows() if isinstance(X, Table) else X
     if getattr(getattr(learner, "learner", learner), "initial_coef", None) is not None:
@@ -204,7 +209,7 @@ def _at_first(learner: Any, X: Any) -> Array:
     return said.repeat(len(X), axis=0)
 
 
-def _specified(learner: Any, where: str) -> bytes:
+def _specified(learner: "Learner | Pipeline", where: str) -> bytes:
     """The class and the parameters of a learner, whatever it learned."""
     return archive.packed(taken(clone(learner), where), where)
 
@@ -224,11 +229,11 @@ class _Made:
     charge: Charge
     positions: dict[str, str]
     snapshot: Snapshot
-    written: Any
+    written: "Learner | Pipeline | None"
     end: tuple[int, int, bytes]
 
 
-def _small(charge: Charge) -> Any:
+def _small(charge: Charge) -> "Learner | Pipeline | None":
     """A copy of a learner that is out of its loops, for inspection; None if it is large."""
     learner = charge.answering()
     return learner if nbytes(learner) <= _LARGEST else None
@@ -247,7 +252,7 @@ class _Flight:
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.requests, self.group = requests, Group()
-        self.learned: list[tuple[Block, Any]] = []
+        self.learned: list[tuple[Block, Array]] = []
         self.positions: dict[str, str] = {}
 
 
@@ -277,7 +282,7 @@ class Keeper:
     """
 
     charge: Charge
-    published: tuple[int, Any]
+    published: "tuple[int, Learner | Pipeline]"
     at_it = False
     _pending = 1 << 62
     """An upper bound of the rows that wait for their labels: labelled ones may still be counted."""
@@ -290,7 +295,7 @@ class Keeper:
         self.policy = policy
         self._began = policy.clock() - time.monotonic()  # a clock that is set anew changes nothing
         self.positions: dict[str, str] = {}
-        self.written: Any = None
+        self.written: Learner | Pipeline | None = None
         self.watch: Watcher | None = None
         self._trouble: str | None = None
         self._stale = False  # the learner has learned what may not be on the disk
@@ -300,12 +305,12 @@ class Keeper:
         self._trimmed = 0  # the version when some were let go
 
     @property
-    def answering(self) -> Any:
+    def answering(self) -> "Learner | Pipeline":
         """The learner as it was acknowledged last."""
         return self.published[1]
 
     @answering.setter
-    def answering(self, learner: Any) -> None:
+    def answering(self, learner: "Learner | Pipeline") -> None:
         self.published = (self.journal.sequence, learner)
 
     def now(self) -> float:
@@ -385,7 +390,7 @@ class Keeper:
             end = (entry.sequence, entry.seen, digest)
         return _Made(charge, positions, snapshot, written, end)
 
-    def _learned_again(self, charge: Charge, entry: Entry) -> tuple[Block, Any]:
+    def _learned_again(self, charge: Charge, entry: Entry) -> tuple[Block, Array]:
         """Learn a block again, in the same way; the block, and what was said of its rows."""
         if entry.kind != "learn":
             raise DamagedError(
@@ -470,7 +475,7 @@ class Keeper:
         self._certain = (requests, wrong)
         self._tell()
 
-    def copied(self) -> Any:
+    def copied(self) -> "Learner | Pipeline":
         """A copy of the learner as it was acknowledged; where it is not here, it is read.
 
         Raises
@@ -686,7 +691,7 @@ class Keeper:
         flight.learned.append((block, said))
         self._note(run, said, entry.sequence, flight.group)
 
-    def _note(self, run: list[Request], said: Any, sequence: int, group: Group) -> None:
+    def _note(self, run: list[Request], said: Array, sequence: int, group: Group) -> None:
         """Note in the requests, and for their keys, what was said of their rows."""
         first, now = 0, None
         for request in run:
@@ -709,7 +714,7 @@ class Keeper:
         if self.policy.watch is not None:
             self.watch = self.policy.watch(charge.answering())
 
-    def _heard(self, told: list[tuple[Block, Any]]) -> list[Any]:
+    def _heard(self, told: list[tuple[Block, Array]]) -> list[Callable[[], object] | None]:
         """Tell the watcher of blocks, which are taken out of the list; what it has returned.
 
         Its failing is no trouble of the rows.
@@ -724,7 +729,7 @@ class Keeper:
                 self._failed(wrong)
         return left
 
-    def _tidied(self, left: Sequence[Any]) -> None:
+    def _tidied(self, left: Sequence[Callable[[], object] | None]) -> None:
         """Do what the watcher has left to be done, where it is anything."""
         for each in left:
             if callable(each):

@@ -23,9 +23,9 @@ import numpy as np
 
 from onepass.errors import LabelError, NotFiniteError, ParameterError, ShapeError
 from onepass.stream.tasks import Experiences, Part, Task, in_order
-from onepass.types import Array, ArrayLike, TableLike
+from onepass.types import Array, ArrayLike
 from onepass.validation import in_range, labels, whole
-from onepass.validation.table import Table, has_names, is_frame, is_missing
+from onepass.validation.table import Table, TableLike, has_names, is_frame, is_missing
 
 __all__ = ["TaskRows", "experiences", "some_of"]
 
@@ -59,9 +59,9 @@ class TaskRows:
 
 
 def _sources(
-    X: TableLike | Table,
+    X: TableLike,
     y: ArrayLike,
-    X_test: TableLike | Table | None,
+    X_test: TableLike | None,
     y_test: ArrayLike | None,
     test_share: float,
     seed: int,
@@ -89,9 +89,7 @@ def _sources(
     return [learned, _source(X_test, y_test, by if named else by_test, where, "_test")]
 
 
-def _source(
-    X: TableLike | Table, y: ArrayLike, by: ArrayLike | None, where: str, suffix: str
-) -> TaskRows:
+def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, where: str, suffix: str) -> TaskRows:
     rows: Any = X
     if is_frame(X):
         rows = Table.from_frame(X) if has_names(X) else np.asarray(X)
@@ -339,9 +337,9 @@ _WHERE = "op.stream.experiences"
 
 
 def experiences(
-    X: TableLike | Table,
+    X: TableLike,
     y: ArrayLike,
-    X_test: TableLike | Table | None = None,
+    X_test: TableLike | None = None,
     y_test: ArrayLike | None = None,
     groups: Iterable[Iterable[str | int]] | None = None,
     *,

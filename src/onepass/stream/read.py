@@ -37,8 +37,7 @@ from onepass.stream.formats import (
 from onepass.stream.literals import Literals
 from onepass.stream.sources import Frame, Matrix, OneByOne, Pair, Source
 from onepass.stream.stream import Stream
-from onepass.types import TableLike
-from onepass.validation.table import is_frame
+from onepass.validation.table import TableLike, is_frame
 
 __all__ = ["read"]
 

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from onepass.errors import ParameterError, ShapeError
-from onepass.types import Array, ArrayLike, TableLike
+from onepass.types import Array, ArrayLike
 from onepass.validation import labels, whole
-from onepass.validation.table import Table, has_names, is_frame
+from onepass.validation.table import Table, TableLike, has_names, is_frame
 
 __all__ = [
     "Change",
@@ -340,7 +340,7 @@ def _testable(one: Experience, where: str) -> Experience:
     return one
 
 
-def _pair(X: TableLike | Table, y: ArrayLike, where: str) -> tuple[Any, Array]:
+def _pair(X: TableLike, y: ArrayLike, where: str) -> tuple[Any, Array]:
     rows: Any = X
     if is_frame(X):
         rows = Table.from_frame(X) if has_names(X) else np.asarray(X)

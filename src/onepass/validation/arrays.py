@@ -32,8 +32,15 @@ from onepass.errors import (
     TypeMismatchError,
     meant,
 )
-from onepass.types import Array, ArrayLike, Floats, RowLike, TableLike
-from onepass.validation.table import Table, check_encodable, has_names, is_frame, named_row
+from onepass.types import Array, ArrayLike, Floats, RowLike
+from onepass.validation.table import (
+    Table,
+    TableLike,
+    check_encodable,
+    has_names,
+    is_frame,
+    named_row,
+)
 
 __all__ = [
     "Places",
@@ -138,7 +145,7 @@ def is_matrix(X: object, d: int) -> TypeGuard[Floats]:
 
 
 def matrix(
-    X: TableLike | Table, where: str, *, d: int | None = None, names: Sequence[str] | None = None
+    X: TableLike, where: str, *, d: int | None = None, names: Sequence[str] | None = None
 ) -> tuple[Floats, list[str] | None]:
     """The rows of X as a finite array of shape (n, d), and its columns' names if it has any.
 

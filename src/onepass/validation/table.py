@@ -21,7 +21,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -35,10 +35,11 @@ from onepass.errors import (
     listed,
     unencodable,
 )
-from onepass.types import Array
+from onepass.types import Array, ArrayLike
 
 __all__ = [
     "Table",
+    "TableLike",
     "as_python",
     "check_encodable",
     "dates_from",
@@ -161,6 +162,10 @@ class Table:
         values = {name: as_python(column) for name, column in self.columns.items()}
         for i in range(self.n):
             yield {name: column[i] for name, column in values.items()}
+
+
+TableLike: TypeAlias = ArrayLike | Mapping[str, object] | Sequence[Mapping[str, object]] | Table
+"""Rows of features: an array, a data frame, a mapping of columns, rows as mappings, or a table."""
 
 
 def is_frame(X: object) -> bool:

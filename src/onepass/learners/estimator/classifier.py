@@ -10,8 +10,9 @@ from sklearn.base import ClassifierMixin
 from onepass import validation
 from onepass.errors import LabelError, MergeError
 from onepass.learners.estimator.learner import Learner
-from onepass.types import Array, ArrayLike, Floats, TableLike
+from onepass.types import Array, ArrayLike, Floats
 from onepass.validation.arrays import hold_breadth, hold_values
+from onepass.validation.table import TableLike
 
 __all__ = ["Classifier"]
 

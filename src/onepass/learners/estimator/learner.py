@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin
 from onepass import linalg, validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError
 from onepass.serialization.state import learned, nbytes
-from onepass.types import Array, ArrayLike, Floats, RowLike, TableLike
+from onepass.types import Array, ArrayLike, Floats, RowLike
 from onepass.validation.arrays import (
     Places,
     hold_alike,
@@ -34,6 +34,7 @@ from onepass.validation.arrays import (
     places,
     warn_of_square,
 )
+from onepass.validation.table import TableLike
 
 __all__ = ["Clusterer", "Layout", "Learner", "Regressor"]
 

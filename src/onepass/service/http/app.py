@@ -5,7 +5,7 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -94,7 +94,7 @@ class Paths(Generic[_T]):
         return node.methods, found
 
 
-def allowed(methods: Mapping[str, Any]) -> str:
+def allowed(methods: Mapping[str, object]) -> str:
     """Methods as the header ``Allow`` lists them."""
     return ", ".join(sorted(methods))
 
@@ -110,7 +110,7 @@ class Endpoint(NamedTuple):
 
     method: str
     path: str
-    verb: Callable[..., Any]
+    verb: Callable[..., Answer | Awaitable[Answer]]
     """Gives an Answer, or something to be awaited that gives one."""
 
     role: str | None
@@ -186,7 +186,9 @@ class Application:
             self._known[target] = found
         return asking, (endpoint.verb, parameters)
 
-    def answer(self, asking: Asking, verb: Any) -> Any:
+    def answer(
+        self, asking: Asking, verb: tuple[Callable[..., Answer | Awaitable[Answer]], dict[str, str]]
+    ) -> Answer | Awaitable[Answer]:
         """An Answer, or something to be awaited that gives one.
 
         Parameters
@@ -363,7 +365,7 @@ def set_up(level: str) -> None:
     logging.getLogger("py.warnings").handlers = [handler]
 
 
-def logged(what: str, **told: Any) -> None:
+def logged(what: str, **told: object) -> None:
     """Write a line, a warning if it tells ``why``; nothing in it may be secret.
 
     Parameters

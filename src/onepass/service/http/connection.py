@@ -14,11 +14,12 @@ reset follows is often lost.
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
 from onepass.service.http.door import Coming
-from onepass.service.http.exchange import Answer, Later
+from onepass.service.http.exchange import Answer, Letter
 from onepass.service.http.reading import NEVER, Reading, Turn
 
 __all__ = ["Connection"]
@@ -102,7 +103,7 @@ class Connection(Reading):
         waiting, under_way = self._waiting, self._under_way
         while waiting and not self._full and (not under_way or self._may_join(waiting[0])):
             coming = waiting.popleft()
-            answer: Any = coming.refused or self._site.answer(coming.asking, coming.verb)  # type: ignore[arg-type]
+            answer = coming.refused or self._site.answer(coming.asking, coming.verb)  # type: ignore[arg-type]
             if type(answer) is not Answer:
                 self._await(coming, answer)
             elif not under_way:
@@ -132,18 +133,19 @@ class Connection(Reading):
         short = len(asking.body) <= _SHORT and len(self._under_way) < _ABREAST
         return short and last.abreast and last.coming.keeps
 
-    def _await(self, coming: Coming, answer: Any) -> None:
+    def _await(self, coming: Coming, answer: Letter | Awaitable[Answer]) -> None:
         """Go on when an answer is there."""
-        if isinstance(answer, Later):
+        if isinstance(answer, Letter):
             turn = Turn(coming, answer)
             answer.then = partial(self._settled, turn)
         else:  # it is to be learned when much else is done: none may overtake it
-            turn = Turn(coming, asyncio.ensure_future(answer), None, False)  # noqa: FBT003
-            turn.awaited.add_done_callback(lambda done: self._settled(turn, _found(done)))
+            task = asyncio.ensure_future(answer)
+            turn = Turn(coming, task, None, False)  # noqa: FBT003
+            task.add_done_callback(lambda done: self._settled(turn, _found(done)))
         self._under_way.append(turn)
         self._door.tasks.add(turn.awaited)
 
-    def _settled(self, turn: Turn, found: Any) -> None:
+    def _settled(self, turn: Turn, found: Answer | BaseException) -> None:
         """What was waited for is an answer, or an error; those before it are sent first."""
         self._door.tasks.discard(turn.awaited)
         turn.awaited, turn.found = None, found
@@ -237,7 +239,7 @@ class Connection(Reading):
         self._door.send(self._transport, b"", closes=True)
 
 
-def _found(done: Any) -> Any:
+def _found(done: asyncio.Future[Answer]) -> Answer | BaseException:
     """What a task gave or raised."""
     if done.cancelled():
         return asyncio.CancelledError()

@@ -2,11 +2,15 @@
 
 import asyncio
 import time
-from typing import Any, Protocol
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from onepass.errors import ParameterError
 from onepass.service.http.exchange import Answer, Asking
 from onepass.service.http.known import Heads
+
+if TYPE_CHECKING:
+    from uvicorn.server import ServerState
 
 __all__ = ["Coming", "Door", "Site"]
 
@@ -24,7 +28,7 @@ class Site(Protocol):
     def admit(self, method: str, target: bytes, headers: dict[bytes, bytes]) -> tuple[Asking, Any]:
         """The request whose head is there, and what answers it; raises why it may not be asked."""
 
-    def answer(self, asking: Asking, verb: Any) -> Any:
+    def answer(self, asking: Asking, verb: Any) -> Answer | Awaitable[Answer]:
         """An Answer, or something to be awaited that gives one."""
 
     def failed(self, wrong: BaseException) -> Answer:
@@ -58,15 +62,16 @@ class Door:
         Of requests that came before.
     """
 
-    def __init__(self, site: Site, state: Any, seconds: float, most: int) -> None:
+    def __init__(self, site: Site, state: "ServerState", seconds: float, most: int) -> None:
         self.site, self.seconds, self.most = site, seconds, most
         self.stops = False
         self.greeted: set[Any] = set()
         self.heads = Heads()
         self.connections: set[Any] = state.connections
         self.tasks: set[Any] = state.tasks
-        self._state, self._headers, self._lines = state, None, b""
-        self._out: list[tuple[Any, bytes, bool]] = []
+        self._state, self._lines = state, b""
+        self._headers: list[tuple[bytes, bytes]] | None = None
+        self._out: list[tuple[asyncio.Transport, bytes, bool]] = []
         self._size = 0  # bytes of it
 
     def stop(self) -> None:
@@ -99,7 +104,7 @@ class Door:
             self._headers = headers
         return self._lines
 
-    def send(self, transport: Any, data: bytes, *, closes: bool = False) -> None:
+    def send(self, transport: asyncio.Transport, data: bytes, *, closes: bool = False) -> None:
         """Send something once all that has come is looked at, after what was sent before.
 
         To wake whoever waits for an answer takes as long as to make it. So answers go out one right

@@ -24,7 +24,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, final
 
 from numpy.linalg import LinAlgError
 
@@ -56,7 +56,6 @@ __all__ = [
     "Asking",
     "Failure",
     "Failures",
-    "Later",
     "Letter",
     "Mail",
     "OfRows",
@@ -297,6 +296,7 @@ class Asking:
         return found
 
 
+@final
 class Answer(NamedTuple):
     """What goes back."""
 
@@ -334,7 +334,7 @@ class Answer(NamedTuple):
 @lru_cache(maxsize=256)
 def _beginning(status: int, kind: str) -> bytes:
     """The first lines of the head."""
-    phrase: Any = HTTPStatus(status).phrase
+    phrase = HTTPStatus(status).phrase
     return (
         f"HTTP/1.1 {status} {phrase}\r\ncontent-type: {kind}\r\nx-content-type-options: nosniff\r\n"
     ).encode("latin-1")
@@ -434,69 +434,10 @@ def pending(name: str, seconds: float) -> PendingError:
     )
 
 
-def _heard(done: "asyncio.Future[Any]") -> None:
+def _heard(done: "asyncio.Future[_T]") -> None:
     """Nobody waits any longer: what was raised is looked at, lest it be told of as forgotten."""
     if not done.cancelled():
         done.exception()
-
-
-class Later:
-    """What a future is, but whoever waits for it is told at once, not in a turn of the loop.
-
-    It is used in the event loop alone. One waits for it, once, or has a function called.
-
-    Attributes
-    ----------
-    found : Any
-        What is there, or the exception that came in its place.
-    ended : bool
-        Whether it is there.
-    then : callable or None
-        Called with ``found`` when it is there.
-    """
-
-    found: Any = None
-    ended = False
-    then: Callable[[Any], object] | None = None
-
-    def end(self, found: Any) -> None:
-        """It is there; what is wrong with whoever is told is no trouble of who ends it.
-
-        Parameters
-        ----------
-        found : Any
-            An exception is what went wrong.
-        """
-        self.found, self.ended = found, True
-        if self.then is not None:
-            try:
-                self.then(found)
-            except Exception as wrong:  # noqa: BLE001  others wait for what is ended next
-                context = {"message": "an answer could not be handed on", "exception": wrong}
-                asyncio.get_running_loop().call_exception_handler(context)
-
-    def cancel(self, msg: str | None = None) -> None:
-        """It will not be there, unless it is by the next turn of the loop.
-
-        Parameters
-        ----------
-        msg : str, optional
-            Why. uvicorn cancels all that it waits for, and looks at nothing else meanwhile.
-        """
-        asyncio.get_running_loop().call_soon(self._cancelled, msg)
-
-    def _cancelled(self, msg: str | None) -> None:
-        if not self.ended:
-            self.end(asyncio.CancelledError(msg))
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        if not self.ended:
-            future = asyncio.get_running_loop().create_future()
-            self.then = lambda _: None if future.done() else future.set_result(None)
-            yield from future
-        if isinstance(self.found, BaseException):
-            raise self.found
-        return self.found
 
 
 _OURS = (OnepassError, LinAlgError)  # the second is about arithmetic, not about what came
@@ -546,12 +487,15 @@ class OfRows:
             ) from wrong
 
 
-_Finish = Callable[[Receipt], Any]
+_Finish = Callable[[Receipt], object]
 _OFTEN = 1.0  # seconds between two looks at who has waited too long
 
 
-class Letter(Later):
+class Letter:
     """What becomes of rows, for one who waits in the event loop.
+
+    It is what a future is, but whoever waits for it is told at once, not in a turn of the loop. One
+    waits for it, once, or has a function called.
 
     Parameters
     ----------
@@ -563,8 +507,20 @@ class Letter(Later):
         Makes of the receipt what is waited for; called in the event loop.
     until : float
         When whoever waits is let go, by the loop's clock.
+
+    Attributes
+    ----------
+    found : Any
+        What is there, or the exception that came in its place.
+    ended : bool
+        Whether it is there.
+    then : callable or None
+        Called with ``found`` when it is there.
     """
 
+    found: Any = None
+    ended = False
+    then: Callable[[Any], object] | None = None
     request: Request | None = None
 
     def __init__(self, mail: "Mail", name: str, finish: _Finish, until: float) -> None:
@@ -593,6 +549,45 @@ class Letter(Later):
         except Exception as wrong:  # noqa: BLE001  whoever asked is told
             found = wrong
         self.end(found)
+
+    def end(self, found: object) -> None:
+        """It is there; what is wrong with whoever is told is no trouble of who ends it.
+
+        Parameters
+        ----------
+        found : object
+            An exception is what went wrong.
+        """
+        self.found, self.ended = found, True
+        if self.then is not None:
+            try:
+                self.then(found)
+            except Exception as wrong:  # noqa: BLE001  others wait for what is ended next
+                context = {"message": "an answer could not be handed on", "exception": wrong}
+                asyncio.get_running_loop().call_exception_handler(context)
+
+    def cancel(self, msg: str | None = None) -> None:
+        """It will not be there, unless it is by the next turn of the loop.
+
+        Parameters
+        ----------
+        msg : str, optional
+            Why. uvicorn cancels all that it waits for, and looks at nothing else meanwhile.
+        """
+        asyncio.get_running_loop().call_soon(self._cancelled, msg)
+
+    def _cancelled(self, msg: str | None) -> None:
+        if not self.ended:
+            self.end(asyncio.CancelledError(msg))
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if not self.ended:
+            future = asyncio.get_running_loop().create_future()
+            self.then = lambda _: None if future.done() else future.set_result(None)
+            yield from future
+        if isinstance(self.found, BaseException):
+            raise self.found
+        return self.found
 
 
 class Mail:

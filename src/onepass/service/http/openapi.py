@@ -25,7 +25,7 @@ _SHAPE = {"type": "array", "items": _WHOLE, "minItems": 1, "maxItems": 2}
 _VALUE = {"type": ["boolean", "number", "string", "null"]}
 
 
-def _object(required: str, /, *, closed: bool = False, **more: Any) -> dict[str, Any]:
+def _object(required: str, /, *, closed: bool = False, **more: object) -> dict[str, Any]:
     """An object.
 
     Parameters
@@ -43,11 +43,11 @@ def _object(required: str, /, *, closed: bool = False, **more: Any) -> dict[str,
     return {**found, "additionalProperties": False} if closed else found
 
 
-def _list(of: Any) -> dict[str, Any]:
+def _list(of: object) -> dict[str, Any]:
     return {"type": "array", "items": of}
 
 
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _or_null(schema: Mapping[str, object]) -> dict[str, Any]:
     return {"anyOf": [schema, {"type": "null"}]}
 
 

@@ -16,7 +16,7 @@ import httptools
 
 from onepass.errors import OnepassError, ParameterError
 from onepass.service.http.door import Coming, Door
-from onepass.service.http.exchange import Answer
+from onepass.service.http.exchange import Answer, Letter
 from onepass.service.http.known import END, Head
 
 __all__ = ["NEVER", "Reading", "Turn"]
@@ -33,7 +33,7 @@ class Turn:
     Parameters
     ----------
     coming : Coming
-    awaited : Later, asyncio.Task or None
+    awaited : Letter, asyncio.Task or None
         What gives its answer.
     found : Answer or exception, optional
         What is answered, once it is there.
@@ -46,8 +46,8 @@ class Turn:
     def __init__(
         self,
         coming: Coming,
-        awaited: Any,
-        found: Any = None,
+        awaited: Letter | asyncio.Task[Answer] | None,
+        found: Answer | BaseException | None = None,
         abreast: bool = True,  # noqa: FBT001, FBT002  one is made for each request
     ) -> None:
         self.coming, self.awaited = coming, awaited

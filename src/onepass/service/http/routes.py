@@ -5,11 +5,11 @@ Requests and responses are in the formats of :mod:`onepass.service.protocol`.
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -29,10 +29,15 @@ from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.rows import ANSWERS, ROLES, Asked, Output, Reply
 from onepass.service.protocol.v2 import model
 from onepass.service.registry import Served, Shelf, hold_learnable
-from onepass.service.requests import Receipt
+from onepass.service.requests import Receipt, Request
 from onepass.service.writer import said_of
+from onepass.types import Array
 from onepass.validation.arrays import bounded
 from onepass.validation.table import Table
+
+if TYPE_CHECKING:
+    from onepass.features.pipeline import Pipeline
+    from onepass.learners.estimator import Learner
 
 __all__ = ["About", "Admin", "Format", "Verbs", "asks", "format_of", "of_model"]
 
@@ -77,7 +82,7 @@ class Format:
         name: str,
         version: int,
         asked: Asked,
-        found: Mapping[str, Any],
+        found: Mapping[str, Array],
         *,
         again: bool = False,
     ) -> Answer:
@@ -128,7 +133,7 @@ def _named(said: str, scoring: bool) -> Format:  # noqa: FBT001
     return _TENSORS
 
 
-def _scored(asked: Asked, found: Mapping[str, Any], *, model: str, version: str) -> Reply:
+def _scored(asked: Asked, found: Mapping[str, Array], *, model: str, version: str) -> Reply:
     """MLflow's answer, which says nothing else."""
     del asked, model, version
     return mlflow.write(found)
@@ -140,12 +145,12 @@ _CSV = Format(mlflow.read_csv, _scored, tells_ids=False)
 _MLFLOW = Format(mlflow.read, _scored, tells_ids=False)
 
 
-def asks(parameters: Mapping[str, Any] | None, *, may: bool) -> bool:
+def asks(parameters: Mapping[str, object] | None, *, may: bool) -> bool:
     """Whether ids are asked for, by which answers come later.
 
     Parameters
     ----------
-    parameters : mapping of str to Any, or None
+    parameters : mapping of str to object, or None
         As they came; those of other names are other servers'.
     may : bool
         Whether that can be asked for here.
@@ -203,15 +208,17 @@ class Verbs:
         self._threads, self._tokens = threads, tokens
         self._mail: Mail | None = None
 
-    def infer(self, asking: Asking, name: str, version: str | None = None) -> Any:
+    def infer(
+        self, asking: Asking, name: str, version: str | None = None
+    ) -> Answer | Awaitable[Answer]:
         """``POST /v2/models/NAME/infer``: answered at once, unless there is much to do."""
         return self._predicted(asking, self._shelf[name], format_of(asking), version)
 
-    def invocations(self, asking: Asking) -> Any:
+    def invocations(self, asking: Asking) -> Answer | Awaitable[Answer]:
         """``POST /invocations``: MLflow's convention."""
         return self._predicted(asking, self._shelf[self._only()], format_of(asking, scoring=True))
 
-    def learn(self, asking: Asking, name: str) -> Any:
+    def learn(self, asking: Asking, name: str) -> Answer | Awaitable[Answer]:
         """``POST /v2/models/NAME/learn``: answered when the rows are on the disk."""
         served, form, began = self._shelf[name], format_of(asking), time.perf_counter()
         key = asking.header(b"idempotency-key")
@@ -252,11 +259,11 @@ class Verbs:
 
     def _predicted(
         self, asking: Asking, served: Served, form: Format, version: str | None = None
-    ) -> Any:
+    ) -> Answer | Awaitable[Answer]:
         """Predict now, or return an awaitable if ids are requested or it takes long."""
         began = time.perf_counter()
 
-        def read(body: bytes) -> Any:
+        def read(body: bytes) -> Answer | Awaitable[Answer]:
             asked = form.read(body, self._limits, learning=False)
             now, learner = served.answering(version)
             asked.X = _features(learner, asked.X)
@@ -325,7 +332,9 @@ class Verbs:
             lambda: form.read(body, self._limits, learning=True), name
         )
 
-    async def _apart(self, asking: Asking, served: Served, work: Callable[[bytes], Any]) -> Answer:
+    async def _apart(
+        self, asking: Asking, served: Served, work: Callable[[bytes], Answer | Awaitable[Answer]]
+    ) -> Answer:
         """Read a large body in a thread, and return the answer."""
         body = await self._unpacked(asking, served.name)
         found = await self._threads.compute(lambda: work(body), served.name)
@@ -355,7 +364,9 @@ def _small(asking: Asking, form: Format) -> bool:
     return len(asking.body) < _LARGE and not asking.packed and form.tells_size
 
 
-def _put(served: Served, asked: Asked, body: bytes, key: str | None, done: Any) -> None:
+def _put(
+    served: Served, asked: Asked, body: bytes, key: str | None, done: Callable[[Request], None]
+) -> None:
     """Have rows learned."""
     _hold_answers(asked)
     former = b"" if key is None else hashlib.sha256(body).digest()
@@ -386,7 +397,7 @@ def _received(form: Format, name: str, asked: Asked, receipt: Receipt) -> Answer
     return form.answer(name, receipt.version, asked, {"y": receipt.said}, again=receipt.again)
 
 
-def _answers(learner: Any, asked: Asked) -> dict[str, Any]:
+def _answers(learner: "Learner | Pipeline", asked: Asked) -> dict[str, Array]:
     """What was asked for: answers, and probabilities where they are named."""
     if asked.outputs is ANSWERS or [each.name for each in asked.outputs] == ["y"]:
         return {"y": said_of(learner, asked.X)}
@@ -402,7 +413,7 @@ def _answers(learner: Any, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _features(learner: Any, X: Any) -> Any:
+def _features(learner: "Learner | Pipeline", X: Array | Table) -> Array | Table:
     """Rows without y, sample_weight and time, unless the learner has features of these names."""
     known: Any = getattr(learner, "kinds_", None) or getattr(learner, "feature_names_in_", ())
     if not isinstance(X, Table) or set(ROLES).isdisjoint(X.columns):
@@ -438,6 +449,9 @@ class _Going(msgspec.Struct, forbid_unknown_fields=True):
     """To which version to go back."""
 
     to: int
+
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class Admin:
@@ -497,7 +511,7 @@ class Admin:
         return _json({"name": name, "version": await self._threads.change(gone_back)})
 
 
-def _decoded(body: bytes, kind: Any) -> Any:
+def _decoded(body: bytes, kind: type[_Struct]) -> _Struct:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as wrong:
@@ -512,14 +526,14 @@ def _loaded(body: bytes) -> Any:
     return given_back(archive.unpacked(body, _FILE), _FILE, {})
 
 
-def _json(said: dict[str, Any], status: int = 200) -> Answer:
+def _json(said: dict[str, object], status: int = 200) -> Answer:
     return Answer(msgspec.json.encode(said), status=status)
 
 
 _ANSWERS = {"i": "INT64", "u": "UINT64", "b": "BOOL", "f": "FP64"}
 
 
-def of_model(name: str, version: int, learner: Any) -> Reply:
+def of_model(name: str, version: int, learner: "Learner | Pipeline") -> Reply:
     """A learner's metadata.
 
     Parameters
@@ -544,7 +558,7 @@ def of_model(name: str, version: int, learner: Any) -> Reply:
     )
 
 
-def _feature_kinds(learner: Any) -> Any:
+def _feature_kinds(learner: "Learner | Pipeline") -> Any:
     """Columns by their names and kinds, or how many there are; None before any was seen."""
     kinds = getattr(learner, "kinds_", None)
     if kinds:
@@ -651,11 +665,11 @@ class About:
         return Answer(found.body, found.kind, headers=headers)
 
 
-def _sent(reply: Any) -> Answer:
+def _sent(reply: Reply) -> Answer:
     return Answer(reply.body, reply.kind, headers=reply.headers or {})
 
 
-def _line(served: Served, folder: Path) -> dict[str, Any]:
+def _line(served: Served, folder: Path) -> dict[str, str]:
     return {
         "name": served.name,
         "version": str(served.durable.published[0]),

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, Self
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any, Self
 
 from onepass.errors import ParameterError, need
 from onepass.service.http.app import logged
@@ -25,6 +25,12 @@ from onepass.service.http.door import Door, Site
 from onepass.service.redis import source
 from onepass.service.registry import Shelf
 from onepass.service.source import Source
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+
+    from onepass.service.http.app import Application
+    from onepass.service.http.auth import Tokens
 
 __all__ = ["Listening", "Stopping", "fed", "read", "run", "shelved", "started"]
 
@@ -213,13 +219,13 @@ def run(
     from onepass.service.http.greeting import met  # noqa: PLC0415  an extra
 
     class Server(uvicorn.Server):  # type: ignore[misc, name-defined]  # an extra
-        async def startup(self, sockets: Any = None) -> None:
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             self.looking = asyncio.ensure_future(door.looks())
             found = self.servers[0].sockets[0].getsockname()
             ready(f"{listening.scheme}://{_host(listening.host)}:{found[1]}")
 
-        async def shutdown(self, sockets: Any = None) -> None:
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             door.stop()
             await super().shutdown(sockets)
             self.looking.cancel()
@@ -245,8 +251,14 @@ def run(
         raise listening.taken(where) from failed
 
 
-def _config(uvicorn: Any, site: Site, listening: Listening, protocol: Any, where: str) -> Any:
-    config = uvicorn.Config(
+def _config(
+    uvicorn: ModuleType,
+    site: Site,
+    listening: Listening,
+    protocol: Callable[..., asyncio.Protocol],
+    where: str,
+) -> "Config":
+    config: Config = uvicorn.Config(
         site,  # only handed on: no ASGI is spoken
         host=listening.host,
         port=listening.port,
@@ -273,7 +285,7 @@ def _config(uvicorn: Any, site: Site, listening: Listening, protocol: Any, where
     return config
 
 
-def _context(config: Any) -> ssl.SSLContext | None:
+def _context(config: "Config") -> ssl.SSLContext | None:
     """What speaks TLS, if that is not left to the loop: there sockets cannot be taken out of it."""
     if sys.platform == "win32":
         return None
@@ -394,12 +406,12 @@ def fed(shelf: Shelf, sources: Iterable[tuple[str, Source]]) -> None:
 def started(
     shelf: Shelf,
     *,
-    tokens: Any,
+    tokens: "Tokens",
     most_bytes: int,
     most_rows: int,
     first: str | None,
     patience: float = 60.0,
-) -> Any:
+) -> "Application":
     """The application.
 
     Parameters

@@ -55,7 +55,7 @@ class Arrays:
         self._limits = limits
         self._bytes = 0
 
-    def of(self, column: Any, place: str) -> Array:
+    def of(self, column: pa.Array, place: str) -> Array:
         """A column of a batch that was validated in full.
 
         Parameters
@@ -93,7 +93,7 @@ class Arrays:
             self._limits.hold_text(max(map(len, filter(None, found)), default=0), place)
         return found
 
-    def texts(self, schema: Any) -> int:
+    def texts(self, schema: pa.Schema) -> int:
         """How many columns are text, each its own or a dictionary's.
 
         Parameters
@@ -104,7 +104,7 @@ class Arrays:
         return sum(self._is_text(kind.value_type if dictionary(kind) else kind)
                    for kind in schema.types)  # fmt: skip
 
-    def empty(self, schema: Any) -> int:
+    def empty(self, schema: pa.Schema) -> int:
         """How many columns are of nulls alone, which take no bytes.
 
         Parameters
@@ -113,7 +113,7 @@ class Arrays:
         """
         return sum(map(pa.types.is_null, schema.types))
 
-    def _matrix(self, column: Any, place: str) -> Array:
+    def _matrix(self, column: pa.Array, place: str) -> Array:
         """Lists as rows of numbers."""
         wide = column.type.list_size
         self._limits.hold(len(column), wide, place)
@@ -122,7 +122,7 @@ class Arrays:
             raise refused(place, "hold a list in each row", came, "Send lists, of null if need be")
         return self.of(column.flatten(), place).astype(np.float64).reshape(len(column), wide)
 
-    def _decoded(self, column: Any, place: str) -> Array:
+    def _decoded(self, column: pa.Array, place: str) -> Array:
         """A dictionary's values, by their indices."""
         values = self.of(column.dictionary, place)
         at = column.indices.drop_null().to_numpy(zero_copy_only=False)
@@ -136,15 +136,15 @@ class Arrays:
         taken[there] = values[at]
         return taken
 
-    def _is_text(self, kind: Any) -> bool:
+    def _is_text(self, kind: pa.DataType) -> bool:
         types = pa.types
         return bool(types.is_string(kind) or types.is_large_string(kind) or self._is_view(kind))
 
-    def _is_view(self, kind: Any) -> bool:
+    def _is_view(self, kind: pa.DataType) -> bool:
         view = getattr(pa.types, "is_string_view", None)  # newer than the oldest pyarrow we take
         return bool(view and view(kind))
 
-    def _count(self, column: Any, place: str) -> None:
+    def _count(self, column: pa.Array, place: str) -> None:
         """Refuse texts that are too long, one or all."""
         if not len(column):
             return
@@ -152,7 +152,7 @@ class Arrays:
         self._limits.hold_text(int(sizes.max()) // _UTF8, place)
         self._add(int(sizes.sum()), place)
 
-    def _sizes(self, column: Any) -> Array:
+    def _sizes(self, column: pa.Array) -> Array:
         """The bytes of each text, 0 where it is missing."""
         if self._is_view(column.type):
             views = np.frombuffer(column.buffers()[1], dtype="<i4").reshape(-1, 4)
@@ -177,7 +177,7 @@ _DICTIONARY, _BATCH = "dictionary", "record batch"
 _REMEDY = "Write it anew with Arrow 1.0 or later"
 
 
-def hold_messages(messages: Iterator[Any], limits: Limits) -> None:
+def hold_messages(messages: Iterator["pa.ipc.Message"], limits: Limits) -> None:
     """Refuse a stream that would take more memory than it may, before it does.
 
     Parameters
@@ -211,7 +211,7 @@ def hold_messages(messages: Iterator[Any], limits: Limits) -> None:
             raise refused("stream", must, "more", "Send fewer rows at a time")
 
 
-def _rows_and_bytes(message: Any) -> tuple[int, int]:
+def _rows_and_bytes(message: "pa.ipc.Message") -> tuple[int, int]:
     """A batch's rows, and the bytes that its buffers will have where they are packed."""
     root = _Table.root(message.metadata.to_pybytes())
     if root.number(_VERSION, "<h") != _V5:
@@ -361,7 +361,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     LabelError
         If a text among the answers is none that UTF-8 can write.
     """
-    about: dict[str, Any] = {"model_name": model, "model_version": version}
+    about: dict[str, object] = {"model_name": model, "model_version": version}
     about |= {"id": asked.id} if asked.id else {}
     columns = {}
     for output in asked.outputs:
@@ -378,7 +378,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     return Reply(sink.getvalue().to_pybytes(), KIND)
 
 
-def _hold_schema(schema: Any, limits: Limits) -> None:
+def _hold_schema(schema: pa.Schema, limits: Limits) -> None:
     """Refuse columns that are too many, twice there, or of a kind that no table has."""
     names = [str(name) for name in schema.names]
     limits.hold(0, len(names), "schema")
@@ -396,7 +396,7 @@ def _hold_schema(schema: Any, limits: Limits) -> None:
             raise refused(_place(name), must, f"Arrow's {str(kind)[:80]}", remedy)
 
 
-def _column(array: Array) -> Any:
+def _column(array: Array) -> pa.Array:
     """An array of answers as Arrow's."""
     if array.ndim == 2:
         return pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.shape[1])

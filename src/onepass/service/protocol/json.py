@@ -72,7 +72,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def decoded(decoder: Any, text: Any, place: str = "") -> Any:
+def decoded(decoder: msgspec.json.Decoder[_T], text: bytes | memoryview, place: str = "") -> _T:
     """What a decoder of msgspec makes of a text.
 
     Parameters
@@ -93,12 +93,12 @@ def decoded(decoder: Any, text: Any, place: str = "") -> Any:
         raise told(wrong, text, place) from wrong
 
 
-def encoded(told: Any) -> bytes:
+def encoded(told: object) -> bytes:
     """A tree of plain values as JSON.
 
     Parameters
     ----------
-    told : Any
+    told : object
         nan and infinity in it are null.
 
     Raises
@@ -126,7 +126,7 @@ def unwritable(wrong: UnicodeEncodeError) -> LabelError:
 
 
 def in_pieces(
-    read: Callable[[Any], _T],
+    read: Callable[[bytes], _T],
     text: bytes,
     end: re.Pattern[bytes],
     place: str,
@@ -194,7 +194,9 @@ def short(text: msgspec.Raw, place: str) -> msgspec.Raw:
     return text
 
 
-def told(wrong: Exception, text: Any, place: str, *, whole: bool = True) -> RequestError:
+def told(
+    wrong: Exception, text: bytes | memoryview, place: str, *, whole: bool = True
+) -> RequestError:
     """What msgspec said of a text, in the asker's words.
 
     Parameters
@@ -222,7 +224,7 @@ def told(wrong: Exception, text: Any, place: str, *, whole: bool = True) -> Requ
     return _unfit(said, place)
 
 
-def _at_once(read: Callable[[Any], _T], text: bytes, place: str) -> _T:
+def _at_once(read: Callable[[bytes], _T], text: bytes, place: str) -> _T:
     try:
         return read(text)
     except DAMAGED as wrong:
@@ -257,7 +259,7 @@ def _in_words(types: str) -> str:
     return _WORDS.get(types, each)
 
 
-def _malformed(said: str, text: Any, place: str) -> RequestError:
+def _malformed(said: str, text: bytes | memoryview, place: str) -> RequestError:
     """The error of what is no JSON; NaN and Infinity, which Python writes, have a remedy."""
     found = _BYTE.search(said)
     at = int(found[1]) if found else 0
@@ -278,7 +280,7 @@ _WANTED = {"f": "a number", "i": "a whole number", "u": "a whole number", "b": "
 
 
 def elements(
-    text: Any, datatype: Datatype, shape: tuple[int, ...], place: str, limits: Limits
+    text: bytes | memoryview, datatype: Datatype, shape: tuple[int, ...], place: str, limits: Limits
 ) -> Array:
     """A tensor's values.
 
@@ -374,7 +376,7 @@ class _Reader:
         self.end = self.end if d is None else LIST
         self.before = 0  # values of the lists before
 
-    def __call__(self, text: Any) -> Array:
+    def __call__(self, text: bytes | memoryview) -> Array:
         plain = self.datatype.flat if self.d is None else self.datatype.nested
         try:
             values = plain.decode(text)
@@ -386,7 +388,7 @@ class _Reader:
         self.before += len(array)
         return array
 
-    def _typed(self, values: list[Any]) -> Array:
+    def _typed(self, values: list[object]) -> Array:
         datatype = self.datatype
         if datatype.dtype == object:
             return texts(self._flat(values), self.place, self.limits)
@@ -412,7 +414,7 @@ class _Reader:
                 raise _miscounted(place, self.d, f"{len(row):,}")
         return list(chain.from_iterable(values))
 
-    def _mixed(self, values: list[Any]) -> Array:
+    def _mixed(self, values: list[object]) -> Array:
         """Values of several types, as what they mean; the first that does not fit is refused."""
         kind = self.datatype.within.kind
         sound = {"f": _number, "i": self._whole, "u": self._whole, "b": _truth}.get(kind, _text)
@@ -427,7 +429,7 @@ class _Reader:
             return exact(array, self.datatype, self._at) if kind == "f" else array
         return np.array(found, dtype=self.datatype.within)
 
-    def _whole(self, value: Any) -> int | None:
+    def _whole(self, value: object) -> int | None:
         """A whole number within the datatype's bounds; None for anything else."""
         low, high = self.datatype.bounds
         if type(value) is float and value.is_integer() and abs(value) <= _WHOLE_FLOAT:
@@ -439,7 +441,7 @@ class _Reader:
         i += self.before
         return f"{self.place}[{i}]" if not self.d else f"{self.place}[{i // self.d}][{i % self.d}]"
 
-    def _unfit(self, i: int, came: Any) -> RequestError:
+    def _unfit(self, i: int, came: object) -> RequestError:
         datatype = self.datatype
         must = f"be {_WANTED[datatype.within.kind]}, as {datatype.name} says"
         remedy = "Give another datatype, or other data"
@@ -482,12 +484,12 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _truth(value: Any) -> bool | None:
+def _truth(value: object) -> bool | None:
     """True, false, 1 or 0; None for anything else."""
     return bool(value) if type(value) in {bool, int} and value in {0, 1} else None
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return value if type(value) is str else None
 
 
@@ -647,7 +649,7 @@ def column(values: list[Any], place: str, limits: Limits, *, first: int = 0) -> 
         return _large(values, place)
 
 
-def _large(values: list[Any], place: str) -> Array:
+def _large(values: list[object], place: str) -> Array:
     """Numbers beyond 64 bits, as float64."""
     try:
         return np.array(values, dtype=np.float64)

@@ -4,7 +4,6 @@ They hold before memory is taken: of what is longer than its place allows, no mo
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 from onepass import validation
 from onepass.errors import RequestError
@@ -129,12 +128,12 @@ def refused(place: str, must: str, got: object, remedy: str) -> RequestError:
     return RequestError(f"{where} must {must}, got {got}. {remedy}{end}")
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value that came, for a message: quoted, and cut where it is long.
 
     Parameters
     ----------
-    value : Any
+    value : object
         Text, a number, or anything else with a short ``repr``.
 
     Examples

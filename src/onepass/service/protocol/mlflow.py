@@ -222,7 +222,7 @@ class Forms:
             yield rows, plain
 
     def _turned(
-        self, rows: list[list[Any]], places: Iterable[str], *, first: int
+        self, rows: list[list[object]], places: Iterable[str], *, first: int
     ) -> list[Array | None]:
         """Rows as columns; ``first`` is the number of the first."""
         found = zip(zip(*rows, strict=True), places, strict=True)
@@ -387,7 +387,7 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
     return asked(columns, _place, learning=learning)
 
 
-def _parsed(body: bytes) -> Any:
+def _parsed(body: bytes) -> pa.Table:
     """The text as an Arrow table: in one block, by which all types are told."""
     return csv.read_csv(
         pa.BufferReader(body),
@@ -397,7 +397,7 @@ def _parsed(body: bytes) -> Any:
     )
 
 
-def _columns(table: Any, limits: Limits) -> dict[str, Array]:
+def _columns(table: pa.Table, limits: Limits) -> dict[str, Array]:
     """A table's columns as arrays."""
     arrays, names = Arrays(limits), table.schema.names
     limits.hold_text(max(map(len, names), default=0), "header")

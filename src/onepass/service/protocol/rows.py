@@ -117,7 +117,7 @@ class Asked:
         What else came, as it came.
     """
 
-    X: Any
+    X: Array | Table
     y: Array | None = None
     sample_weight: Array | None = None
     time: Array | None = None
@@ -192,7 +192,7 @@ def hold_output(name: str, place: str) -> None:
         raise refused(place, must, shown(name), remedy)
 
 
-def _features(named: dict[str, Array], place: _Place) -> Any:
+def _features(named: dict[str, Array], place: _Place) -> Array | Table:
     """A matrix, or a Table."""
     if len(named) == 1:
         (only,) = named.values()
@@ -270,10 +270,10 @@ class Datatype:
     """
 
     name: str
-    dtype: Any
-    within: Any
-    flat: Any
-    nested: Any
+    dtype: np.dtype[Any]
+    within: np.dtype[Any]
+    flat: msgspec.json.Decoder[list[Any]]
+    nested: msgspec.json.Decoder[list[Any]]
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -330,7 +330,7 @@ def datatype_of(array: Array) -> Datatype:
     return DATATYPES[_WRITTEN.get(kind, "INT64")]
 
 
-def _made(name: str, code: str, within: Any, kind: Any) -> Datatype:
+def _made(name: str, code: str, within: type, kind: Any) -> Datatype:
     flat, nested = (msgspec.json.Decoder(each) for each in (list[kind], list[list[kind]]))
     return Datatype(name, np.dtype(code), np.dtype(within), flat, nested)
 

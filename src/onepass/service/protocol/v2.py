@@ -30,7 +30,7 @@ here as well.
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -181,7 +181,7 @@ def write_binary(array: Array, datatype: Datatype) -> bytes:
     return b"".join(part for word in words for part in (_LENGTH.pack(len(word)), word))
 
 
-def _texts(data: bytes, count: int, place: str) -> list[Any]:
+def _texts(data: bytes, count: int, place: str) -> list[str | None]:
     """So many texts, each behind its length."""
     found: list[str | None] = []
     at = 0
@@ -286,7 +286,7 @@ _REST = {
 }
 
 
-def read_head(text: Any, limits: Limits) -> Head:
+def read_head(text: bytes | memoryview, limits: Limits) -> Head:
     """The JSON of a request.
 
     Parameters
@@ -311,7 +311,7 @@ def read_head(text: Any, limits: Limits) -> Head:
     return head
 
 
-def _long(text: Any, limits: Limits) -> Head:
+def _long(text: bytes | memoryview, limits: Limits) -> Head:
     long = decoded(_LONG_HEAD, text)
     rest = {name: decoded(each, short(getattr(long, name), name), name)
             for name, each in _REST.items()}  # fmt: skip
@@ -377,6 +377,7 @@ class _PackedRequest(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
+_Plain = TypeVar("_Plain", _Request, _PackedRequest)
 _PACKED_REQUEST = msgspec.json.Decoder(_PackedRequest)
 
 
@@ -443,7 +444,13 @@ def packed_request(body: bytes, at: int, limits: Limits, *, learning: bool) -> A
     return Asked(arrays[0], y, id=said.id or "", outputs=_BINARY if binary else ANSWERS)
 
 
-def _decoded(decoder: Any, text: Any, limits: Limits, *, learning: bool) -> Any:
+def _decoded(
+    decoder: msgspec.json.Decoder[_Plain],
+    text: bytes | memoryview,
+    limits: Limits,
+    *,
+    learning: bool,
+) -> _Plain | None:
     """What a short text says, if it is nothing else than rows, and perhaps their answers."""
     if len(text) > PIECE:
         return None
@@ -471,7 +478,7 @@ def _fit(
     return paired and len(rows.name) <= limits.text
 
 
-def _numbers(data: list[Any], *shapes: tuple[int, ...]) -> Array | None:
+def _numbers(data: list[float | list[float]], *shapes: tuple[int, ...]) -> Array | None:
     """Numbers of one of these shapes."""
     try:
         array = np.array(data, dtype=np.float64)
@@ -627,7 +634,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
         datatype = datatype_of(array)
         if array.dtype == object and datatype.name == "FP64":
             array = array.astype(np.float64)
-        told: dict[str, Any] = {
+        told: dict[str, object] = {
             "name": output.name,
             "datatype": datatype.name,
             "shape": array.shape,
@@ -818,20 +825,20 @@ def failed(message: str) -> Reply:
     return _reply({"error": message.encode(errors="backslashreplace").decode()})
 
 
-def _inputs(features: int | Mapping[str, str] | None) -> list[dict[str, Any]]:
+def _inputs(features: int | Mapping[str, str] | None) -> list[dict[str, object]]:
     if isinstance(features, Mapping):
         return [_column(name, kind) for name, kind in features.items()]
     return [_tensor("X", "FP64", [-1, -1 if features is None else features])]
 
 
-def _column(name: str, kind: str) -> dict[str, Any]:
+def _column(name: str, kind: str) -> dict[str, object]:
     found = _tensor(name, _KINDS[kind], [-1])
     return found | {"parameters": {"content_type": "datetime"}} if kind == "date" else found
 
 
-def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, Any]:
+def _tensor(name: str, datatype: str, shape: list[int]) -> dict[str, object]:
     return {"name": name, "datatype": datatype, "shape": shape}
 
 
-def _reply(told: dict[str, Any]) -> Reply:
+def _reply(told: dict[str, object]) -> Reply:
     return Reply(msgspec.json.encode(told))
