@@ -585,7 +585,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def _take(
         self,
         X: TableLike,
-        y: ArrayLike,
+        y: ArrayLike | None,
         sample_weight: ArrayLike | None,
         verb: str,
         named: Mapping[str, object],

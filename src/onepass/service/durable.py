@@ -146,6 +146,7 @@ class Durable:
             nothing more is learned until it is opened again.
         """
         request = self._request(X, y, sample_weight, time, key, None, source, position)
+        self._queue.hold_idle()
         return self._queue.wait(request)
 
     def learn_one(
@@ -322,6 +323,7 @@ class Durable:
         with bounded(self.most_features):
             said = said_of(learner, block.X)
         ids = [secrets.token_urlsafe(16) for _ in range(len(block))]
+        self._queue.hold_idle()
         self._queue.wait(Request(block, ids=ids, until=self._keeper.now() + seconds))
         return version, said, ids
 

@@ -141,7 +141,6 @@ class RequestQueue:
 
         An interrupt may come anywhere: so nobody relies on being woken, nor on ``_led``.
         """
-        self.hold_idle()
         turn, keeper = self._turn, self._keeper
         try:
             request.gate = shut()
