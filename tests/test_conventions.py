@@ -181,7 +181,7 @@ def test_nothing_read_from_a_file_is_run() -> None:
 
 
 def test_torch_is_imported_only_for_networks_and_linear_algebra() -> None:
-    allowed = {"nn", "linalg", "baselines", "reproduce"}
+    allowed = {"nn", "linalg"}
     core = (path for path in FILES if entry(path) not in allowed and not experiment(path))
     none((line for path in core for line in importing(path, {"torch"})), "imports torch")
 

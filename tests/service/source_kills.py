@@ -20,9 +20,8 @@ from redis_server import RedisServer, redis, until
 
 import onepass as op
 from nursery import Nursery
-from onepass.service.consumer import Feeder
+from onepass.service.consumer import Feeder, source
 from onepass.service.monitoring import Gauges
-from onepass.service.redis import source
 
 POISON = 17  # one in so many entries is no row
 REDIS = "redis-server"

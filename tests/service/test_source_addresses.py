@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("redis")
 
 from onepass.errors import MissingExtraError, ParameterError
-from onepass.service.redis import Address, source
+from onepass.service.consumer import source
+from onepass.service.redis import Address
 
 PLAIN = "redis://localhost:6379/0?stream=flow&target=y"
 

@@ -14,9 +14,8 @@ from redis_server import RedisServer, until
 import onepass as op
 from onepass.errors import ParameterError
 from onepass.service import Durable, consumer, redis
-from onepass.service.consumer import Feeder
+from onepass.service.consumer import Feeder, source
 from onepass.service.monitoring import Gauges
-from onepass.service.redis import source
 
 
 @pytest.fixture(scope="module")

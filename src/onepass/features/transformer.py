@@ -1,4 +1,4 @@
-"""Base classes of all one-pass features.
+"""Base classes of transformers: `Transformer`, and `Columnwise` for matrices of numbers.
 
 A feature transforms rows with what it has learned of the rows so far. Both methods transform a row
 *as at its time in the stream*:

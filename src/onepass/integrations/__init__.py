@@ -1,4 +1,4 @@
-"""Compat: the models of onepass in other frameworks, and theirs here; a file for each framework.
+"""Integrations: onepass models in other frameworks, and theirs here; one file a framework.
 
 A framework is imported when its file is, and not before.
 """

@@ -491,7 +491,7 @@ def chosen(
     Parameters
     ----------
     catalogue : dict of str to dataclass
-        What can be chosen. A field's metadata holds its range, as `validate.in_range` takes it.
+        What can be chosen. A field's metadata holds its range, as `validation.in_range` takes it.
     what : str
         The parameter that holds the name.
     params : dict of str to object

@@ -1,4 +1,4 @@
-"""Library: whose an array is, NumPy's or torch's, and small matrices on their way between."""
+"""Backend: whose an array is, NumPy's or torch's, and small matrices on their way between."""
 
 import math
 from typing import TYPE_CHECKING, Any, TypeGuard

@@ -1,4 +1,4 @@
-"""Feeder: a thread that has a learner learn what a source brings.
+"""Consumers of sources: a thread that learns the rows of a source, and sources by their address.
 
 What is learned and the position behind it are one transaction, so each row is learned once, through
 kills of this process and of the source. Rows that are refused are counted, and passed by, with the
@@ -16,10 +16,11 @@ from sklearn.base import is_classifier
 from onepass.errors import ParameterError, SourceError, StoreError
 from onepass.service.durable import Durable
 from onepass.service.monitoring import Gauges
+from onepass.service.redis import RedisStream
 from onepass.service.source import Piece, Source
 from onepass.types import Array
 
-__all__ = ["Feeder"]
+__all__ = ["SCHEMES", "Feeder", "source"]
 
 _WAIT = 0.25  # seconds without a row, after which it looks whether it is to end
 _SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two attempts
@@ -165,3 +166,33 @@ def _labels(y: Array) -> Array:
     """Labels as whole numbers, where they are."""
     whole = y.dtype.kind == "f" and bool(((y == np.floor(y)) & (np.abs(y) < _WHOLE)).all())
     return y.astype(np.int64) if whole else y
+
+
+SCHEMES: dict[str, Callable[[str], Source]] = {"redis": RedisStream, "rediss": RedisStream}
+"""Sources by the scheme of their address; each is made of the address."""
+
+
+def source(url: str) -> Source:
+    """A source by its address.
+
+    Parameters
+    ----------
+    url : str
+        Such as ``redis://localhost:6379/0?stream=flow&target=y``; see :mod:`.redis`.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such kind of source, or the address is not one of it.
+    MissingExtraError
+        If its package is not installed.
+    """
+    scheme, there, _ = url.partition("://")
+    kind = SCHEMES.get(scheme.lower()) if there else None
+    if kind is None:
+        raise ParameterError(
+            f"serve: --source: the address must begin with {':// or '.join(SCHEMES)}://, "
+            f"got {scheme[:20] if there else 'neither'!r}. Give such as "
+            "redis://localhost:6379/0?stream=NAME&target=FIELD."
+        )
+    return kind(url)

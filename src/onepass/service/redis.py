@@ -39,11 +39,11 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 import numpy as np
 
 from onepass.errors import OnepassError, ParameterError, SourceError, need
-from onepass.service.source import Piece, Source
+from onepass.service.source import Piece
 from onepass.types import Array
 from onepass.validation.table import Table
 
-__all__ = ["Address", "Entry", "RedisStream", "piece_of", "source"]
+__all__ = ["Address", "Entry", "RedisStream", "piece_of"]
 
 _SUCH = "redis://HOST:6379/0?stream=NAME&target=FIELD"
 _ESCAPE = "In a user, a password or a name write @ : / ? # and % as %40 %3A %2F %3F %23 and %25"
@@ -453,32 +453,3 @@ def _before(found: _Look, at: str, count: int | None) -> int:
 def _order(position: str) -> tuple[int, int]:
     first, _, second = position.partition("-")
     return int(first), int(second)
-
-
-_KINDS: dict[str, type[RedisStream]] = {"redis": RedisStream, "rediss": RedisStream}
-
-
-def source(url: str) -> Source:
-    """A source by its address.
-
-    Parameters
-    ----------
-    url : str
-        Such as ``redis://localhost:6379/0?stream=flow&target=y``; :mod:`.redis` tells all of it.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such kind of source, or the address is not one of it.
-    MissingExtraError
-        If its package is not installed.
-    """
-    scheme, there, _ = url.partition("://")
-    kind = _KINDS.get(scheme.lower()) if there else None
-    if kind is None:
-        raise ParameterError(
-            f"serve: --source: the address must begin with {':// or '.join(_KINDS)}://, "
-            f"got {scheme[:20] if there else 'neither'!r}. Give such as "
-            "redis://localhost:6379/0?stream=NAME&target=FIELD."
-        )
-    return kind(url)

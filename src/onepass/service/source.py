@@ -1,4 +1,7 @@
-"""Source: what every source can do, and the pieces that it gives."""
+"""Sources of the service, whose rows have positions, so that reading can go on after a restart.
+
+They are not the sources of :mod:`onepass.stream`, which have no positions.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -7,11 +7,14 @@ revealed, the learner learns it. A learner brings a few hooks and gets every ver
 ``_learn(X, Y, s, known)``  learn the rows **one after the other**; return what it would have said
                             of each just before learning it, shape (n, c)
 ``_scores(X)``              what it says of the rows now, shape (n, c)
-``_unlearned(row)``         what it says of a row before it has learned any (classifiers have one)
+``_unlearned(row)``         what it says of a row before it has learned any (`Classifier` has one)
 ``_widen(d)``               take new features, as if they had been zero in every row so far
 ``_add_outputs(at, c)``     take new outputs, at the columns ``at`` of now c (classifiers only)
 
-and, if it can be merged, what :mod:`onepass.learners.estimator.learner` asks for.
+X (n, d) and Y (n, c) have been checked; s (n,) are the weights of the rows, None for ones; and
+known (n, c) says which classes were known at each row, None for regressors.
+
+And, if it can be merged, what :mod:`onepass.learners.estimator.learner` asks for.
 
 What is learned lives in attributes whose names end with an underscore. A hook never writes into an
 array that such an attribute held when it was called: it makes new ones and assigns them. So an

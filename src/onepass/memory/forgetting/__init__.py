@@ -8,14 +8,11 @@ each brings is in :mod:`onepass.memory.forgetting.protocols`.
 
 from onepass.memory.forgetting.directional import Directional, Joint, Sifted
 from onepass.memory.forgetting.exponential import Bounded, Exponential
-from onepass.memory.forgetting.protocols import ForgettingRule
+from onepass.memory.forgetting.parse import RULES
 from onepass.memory.forgetting.window import Kept, Queue, Window
 from onepass.serialization.codec import Role, register
 
 __all__ = ["Bounded", "Directional", "Exponential", "Window"]
-
-RULES: tuple[type[ForgettingRule], ...] = (Bounded, Directional, Exponential, Window)
-"""What a user may give."""
 
 STATES: tuple[type, ...] = (Joint, Kept, Queue, Sifted)
 """What is learned but not public."""

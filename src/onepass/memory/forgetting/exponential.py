@@ -90,7 +90,7 @@ def clock(length: float | str | None) -> str | None:
     Parameters
     ----------
     length : float, str or None
-        As ``validate.duration`` gave it; None where the rule counts rows.
+        As ``validation.duration`` gave it; None where the rule counts rows.
 
     Examples
     --------
@@ -184,7 +184,7 @@ _FAINTEST = 1e-120
 
 @dataclass(frozen=True)
 class Fading(Pace):
-    """What both rules share."""
+    """What `Exponential` and `Bounded` share: fading by rows or by time."""
 
     state: ClassVar[type] = Floor
     keeps_rows: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Written: rules of forgetting as text, as they stand on a command line.
+"""Parse forgetting rules given as a number or as text, as on the command line.
 
 A rule's name in small letters, a colon, and its arguments, with commas between them::
 
@@ -16,11 +16,12 @@ from onepass.memory.forgetting.exponential import Bounded, Exponential
 from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.forgetting.window import Window
 
-__all__ = ["rule"]
+__all__ = ["RULES", "rule"]
 
-_KINDS: dict[str, type[ForgettingRule]] = {
-    kind.__name__.lower(): kind for kind in (Bounded, Directional, Exponential, Window)
-}
+RULES: tuple[type[ForgettingRule], ...] = (Bounded, Directional, Exponential, Window)
+"""The rules that a learner, the command line and model files accept."""
+
+_KINDS = {kind.__name__.lower(): kind for kind in RULES}
 
 
 def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
@@ -47,7 +48,7 @@ def rule(given: float | str | ForgettingRule, where: str) -> ForgettingRule:
     """
     if type(given) is float:
         return _bounded(given, where)
-    if type(given) in _KINDS.values():
+    if type(given) in RULES:
         return cast("ForgettingRule", given)
     if isinstance(given, str):
         number = _value(given.strip())

@@ -48,12 +48,16 @@ class ForgettingRule(Protocol):
     def keeps_sums(self) -> bool:
         """Whether the past is a sum over its rows, each with a factor by its age.
 
-        Then learners can be merged: of two times, ``between(earlier, later)`` is that factor.
+        Then learners can be merged. The rule has a further method ``between(earlier, later)``: that
+        factor for two times. See ``exponential.py``.
         """
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the state holds the rows themselves, as ``kept``, to be learned in a merge."""
+        """Whether the state holds the rows themselves, which a merge learns again.
+
+        The state then has ``kept``, ``len`` and ``penalised``, as the ``Queue`` of ``window.py``.
+        """
 
     def start(self, past: Past, least: Floats, /) -> ForgettingState:
         """The state of no rows.

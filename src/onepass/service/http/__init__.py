@@ -1,3 +1,3 @@
-"""Web: durable learners behind HTTP."""
+"""The HTTP server of durable learners."""
 
 __all__: list[str] = []

@@ -20,9 +20,9 @@ from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 from onepass.errors import ParameterError, need
+from onepass.service.consumer import source
 from onepass.service.http.app import logged
 from onepass.service.http.door import Door, Site
-from onepass.service.redis import source
 from onepass.service.registry import Shelf
 from onepass.service.source import Source
 
@@ -359,7 +359,7 @@ def read(sources: Iterable[str]) -> list[tuple[str, Source]]:
     Parameters
     ----------
     sources : iterable of str
-        Addresses, as :func:`onepass.service.source` takes them; before each the name of its
+        Addresses, as ``consumer.source`` takes them; before each the name of its
         learner and ``=``, unless there is one alone.
 
     Raises

@@ -1,11 +1,13 @@
-"""Wire: requests as bytes, as rows, and answers as bytes again; no HTTP, and no learner.
+"""Wire formats: decode requests into rows, and encode predictions. No HTTP, and no learner.
 
-=================================== ============================================================
-:mod:`~.tensors`                    the Open Inference Protocol, version 2: JSON and binary tensors
-:mod:`~.invocations`                MLflow's ``/invocations``: JSON in four forms, and CSV
-:mod:`~.arrow`                      Arrow's streams
-:mod:`~.described`                  what a server and its models say of themselves, and of errors
-=================================== ============================================================
+================ ===================================================================================
+:mod:`~.v2`      the Open Inference Protocol, version 2: JSON, binary tensors, metadata and errors
+:mod:`~.mlflow`  MLflow's ``/invocations``: JSON in four forms, and CSV
+:mod:`~.arrow`   Arrow streams
+:mod:`~.json`    decoding and encoding of JSON
+:mod:`~.rows`    decoded requests, and replies
+:mod:`~.limits`  limits of one request
+================ ===================================================================================
 
 Each reader makes an :class:`~.rows.Asked` out of bytes, or raises RequestError, whatever they are:
 what is wrong and where, what was expected, and what to do. Nothing takes memory before
