@@ -412,7 +412,8 @@ def test_public_packages_can_be_imported_by_statements() -> None:
         ("from onepass.baselines import EWC", "onepass_experiments.baselines"),
         ("onepass.compat", "onepass.integrations"),
         ("from onepass.compat import river", "onepass.integrations"),
-        ("from onepass.compat.river import adopt", "onepass.integrations.river"),
+        ("import onepass.compat.river", "onepass.integrations"),
+        ("from onepass.baselines.ewc import EWC", "onepass_experiments.baselines"),
     ],
 )
 def test_a_former_package_names_the_one_it_is_now(statement: str, remedy: str) -> None:

@@ -377,7 +377,7 @@ def need(module: str, *, extra: str, where: str) -> ModuleType:
     Parameters
     ----------
     module : str
-        Dotted name of the module, such as ``"pyarrow.csv"``.
+        Dotted name of the module, such as ``"matplotlib.figure"``.
     extra : str
         The extra of onepass that installs it.
     where : str

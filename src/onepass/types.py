@@ -1,6 +1,7 @@
 """Types that annotations share: arrays, and what is accepted in place of one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
@@ -9,19 +10,22 @@ from numpy.typing import ArrayLike, NDArray
 if TYPE_CHECKING:
     import torch
 
+__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "Kind", "RowLike", "TimeLike"]
+
 Array: TypeAlias = NDArray[Any]
 """A NumPy array of any type: numbers, text, dates."""
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
-"""A NumPy array of float32 or float64."""
+"""A NumPy array of floating-point numbers: float32 or float64."""
 
 ArrayOrTensor: TypeAlias = Union[Array, "torch.Tensor"]
 """An array of either backend: NumPy or PyTorch."""
 
 Kind: TypeAlias = Union[type[np.floating[Any]], np.dtype[np.floating[Any]], "torch.Tensor"]
-"""A precision of NumPy's, or a tensor of the precision and on the device wanted."""
+"""A NumPy precision, or a tensor of the wanted precision and device."""
 
 RowLike: TypeAlias = ArrayLike | Mapping[str, object]
 """One row of features: an array, or a mapping of named features."""
 
-__all__ = ["Array", "ArrayLike", "ArrayOrTensor", "Floats", "Kind", "RowLike"]
+TimeLike: TypeAlias = ArrayLike | date | Sequence[date]
+"""Times of rows: numbers, or dates of NumPy or Python."""

@@ -311,7 +311,7 @@ class ContinualReport:
         Raises
         ------
         MissingExtraError
-            If the library, or any of the three, is not installed.
+            If the library is not installed.
         ParameterError
             If there is no such thing to give.
         """

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass.learners.estimator import Classifier, Learner, Regressor
-from onepass.types import Array, ArrayLike, Floats
+from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.table import TableLike
 
 __all__ = ["BASELINES", "LastLabel", "LastValue", "Majority", "RunningMean"]
@@ -56,7 +56,7 @@ class _Blind(Learner):
         y: ArrayLike | None,
         sample_weight: ArrayLike | None,
         verb: str,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Array:
         return super()._take(_alike(X), y, sample_weight, verb, time)
 

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -59,13 +58,13 @@ def frame(columns: Mapping[str, Sequence[object]], library: str | None, where: s
             f"{where}: `library` must be one of {', '.join(makers)}, got {library!r}. "
             "Choose one of them, or None for the first that is installed."
         )
-    name = library or next(name for name in makers if name == "pyarrow" or find_spec(name))
-    try:
-        return getattr(import_module(name), makers[name])(columns)
-    except ImportError as missing:
-        raise MissingExtraError(
-            f"{where} needs {name}. Install it with: pip install {name}"
-        ) from missing
+    wanted = list(makers) if library is None else [library]
+    for name in wanted:
+        try:
+            return getattr(import_module(name), makers[name])(columns)
+        except ImportError:
+            continue
+    raise MissingExtraError(f"{where} needs {library}. Install it with: pip install {library}")
 
 
 def spelt(tree: object) -> Any:
@@ -361,7 +360,7 @@ class Report:
         Raises
         ------
         MissingExtraError
-            If the library, or any of the three, is not installed.
+            If the library is not installed.
         """
         kinds = {"scores": _scores, "curve": _curves, "drift": _drift}
         if of not in kinds:

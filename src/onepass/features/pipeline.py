@@ -21,7 +21,7 @@ from onepass import validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, TypeMismatchError
 from onepass.features.transformer import Transformer, all_or_nothing
 from onepass.learners.estimator import Learner
-from onepass.types import Array, ArrayLike, Floats
+from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.arrays import Places, hold_alike, places
 from onepass.validation.table import TableLike
 
@@ -269,10 +269,10 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         X: TableLike,
-        y: ArrayLike,
+        y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Self:
         """Forget all, then learn the rows one after the other.
 
@@ -297,11 +297,11 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
     def partial_fit(
         self,
         X: TableLike,
-        y: ArrayLike,
+        y: ArrayLike | None,
         *,
         sample_weight: ArrayLike | None = None,
         classes: ArrayLike | None = None,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 
@@ -337,7 +337,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Array:
         """Learn the rows; return what would have been said of each just before learning it.
 
@@ -391,7 +391,7 @@ class Pipeline(BaseEstimator):  # type: ignore[misc]
         y: ArrayLike,
         sample_weight: float = 1.0,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Self:
         """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
 

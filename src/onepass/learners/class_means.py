@@ -40,7 +40,7 @@ import numpy as np
 from onepass import linalg
 from onepass.errors import NotFittedError, NumericalError, ParameterError
 from onepass.learners.estimator import Classifier, Layout
-from onepass.types import Array, ArrayLike, Floats
+from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.table import TableLike
 
 __all__ = ["UNSEEN", "ClassLearner", "Kept", "Means", "Moments", "NearestClassMean"]
@@ -273,7 +273,7 @@ class ClassLearner(Classifier):
         y: ArrayLike | None,
         sample_weight: ArrayLike | None,
         verb: str,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Array:
         self._aloud = verb == "test_then_train"
         try:

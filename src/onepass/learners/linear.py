@@ -31,7 +31,7 @@ from onepass.learners.step_size import Steps
 from onepass.linalg.update import Step
 from onepass.memory.protocols import MemoryState
 from onepass.serialization.state import nbytes
-from onepass.types import Array, ArrayLike, Floats, RowLike
+from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 
 __all__ = [
     "HALVES",
@@ -139,7 +139,7 @@ class Linear:
         y: ArrayLike | None,
         sample_weight: float = 1.0,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Self:
         """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
 

@@ -170,7 +170,7 @@ class Fitting:
     @property
     def merging(self) -> Any:
         """``exact`` with all directions, ``approximate`` with some of them."""
-        return getattr(specification(self.memory, type(self).__name__), "merging", "refused")
+        return specification(self.memory, type(self).__name__).merging
 
     def _unmergeable(self) -> str:
         if self.merging != "refused":

@@ -41,7 +41,7 @@ from onepass.memory.forgetting.exponential import Coming, Past
 from onepass.memory.forgetting.parse import rule
 from onepass.memory.forgetting.protocols import ForgettingRule
 from onepass.memory.square_root import Prior, SquareRoot, Triangle
-from onepass.types import Array, ArrayLike, Floats
+from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.table import TableLike, mixed_zones
 
 __all__ = ["LeastSquares", "RLSClassifier", "RLSRegressor"]
@@ -140,7 +140,7 @@ class LeastSquares(Linear):
             "row was too large: restore the learner from before that row."
         )
 
-    def _when(self, time: ArrayLike | None, n: int, where: str) -> Any:
+    def _when(self, time: TimeLike | None, n: int, where: str) -> Any:
         chosen = self._rule()
         if self._changed():
             raise ParameterError(

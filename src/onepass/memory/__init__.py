@@ -1,9 +1,9 @@
 """Memories: what is kept of the past, one file each.
 
-A specification (``Principal(10)``) is frozen and says how to start; what it starts is a state
-with one method, ``learn``, the equation of :mod:`onepass.linalg.update`. ``exact_in_blocks`` is
-true where a block is learned as its rows would be, one after the other. What else each brings is in
-:mod:`onepass.memory.protocols`.
+A specification (``Principal(10)``) is frozen and says how to start; what it starts is a state,
+whose ``learn`` is the equation of :mod:`onepass.linalg.update`. ``exact_in_blocks`` is true where a
+block is learned as its rows would be, one after the other. :mod:`onepass.memory.protocols` says
+what a new memory must have.
 """
 
 from onepass.linalg.subspace import Columns, Subspace
@@ -30,7 +30,7 @@ MEMORIES: tuple[type[Memory], ...] = (
     Sketch,
     SquareRoot,
 )
-"""What a user may give."""
+"""The memories that model files may name."""
 
 STATES: tuple[type, ...] = (
     Blocks,

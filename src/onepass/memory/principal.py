@@ -349,7 +349,7 @@ def certified(
     linear : bool
         Whether the model is linear in its weights.
     """
-    lost = 0.0 if memory is None else getattr(memory, "lost", None)
+    lost = 0.0 if memory is None else memory.lost
     if noise:
         why = "with noise, rows are averaged: each step moves past answers, as it should"
     elif lost is None:

@@ -1,7 +1,8 @@
 """Protocols: what a memory is to the learners that use it, and so what a new one has to bring.
 
 A specification (:class:`Memory`) is what the user gives, ``memory=op.memory.Principal(10)``; what
-its ``start`` gives is the first state. Of a state learners know this, and nothing else:
+its ``start`` gives is the first state. A state must be the first of these; the others say what it
+is used for besides:
 
 ===================== ==============================================================================
 :class:`MemoryState`  to learn rows, and to say what that did to past answers: all states

@@ -34,7 +34,7 @@ from onepass.service.requests import (
     tensors_of,
 )
 from onepass.service.writer import Charge
-from onepass.types import Array, ArrayLike
+from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import Table, TableLike
 
 if TYPE_CHECKING:
@@ -620,7 +620,7 @@ class Client:
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
         key: str | None = None,
     ) -> Receipt:
         """Have rows learned; they are on the service's disk when it returns.
@@ -719,7 +719,7 @@ class Client:
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Receipt:
         """Answers for rows that were asked, as for ``op.durable``'s; each is learned once."""
         rows = Table({"id": np.array(list(ids), dtype=object)}, len(ids))

@@ -33,7 +33,7 @@ from onepass.service.requests import (
     written,
 )
 from onepass.service.writer import Charge, Keeper, Policy, Watcher, said_of
-from onepass.types import Array, ArrayLike
+from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.arrays import bounded
 from onepass.validation.table import TableLike, named_row
 
@@ -109,7 +109,7 @@ class Durable:
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
         key: str | None = None,
         source: str | None = None,
         position: str | None = None,
@@ -170,7 +170,7 @@ class Durable:
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Self:
         """Learn rows, as the learner's own verb does."""
         self.learn(X, y, sample_weight, time=time)
@@ -182,7 +182,7 @@ class Durable:
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Array:
         """Learn rows; what would have been said of each just before learning it."""
         return self.learn(X, y, sample_weight, time=time).said
@@ -193,7 +193,7 @@ class Durable:
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
         key: str | None = None,
         digest: bytes | None = None,
         source: str | None = None,
@@ -234,7 +234,7 @@ class Durable:
         X: TableLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None,
-        time: ArrayLike | None,
+        time: TimeLike | None,
         key: str | None,
         digest: bytes | None,
         source: str | None,
@@ -333,7 +333,7 @@ class Durable:
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Receipt:
         """Learn rows that were asked, by their ids; one that was answered before is not again.
 

@@ -43,7 +43,7 @@ from onepass.service.monitoring import Diary, Gauges, memory_of, spectrum, task_
 from onepass.service.requests import Receipt, Request, shut
 from onepass.service.source import Source
 from onepass.service.writer import Charge, Watcher
-from onepass.types import Array, ArrayLike
+from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation.table import TableLike
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ class Served:
         y: Any,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Receipt:
         """Learn rows that were asked, as ``Durable.answer`` does."""
         self._waiting.hold_open()

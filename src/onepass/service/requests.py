@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, TypeGuard, cast
 import numpy as np
 
 from onepass.errors import DamagedError, ParameterError, ShapeError, StoreError, TypeMismatchError
-from onepass.types import Array, ArrayLike
+from onepass.types import Array, ArrayLike, TimeLike
 from onepass.validation import matrix
 from onepass.validation.table import Table, TableLike, is_frame, to_column
 
@@ -450,7 +450,7 @@ def read_rows(
     X: TableLike,
     y: ArrayLike | None,
     sample_weight: ArrayLike | None = None,
-    time: ArrayLike | None = None,
+    time: TimeLike | None = None,
     *,
     where: str,
 ) -> Block:
@@ -528,7 +528,7 @@ def _column(values: Array, name: str) -> Array:
     return values.copy() if plain else to_column(values, name)
 
 
-def aligned(part: ArrayLike, name: str, n: int, where: str) -> Array:
+def aligned(part: ArrayLike | TimeLike, name: str, n: int, where: str) -> Array:
     """Answers, weights or times as an array of their own.
 
     Parameters

@@ -30,7 +30,7 @@ __all__ = ["MARK", "Ipc", "Parquet", "leaves", "letters", "spooled", "to_array"]
 
 
 def leaves(
-    table: "pa.Table | pa.RecordBatch", passes: Callable[[str], bool] = lambda _: False
+    table: pa.Table | pa.RecordBatch, passes: Callable[[str], bool] = lambda _: False
 ) -> Iterator[tuple[str, pa.Array]]:
     """The columns of a table or a batch that are not structs, by their full names.
 
@@ -90,7 +90,7 @@ def to_array(column: pa.Array, name: str, where: str, *, text: bool = False) -> 
 
     Parameters
     ----------
-    column : pa.Array of length n
+    column : pyarrow.Array of length n
         Its values; nulls are missing.
     name : str
         The column's name, for the message.
@@ -298,7 +298,7 @@ class Ipc:
         elif head.startswith(MARK):
             opened.file = spooled(packed)
 
-    def _next(self, opened: "_Opened") -> "pa.RecordBatch | None":
+    def _next(self, opened: "_Opened") -> pa.RecordBatch | None:
         """The next batch; None at the end."""
         with self._told():
             if opened.file is None:

@@ -164,8 +164,8 @@ class Table:
             yield {name: column[i] for name, column in values.items()}
 
 
-TableLike: TypeAlias = ArrayLike | Mapping[str, object] | Sequence[Mapping[str, object]] | Table
-"""Rows of features: an array, a data frame, a mapping of columns, rows as mappings, or a table."""
+TableLike: TypeAlias = ArrayLike | Sequence[Mapping[str, object]] | Table
+"""Rows of features: an array, a data frame, a sequence of rows as mappings, or a table."""
 
 
 def is_frame(X: object) -> bool:

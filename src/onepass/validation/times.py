@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import NotFiniteError, ParameterError, ShapeError, TypeMismatchError
-from onepass.types import Array, ArrayLike, Floats
+from onepass.types import Array, Floats, TimeLike
 from onepass.validation.table import dates_from, dates_of, is_date, zoned
 
 __all__ = [
@@ -168,7 +168,7 @@ def per_second(time: Array) -> int:
     return 10**6 if np.datetime_data(time.dtype)[0] == "us" else 10**9
 
 
-def aware(time: ArrayLike) -> bool | None:
+def aware(time: TimeLike) -> bool | None:
     """Whether datetimes have time zones; None for other kinds of times."""
     array = np.asarray(time)
     return next(iter(zoned(array.flat if array.dtype.kind == "O" else ())), None)
@@ -181,7 +181,7 @@ def _exact(time: float | np.datetime64) -> Any:
     return int(time.astype(np.int64)) * (10**9 // per_second(np.asarray(time)))
 
 
-def as_numbers(time: ArrayLike, where: str) -> Array:
+def as_numbers(time: TimeLike, where: str) -> Array:
     """Times as int64 where they are whole numbers, else as float64; other kinds as they are.
 
     Parameters
@@ -217,7 +217,7 @@ def as_numbers(time: ArrayLike, where: str) -> Array:
     return array.astype(np.int64 if array.dtype.kind == "i" else np.float64, copy=False)
 
 
-def _dates(time: ArrayLike, where: str) -> Array:
+def _dates(time: TimeLike, where: str) -> Array:
     array = np.asarray(time)
     if array.dtype.kind == "O" and all(is_date(each) for each in array.flat):
         array = dates_from(array.ravel().tolist(), f"{where}: `time`").reshape(array.shape)

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from onepass import validation
 from onepass.errors import LabelError, MergeError
 from onepass.learners.estimator.learner import Learner
-from onepass.types import Array, ArrayLike, Floats
+from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.arrays import hold_breadth, hold_values
 from onepass.validation.table import TableLike
 
@@ -42,7 +42,7 @@ class Classifier(ClassifierMixin, Learner):  # type: ignore[misc]
         classes: Collection[object] | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 

@@ -25,7 +25,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin
 from onepass import linalg, validation
 from onepass.errors import MergeError, NotFittedError, ParameterError, ShapeError
 from onepass.serialization.state import learned, nbytes
-from onepass.types import Array, ArrayLike, Floats, RowLike
+from onepass.types import Array, ArrayLike, Floats, RowLike, TimeLike
 from onepass.validation.arrays import (
     Places,
     hold_alike,
@@ -160,7 +160,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Self:
         """Forget all, then learn the rows one after the other.
 
@@ -192,7 +192,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Self:
         """Learn the rows one after the other, on top of all learned so far.
 
@@ -226,7 +226,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         y: ArrayLike | None,
         sample_weight: ArrayLike | None = None,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Array:
         """Learn the rows; return what would have been said of each just before learning it.
 
@@ -268,7 +268,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         y: ArrayLike | None,
         sample_weight: float = 1.0,
         *,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Self:
         """Learn one row: an array of shape (d,), or a dict of named features; ``time`` if needed.
 
@@ -433,7 +433,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         """Whether a first row has been seen, and so the sizes are known."""
         return hasattr(self, "rows_seen_")
 
-    def _when(self, time: ArrayLike | None, n: int, where: str) -> Any:
+    def _when(self, time: TimeLike | None, n: int, where: str) -> Any:
         """The times of n rows, (n,), checked; None where none are needed."""
         del n
         if time is None:
@@ -457,7 +457,7 @@ class Learner(BaseEstimator, ABC):  # type: ignore[misc]
         y: ArrayLike | None,
         sample_weight: ArrayLike | None,
         verb: str,
-        time: ArrayLike | None = None,
+        time: TimeLike | None = None,
     ) -> Array:
         """Learn rows; return what was said of each before."""
         where = f"{type(self).__name__}.{verb}"

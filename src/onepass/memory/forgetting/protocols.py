@@ -33,6 +33,8 @@ class ForgettingState(Protocol):
 class ForgettingRule(Protocol):
     """What a user gives as ``forgetting``: a frozen dataclass, whose fields are saved with it.
 
+    Only the rules listed in ``RULES`` of ``parse.py`` are accepted.
+
     It raises :class:`~onepass.errors.ParameterError` for a field that is out of range.
     """
 

@@ -300,7 +300,6 @@ KIND = "application/vnd.apache.arrow.stream"
 """The content type."""
 
 _NO_LIMITS = Limits()
-_WHERE = "onepass.service.protocol.arrow"
 
 
 def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) -> Asked:

@@ -339,7 +339,6 @@ def write(answers: Mapping[str, Array]) -> Reply:
     return Reply(encoded({"predictions": answers["y"].tolist()}))
 
 
-_WHERE = "onepass.service.protocol.mlflow"
 _LONGEST = 1 << 20  # bytes of the line of names
 _MARKS = re.compile(rb"[\"\r\n]")
 

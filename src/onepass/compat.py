@@ -1,0 +1,5 @@
+"""The former place of the integrations."""
+
+__all__: list[str] = []
+
+raise ImportError("onepass.compat has moved. Import onepass.integrations.")
