@@ -78,12 +78,13 @@ class Piece:
 
 
 class Source(Protocol):
-    """Where rows come from: what every kind of source brings.
+    """Where rows come from: what every kind of source has.
 
-    To add one is to write a class of this form, which need not inherit from it, and to give it back
-    in :func:`onepass.stream.read`: with its suffix in :mod:`onepass.stream.formats` if it reads
-    files. :class:`onepass.stream.Stream` does the rest: it chooses columns, settles their kinds and
-    cuts blocks. What is wrong with a row is raised as a SourceError that says where it stands.
+    To add a source, write a class with these members, which need not inherit from this one, and
+    return it from :func:`onepass.stream.read`; if it reads files, list its format and suffixes in
+    :mod:`onepass.stream.formats`. :class:`onepass.stream.Stream` does the rest: it chooses columns,
+    settles their kinds and cuts blocks. A row that cannot be read raises a SourceError that says
+    where the row stands.
     """
 
     @property
@@ -127,16 +128,16 @@ class Source(Protocol):
         names : sequence of str, optional
             The columns that are wanted; None for all.
         types : dict of str to str
-            The kinds that the user asked for. A source may leave them to
-            :class:`~onepass.stream.dtypes.Kinds`, or read by them where its own values would not
-            survive being read otherwise.
+            The kinds that the user asked for. :class:`~onepass.stream.dtypes.Kinds` applies them;
+            a source needs them only where its values would be lost if they were read as another
+            kind.
         block : int
-            The rows that go into one block: a piece should not hold many times more.
+            The number of rows in one block. A piece should not hold many times more.
         start : int
-            Rows before this one will be passed over. They are given all the same, to be counted;
-            but pieces of nothing else may lack every column that ``kinds`` tells of, once the
-            first :data:`~onepass.stream.sources.LOOKED_AT` rows have been given in full. A source
-            may leave it out of account.
+            The caller skips the rows before this one. Yield them all the same, so that they are
+            counted. After the first :data:`~onepass.stream.sources.LOOKED_AT` rows, a piece that
+            holds only skipped rows may leave out the columns that ``kinds`` lists. A source may
+            ignore this argument.
         """
 
 

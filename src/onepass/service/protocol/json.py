@@ -263,7 +263,7 @@ def _malformed(said: str, text: bytes | memoryview, place: str) -> RequestError:
     """The error of what is no JSON; NaN and Infinity, which Python writes, have a remedy."""
     found = _BYTE.search(said)
     at = int(found[1]) if found else 0
-    if found and bytes(text[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
+    if found and bytes(memoryview(text)[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
         remedy = "Give null for what is missing, or send binary tensors"
         return refused(place, "be JSON", "NaN or Infinity, which JSON has not", remedy)
     said = said.removeprefix("JSON is malformed: ")
