@@ -1,4 +1,4 @@
-"""Native loops: loops over rows in C, where they are installed; all else is NumPy.
+"""The compiled loops over rows, if they are installed; NumPy is used otherwise.
 
 They are built with the package where there is a C compiler, and left out where there is none, or
 where ``ONEPASS_COMPILED=0`` is set: then the same mathematics runs on NumPy. Tests hold the two to

@@ -1,4 +1,4 @@
-"""Types that annotations share: arrays, and what is accepted in place of one."""
+"""Type aliases for annotations: arrays and array-like arguments."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -28,4 +28,4 @@ RowLike: TypeAlias = ArrayLike | Mapping[str, object]
 """One row of features: an array, or a mapping of named features."""
 
 TimeLike: TypeAlias = ArrayLike | date | Sequence[date]
-"""Times of rows: numbers, or dates of NumPy or Python."""
+"""Times of rows: numbers, or NumPy or Python dates."""

@@ -1,4 +1,4 @@
-"""The command line: ``onepass run``, ``predict``, ``serve`` and so on, a command each.
+"""Commands of the command line ``onepass``, one file per command or group of commands.
 
 A command is thin: it reads its arguments, calls the library and shows what came. What needs more
 than that belongs in the library.

@@ -49,11 +49,11 @@ _COUNTS = "BinaryDriftDetector"  # River's name for detectors that count mistake
 
 
 class Detector(Protocol):
-    """What is told the errors of a model one by one, as River's detectors are."""
+    """A drift detector that receives the errors of a model one by one, as in River."""
 
     @property
     def update(self) -> Callable[..., object]:
-        """Takes the next error."""
+        """Update with the next error."""
 
     @property
     def drift_detected(self) -> bool:

@@ -31,11 +31,11 @@ _MOST = 4096  # rows a call: what has waited may come all at once
 
 
 class Model(Protocol):
-    """A model of any library that answers rows just before it learns them."""
+    """A model of any library that predicts each row just before it learns it."""
 
     @property
     def test_then_train(self) -> Callable[..., object]:
-        """Takes ``(X, y)``, learns the rows in order, and returns what it said of each before."""
+        """Take ``(X, y)``, learn the rows in order, and return the prediction before each."""
 
 
 def _said_of(

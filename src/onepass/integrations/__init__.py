@@ -1,4 +1,4 @@
-"""Integrations: onepass models in other frameworks, and theirs here; one file a framework.
+"""Adapters between onepass and other frameworks, one file per framework.
 
 A framework is imported when its file is, and not before.
 """

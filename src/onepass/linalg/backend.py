@@ -1,4 +1,4 @@
-"""Backend: whose an array is, NumPy's or torch's, and small matrices on their way between."""
+"""NumPy or PyTorch: which backend an array belongs to, and conversion of small matrices."""
 
 import math
 from typing import TYPE_CHECKING, Any, TypeGuard

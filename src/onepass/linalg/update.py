@@ -49,11 +49,11 @@ _FLOOR = 1e-200  # what has faded below it is held there: far from the least nor
 class Step(NamedTuple):
     """What learning a block gives: the new weights and memory, and what is told and forgotten."""
 
-    w: Floats
+    w: ArrayOrTensor
     """Weights after the block, of the shape that came in."""
     memory: Any
     """The memory after the block; the one before is untouched."""
-    errors: Floats
+    errors: ArrayOrTensor
     """The error of each row just before it alone was learned, (n, c) or (n,)."""
     rank: int
     """How many new directions the block used up."""
@@ -202,7 +202,9 @@ def fit(
     return Fitted(linalg.moved(w, W, nu), W, errors.reshape(e.shape), kept, against)
 
 
-def row_by_row(memory: Any, w: Floats, G: Floats, e: Floats, noise: Floats, group: int) -> Step:
+def row_by_row(
+    memory: Any, w: ArrayOrTensor, G: ArrayOrTensor, e: ArrayOrTensor, noise: Floats, group: int
+) -> Step:
     """Rows of ``group`` neighbouring gradients each, one row after the other.
 
     The errors of a row are those before any of its own gradients was learned.

@@ -166,14 +166,14 @@ class Directions:
         """The same memory, and the directions that are not free to move as its columns."""
         return self, self.columns
 
-    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
+    def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
         """Qᵀ and the answers Qᵀw: all that w is held to."""
         del start
         answers = linalg.inner(self.Q, w.reshape(len(w), -1)).reshape(-1, *w.shape[1:])
         noise, rest = np.zeros(self.rank), np.zeros(w.shape[1:])
         return Evidence(self.Q.T, answers, noise, rest, weighty=False)
 
-    def merged(self, w: Floats, evidence: Evidence) -> Step:
+    def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence."""
         return evidence.learned_by(self, w)
 
@@ -228,7 +228,7 @@ class NoisySpan:
         del new, old
         return 0.0
 
-    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
+    def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
         """What the gradients said without the prior, in rows of noise 1."""
         del start
         span = self.span
@@ -238,7 +238,7 @@ class NoisySpan:
         answers = said.answers + rows @ (w.reshape(len(w), -1) - self.moved)
         return said._replace(rows=rows, answers=answers.reshape(len(rows), *w.shape[1:]))
 
-    def merged(self, w: Floats, evidence: Evidence) -> Step:
+    def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence."""
         return evidence.learned_by(self, w)
 

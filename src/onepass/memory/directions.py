@@ -103,11 +103,11 @@ class Selected:
         """The same memory, and the directions that are not free to move as its columns."""
         return self, self.directions.columns
 
-    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
+    def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
         """The directions kept, and what w says of them."""
         return self.directions.evidence(w, start)
 
-    def merged(self, w: Floats, evidence: Evidence) -> Step:
+    def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence, then of letting directions go."""
         return evidence.learned_by(self, w)
 

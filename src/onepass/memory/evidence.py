@@ -80,7 +80,7 @@ class Evidence(NamedTuple):
         answers[:, outputs], rest[outputs] = self.answers, self.rest
         return self._replace(rows=rows, answers=answers, rest=rest)
 
-    def learned_by(self, memory: Any, w: Floats) -> Step:
+    def learned_by(self, memory: Any, w: ArrayOrTensor) -> Step:
         """The step of a memory that learns these rows at the weights w."""
         said = linalg.inner(self.rows.T, w.reshape(len(w), -1)).reshape(self.answers.shape)
         step: Step = memory.learn(w, self.rows.T, self.answers - said, self.noise)

@@ -268,7 +268,7 @@ class Components:
             space = space.turned()
         return replace(self, subspace=space), space.B
 
-    def evidence(self, w: Floats, start: Floats | None = None) -> Evidence:
+    def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
         """The directions, as long as their singular values, and what w says of them.
 
         With noise r they are answered so that the rows σ uᵀ and the prior around ``start`` (zeros
@@ -286,7 +286,7 @@ class Components:
         rows = linalg.times(U, np.diag(space.sigma)).T
         return Evidence(rows, answers.reshape(-1, *w.shape[1:]), noise, rest, space.lost)
 
-    def merged(self, w: Floats, evidence: Evidence) -> Step:
+    def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
         """The step of learning another memory's evidence as one block; the certificates add up."""
         step = evidence.learned_by(self, w)
         space = step.memory.subspace

@@ -1,22 +1,23 @@
-"""Protocols: what a memory is to the learners that use it, and so what a new one has to bring.
+"""Protocols of memories: the members that a new memory must define.
 
-A specification (:class:`Memory`) is what the user gives, ``memory=op.memory.Principal(10)``; what
-its ``start`` gives is the first state. A state must be the first of these; the others say what it
-is used for besides:
+A user passes a specification (:class:`Memory`), such as ``memory=op.memory.Principal(10)``. Its
+``start`` returns the initial state. Every state is a :class:`MemoryState`; the other protocols are
+required for some uses only:
 
 ===================== ==============================================================================
-:class:`MemoryState`  to learn rows, and to say what that did to past answers: all states
-:class:`GrowingState` to take new features and classes as well: every state that ``start`` gives
-:class:`Mergeable`    to say what its rows said, where ``merging`` is not ``"refused"``
-:class:`Divided`      to apply P and to learn apart from each other, for networks and by layer
+:class:`MemoryState`  learn rows, and report the effect on past predictions: every state
+:class:`GrowingState` accept new features and classes: every state that ``start`` returns
+:class:`Mergeable`    merge two learners, unless ``merging`` is ``"refused"``
+:class:`Divided`      split a step in two parts: networks, and a memory for each layer
 ===================== ==============================================================================
 
-States are frozen: each method gives a new one, and the one before can still be used, but for
-columns of PyTorch, which are written in place. Sizes are p weights an output, c outputs, and n
-gradients. Weights w, gradients G and errors e are NumPy's arrays or PyTorch's tensors, as the kind
-that ``start`` was given. The weights have the shape (p, c) where all outputs share their gradients,
-and (p,) where each has its own: then the n gradients are those of rows times outputs, and e is
-(n,).
+States are frozen: each method returns a new state, and the old one stays usable. Basis columns held
+in PyTorch tensors are the exception; they are updated in place.
+
+Sizes are p weights per output, c outputs and n gradients. Weights w, gradients G and errors e are
+NumPy arrays or PyTorch tensors, as the argument ``kind`` of ``start``. The weights have shape
+(p, c) if all outputs share their gradients. If each output has gradients of its own, they have
+shape (p,), the n gradients are those of rows times outputs, and e has shape (n,).
 """
 
 from typing import Protocol, Self
@@ -30,22 +31,23 @@ __all__ = ["Divided", "GrowingState", "Memory", "MemoryState", "Mergeable"]
 
 
 class MemoryState(Protocol):
-    """What is kept of past rows, P among it: the directions in which the weights may still move."""
+    """What is retained of past rows, and thus P: the directions that are still free to change."""
 
     @property
     def exact_in_blocks(self) -> bool:
-        """Whether a block is learned as its rows would be, one after the other."""
+        """Whether learning a block equals learning its rows one after the other."""
 
     @property
     def rank(self) -> int:
-        """How many directions are used up for good, at most p: of these no row moves a weight."""
+        """The number of directions used up, at most p; later rows do not change weights in them."""
 
     @property
     def lost(self) -> float | None:
-        """D >= 0, for which Σ g gᵀ over all past gradients is at most what is kept + D · I.
+        """D >= 0 such that Σ g gᵀ over all past gradients is at most the retained part + D · I.
 
-        In the unit of a squared gradient; 0.0 while nothing was let go. None if nobody counts it,
-        or if steps are not orthogonal to what is kept: then there is no certificate of forgetting.
+        In units of a squared gradient; 0.0 if nothing was dropped. None if the memory does not
+        track D, or if steps are not orthogonal to the retained directions; then no certificate of
+        forgetting exists.
         """
 
     def learn(
@@ -57,143 +59,144 @@ class MemoryState(Protocol):
         *,
         group: int = 1,
     ) -> Step:
-        """Learn some gradients by the one equation of :mod:`onepass.linalg.update`.
+        """Learn gradients by the update equation of :mod:`onepass.linalg.update`.
 
-        Nothing that came in is written to, and neither is NumPy's part of this state.
+        The arguments, and the NumPy arrays of this state, are not modified.
 
         Parameters
         ----------
         w : array of shape (p, c) or (p,)
-            The weights before.
+            The weights before the step.
         G : array of shape (p, n)
-            A row's gradients, or those of all rows of a block, in order.
+            The gradients of one row, or of all rows of a block in order.
         e : array of shape (n, c) or (n,)
-            What was to be answered less what w says: the errors before any of them is learned.
+            Targets minus predictions at w, before any of these rows is learned.
         noise : ndarray of shape (n,)
-            R, the variance of each: all zero, then each is fitted exactly; or all positive.
+            R, the noise variance of each gradient: all zero (exact fit), or all positive.
         group : int
-            Neighbouring columns of G that belong to one row: its errors are those before any of
-            them was learned.
+            The number of neighbouring columns of G that belong to one row. The errors of a row are
+            those before any of its columns is learned.
 
         Returns
         -------
         step : Step
-            The weights and the state after, the errors in the shape of e, each as it was just
-            before its row alone was learned (where blocks are not exact: before the block), how
-            many directions were used up, and how many rows contradict the past.
+            The weights and the state after the step; the errors, in the shape of e, each just
+            before its row is learned (before the block, where blocks are not exact); the number of
+            directions used up; and the number of rows that contradict the past.
         """
 
     def forgets(self, new: ArrayOrTensor, old: ArrayOrTensor) -> float | ArrayOrTensor:
-        """By how much past answers can have moved with the weights, in one step after this state.
+        """Bound how far predictions on past rows can change in one step after this state.
 
-        The root of the sum of squares over past answers; of weights on a device, a tensor there.
-        0.0 where nothing is known: ``lost`` says that.
+        The bound is on the root of the sum of squared changes. For weights on a device it is a
+        tensor there. It is 0.0 where no bound is known; ``lost`` is None then.
 
         Parameters
         ----------
         new, old : arrays of shape (p, c) or (p,)
-            The weights after the step and before it.
+            The weights after and before the step.
         """
 
 
 class GrowingState(MemoryState, Protocol):
-    """A state that new features and new outputs can come to: what :meth:`Memory.start` gives."""
+    """A state that accepts new features and outputs; :meth:`Memory.start` returns one."""
 
     def grown(self, p: int) -> Self:
-        """The same for p weights an output: the new ones, at the end, zero in every row so far."""
+        """Return the state for p weights per output; the new ones, at the end, were always 0."""
 
     def with_outputs(self, at: Array, c: int) -> Self:
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far.
+        """Return the state for c outputs, of which those in columns ``at`` are new.
 
-        Where outputs share all that is kept, as directions, this is the state itself.
+        If all outputs share the retained directions, this is the state itself.
         """
 
 
 class Mergeable(Protocol):
-    """A state that can say what its rows said, and learn what another's said."""
+    """A state that can be summarised as evidence, and can learn the evidence of another state."""
 
     def evidence(self, w: ArrayOrTensor, start: ArrayOrTensor | None = None) -> Evidence:
-        """A few rows, with answers and noise, that teach another what all rows would have.
+        """Summarise all rows so far as a few rows with targets and noise.
 
         Parameters
         ----------
         w : array of shape (p, c) or (p,)
-            The weights now, which the rows led to.
+            The current weights.
         start : array of the same shape, optional
             The weights before the first row; zeros if None.
         """
 
     def merged(self, w: ArrayOrTensor, evidence: Evidence) -> Step:
-        """The step of learning another's evidence as one block, at the weights w.
+        """Learn the evidence of another state as one block, at the weights w.
 
-        ``evidence.learned_by(self, w)``, and what of it ``learn`` does not know, as its ``lost``.
+        This is ``evidence.learned_by(self, w)``, plus what ``learn`` does not track, such as the
+        other state's ``lost``.
         """
 
 
 class Divided(Mergeable, MemoryState, Protocol):
-    """A state whose step is taken in two parts: P G before it, and what is kept after it.
+    """A state whose step is computed in two parts: P G before it, and the new state after it.
 
-    Networks need it, since columns of PyTorch are written in place: the step is computed first and
-    only learned if the weights can hold it. :class:`~onepass.memory.blocks.Blocks` needs it of each
-    of its parts, which are fitted together. Where ``merging`` is ``"refused"`` nobody asks for
-    evidence.
+    Networks compute the step first and take it only if the weights can represent it, since basis
+    columns in PyTorch are updated in place. :class:`~onepass.memory.blocks.Blocks` fits its parts
+    together. ``evidence`` and ``merged`` are not called if ``merging`` is ``"refused"``.
     """
 
     @property
     def basis(self) -> ArrayOrTensor | None:
-        """Of what P is made, for its precision: an array, or None where P = I."""
+        """The array that P is made of, for its precision; None where P = I."""
 
     def split(self, G: ArrayOrTensor) -> Split:
-        """P G of gradients (p, n), as ``lifted``; and what :meth:`after` will want to know of G."""
+        """Return P G of gradients (p, n) as ``lifted``, with the intermediate values of `after`."""
 
     def after(
         self, G: ArrayOrTensor, free: Split, noise: Floats, fitted: Fitted | None = None
     ) -> Self:
-        """The state after the gradients G (p, n) have come.
+        """Return the state after the gradients G (p, n).
 
         Parameters
         ----------
         G : array of shape (p, n)
+            The gradients.
         free : Split
-            What :meth:`split` said of it.
+            The result of :meth:`split` for G.
         noise : ndarray of shape (n,)
-            As of :meth:`MemoryState.learn`.
+            As in :meth:`MemoryState.learn`.
         fitted : Fitted, optional
-            Their step. Without it, they are learned among others in a step of many parts.
+            The step of these gradients. None if they are one part of a larger step.
         """
 
 
 class Memory(Protocol):
-    """What a user gives as ``memory``: a frozen dataclass, whose fields are saved with the learner.
+    """A specification of a memory: a frozen dataclass, whose fields are saved with the learner.
 
-    It raises :class:`~onepass.errors.ParameterError` for a field that is out of range.
+    It raises :class:`~onepass.errors.ParameterError` if a field is out of range.
     """
 
     @property
     def merging(self) -> str:
-        """What merging two learners with it gives: "exact", "approximate" or "refused".
+        """How two learners with this memory merge: "exact", "approximate" or "refused".
 
-        "exact" is the learner of all rows, to rounding; "approximate" is as near to it as what
-        is kept is to the rows. Of "refused" a state need not be :class:`Mergeable`.
+        "exact" gives the learner of all rows, to rounding; "approximate" is as close to it as the
+        retained directions are to the rows. If "refused", its state need not be `Mergeable`.
         """
 
     def start(self, p: int, c: int, noise: float = ..., kind: Kind = ..., /) -> GrowingState:
-        """The state of no rows.
+        """Return the initial state.
 
         Parameters
         ----------
         p : int
-            Weights an output, at least 1.
+            Weights per output, at least 1.
         c : int
-            Outputs, at least 1; 1 where each output has gradients of its own.
+            Outputs, at least 1; 1 if each output has gradients of its own.
         noise : float
-            r >= 0: the variance of a row relative to P = I before the first. What all rows will
-            have is near it, and 0 if and only if it is 0.
+            r >= 0: the noise variance of a row, relative to P = I before the first row. The noise
+            passed to ``learn`` is 0 if and only if r is 0.
         kind : dtype or tensor
-            The precision of what is kept: NumPy's, or that and the device of a tensor.
+            The precision of the state: a NumPy dtype, or a tensor of that precision and device.
 
         Raises
         ------
         ParameterError
-            If there is, or is no, noise, and this memory is not made for that.
+            If this memory does not support noise, or does not support its absence.
         """

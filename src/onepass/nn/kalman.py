@@ -297,7 +297,7 @@ class Belief:
         return Step(w, memory, errors.reshape(e.shape), rank, against)
 
     def forgets(self, new: object, old: object) -> float:
-        """Nothing is known of it."""
+        """Return 0.0: no bound is known."""
         del new, old
         return 0.0
 

@@ -169,11 +169,11 @@ def _labels(y: Array) -> Array:
 
 
 SCHEMES: dict[str, Callable[[str], Source]] = {"redis": RedisStream, "rediss": RedisStream}
-"""Sources by the scheme of their address; each is made of the address."""
+"""Constructors of sources by the scheme of the address, which is their argument."""
 
 
 def source(url: str) -> Source:
-    """A source by its address.
+    """Open a source by its address.
 
     Parameters
     ----------

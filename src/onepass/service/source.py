@@ -1,4 +1,4 @@
-"""Sources of the service, whose rows have positions, so that reading can go on after a restart.
+"""Sources of the service, whose rows have positions, so that reading resumes after a restart.
 
 They are not the sources of :mod:`onepass.stream`, which have no positions.
 """

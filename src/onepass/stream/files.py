@@ -32,10 +32,10 @@ _Given_co = TypeVar("_Given_co", covariant=True)
 
 
 class Readable(Protocol[_Given_co]):
-    """A file object, or whatever else can be read from front to end."""
+    """A file object, or another object that can be read sequentially."""
 
     def read(self, size: int, /) -> _Given_co:
-        """The next bytes or characters, as many as asked or fewer; none at the end."""
+        """Return at most ``size`` bytes or characters; none at the end."""
 
 
 def is_address(text: str) -> bool:

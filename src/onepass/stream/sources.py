@@ -78,7 +78,7 @@ class Piece:
 
 
 class Source(Protocol):
-    """Where rows come from: what every kind of source has.
+    """A source of rows: the members that every source must define.
 
     To add a source, write a class with these members, which need not inherit from this one, and
     return it from :func:`onepass.stream.read`; if it reads files, list its format and suffixes in

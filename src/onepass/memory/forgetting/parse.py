@@ -1,4 +1,4 @@
-"""Parse forgetting rules given as a number or as text, as on the command line.
+"""Parsing of forgetting rules given as a number or as text, as on the command line.
 
 A rule's name in small letters, a colon, and its arguments, with commas between them::
 

@@ -1,8 +1,8 @@
-"""Protocols: what a rule of forgetting is to least squares, and so what a new one has to bring.
+"""Protocols of forgetting rules: the members that a new rule must define.
 
-A rule (:class:`ForgettingRule`) is what the user gives, ``forgetting=op.forgetting.Window(1000)``.
-What rows have left behind for the answers, triangle and means, is a :class:`Past`, which all rules
-share; what else a rule needs to know is its own state (:class:`ForgettingState`).
+A user passes a rule (:class:`ForgettingRule`), such as ``forgetting=op.forgetting.Window(1000)``.
+All rules share :class:`Past`, the triangle and the means from which predictions are computed. What
+else a rule needs is in its own state (:class:`ForgettingState`).
 """
 
 from typing import Any, Protocol, Self
@@ -14,60 +14,59 @@ __all__ = ["ForgettingRule", "ForgettingState"]
 
 
 class ForgettingState(Protocol):
-    """What a rule needs to know beside triangle and means: a frozen dataclass of d features."""
+    """The state of a rule besides triangle and means: a frozen dataclass for d features."""
 
     @property
     def finite(self) -> bool:
-        """Whether all its numbers are finite: else the rows are refused, and nothing changes."""
+        """Whether all numbers are finite. If not, the rows are refused and nothing changes."""
 
     def grown(self, d: int, ridge: float, /) -> Self:
-        """The same for d features: the new ones, at the end, zero in every row so far.
+        """Return the state for d features; the new ones, at the end, were always 0.
 
-        ``ridge`` is the penalty of each of their coefficients, in units of a squared feature.
+        ``ridge`` is the penalty of each new coefficient, in units of a squared feature.
         """
 
     def with_outputs(self, at: Array, c: int) -> Self:
-        """The same with new outputs at the columns ``at`` of now c, zero in every row so far."""
+        """Return the state for c outputs, of which those in columns ``at`` are new and were 0."""
 
 
 class ForgettingRule(Protocol):
-    """What a user gives as ``forgetting``: a frozen dataclass, whose fields are saved with it.
+    """A forgetting rule: a frozen dataclass, whose fields are saved with the learner.
 
-    Only the rules listed in ``RULES`` of ``parse.py`` are accepted.
-
-    It raises :class:`~onepass.errors.ParameterError` for a field that is out of range.
+    Learners accept the rules that ``RULES`` of ``parse.py`` lists. A rule raises
+    :class:`~onepass.errors.ParameterError` if a field is out of range.
     """
 
     @property
     def clock(self) -> str | None:
-        """What times of rows it needs: "number", "date", or None where it counts rows."""
+        """The type of the row times it needs, "number" or "date"; None if it counts rows."""
 
     @property
     def state(self) -> type:
-        """The class of its state: another one's was learned by another rule."""
+        """The class of its state."""
 
     @property
     def keeps_sums(self) -> bool:
-        """Whether the past is a sum over its rows, each with a factor by its age.
+        """Whether the past is a sum over its rows, each weighted by its age.
 
-        Then learners can be merged. The rule has a further method ``between(earlier, later)``: that
-        factor for two times. See ``exponential.py``.
+        Learners with such a rule can be merged. The rule then also defines
+        ``between(earlier, later)``, the weight for two times. See ``exponential.py``.
         """
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the state holds the rows themselves, which a merge learns again.
+        """Whether the state stores rows, which a merge learns again.
 
-        The state then has ``kept``, ``len`` and ``penalised``, as the ``Queue`` of ``window.py``.
+        The state then also defines ``kept``, ``__len__`` and ``penalised``. See ``window.py``.
         """
 
     def start(self, past: Past, least: Floats, /) -> ForgettingState:
-        """The state of no rows.
+        """Return the initial state.
 
         Parameters
         ----------
         past : Past
-            Triangle and means of no rows; the penalty stands in the triangle.
+            Triangle and means before the first row; the triangle holds the penalty.
         least : ndarray of shape (d,)
             The diagonal of the ridge, in units of a squared feature.
         """
@@ -75,20 +74,21 @@ class ForgettingRule(Protocol):
     def learn(self, state: Any, past: Past, rows: Coming, /) -> Learned:
         """Learn rows one after the other, each after it has been predicted.
 
-        It must not matter how a stream is cut into blocks. Nothing that came in is written to.
+        The result must not depend on how the stream is cut into blocks. The arguments are not
+        modified.
 
         Parameters
         ----------
         state : ForgettingState
-            As :meth:`start` or the ``learn`` before gave it.
+            The result of :meth:`start` or of the previous ``learn``.
         past : Past
-            What the answers were made of before.
+            Triangle and means before these rows.
         rows : Coming
-            Rows X (n, d) with answers Y (n, c), weights and, where ``clock`` is not None, times.
+            Rows X (n, d) with targets Y (n, c), weights and, unless ``clock`` is None, times.
 
         Returns
         -------
         learned : Learned
-            The error of each row just before it was learned, (n, c), in the unit of the answers;
-            and past and state after all of them.
+            The error of each row just before it is learned, (n, c), in units of the targets; and
+            past and state after the last row.
         """
