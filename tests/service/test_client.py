@@ -211,7 +211,15 @@ def test_what_cannot_be_repeated_is_not(odd: str) -> None:
 
 
 def test_addresses() -> None:
-    for url in ("ftp://a", "127.0.0.1:8080", "http://", "http://a:99999"):
+    for url in (
+        "ftp://a",
+        "127.0.0.1:8080",
+        "http://",
+        "http://a:99999",
+        "http://a:0",
+        "http://a\n",
+        3,
+    ):
         with pytest.raises(ParameterError):
             Client(url)
 

@@ -24,7 +24,7 @@ from collections.abc import (
 )
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import numpy as np
 
@@ -140,10 +140,12 @@ class _Connection:
         context: ssl.SSLContext | None = None,
     ) -> None:
         name = type(self).__name__
+        httpx = need("httpx", extra="serve", where=name)
         try:
-            parts = urlsplit(url)
-            good = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-        except ValueError:  # no such port
+            address = httpx.URL(url)
+            port = 80 if address.port is None else address.port
+            good = address.scheme in {"http", "https"} and address.host and 0 < port < 1 << 16
+        except (httpx.InvalidURL, TypeError):
             good = False
         if not good:
             raise ParameterError(
@@ -154,12 +156,12 @@ class _Connection:
         if token is not None:
             _check_header(token, "token", name)
             headers["Authorization"] = f"Bearer {token}"
-        if context is None and url.startswith("https:"):
+        if context is None and address.scheme == "https":
             context = ssl.create_default_context()
         self.url = url
         self._patience = patience
-        self._httpx = need("httpx", extra="serve", where=name)
-        self._options = {"base_url": url, "headers": headers, "timeout": timeout,
+        self._httpx = httpx
+        self._options = {"base_url": address, "headers": headers, "timeout": timeout,
                          "verify": context or False, "trust_env": False}  # fmt: skip
         self._http = self._open()
 
@@ -550,7 +552,7 @@ class AsyncClient(_Connection):
         return int(response.json()["version"])
 
     async def learn_each(
-        self: _Connection, name: str, rows: Iterable[Sequence[TableLike | None]]
+        self, name: str, rows: Iterable[Sequence[TableLike | None]]
     ) -> AsyncIterator[Receipt]:
         """Learn rows in their order, a request each.
 
