@@ -143,7 +143,7 @@ def test_receipts_come_in_order(tmp_path: Path) -> None:
         Server(tmp_path / "data", plain(tmp_path), token=TOKEN) as server,
         Client(server.url, TOKEN) as client,
     ):
-        receipts = list(client.learn_each("rls", stream(300), ahead=32))
+        receipts = list(client.learn_each("rls", stream(300)))
         assert len(receipts) == 300
         assert [each.version for each in receipts] == list(range(1, 301))
         assert not any(each.again for each in receipts)

@@ -660,11 +660,7 @@ class Client(_Connection):
     rollback = _blocking(AsyncClient.rollback)
 
     def learn_each(
-        self,
-        name: str,
-        rows: Iterable[Sequence[TableLike | None]],
-        *,
-        ahead: int = 32,  # noqa: ARG002  of former versions
+        self, name: str, rows: Iterable[Sequence[TableLike | None]]
     ) -> Iterator[Receipt]:
         """Learn rows in their order, a request each; blocks of rows by ``learn`` are much faster.
 
@@ -677,8 +673,6 @@ class Client(_Connection):
         rows : iterable of tuple
             Each what one request takes: X and y, and if they are wanted sample_weight and time, as
             for ``learn``. It may be a generator, and endless: each is sent when it comes.
-        ahead : int, default 32
-            Has no effect; former versions sent so many requests before their receipts came.
 
         Yields
         ------
