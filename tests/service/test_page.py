@@ -428,7 +428,7 @@ def delays(tab: Tab) -> None:
         window.delays = [];
         const timer = window.setTimeout;
         window.setTimeout = (what, delay) => {
-            if (delay !== 10000) window.delays.push(delay);
+            window.delays.push(delay);
             return timer(what, delay);
         };
     """)
@@ -479,7 +479,7 @@ def test_a_server_that_is_gone_and_comes_back(opened: Open) -> None:
 )
 def test_an_answer_that_is_none(opened: Open, said: bytes) -> None:
     _, tab = opened(said, expect="lost")
-    assert tab.text("#lost-why") == "The server's answer is not a state."
+    assert tab.text("#lost-why") == "The server's answer cannot be shown."
     assert not shown(tab, "model")
 
 
@@ -488,8 +488,8 @@ def test_a_server_that_is_silent(opened: Open) -> None:
     player.silent.set()
     tab.evaluate("""
         document.getElementById("pause").click();
-        const timer = window.setTimeout;
-        window.setTimeout = (what, wait) => timer(what, wait === 10000 ? 50 : wait);
+        const timeout = AbortSignal.timeout;
+        AbortSignal.timeout = () => timeout.call(AbortSignal, 50);
         document.getElementById("pause").click();
     """)
     tab.until(f"{LINK} === 'lost'")
@@ -631,7 +631,7 @@ def test_a_screen_reader_is_told_what_is_what(opened: Open) -> None:
     images = [name for role, name in nodes if role == "image"]
     assert len(images) == 3
     assert images[0].startswith(
-        "Prequential error, 2026-11-22 22:55:47 UTC to 2026-11-22 23:05:46 UTC: window from 0.7"
+        "Prequential error: 2026-11-22 23:05:46 UTC, row 3,000, window 0.8178, all rows 0."
     )
     assert roles.count("slider") == 3
     assert roles.count("columnheader") == 9 + 3 + 3 + 5 + 3 + 2

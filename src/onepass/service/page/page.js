@@ -274,6 +274,8 @@ class Chart {
     this.cursor.max = Math.max(last, 0);
     this.cursor.value = Math.max(at, 0);
     mark(this.cursor, { "aria-valuetext": read.join(", ") });
+    const marks = this.marks.slice(-3).map(([, name]) => name);
+    mark(this.svg, { "aria-label": [`${this.name}: ${read[0] ?? "nothing yet"}`, ...read.slice(1), ...marks].join(", ") });
     this.svg.querySelector(".cross")?.remove();
     if (this.chosen === null || !this.places) return;
     const x = this.places[at].toFixed(1);
@@ -291,7 +293,6 @@ class Chart {
     this.svg.replaceChildren();
     const values = this.curves.flat().filter((each) => each !== null);
     if (values.length && width > 60 && height > 40) this.compose(width, height, values);
-    mark(this.svg, { "aria-label": this.summary() });
     this.look(this.chosen);
   }
 
@@ -326,19 +327,6 @@ class Chart {
     const lines = this.levels.map((ys, k) => draw("path", { class: `line c${k}`, d: path(this.places, ys) }));
     this.svg.append(axes, ...marks, ...lines.reverse()); // the first lies on top
     put(this.scale, y.log ? "log scale" : "");
-  }
-
-  /** The chart in a sentence. */
-  summary() {
-    if (!this.xs.length) return `${this.name}: nothing yet`;
-    const curves = this.curves.map((ys, k) => {
-      const known = ys.filter((each) => each !== null);
-      const [low, high, last] = [Math.min(...known), Math.max(...known), known.at(-1)].map(this.format);
-      return `${this.names[k]} from ${low} to ${high}, last ${last}`.trim();
-    });
-    const marks = this.marks.slice(-3).map(([, name]) => name);
-    const span = `${moment(this.xs[0])} to ${moment(this.xs.at(-1))}`;
-    return [`${this.name}, ${span}: ${curves[0]}`, ...curves.slice(1), ...marks].join("; ");
   }
 }
 
@@ -514,43 +502,29 @@ function ask() {
 }
 
 async function poll(mine) {
-  const reply = await fetched();
-  if (mine !== turn) return;
-  if (reply.locked) {
-    lock();
-    return;
-  }
-  try {
-    if (reply.state) live(reply.state);
-  } catch (error) {
-    reply.why = "The page cannot show what the server answered";
-    reportError(error);
-  }
-  failures = reply.why ? failures + 1 : 0;
-  const wait = Math.max(Math.min(MAX_WAIT, POLL * 2 ** failures), reply.wait ?? 0);
-  if (reply.why) lost(reply.why, wait);
-  timer = setTimeout(() => poll(mine), wait);
-}
-
-async function fetched() {
-  const ending = new AbortController();
-  request = ending;
-  const timeout = setTimeout(() => ending.abort(), TIMEOUT);
+  let [wait, why] = [POLL, "The server cannot be reached"];
+  request = new AbortController();
+  const signal = AbortSignal.any([request.signal, AbortSignal.timeout(TIMEOUT)]);
   try {
     const headers = token ? { Authorization: `Bearer ${token}` } : {};
-    const reply = await fetch("state", { headers, cache: "no-store", signal: ending.signal });
-    if (reply.status === 401 || reply.status === 403) return { locked: true };
-    const wait = Math.min(Number(reply.headers.get("Retry-After")) || 0, 300) * 1000;
-    if (!reply.ok) return { why: `The server answered ${reply.status}`, wait };
-    const state = JSON.parse(await reply.text());
-    return Array.isArray(state?.models) ? { state } : { why: "The server's answer is not a state" };
+    const reply = await fetch("state", { headers, cache: "no-store", signal });
+    wait = Math.min(Number(reply.headers.get("Retry-After")), 300) * 1000;
+    why = reply.ok ? "The server's answer cannot be shown" : `The server answered ${reply.status}`;
+    const state = reply.ok ? await reply.json() : null;
+    if (mine !== turn) return;
+    if ([401, 403].includes(reply.status)) {
+      lock();
+      return;
+    }
+    live(state);
+    [failures, wait] = [0, POLL];
   } catch (error) {
-    if (error instanceof SyntaxError) return { why: "The server's answer is not a state" };
-    const late = `The server did not answer within ${TIMEOUT / 1000} s`;
-    return { why: ending.signal.aborted ? late : "The server cannot be reached" };
-  } finally {
-    clearTimeout(timeout);
+    if (mine !== turn) return;
+    failures += 1;
+    wait = Math.max(Math.min(MAX_WAIT, POLL * 2 ** failures), wait);
+    lost(error.name === "TimeoutError" ? `The server did not answer within ${TIMEOUT / 1000} s` : why, wait);
   }
+  timer = setTimeout(() => poll(mine), wait);
 }
 
 function unlock(given) {
