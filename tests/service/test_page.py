@@ -333,12 +333,20 @@ def test_models_of_a_class_are_told_apart_by_the_parameters_that_differ(opened: 
     plain = lively("plain", parameters="")
     _, tab = opened(state(one, two, plain, lively("ridge", parameters="ridge=(1, 2), memory=3")))
     assert texts(tab, "#models-rows a") == ["slow", "fast", "plain", "ridge"]
-    assert texts(tab, "#models-rows .of") == [
-        "Pipeline(RLSRegressor(ridge=10, forgetting=0.999))",
-        "Pipeline(RLSRegressor(ridge=10, forgetting=0.9))",
+    kinds = [each.replace("\u200b", "") for each in texts(tab, "#models-rows .of")]
+    assert kinds == [
+        "Pipeline · RLSRegressor(ridge=10, forgetting=0.999)",
+        "Pipeline · RLSRegressor(ridge=10, forgetting=0.9)",
         "RLSRegressor",
-        "RLSRegressor(ridge=(1, 2), memory=3)",
+        "RLSRegressor · ridge=(1, 2), memory=3",
     ]
+
+
+def test_many_marks_do_not_hide_the_curves(opened: Open) -> None:
+    drift = [{"rows": i, "at": NOW - i, "detector": "adwin"} for i in range(1, 31)]
+    _, tab = opened(state(lively(drift=drift)))
+    counts = [f"document.querySelectorAll('.mark path{kind}').length" for kind in ("", ".flag")]
+    assert [tab.evaluate(each) for each in counts] == [30, 30]
 
 
 @pytest.mark.parametrize(

@@ -58,13 +58,13 @@ function ago(seconds) {
   return name ? ages.format(-Math.trunc(seconds / unit), name) : "now";
 }
 
-/** The class of each model, with the parameters in which models of this class differ. */
+/** The class of each model, and the parameters in which models of this class differ. */
 function kinds(models) {
   const all = models.map((model) => separate(model.parameters));
   return models.map((model, i) => {
     const alike = all.filter((_, j) => models[j].class === model.class);
     const own = all[i].filter((each) => !alike.every((parameters) => parameters.includes(each)));
-    return own.length ? `${model.class}(${own.join(", ")})` : model.class;
+    return own.length ? `${model.class} · ${own.join(", ").replaceAll("(", "(\u200b")}` : model.class;
   });
 }
 
@@ -161,6 +161,7 @@ function write(node, { kind, parts }) {
 
 const LETTER = 6.6; // pixels of a digit at an axis
 const [ABOVE, RIGHT, BELOW] = [10, 16, 20];
+const MAX_LINES = 24; // of marks, which would hide the curves
 const TIME_STEPS = [
   1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
   ...[1, 2, 4, 7, 14, 30, 60, 120, 240, 365].map((days) => days * DAY),
@@ -322,7 +323,7 @@ class Chart {
       const at = across(x).toFixed(1);
       return draw("g", { class: "mark" }, draw("title", {}, name),
         draw("path", { d: `M${at} ${ABOVE}l-4 -7h8z`, class: "flag" }),
-        draw("path", { d: `M${at} ${ABOVE}V${this.floor}` }));
+        ...(this.marks.length > MAX_LINES ? [] : [draw("path", { d: `M${at} ${ABOVE}V${this.floor}` })]));
     });
     const lines = this.levels.map((ys, k) => draw("path", { class: `line c${k}`, d: path(this.places, ys) }));
     this.svg.append(axes, ...marks, ...lines.reverse()); // the first lies on top
@@ -409,7 +410,7 @@ function showOverview(chosen) {
     const link = { tag: "a", text: name, class: "data", href: address(name), "aria-current": current };
     const wide = [rate(rates.predicted), size(model.nbytes), count(model.waiting), count(model.rows_refused)];
     const cells = [
-      head(cell("", link, { text: all[i], class: "data of" })), cell("", chip(model)),
+      head(cell("", link, { text: all[i].slice(0, MAX_TEXT), class: "data of" })), cell("", chip(model)),
       whole(model.rows_seen), cell("number", { text: amount(error.window), title: error.name }),
       cell("number mid", { text: rate(rates.learned) }),
       ...wide.map((text) => cell("number wide", { text })),
