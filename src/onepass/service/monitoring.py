@@ -308,7 +308,7 @@ class Gauges:
         names = ("rows", "seen", "contradictions", "rows_refused", "predicted_rows")
         plain = {name: state[name] for name in names}
         curve = [[*point, None][:4] for point in state["curve"]]  # formerly without a time
-        refused, drift, alarms = state["refused"], state["drift"], state["alarms"]
+        refused, drift, alarms = list(state["refused"]), list(state["drift"]), state["alarms"]
         stride, squares = state["every"], state["squares"]
         tally = self._new_tally()
         tally.restore(state["tally"], "metrics")

@@ -20,7 +20,21 @@ from prometheus_client.registry import Collector
 
 from onepass.service.registry import Served, Shelf
 
-__all__ = ["ModelState", "State", "exposition", "onepass_version", "pathless", "state"]
+__all__ = [
+    "DriftState",
+    "DurationState",
+    "ErrorState",
+    "LatencyState",
+    "ModelState",
+    "RateState",
+    "RefusalState",
+    "SnapshotState",
+    "State",
+    "exposition",
+    "onepass_version",
+    "pathless",
+    "state",
+]
 
 
 _FOLDERS = re.compile(r"(?:(?<=[\s'\"(=])|^)(?:[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])+")
