@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from onepass.service.durable import Version
 from onepass.service.registry import Served, Shelf
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "ModelState",
     "RateState",
     "RefusalState",
-    "SnapshotState",
     "State",
     "exposition",
     "onepass_version",
@@ -125,16 +125,6 @@ class RefusalState(msgspec.Struct):
     why: str
 
 
-class SnapshotState(msgspec.Struct):
-    """A version to which the model can be rolled back."""
-
-    version: int
-    rows_seen: int
-    at: float
-    why: str
-    nbytes: int
-
-
 class ModelState(msgspec.Struct):
     """A model; one whose file could not be opened has ``name``, ``ready`` and ``trouble`` alone.
 
@@ -160,7 +150,7 @@ class ModelState(msgspec.Struct):
     latency: LatencyState | UnsetType = UNSET
     drift: list[DriftState] | UnsetType = UNSET
     refused: list[RefusalState] | UnsetType = UNSET
-    snapshots: list[SnapshotState] | UnsetType = UNSET
+    snapshots: list[Version] | UnsetType = UNSET
     watching: dict[str, bool] | UnsetType = UNSET
     positions: dict[str, str | None] | UnsetType = UNSET
 
