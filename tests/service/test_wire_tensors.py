@@ -15,8 +15,9 @@ from onepass.validation.table import Table
 
 pytest.importorskip("msgspec")
 from onepass.service.protocol import v2
+from onepass.service.protocol.v2 import DATATYPES
 from onepass.service.protocol.limits import Limits
-from onepass.service.protocol.rows import DATATYPES, Asked, Output
+from onepass.service.protocol.rows import Asked, Output
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 

@@ -17,7 +17,6 @@ The declared sizes stand where the message's table of buffers (FlatBuffers) says
 
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -57,16 +56,22 @@ def read(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False) ->
         If it is not such a stream, or too large, also once it is decompressed.
     """
     limits.hold_body(body)
-    with _translated():
+    source = pa.BufferReader(body)
+    try:
         _check_messages(ipc.MessageReader.open_stream(pa.BufferReader(body)), limits)
-        source = pa.BufferReader(body)
         with ipc.open_stream(source, options=ipc.IpcReadOptions(use_threads=False)) as reader:
             limits.hold(0, len(reader.schema), "schema")
             table = reader.read_all()
-        if source.tell() != len(body):
-            got = f"{len(body) - source.tell():,} bytes after it"
-            raise refused("", "end with its stream", got, "Send one stream a request")
+            rest = len(body) - source.tell()
         named = arrays(table, limits, len(body))
+    except OnepassError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, struct.error) as wrong:
+        got = f"one that breaks off or is damaged ({str(wrong)[:200]})"
+        raise refused("", "be a whole Arrow stream", got, "Check what wrote it") from wrong
+    if rest:
+        remedy = "Send one stream a request"
+        raise refused("", "end with its stream", f"{rest:,} bytes after it", remedy)
     return asked(named, columns_place, learning=learning)
 
 
@@ -83,9 +88,7 @@ def _check_messages(messages: Iterator["pa.ipc.Message"], limits: Limits) -> Non
             remedy = "Write it with Arrow 1.0 or later"
             raise refused("stream", "be of metadata version 5", "an earlier one", remedy)
         unpacked += _unpacked(message)
-        if unpacked > limits.unpacked:
-            must = f"have at most {limits.unpacked:,} bytes once it is decompressed"
-            raise refused("stream", must, "more", "Send fewer rows at a time")
+        _check_decoded(unpacked, limits)
 
 
 def _unpacked(message: "pa.ipc.Message") -> int:
@@ -141,16 +144,21 @@ def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
     limits.hold(n, len(names), "stream", texts=sum(map(_is_text, values)))
     limits.hold_sparse(n * sum(map(pa.types.is_null, values)), nbytes, "stream")
     table.validate(full=True)
-    left, named = limits.unpacked, {}
+    size, named = 0, {}
     for name, column in zip(names, table.columns, strict=True):
         place = columns_place(name)
-        for chunk in column.chunks:
-            left -= _text_bytes(chunk, place, limits)
-        if left < 0:
-            must = f"hold text of at most {limits.unpacked:,} bytes in all"
-            raise refused(place, must, "more", "Send fewer rows at a time")
-        named[name] = _array(column.combine_chunks(), place, limits)
+        chunks = column.chunks or [column.combine_chunks()]
+        for chunk in chunks:
+            size += _decoded_bytes(chunk, place, limits)
+            _check_decoded(size, limits)
+        named[name] = np.concatenate([_array(chunk, place, limits) for chunk in chunks])
     return named
+
+
+def _check_decoded(nbytes: int, limits: Limits) -> None:
+    if nbytes > limits.unpacked:
+        must = f"have at most {limits.unpacked:,} bytes once it is decoded"
+        raise refused("stream", must, "more", "Send fewer rows at a time")
 
 
 def _check_type(kind: pa.DataType, place: str) -> None:
@@ -163,14 +171,18 @@ def _check_type(kind: pa.DataType, place: str) -> None:
         raise refused(place, must, f"Arrow's {str(kind)[:80]}", remedy)
 
 
-def _text_bytes(column: pa.Array, place: str, limits: Limits) -> int:
-    """The bytes of a column's texts once each is written."""
-    if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
-        sizes = compute.take(_sizes(column.dictionary), column.indices)
-    elif _is_text(column.type):
-        sizes = _sizes(column)
-    else:
+def _decoded_bytes(column: pa.Array, place: str, limits: Limits) -> int:
+    """The bytes of a column's texts, and of its dictionary, once each value is written."""
+    if pa.types.is_dictionary(column.type):
+        values = column.dictionary
+        nbytes = 8 * len(values) + _decoded_bytes(values, place, limits)
+        if not _is_text(values.type):
+            return nbytes
+        sizes = compute.take(_sizes(values), column.indices)
+        return nbytes + (compute.sum(sizes).as_py() or 0)
+    if not _is_text(column.type):
         return 0
+    sizes = _sizes(column)
     limits.hold_text((compute.max(sizes).as_py() or 0) // _UTF8, place)
     return compute.sum(sizes).as_py() or 0
 
@@ -198,10 +210,14 @@ def _array(column: pa.Array, place: str, limits: Limits) -> Array:
         flat = to_array(column.flatten(), place, "the request")
         return flat.astype(np.float64).reshape(len(column), kind.list_size)
     if types.is_dictionary(kind):
-        column = column.dictionary_decode()
-    elif not column.null_count and (types.is_integer(kind) or types.is_boolean(kind)):
+        values = _array(column.dictionary, place, limits)
+        values = values if values.dtype.kind in "OM" else values.astype(np.float64)
+        missing = {"O": None, "M": np.datetime64("NaT", "us")}.get(values.dtype.kind, np.nan)
+        at = column.indices.cast(pa.int64()).fill_null(len(values)).to_numpy()
+        return np.append(values, missing)[at]
+    if not column.null_count and (types.is_integer(kind) or types.is_boolean(kind)):
         exact = np.asarray(column.to_numpy(zero_copy_only=False))
-        return exact if exact.dtype in {np.uint64, np.bool_} else exact.astype(np.int64)
+        return exact.astype({"i": np.int64, "u": np.uint64}.get(exact.dtype.kind, np.bool_))
     found = to_array(column, place, "the request")
     if found.dtype == object:
         limits.hold_text(max(map(len, filter(None, found)), default=0), place)
@@ -258,15 +274,3 @@ def _column(array: Array) -> pa.Array:
 def columns_place(name: str) -> str:
     """Where a column stands in the request, for messages."""
     return f"columns[{shown(name)}]"
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Raise errors of Arrow about damaged bytes as errors of the request."""
-    try:
-        yield
-    except OnepassError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError, struct.error) as wrong:
-        got = f"one that breaks off or is damaged ({str(wrong)[:200]})"
-        raise refused("", "be a whole Arrow stream", got, "Check what wrote it") from wrong

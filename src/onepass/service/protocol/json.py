@@ -12,13 +12,13 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
-from onepass.errors import LabelError, NumericalError, RequestError, TypeMismatchError, meant
+from onepass.errors import LabelError, NumericalError, RequestError, TypeMismatchError
 from onepass.service.protocol.limits import Limits, refused, shown
 from onepass.types import Array
 from onepass.validation.table import Table
 
 __all__ = [
-    "DAMAGED",
+    "ALIKE",
     "Number",
     "Object",
     "Row",
@@ -28,7 +28,6 @@ __all__ = [
     "encoded",
     "features",
     "texts",
-    "translated",
     "unwritable",
 ]
 
@@ -39,32 +38,28 @@ Object: TypeAlias = Annotated[
     dict[str, Scalar], msgspec.Meta(description="Values of a row by the names of their columns")
 ]
 
-DAMAGED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for text that it cannot decode."""
-
 _T = TypeVar("_T")
 _Place = Callable[[int], str]
 _ENCODER = msgspec.json.Encoder()
 _PATH = re.compile(r"(.*) - at `\$(.*)`", re.DOTALL)
 _TYPES = re.compile(r"Expected `(.*)`, got `(.*)`")
-_BOUND = re.compile(r"Expected `(int|float)` (>=|<=|>|<) (\S+)")
-_AXES = re.compile(r"Expected `array` of length (.*)")
-_FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`")
-_CHOICE = re.compile(r"Invalid (?:enum )?value '(.*)'", re.DOTALL)
+_BOUND = re.compile(r"Expected `(\w+)` (.*)")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _WORDS = {
     "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number",
     "null": "null", "object": "an object", "str": "text",
 }  # fmt: skip
-_NULL = "Give null for what is missing"
-_ALIKE = "Send numbers as numbers, text as text, and null for what is missing"
+
+ALIKE = "Send numbers as numbers, text as text, and null for what is missing"
+"""The remedy for values of several kinds."""
 
 
 def decoded(
     decoder: msgspec.json.Decoder[_T],
     text: bytes | memoryview,
     limits: Limits,
-    choices: Mapping[str, tuple[str, ...]] | None = None,
+    hints: Mapping[str, str] | None = None,
+    place: str = "",
 ) -> _T:
     """Decode a body, or the JSON at its beginning.
 
@@ -73,8 +68,10 @@ def decoded(
     decoder : msgspec.json.Decoder
     text : bytes-like
     limits : Limits
-    choices : mapping of str to tuple of str, optional
-        The values that fields of these names can have, for messages.
+    hints : mapping of str to str, optional
+        What to do if a field of this name is not what it should be.
+    place : str, default ""
+        Where the text stands in the request, for messages.
 
     Raises
     ------
@@ -84,8 +81,50 @@ def decoded(
     limits.hold_json(len(text))
     try:
         return decoder.decode(text)
-    except DAMAGED as wrong:
-        raise translated(wrong, text, choices=choices) from wrong
+    except RecursionError as wrong:
+        must = "be nested a few levels deep"
+        raise refused(place, must, "hundreds", "Give plain lists") from wrong
+    except UnicodeDecodeError as wrong:
+        must, got = "be UTF-8", f"other bytes ({wrong.reason})"
+        raise refused(place, must, got, "Write text in UTF-8") from wrong
+    except msgspec.ValidationError as wrong:
+        raise _invalid(str(wrong), place, hints or {}) from wrong
+    except msgspec.DecodeError as wrong:
+        raise _malformed(str(wrong), text, place) from wrong
+
+
+def _invalid(problem: str, place: str, hints: Mapping[str, str]) -> RequestError:
+    """The error of a value of another type, or beyond its bounds."""
+    path = ""
+    if found := _PATH.fullmatch(problem):
+        problem, path = found.groups()
+        place = f"{place}{path}" if place else path.lstrip(".")
+    field = re.sub(r"\[[\d.]*\]", "", path).rpartition(".")[2]
+    if types := _TYPES.fullmatch(problem):
+        must, got = map(_in_words, types.groups())
+        must = f"be {must}"
+    elif bound := _BOUND.fullmatch(problem):
+        must, got = f"be {_WORDS[bound[1]]} {bound[2]}", "another"
+    else:
+        must, got = "fit the schema", problem[0].lower() + problem[1:200]
+    return refused(place, must, got, hints.get(field, "See /openapi.json"))
+
+
+def _in_words(types: str) -> str:
+    """Types of msgspec in plain words."""
+    *others, last = (_WORDS.get(each, each) for each in types.split(" | "))
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _malformed(problem: str, text: bytes | memoryview, place: str) -> RequestError:
+    """The error of text that is not JSON, such as NaN and Infinity, which Python writes."""
+    found = _BYTE.search(problem)
+    at = int(found[1]) if found else 0
+    if found and bytes(memoryview(text)[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
+        remedy = "Give null for what is missing, or send binary tensors"
+        return refused(place, "be JSON", "NaN or Infinity, which JSON has not", remedy)
+    problem = problem.removeprefix("JSON is malformed: ")
+    return refused(place, "be JSON", f"other text: {problem}", "Correct it")
 
 
 def encoded(value: object) -> bytes:
@@ -108,83 +147,6 @@ def unwritable(wrong: UnicodeEncodeError) -> LabelError:
         "the predictions: text must be such as UTF-8 can encode, got half a character "
         f"({wrong.object[:40]!a}). Learn other labels."
     )
-
-
-def translated(
-    wrong: Exception,
-    text: bytes | memoryview,
-    place: str = "",
-    choices: Mapping[str, tuple[str, ...]] | None = None,
-) -> RequestError:
-    """An error of msgspec as an error of the request.
-
-    Parameters
-    ----------
-    wrong : Exception
-        One of ``DAMAGED``.
-    text : bytes-like
-        What was decoded.
-    place : str, default ""
-        Where that stands in the request.
-    choices : mapping of str to tuple of str, optional
-        The values that fields of these names can have.
-    """
-    if isinstance(wrong, RecursionError):
-        return refused(place, "be nested a few levels deep", "hundreds", "Give plain lists")
-    if isinstance(wrong, UnicodeDecodeError):
-        return refused(place, "be UTF-8", f"other bytes ({wrong.reason})", "Write text in UTF-8")
-    said = str(wrong)
-    if not isinstance(wrong, msgspec.ValidationError):
-        return _malformed(said, text, place)
-    if path := _PATH.fullmatch(said):
-        said, inner = path.groups()
-        place = f"{place}{inner}" if place else inner.lstrip(".")
-    return _invalid(said, place, choices or {})
-
-
-def _invalid(problem: str, place: str, choices: Mapping[str, tuple[str, ...]]) -> RequestError:
-    """The error of a value of another type or beyond its bounds."""
-    if types := _TYPES.fullmatch(problem):
-        must, got = map(_in_words, types.groups())
-        numeric = "a number" in must or "a whole number" in must
-        remedy = _NULL if got == "text" and numeric else "Give it as such"
-        return refused(place, f"be {must}", got, remedy)
-    if bound := _BOUND.fullmatch(problem):
-        must = f"be {_WORDS[bound[1]]} {bound[2]} {bound[3]}"
-        return refused(place, must, "one beyond", "Give one that is")
-    if axes := _AXES.fullmatch(problem):
-        remedy = "Send rows of numbers as [n, d], one row as [1, d]; named columns as [n]"
-        return refused(place, f"be a list of length {axes[1]}", "another length", remedy)
-    if field := _FIELD.fullmatch(problem):
-        if field[1].startswith("missing"):
-            return refused(place, f"have `{field[2]}`", "none", "Give it")
-        return refused(place, "have known fields", f"`{field[2]}`", "Correct it, or leave it out")
-    if choice := _CHOICE.fullmatch(problem):
-        options = choices.get(re.split(r"[.\[]", place.rstrip("0123456789[]"))[-1], ())
-        remedy = meant(choice[1][:40], options).strip() or "Choose one of these"
-        must = f"be one of {', '.join(map(repr, options))}"
-        return refused(place, must, shown(choice[1]), remedy)
-    if problem.endswith("out of range"):
-        return refused(place, "be a number within float64", "one beyond", "Use larger units")
-    return refused(place, "be as the protocol has it", problem[:200], "Correct it")
-
-
-def _in_words(types: str) -> str:
-    """msgspec's names of types in plain words."""
-    names = [one for one in types.split(" | ") if one != "int" or "float" not in types]
-    *others, last = (_WORDS.get(one, one) for one in names)
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-def _malformed(problem: str, text: bytes | memoryview, place: str) -> RequestError:
-    """The error of text that is not JSON, such as NaN and Infinity, which Python writes."""
-    found = _BYTE.search(problem)
-    at = int(found[1]) if found else 0
-    if found and bytes(memoryview(text)[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
-        remedy = f"{_NULL}, or send binary tensors"
-        return refused(place, "be JSON", "NaN or Infinity, which JSON has not", remedy)
-    problem = problem.removeprefix("JSON is malformed: ")
-    return refused(place, "be JSON", f"other text: {problem}", "Correct it")
 
 
 def texts(values: list[Any], place: str, limits: Limits) -> Array:
@@ -226,7 +188,7 @@ def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Arr
         return _matrix(rows, place, limits)
     for i, row in enumerate(rows):
         if type(row) is not dict:
-            raise refused(place(i), "be an object, as the rows before", _kind(row), _ALIKE)
+            raise refused(place(i), "be an object, as the rows before", _kind(row), ALIKE)
     names = list(dict.fromkeys(chain.from_iterable(rows)))
     limits.hold(len(rows), len(names), "columns")
     limits.hold_sparse(len(rows) * len(names), nbytes, "columns")
@@ -239,8 +201,8 @@ def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Arr
         raise
     words = [each for each in table.columns.values() if each.dtype == object]
     limits.hold(len(rows), len(names), "columns", texts=len(words))
-    for each in (names, *words):
-        limits.hold_text(max(map(len, filter(None, each)), default=0), "columns")
+    for each in chain([names], words):
+        limits.hold_text(max((len(text) for text in each if text), default=0), "columns")
     return table
 
 
@@ -294,7 +256,7 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
         kinds = [_kind(each) for each in values]
         first = next(kind for kind in kinds if kind != "null")
         i = next(i for i, kind in enumerate(kinds) if kind not in {first, "null"})
-        raise refused(place(i), f"be {first}, as the values before", shown(values[i]), _ALIKE)
+        raise refused(place(i), f"be {first}, as the values before", shown(values[i]), ALIKE)
     array = np.array(values) if len(types) == 1 and None not in values else np.empty(0, object)
     if array.dtype != object:
         return array

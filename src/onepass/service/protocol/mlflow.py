@@ -17,6 +17,7 @@ that pyarrow infers.
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -24,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from onepass.errors import RequestError, SourceError
+from onepass.errors import OnepassError, RequestError, SourceError
 from onepass.service.protocol.arrow import arrays, columns_place
 from onepass.service.protocol.json import (
     Number,
@@ -134,24 +135,24 @@ def _unsplit(split: Split) -> dict[str, list[Any]] | list[list[Any]]:
             must = "hold numbers, as rows without names do"
             raise refused("dataframe_split.data", must, "text", "Name the columns")
         return rows
-    for i, name in enumerate(names):
-        if not isinstance(name, str) or name in names[:i]:
-            must, remedy = "hold texts, each of them once", "Name all columns, or none"
-            raise refused("dataframe_split.columns", must, f"{shown(name)}", remedy)
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
-    return dict(zip(map(str, names), map(list, columns), strict=True))
+    found = {str(name): list(each) for name, each in zip(names, columns, strict=True)}
+    if len(found) < len(names):
+        got = "one of them again"
+        raise refused("dataframe_split.columns", "hold each name once", got, "Rename one")
+    return found
 
 
 def _columns(columns: dict[str, list[Any]], form: str, limits: Limits, *, learning: bool) -> Asked:
-    def place(name: str) -> str:
-        return f"{form}[{shown(name)}]"
+    def place(name: str, i: int | None = None) -> str:
+        return f"{form}[{shown(name)}]" + ("" if i is None else f"[{i}]")
 
     limits.hold(0, len(columns), form)
     limits.hold_text(max(map(len, columns)), form)
     named = {}
     for name, values in columns.items():
         limits.hold(len(values), len(columns), place(name))
-        named[name] = column(values, lambda i, at=place(name): f"{at}[{i}]", limits)
+        named[name] = column(values, partial(place, name), limits)
     texts = sum(each.dtype == object for each in named.values())
     limits.hold(max(map(len, named.values())), len(columns), form, texts=texts)
     return asked(named, place, learning=learning)
@@ -233,11 +234,16 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
                 parse_options=csv.ParseOptions(newlines_in_values=True),
                 convert_options=csv.ConvertOptions(strings_can_be_null=True),
             )
+            if pa.binary() in table.schema.types:  # which pyarrow takes text of other codes for
+                raise refused("", "be UTF-8", "other bytes", "Write it in UTF-8")
+            named = arrays(table, limits, len(body))
+        except OnepassError:
+            raise
         except (pa.ArrowException, OSError, ValueError) as wrong:
             raise misread.error(wrong) from wrong
     except SourceError as wrong:
         raise RequestError(str(wrong).removeprefix("op.stream.read: ")) from wrong
-    return asked(arrays(table, limits, len(body)), columns_place, learning=learning)
+    return asked(named, columns_place, learning=learning)
 
 
 def _check_size(body: bytes, limits: Limits) -> None:

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from msgspec import UNSET, UnsetType
 
+from onepass.errors import listed
 from onepass.service.protocol.json import (
-    DAMAGED,
+    ALIKE,
     Number,
     Object,
     Row,
@@ -33,7 +33,6 @@ from onepass.service.protocol.json import (
     decoded,
     encoded,
     features,
-    translated,
 )
 from onepass.service.protocol.limits import Limits, refused
 from onepass.service.protocol.rows import (
@@ -91,7 +90,7 @@ class _Keys(msgspec.Struct):
 _KEYS = msgspec.json.Decoder(_Keys)
 _BODY = msgspec.json.Decoder(Record | list[Record])
 _LINE = msgspec.json.Decoder(Record)
-_CHOICES = {"outputs": OUTPUTS}
+_HINTS = {"outputs": f"Choose some of {listed(OUTPUTS)}", "x": ALIKE, "y": ALIKE}
 _NO_LIMITS = Limits()
 
 
@@ -101,7 +100,7 @@ def is_records(body: bytes) -> bool:
         return True
     try:
         keys = _KEYS.decode(body)
-    except DAMAGED:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return bool(memoryview(keys.x)) and not memoryview(keys.inputs)
 
@@ -160,7 +159,7 @@ def read(
         if learning and getattr(first, role) is not UNSET
     }
     X = features(rows, place("x"), limits, len(body))
-    request = with_roles(X, parts, lambda name: place(name)(0))
+    request = with_roles(X, parts, str)
     given = {name: getattr(first, name) for name in ("await_label", "seconds")}
     request.parameters = {name: each for name, each in given.items() if each is not UNSET} or None
     if first.outputs:
@@ -171,20 +170,15 @@ def read(
 def _records(body: bytes, limits: Limits, *, ndjson: bool) -> tuple[list[Record], list[str]]:
     """The records, and what begins the place of each in messages."""
     if not ndjson:
-        found = decoded(_BODY, body, limits, _CHOICES)
+        found = decoded(_BODY, body, limits, _HINTS)
         if isinstance(found, Record):
             return [found], [""]
         return found, [f"[{i}]." for i in range(len(found))]
     limits.hold_json(len(body))
-    records, places = [], []
-    for number, line in enumerate(body.split(b"\n"), start=1):
-        if line.strip():
-            places.append(f"line {number}: ")
-            try:
-                records.append(_LINE.decode(line))
-            except DAMAGED as wrong:
-                raise translated(wrong, line, places[-1], _CHOICES) from wrong
-    return records, places
+    lines = [(i, line) for i, line in enumerate(body.split(b"\n"), start=1) if line.strip()]
+    places = [f"line {i}: " for i, _ in lines]
+    pairs = zip(lines, places, strict=True)
+    return [decoded(_LINE, line, limits, _HINTS, place) for (_, line), place in pairs], places
 
 
 def _check_alike(records: list[Record], places: list[str]) -> None:

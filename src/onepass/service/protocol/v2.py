@@ -27,7 +27,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, Union
 
 import msgspec
 import numpy as np
@@ -50,21 +50,16 @@ from onepass.types import Array
 __all__ = [
     "DATATYPES",
     "HEADER",
-    "Datatype",
     "ErrorResponse",
     "InferRequest",
     "InferResponse",
     "ModelMetadata",
     "ServerMetadata",
-    "Tensor",
     "failed",
-    "head_length",
     "model",
     "read",
-    "read_binary",
     "server",
     "write",
-    "write_binary",
 ]
 
 HEADER = "inference-header-content-length"
@@ -98,7 +93,7 @@ class TensorParameters(msgspec.Struct, gc=False):
     content_type: (
         Annotated[str, msgspec.Meta(description='"datetime": texts are ISO 8601 dates')] | None
     ) = None
-    shared_memory_region: str | None = None
+    shared_memory_region: None = None
 
 
 class Tensor(msgspec.Struct, tag_field="datatype", gc=False):
@@ -117,7 +112,7 @@ def _tensor(name: str, code: str, within: type, value: Any) -> type[Tensor]:
         list[value | list[value | None] | None],
         msgspec.Meta(description="Values row by row, flat or nested; null is missing"),
     ]
-    return msgspec.defstruct(
+    return msgspec.defstruct(  # type: ignore[return-value]  # it derives from the base
         f"{name}Tensor",
         [("data", data | None, None)],
         bases=(Tensor,),
@@ -162,8 +157,8 @@ class OutputParameters(msgspec.Struct, gc=False):
     """Parameters of a requested output."""
 
     binary_data: bool | None = None
-    classification: int | None = None
-    shared_memory_region: str | None = None
+    classification: Literal[0] | None = None
+    shared_memory_region: None = None
 
 
 class RequestedOutput(msgspec.Struct, gc=False):
@@ -185,8 +180,8 @@ class InferRequest(msgspec.Struct):
 class _InferRequest(InferRequest):
     """With parameters in the wrong place, which would otherwise be ignored."""
 
-    ask: msgspec.Raw = msgspec.Raw()
-    await_label: msgspec.Raw = msgspec.Raw()
+    ask: None = None
+    await_label: None = None
 
 
 class OutputTensor(msgspec.Struct, omit_defaults=True):
@@ -242,7 +237,16 @@ class ErrorResponse(msgspec.Struct):
 
 
 _REQUEST = msgspec.json.Decoder(_InferRequest)
-_CHOICES = {"datatype": tuple(DATATYPES), "name": OUTPUTS}
+_HINTS = {
+    "ask": 'Send "parameters": {"ask": true}',
+    "await_label": 'Send "parameters": {"await_label": true}',
+    "classification": "Request `probabilities`",
+    "data": "Give values of the datatype, and null for what is missing",
+    "datatype": f"Choose one of {', '.join(DATATYPES)}",
+    "name": f"Choose one of {', '.join(OUTPUTS)}",
+    "shape": "Send rows of numbers as [n, d], one row as [1, d]; named columns as [n]",
+    "shared_memory_region": "Send the values in the body",
+}
 _NO_LIMITS = Limits()
 _NO_PARAMETERS, _NO_OUTPUT_PARAMETERS = TensorParameters(), OutputParameters()
 _OCTETS = "application/octet-stream"
@@ -281,13 +285,9 @@ def read(
            [4.5]])
     """
     limits.hold_body(body)
-    length = head_length(header, body)
+    length = _head_length(header, body)
     text = body if length == len(body) else memoryview(body)[:length]
-    request = decoded(_REQUEST, text, limits, _CHOICES)
-    for name in ("ask", "await_label"):
-        if memoryview(getattr(request, name)):
-            remedy = f'Send "parameters": {{"{name}": true}}'
-            raise refused(name, "stand among the `parameters`", "it beside them", remedy)
+    request = decoded(_REQUEST, text, limits, _HINTS)
     limits.hold_text(len(request.id or ""), "id")
     named = _arrays(request.inputs, body, length, limits)
     found = asked(named, lambda name: f"inputs[{list(named).index(name)}]", learning=learning)
@@ -298,20 +298,8 @@ def read(
     return found
 
 
-def head_length(header: str | int | None, body: bytes) -> int:
-    """How many bytes of JSON a body begins with.
-
-    Parameters
-    ----------
-    header : str, int or None
-        The header; None if there is none, and all is JSON.
-    body : bytes
-
-    Raises
-    ------
-    RequestError
-        If it is not a whole number, or more than there are.
-    """
+def _head_length(header: str | int | None, body: bytes) -> int:
+    """How many bytes of JSON a body begins with; all, without the header."""
     if header is None:
         return len(body)
     text = str(header).strip()
@@ -351,8 +339,6 @@ def _values(tensor: Tensor, place: str, body: bytes, at: int, limits: Limits) ->
     """A tensor's values, from the JSON or the bytes from ``at``, and where the next ones begin."""
     parameters = tensor.parameters or _NO_PARAMETERS
     size, shape = parameters.binary_data_size, tuple(tensor.shape)
-    if parameters.shared_memory_region is not None:
-        raise refused(place, "bring its values", "shared memory", "Send them in the body")
     if (tensor.data is None) == (size is None):
         got = "both" if tensor.data is not None else "neither"
         must = "have either `data` or the parameter `binary_data_size`"
@@ -360,11 +346,7 @@ def _values(tensor: Tensor, place: str, body: bytes, at: int, limits: Limits) ->
     if size is None:
         array = _elements(tensor.data, tensor.kind, shape, f"{place}.data", limits)
     else:
-        if at + size > len(body):
-            must = f"be at most {len(body) - at:,}, the bytes after the JSON"
-            remedy = "Send all bytes, and the header that says how many of them are JSON"
-            raise refused(f"{place}.parameters.binary_data_size", must, f"{size:,}", remedy)
-        array = read_binary(body[at : at + size], tensor.kind, shape, place, limits)
+        array = _read_binary(body[at : at + size], tensor.kind, shape, place, limits)
         at += size
     if parameters.content_type == "datetime" and tensor.kind.name == "BYTES":
         array = dates(array.ravel(), lambda row: f"{place}, row {row}")
@@ -408,30 +390,10 @@ def _miscounted(place: str, expected: int, got: str) -> Exception:
     return refused(place, must, got, "Give all values, row after row, and their shape")
 
 
-def read_binary(
+def _read_binary(
     data: bytes, datatype: Datatype, shape: tuple[int, ...], place: str, limits: Limits
 ) -> Array:
-    """Decode the bytes of a tensor.
-
-    Parameters
-    ----------
-    data : bytes
-    datatype : Datatype
-    shape : tuple of int
-    place : str
-        Where the tensor stands in the request, for messages.
-    limits : Limits
-
-    Returns
-    -------
-    array : ndarray of this shape
-        Of ``datatype.within``; it may not be writeable.
-
-    Raises
-    ------
-    RequestError
-        If they are not as many as the shape says, or no truth values or text.
-    """
+    """Decode the bytes of a tensor; the array may not be writeable."""
     count = math.prod(shape)
     if datatype.dtype == object:
         return texts(_texts(data, count, place), place, limits).reshape(shape)
@@ -448,26 +410,17 @@ def read_binary(
 
 def _texts(data: bytes, count: int, place: str) -> list[str]:
     """Decode texts, each after its length."""
-
-    def wrong(must: str, got: str) -> Exception:
-        remedy = "Send each text as its number of bytes, of 4 bytes, and its UTF-8"
-        return refused(place, must, got, remedy)
-
     found: list[str] = []
-    at, must = 0, f"hold {count:,} texts, as the shape says"
-    if count * _LENGTH.size > len(data):
-        raise wrong(must, f"{len(data):,} bytes, which are fewer")
-    for _ in range(count):
-        start = at + _LENGTH.size
-        at = start + _LENGTH.unpack_from(data, at)[0] if start <= len(data) else start
-        if at > len(data):
-            raise wrong(must, f"{len(found):,} whole ones")
-        try:
+    at = 0
+    with suppress(struct.error, UnicodeDecodeError):
+        while len(found) < count:
+            start = at + _LENGTH.size
+            at = start + _LENGTH.unpack_from(data, at)[0]
             found.append(data[start:at].decode())
-        except UnicodeDecodeError as odd:
-            raise wrong("be UTF-8", f"other bytes in text {len(found):,}") from odd
-    if at != len(data):
-        raise wrong(must, f"{len(data) - at:,} bytes more")
+    if at != len(data) or len(found) != count:
+        must = f"hold {count:,} texts, as the shape says, and nothing else"
+        remedy = "Send each text as its number of bytes, of 4 bytes, and its UTF-8"
+        raise refused(place, must, f"{len(data):,} bytes, in which {len(found):,} are", remedy)
     return found
 
 
@@ -484,10 +437,6 @@ def _outputs(request: InferRequest) -> tuple[Output, ...]:
         parameters = wanted.parameters or _NO_OUTPUT_PARAMETERS
         if wanted.name in found:
             raise refused(f"outputs[{i}].name", "be new", shown(wanted.name), "Name each once")
-        if parameters.classification or parameters.shared_memory_region is not None:
-            must = "be without `classification` and shared memory"
-            remedy = "Leave them out; request `probabilities`"
-            raise refused(f"outputs[{i}]", must, "one of them", remedy)
         chosen = parameters.binary_data
         found[wanted.name] = Output(wanted.name, binary if chosen is None else chosen)
     return tuple(found.values())
@@ -527,7 +476,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
             array = array.astype(np.float64)
         tensor = OutputTensor(output.name, datatype, list(array.shape))
         if output.binary:
-            parts.append(write_binary(array, DATATYPES[datatype]))
+            parts.append(_write_binary(array, DATATYPES[datatype]))
             tensor.parameters = {"binary_data_size": len(parts[-1])}
         else:
             tensor.data = array.ravel().tolist()
@@ -538,20 +487,8 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
     return Reply(b"".join((head, *parts)), _OCTETS, {HEADER: str(len(head))})
 
 
-def write_binary(array: Array, datatype: Datatype) -> bytes:
-    """Encode a tensor's values as bytes.
-
-    Parameters
-    ----------
-    array : ndarray
-    datatype : Datatype
-        The one that ``datatype_of`` names. None is an empty text.
-
-    Raises
-    ------
-    LabelError
-        If a text cannot be encoded in UTF-8.
-    """
+def _write_binary(array: Array, datatype: Datatype) -> bytes:
+    """Encode values as bytes; None is an empty text."""
     if datatype.dtype != object:
         return array.astype(datatype.dtype, copy=False).tobytes()
     try:
