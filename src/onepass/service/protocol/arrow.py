@@ -17,6 +17,7 @@ The declared sizes stand where the message's table of buffers (FlatBuffers) says
 
 import struct
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -212,9 +213,9 @@ def _array(column: pa.Array, place: str, limits: Limits) -> Array:
     if types.is_dictionary(kind):
         values = _array(column.dictionary, place, limits)
         values = values if values.dtype.kind in "OM" else values.astype(np.float64)
-        missing = {"O": None, "M": np.datetime64("NaT", "us")}.get(values.dtype.kind, np.nan)
+        missing: Any = {"O": None, "M": np.datetime64("NaT", "us")}.get(values.dtype.kind, np.nan)
         at = column.indices.cast(pa.int64()).fill_null(len(values)).to_numpy()
-        return np.append(values, missing)[at]
+        return np.asarray(np.append(values, missing)[at])
     if not column.null_count and (types.is_integer(kind) or types.is_boolean(kind)):
         exact = np.asarray(column.to_numpy(zero_copy_only=False))
         return exact.astype({"i": np.int64, "u": np.uint64}.get(exact.dtype.kind, np.bool_))

@@ -199,9 +199,9 @@ def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Arr
             where = partial(_in_column, place, name)
             column([row.get(name) for row in rows], where, limits)
         raise
-    words = [each for each in table.columns.values() if each.dtype == object]
+    words: list[Any] = [each for each in table.columns.values() if each.dtype == object]
     limits.hold(len(rows), len(names), "columns", texts=len(words))
-    for each in chain([names], words):
+    for each in (names, *words):
         limits.hold_text(max((len(text) for text in each if text), default=0), "columns")
     return table
 
