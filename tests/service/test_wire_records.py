@@ -224,7 +224,7 @@ def test_structs_give_schemas() -> None:
     structs = [v2.InferRequest, v2.InferResponse, v2.ServerMetadata, v2.ModelMetadata,
                v2.ErrorResponse, records.Record, records.RecordsResponse, mlflow.Invocation,
                mlflow.Predictions]  # fmt: skip
-    _, schemas = msgspec.json.schema_components(structs, "#/components/schemas/{name}")
+    _, schemas = msgspec.json.schema_components(structs)
     assert {each.__name__ for each in structs} <= set(schemas)
     assert schemas["FP64Tensor"]["properties"]["datatype"] == {"enum": ["FP64"]}
     assert all(each.get("description") for each in schemas.values())

@@ -5,6 +5,7 @@ Rows that JSON gives as lists, objects or columns become arrays and tables here.
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -257,9 +258,12 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
         first = next(kind for kind in kinds if kind != "null")
         i = next(i for i, kind in enumerate(kinds) if kind not in {first, "null"})
         raise refused(place(i), f"be {first}, as the values before", shown(values[i]), ALIKE)
-    array = np.array(values) if len(types) == 1 and None not in values else np.empty(0, object)
-    if array.dtype != object:
-        return array
+    if types == {bool} and None not in values:
+        return np.array(values)
+    if types == {int} and None not in values:
+        for dtype in (np.int64, np.uint64):
+            with suppress(OverflowError):
+                return np.array(values, dtype=dtype)
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError as wrong:

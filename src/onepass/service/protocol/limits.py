@@ -29,7 +29,7 @@ class Limits:
     text : int, default 65,536
         Characters of one text.
     json_bytes : int, default 8 MiB
-        Bytes of JSON, which takes up to 32 times as much memory while it is decoded.
+        Bytes of JSON, which takes up to 48 times as much memory while it is decoded.
 
     Raises
     ------

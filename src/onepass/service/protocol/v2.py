@@ -112,11 +112,12 @@ def _tensor(name: str, code: str, within: type, value: Any) -> type[Tensor]:
         list[value | list[value | None] | None],
         msgspec.Meta(description="Values row by row, flat or nested; null is missing"),
     ]
+    about = f"An input tensor of {name}."
     return msgspec.defstruct(  # type: ignore[return-value]  # it derives from the base
         f"{name}Tensor",
         [("data", data | None, None)],
         bases=(Tensor,),
-        namespace={"kind": Datatype(name, np.dtype(code), np.dtype(within)), "__doc__": None},
+        namespace={"kind": Datatype(name, np.dtype(code), np.dtype(within)), "__doc__": about},
         tag=name,
         gc=False,
     )
