@@ -16,6 +16,7 @@ The declared sizes stand where the message's table of buffers (FlatBuffers) says
 """
 
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -136,9 +137,9 @@ def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
     """
     names, n = table.schema.names, table.num_rows
     limits.hold_text(max(map(len, names), default=0), "schema")
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise refused("schema", "hold each name once", f"{shown(twice)} again", "Rename one")
+    for name, times in Counter(names).most_common(1):
+        if times > 1:
+            raise refused("schema", "hold each name once", f"{shown(name)} again", "Rename one")
     for name, kind in zip(names, table.schema.types, strict=True):
         _check_type(kind, columns_place(name))
     values = [getattr(kind, "value_type", kind) for kind in table.schema.types]

@@ -220,7 +220,10 @@ def _matrix(rows: list[Any], place: _Place, limits: Limits) -> Array:
             must = f"hold {d:,} values, as the rows before"
             got = f"{len(row):,}" if type(row) is list else _kind(row)
             raise refused(place(i), must, got, "Send as many")
-    return np.array(rows, dtype=np.float64).reshape(len(rows), d)
+    flat = column(list(chain.from_iterable(rows)), lambda i: f"{place(i // d)}[{i % d}]", limits)
+    if flat.dtype == object or flat.ndim != 1:
+        raise refused(place(0), "hold numbers", "text or lists", ALIKE)
+    return flat.astype(np.float64).reshape(len(rows), d)
 
 
 def column(values: list[Any], place: _Place, limits: Limits) -> Array:
@@ -248,15 +251,17 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
     >>> column([1, None], str, Limits()), column([1, 2], str, Limits())
     (array([ 1., nan]), array([1, 2]))
     """
-    types = set(map(type, values)) - {type(None)}
+    types = set(map(type, values))
     if types == {list}:
         return _matrix(values, place, limits)
+    types -= {type(None)}
     if types == {str}:
         return texts(values, place(0), limits)
     if types & {str, list}:
         kinds = [_kind(each) for each in values]
         first = next(kind for kind in kinds if kind != "null")
-        i = next(i for i, kind in enumerate(kinds) if kind not in {first, "null"})
+        fit = {first} if first == "a list" else {first, "null"}
+        i = next(i for i, kind in enumerate(kinds) if kind not in fit)
         raise refused(place(i), f"be {first}, as the values before", shown(values[i]), ALIKE)
     if types == {bool} and None not in values:
         return np.array(values)

@@ -40,7 +40,6 @@ from onepass.service.protocol.json import (
 from onepass.service.protocol.limits import Limits, refused, shown
 from onepass.service.protocol.rows import ROLES, Asked, Reply, asked, with_roles
 from onepass.stream.csv import Misread
-from onepass.stream.files import packed_as
 from onepass.types import Array
 
 __all__ = ["Invocation", "Predictions", "read", "read_csv", "write"]
@@ -221,8 +220,6 @@ def read_csv(body: bytes, limits: Limits = _NO_LIMITS, *, learning: bool = False
     array([ 3., nan])
     """
     limits.hold_body(body)
-    if packed_as(body[:8]) is not None:
-        raise refused("", "be CSV as text", "packed bytes", "Unpack it, or send Content-Encoding")
     _check_size(body, limits)
     try:
         misread = Misread("the request")

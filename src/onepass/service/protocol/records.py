@@ -183,10 +183,11 @@ def _records(body: bytes, limits: Limits, *, ndjson: bool) -> tuple[list[Record]
 
 def _check_alike(records: list[Record], places: list[str]) -> None:
     """Raise RequestError if a record has several rows, or other fields than the first."""
+    first = _settings(records[0])
     for record, place in zip(records, places, strict=True):
         if type(record.x) is list and any(type(each) in {list, dict} for each in record.x):
             raise refused(f"{place}x", "be one row", "several", "Send a record for each")
-        if _settings(record) != _settings(records[0]):
+        if _settings(record) != first:
             must = "have the fields and settings of the first record"
             raise refused(place.rstrip(".: "), must, "others", "Send such rows by themselves")
 

@@ -291,7 +291,8 @@ def read(
     request = decoded(_REQUEST, text, limits, _HINTS)
     limits.hold_text(len(request.id or ""), "id")
     named = _arrays(request.inputs, body, length, limits)
-    found = asked(named, lambda name: f"inputs[{list(named).index(name)}]", learning=learning)
+    places = {name: f"inputs[{i}]" for i, name in enumerate(named)}
+    found = asked(named, places.__getitem__, learning=learning)
     found.id = request.id or ""
     if request.parameters or request.outputs:
         found.parameters = request.parameters
