@@ -164,7 +164,7 @@ def test_labels_keep_what_they_are() -> None:
         (b'{"dataframe_split": {"columns": ["a"]}}', "split` must fit .* missing required field"),
         (b'{"dataframe_split": {"data": []}}', "data` must hold rows"),
         (b'{"dataframe_split": {"columns": ["a", "a"], "data": []}}', "each name once"),
-        (b'{"dataframe_split": {"data": [["a"]]}}', "data` must hold numbers, as rows without"),
+        (b'{"dataframe_split": {"data": [["a"]]}}', r"data\[0\]` must hold numbers, as rows without"),
         (b'{"dataframe_split": {"columns": ["a"], "data": [[1, 2]]}}', r"data\[0\]` must hold 1 v"),
         (b'{"dataframe_split": {"columns": ["a"], "data": [[{}]]}}', "data.*got an object"),
         (b'{"inputs": [[1, 2], [3]]}', r"inputs\[1\]` must hold 2 values.* got 1"),

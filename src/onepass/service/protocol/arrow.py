@@ -38,7 +38,6 @@ KIND = "application/vnd.apache.arrow.stream"
 
 _NO_LIMITS = Limits()
 _MOST = 1 << 14  # messages
-_UTF8 = 4  # bytes of a character at most
 _HEADER, _DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3  # fields of Message.fbs
 
 
@@ -151,7 +150,7 @@ def arrays(table: pa.Table, limits: Limits, nbytes: int) -> dict[str, Array]:
         place = columns_place(name)
         chunks = column.chunks or [column.combine_chunks()]
         for chunk in chunks:
-            size += _decoded_bytes(chunk, place, limits)
+            size += _decoded_bytes(chunk)
             _check_decoded(size, limits)
         named[name] = np.concatenate([_array(chunk, place, limits) for chunk in chunks])
     return named
@@ -173,20 +172,16 @@ def _check_type(kind: pa.DataType, place: str) -> None:
         raise refused(place, must, f"Arrow's {str(kind)[:80]}", remedy)
 
 
-def _decoded_bytes(column: pa.Array, place: str, limits: Limits) -> int:
+def _decoded_bytes(column: pa.Array) -> int:
     """The bytes of a column's texts, and of its dictionary, once each value is written."""
     if pa.types.is_dictionary(column.type):
         values = column.dictionary
-        nbytes = 8 * len(values) + _decoded_bytes(values, place, limits)
+        nbytes = 8 * len(values) + _decoded_bytes(values)
         if not _is_text(values.type):
             return nbytes
         sizes = compute.take(_sizes(values), column.indices)
         return nbytes + (compute.sum(sizes).as_py() or 0)
-    if not _is_text(column.type):
-        return 0
-    sizes = _sizes(column)
-    limits.hold_text((compute.max(sizes).as_py() or 0) // _UTF8, place)
-    return compute.sum(sizes).as_py() or 0
+    return compute.sum(_sizes(column)).as_py() or 0 if _is_text(column.type) else 0
 
 
 def _sizes(column: pa.Array) -> pa.Array:

@@ -222,7 +222,8 @@ def _matrix(rows: list[Any], place: _Place, limits: Limits) -> Array:
             raise refused(place(i), must, got, "Send as many")
     flat = column(list(chain.from_iterable(rows)), lambda i: f"{place(i // d)}[{i % d}]", limits)
     if flat.dtype == object or flat.ndim != 1:
-        raise refused(place(0), "hold numbers", "text or lists", ALIKE)
+        must = "hold numbers, as rows without names do"
+        raise refused(place(0), must, "text or lists", "Send numbers, or name the columns")
     return flat.astype(np.float64).reshape(len(rows), d)
 
 
@@ -257,10 +258,10 @@ def column(values: list[Any], place: _Place, limits: Limits) -> Array:
     types -= {type(None)}
     if types == {str}:
         return texts(values, place(0), limits)
-    if types & {str, list}:
+    if types & {str, list, dict}:
         kinds = [_kind(each) for each in values]
         first = next(kind for kind in kinds if kind != "null")
-        fit = {first} if first == "a list" else {first, "null"}
+        fit = {first, "null"} if first in {"a number", "text"} else {first}
         i = next(i for i, kind in enumerate(kinds) if kind not in fit)
         raise refused(place(i), f"be {first}, as the values before", shown(values[i]), ALIKE)
     if types == {bool} and None not in values:

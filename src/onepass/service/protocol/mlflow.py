@@ -130,9 +130,6 @@ def _unsplit(split: Split) -> dict[str, list[Any]] | list[list[Any]]:
             must = f"hold {len(names):,} values, one for each of `columns`"
             raise refused(f"dataframe_split.data[{i}]", must, f"{len(row):,}", "Send as many")
     if not names or names == list(range(len(names))):
-        if any(str in map(type, row) for row in rows):
-            must = "hold numbers, as rows without names do"
-            raise refused("dataframe_split.data", must, "text", "Name the columns")
         return rows
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     found = {str(name): list(each) for name, each in zip(names, columns, strict=True)}
