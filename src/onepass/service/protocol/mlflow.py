@@ -42,7 +42,7 @@ from onepass.service.protocol.rows import ROLES, Asked, Reply, asked, with_roles
 from onepass.stream.csv import Misread
 from onepass.types import Array
 
-__all__ = ["Invocation", "Predictions", "read", "read_csv", "write"]
+__all__ = ["Invocation", "Predictions", "Split", "read", "read_csv", "write"]
 
 _Columns: TypeAlias = Annotated[
     dict[str, list[Scalar | Row]], msgspec.Meta(description="Values by the names of their columns")

@@ -216,6 +216,7 @@ def write(asked: Asked, answers: Mapping[str, Array], *, model: str, version: st
 
     Examples
     --------
+    >>> import numpy as np
     >>> request = read(b'{"x": [1.0, 2.0]}')
     >>> write(request, {"y": np.array([0.5])}, model="flow", version="12").body
     b'{"version":12,"predictions":[0.5]}'
