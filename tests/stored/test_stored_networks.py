@@ -13,7 +13,7 @@ from stored_networks import NETWORKS, OPTIMIZERS, outcome, outside, plain, rows,
 from stored_runs import RUNS
 
 import onepass as op
-from onepass.serialization.codec import Role, entries
+from onepass.serialization.codec import Role, class_registry
 
 EXPECTED = expected()
 OUTSIDE = outside()
@@ -73,7 +73,7 @@ def parts(thing: Any) -> Iterator[type]:
 
 def test_every_class_that_can_be_saved_is_in_a_file() -> None:
     """A new class brings a file: add it to `stored_cases` and run ``write.py``."""
-    missing = {entry.cls for entry in entries().values() if entry.role is not Role.LOSS}
+    missing = {entry.cls for entry in class_registry().values() if entry.role is not Role.LOSS}
     for name, case in {**CASES, **OUTSIDE}.items():
         missing -= set(parts(op.load(FILES / f"{name}.onepass", **case.replaced)))
     for name, case in NETWORKS.items():
