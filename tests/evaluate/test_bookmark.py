@@ -27,7 +27,7 @@ from onepass.evaluate import Report, prequential, standing
 from onepass.evaluate.curves import Tally
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.serialization import archive
-from onepass.serialization.codec import from_state, state_dict
+from onepass.serialization.codec import state_dict
 
 N = 480
 BLOCK = 32
@@ -169,7 +169,7 @@ def test_a_metric_of_other_parts_cannot_be_saved(place: Path) -> None:
             Tally({"mae": kind}).restore({"@": "Tally", "metrics": {"mae": wrong}}, "m.run")
     metric = kind().add([1.0], [2.0])
     metric.extra = object()  # type: ignore[attr-defined]
-    with pytest.raises(CheckpointError, match="`extra` must be None, .* got object"):
+    with pytest.raises(CheckpointError, match=r"`extra` must be None, .* got object"):
         state_dict(metric, "m.run")
     with pytest.raises(CheckpointError, match="got Tally"):
         op.save(Tally({"mae": kind}), place)

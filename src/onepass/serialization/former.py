@@ -172,13 +172,13 @@ def _part(value: Any) -> Any:
 # -- states of wrapped optimizers, until 0.1 -------------------------------------------------------
 
 
-def memory(state: Any) -> Any:
-    """A memory of a wrapped optimizer as a tree; its tensors are as they are."""
+def memory(state: Any, device: Any) -> Any:
+    """A memory of a wrapped optimizer as a tree, its tensors copied to a device."""
     if isinstance(state, list):
-        return [memory(part) for part in state]
+        return [memory(part, device) for part in state]
     if not isinstance(state, Mapping):
-        return state
-    if "small" in state:
-        return state["small"].cpu().numpy()
-    parts = {key: memory(part) for key, part in state.items() if key != "class"}
-    return {"@": state["class"], **parts} if "class" in state else parts
+        return state.to(device, copy=True) if hasattr(state, "detach") else state
+    if hasattr(state.get("small"), "detach"):
+        return state["small"].cpu().numpy().copy()
+    parts = {key: memory(part, device) for key, part in state.items()}
+    return {"@": parts.pop("class"), **parts} if type(parts.get("class")) is str else parts
