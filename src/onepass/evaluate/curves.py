@@ -238,7 +238,7 @@ class Tally:
 
     def state(self) -> dict[str, Any]:
         """All of it as plain values and arrays."""
-        found: dict[str, Any] = state_dict(self, "Tally", metrics=self.kinds.values())
+        found: dict[str, Any] = state_dict(self, "Tally")
         return found
 
     def restore(self, state: Any, place: str) -> None:
@@ -261,7 +261,7 @@ class Tally:
             state = former.tally(state, self.state())
         except (LookupError, TypeError, AttributeError, ValueError) as wrong:
             raise damaged(place, "it holds no metrics") from wrong
-        found = from_state(state, place, metrics=kinds.values())
+        found = from_state(state, place)
         if not (type(found) is Tally and (found.kinds, found.window) == (kinds, self.window)):
             raise damaged(place, "it has other metrics than those of the run")
         vars(self).update(vars(found))
@@ -322,11 +322,6 @@ class Ledger:
         tallies = {name: Tally(dict(kinds), window) for name in models}
         recent = None if window is None else Track(points, max(1, window // 4), window)
         return cls(tallies, Track(points), recent)
-
-    @property
-    def kinds(self) -> set[type[Metric]]:
-        """The classes of the metrics."""
-        return {kind for tally in self.tallies.values() for kind in tally.kinds.values()}
 
     def is_like(self, other: Any) -> bool:
         """Whether another ledger is of the same models, metrics, window and number of points."""

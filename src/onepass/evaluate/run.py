@@ -249,7 +249,7 @@ class Course:
             "ledger": self.ledger,
             "room": None if room is None else {"last": room.last, "waiting": room.waiting},
         }
-        found: dict[str, Any] = state_dict(state, place, metrics=self.ledger.kinds)
+        found: dict[str, Any] = state_dict(state, place)
         return found
 
     def restore(self, state: Any, place: str) -> None:
@@ -267,13 +267,12 @@ class Course:
         CheckpointError
             If it is of a course of other models or metrics, or no such thing. Nothing was restored.
         """
-        kinds = self.ledger.kinds
         classes = {name: type(model).__name__ for name, model in self.models.items()}
         try:
-            state = former.course(state, classes, state_dict(self.ledger, place, metrics=kinds))
+            state = former.course(state, classes, state_dict(self.ledger, place))
             saved = state.pop("models")
             models = {name: _model(m, saved[name], place) for name, m in self.models.items()}
-            found = from_state(state, place, metrics=kinds)
+            found = from_state(state, place)
             seconds = {name: float(found["seconds"][name]) for name in self.models}
             room = {"last": None, "waiting": None} | (found["room"] or {})
             if saved.keys() != classes.keys() or not self.ledger.is_like(found["ledger"]):

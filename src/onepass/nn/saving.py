@@ -26,16 +26,11 @@ from torch import Tensor
 
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
 from onepass.nn.selection import broken
-from onepass.serialization import archive
+from onepass.serialization import archive, former
 from onepass.serialization.archive import damaged
 from onepass.serialization.codec import MARK, from_state, register_value, state_dict
 
-__all__ = [
-    "KIND",
-    "load",
-    "register",
-    "save",
-]
+__all__ = ["KIND", "from_tensors", "load", "register", "save", "tensors_of"]
 
 
 _Class = TypeVar("_Class", bound=type)
@@ -64,6 +59,21 @@ def _tensor(dtype: str, of: Any, device: Any) -> Tensor:
 
 # a single number that a learner has on a device is waited for, and saved as one of Python's
 register_value(_TENSOR, Tensor, lambda each: _as_array(each) if each.ndim else each.item(), _tensor)
+
+
+def tensors_of(memory: object, where: str) -> dict[str, Any]:
+    """A memory as plain values and new tensors on the CPU, for a ``state_dict`` of torch."""
+    tree, arrays = archive.split(state_dict(memory, where), where)
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    return {"tree": tree, "tensors": tensors}
+
+
+def from_tensors(state: Any, device: torch.device, where: str) -> Any:
+    """The memory that ``tensors_of``, or a former version, has encoded, on a device."""
+    if not isinstance(state, Mapping) or set(state) != {"tree", "tensors"}:
+        return from_state(former.memory(state, device), where)
+    arrays = {name: each.cpu().numpy() for name, each in state["tensors"].items()}
+    return from_state(archive.join(state["tree"], arrays, where), where, device=device)
 
 
 KIND = "network"

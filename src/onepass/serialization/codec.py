@@ -32,7 +32,7 @@ import inspect
 import math
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -149,7 +149,8 @@ def register(role: Role, *classes: type) -> None:
     ----------
     role : Role
     *classes : type
-        Estimators of scikit-learn's kind and dataclasses, each of a name of its own.
+        Estimators of scikit-learn's kind and dataclasses, each of a name of its own; or metrics,
+        which take the place of other metrics of their name.
 
     Raises
     ------
@@ -158,7 +159,9 @@ def register(role: Role, *classes: type) -> None:
     """
     for cls in classes:
         found = _REGISTRY.setdefault(cls.__name__, _entry(cls, role))
-        if found.cls is not cls:
+        if found.role is role is Role.METRIC:
+            _REGISTRY[cls.__name__] = _entry(cls, role)
+        elif found.cls is not cls:
             raise ParameterError(
                 f"{cls.__module__}: saved classes must have names of their own, got "
                 f"{cls.__name__!r}, which {found.cls.__module__} has. Rename it."
@@ -214,7 +217,7 @@ def _entry(cls: type, role: Role) -> Entry:
 # -- encoding and decoding -------------------------------------------------------------------------
 
 
-def state_dict(thing: object, where: str, *, metrics: Iterable[type] = ()) -> Any:
+def state_dict(thing: object, where: str) -> Any:
     """An object as plain values and arrays, which :mod:`onepass.serialization.archive` can write.
 
     Parameters
@@ -222,15 +225,13 @@ def state_dict(thing: object, where: str, *, metrics: Iterable[type] = ()) -> An
     thing : object of a registered class, or plain values, lists and dicts with such in them
     where : str
         The file, for messages.
-    metrics : iterable of type
-        Classes of metrics that are not registered.
 
     Raises
     ------
     CheckpointError
         If it is or holds an object of another class, or a learner learned nan.
     """
-    return Encoder(where, metrics).take(thing, None, (), finite=False)
+    return Encoder(where).take(thing, None, (), finite=False)
 
 
 def from_state(
@@ -238,7 +239,6 @@ def from_state(
     where: str,
     replacements: Mapping[str, object] | None = None,
     *,
-    metrics: Iterable[type] = (),
     device: Any = None,
     spare: bool = False,
 ) -> Any:
@@ -252,8 +252,6 @@ def from_state(
         The file, for messages.
     replacements : dict of str to Any
         For each argument that was a function or a network, by its name or its place, that one.
-    metrics : iterable of type
-        Classes of metrics that are not registered.
     device : torch.device, optional
         Where tensors are put.
     spare : bool, default=False
@@ -265,7 +263,7 @@ def from_state(
         If this is not something that ``state_dict`` gives, or a replacement is missing, or stands
         for nothing.
     """
-    decoder = Decoder(where, replacements or {}, metrics, device)
+    decoder = Decoder(where, replacements or {}, device)
     thing = decoder.give(state, None, (), finite=False)
     for name in () if spare else decoder.replacements.keys() - decoder.used:
         raise CheckpointError(
@@ -276,20 +274,11 @@ def from_state(
 
 
 class Encoder:
-    """Encodes objects as plain values and arrays.
+    """Encodes objects as plain values and arrays; ``where`` is the file, for messages."""
 
-    Parameters
-    ----------
-    where : str
-        The file, for messages.
-    metrics : iterable of type
-        Classes of metrics that are not registered.
-    """
-
-    def __init__(self, where: str, metrics: Iterable[type] = ()) -> None:
+    def __init__(self, where: str) -> None:
         self.where = where
         self.known = {entry.cls: entry for entry in _REGISTRY.values()}
-        self.known |= {cls: _entry(cls, Role.METRIC) for cls in metrics}
 
     def thing(self, thing: object, entry: Entry, path: _Path, *, finite: bool) -> dict[str, Any]:
         """An object of a known class; if ``finite``, nothing in it may be nan."""
@@ -381,21 +370,12 @@ class Decoder:
         The file, for messages.
     replacements : dict of str to Any
         Functions and networks that stood for arguments.
-    metrics : iterable of type
-        Classes of metrics that are not registered.
     device : torch.device, optional
         Where tensors are put.
     """
 
-    def __init__(
-        self,
-        where: str,
-        replacements: Mapping[str, object],
-        metrics: Iterable[type] = (),
-        device: Any = None,
-    ) -> None:
+    def __init__(self, where: str, replacements: Mapping[str, object], device: Any = None) -> None:
         self.where = where
-        self.known = _REGISTRY | {cls.__name__: _entry(cls, Role.METRIC) for cls in metrics}
         self.replacements = replacements
         self.device = device
         self.used: set[str] = set()
@@ -405,7 +385,7 @@ class Decoder:
     ) -> Any:
         """An object of a known class that may stand where it stands."""
         state = former.renamed(state, MARK)
-        entry = self.known.get(state[MARK])
+        entry = _REGISTRY.get(state[MARK])
         if entry is None or not can_hold(owner, entry):
             raise damaged(self.where, f"it names {state[MARK][:40]!r} as {_place(path)}")
         parts = {key: part for key, part in state.items() if key != MARK}

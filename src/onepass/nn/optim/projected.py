@@ -30,9 +30,8 @@ from onepass.nn.function import plainly
 from onepass.nn.gradients import slots
 from onepass.nn.losses import targets
 from onepass.nn.module import Network
+from onepass.nn.saving import from_tensors, tensors_of
 from onepass.nn.selection import select
-from onepass.serialization import archive, former
-from onepass.serialization.codec import from_state, state_dict
 from onepass.types import ArrayLike
 
 __all__ = ["Labelled", "Projected", "drawn", "together"]
@@ -178,9 +177,7 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
     def state_dict(self) -> dict[str, Any]:
         """The inner optimizer's state, and the memory under ``"onepass"``: tensors and numbers."""
         ours = {"wrapper": type(self).__name__, "tasks": self.tasks_, "names": list(self._names)}
-        tree, arrays = archive.split(state_dict(self._memory, self._where), self._where)
-        tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
-        memory = {"tree": tree, "tensors": tensors}
+        memory = tensors_of(self._memory, f"{self._where}.state_dict")
         return {**self.optimizer.state_dict(), _OURS: {**ours, self._part: memory}}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -203,15 +200,12 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 "`optimizer`, which this one wraps."
             )
         missing = {"names", "tasks", self._part} - set(ours)
+        if type(ours.get("tasks")) is not int or ours["tasks"] < 0:
+            missing |= {"tasks"}
         if missing:
             raise CheckpointError(
                 f"{self._where}.load_state_dict: the state must hold {', '.join(sorted(missing))}, "
-                "got one without. It is damaged: take it anew with state_dict()."
-            )
-        if type(ours["tasks"]) is not int or ours["tasks"] < 0:
-            raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must hold the number of tasks, got "
-                f"{ours['tasks']!r}. It is damaged: take it anew with state_dict()."
+                "got one without, or with others. It is damaged: take it anew with state_dict()."
             )
         if ours["names"] != self._names:
             raise CheckpointError(
@@ -220,24 +214,17 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 "with the same `projects`."
             )
         try:
-            memory = self._read(ours[self._part])
+            where = f"{self._where}.load_state_dict"
+            memory = from_tensors(ours[self._part], self._network.device, where)
             self._refuse_unlike(memory)
         except (AttributeError, LookupError, TypeError, ValueError) as wrong:
             raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must hold the memory that was taken, "
-                f"got a damaged one: {wrong}. Take it anew with state_dict()."
+                f"{self._where}.load_state_dict: the state must be as it was taken, got a "
+                f"damaged one: {wrong}. Take it anew with state_dict()."
             ) from wrong
         self.optimizer.load_state_dict(rest)
         self.tasks_ = ours["tasks"]
         self._take_memory(memory)
-
-    def _read(self, state: Any) -> Any:
-        """The memory in a state."""
-        where, device = f"{self._where}.load_state_dict", self._network.device
-        if isinstance(state, Mapping) and set(state) == {"tree", "tensors"}:
-            arrays = {name: each.cpu().numpy() for name, each in state["tensors"].items()}
-            return from_state(archive.join(state["tree"], arrays, where), where, device=device)
-        return from_state(former.memory(state, device), where)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeMismatchError(
