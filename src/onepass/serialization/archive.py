@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -542,7 +542,7 @@ def _json(text: str | bytes, where: str) -> Any:
         return json.loads(
             text.decode("utf-8") if isinstance(text, bytes) else text,
             object_pairs_hook=_unique,
-            parse_constant=_no_constant,
+            parse_constant=_finite,
             parse_float=_finite,
         )
     except (ValueError, RecursionError) as wrong:
@@ -556,14 +556,10 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     return items
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is too large")
+        raise ValueError(f"{text[:20]} is no finite number")
     return number
 
 
