@@ -170,9 +170,28 @@ def test_a_metric_of_other_parts_cannot_be_saved(place: Path) -> None:
     metric = kind().add([1.0], [2.0])
     metric.extra = object()  # type: ignore[attr-defined]
     with pytest.raises(CheckpointError, match=r"`extra` must be None, .* got object"):
-        state_dict(metric, "m.run")
+        archive.split(state_dict(metric, "m.run"), "m.run")
     with pytest.raises(CheckpointError, match="got Tally"):
         op.save(Tally({"mae": kind}), place)
+
+
+class _Odd(METRICS["regression"]["mae"]):  # type: ignore[misc]
+    """A metric of a user's that no file can hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.extra = object()
+
+
+def test_a_metric_that_no_file_can_hold_is_refused_before_the_pass(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METRICS["regression"], "odd", _Odd)  # type: ignore[arg-type]
+    model = op.RLSRegressor()
+    with pytest.raises(CheckpointError, match=r"metrics.odd.extra` must be None, .* got object"):
+        prequential(model, (np.eye(3), np.arange(3.0)), "odd", checkpoint=place)
+    assert not hasattr(model, "rows_seen_")
+    assert not place.exists()
 
 
 class _Spread(Metric):

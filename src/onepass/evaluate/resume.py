@@ -269,8 +269,9 @@ class Bookmark:
         Raises
         ------
         CheckpointError
-            If the pass was set up otherwise. Nothing was restored.
+            If the pass was set up otherwise, or a metric cannot be saved. Nothing was restored.
         """
+        archive.split(state_dict(course.ledger, self.place), self.place)  # refused before the pass
         models = course.models.items()
         made = {name: state_dict(clone(m, safe=False), self.place) for name, m in models}
         self._settings = {**settings, "models": made}

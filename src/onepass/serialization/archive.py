@@ -66,7 +66,6 @@ __all__ = [
     "place",
     "read",
     "readable",
-    "refusal",
     "split",
     "unpacked",
     "write",
@@ -141,26 +140,6 @@ def damaged(where: str, found: str) -> CheckpointError:
     )
 
 
-def refusal(where: str, path: tuple[str, ...], came: str) -> CheckpointError:
-    """The error for a value that no file can hold.
-
-    Parameters
-    ----------
-    where : str
-        The file, for messages.
-    path : tuple of str
-        The value's place in the tree.
-    came : str
-        What it is.
-    """
-    place = f"`{'.'.join(path)}`" if path else "what is saved"
-    return CheckpointError(
-        f"{where}: {place} must be None, a truth value, a number, text, an array of "
-        "numbers, text or dates, or a list, tuple or dict (with text for keys) of these, "
-        f"got {came}. Convert it, or leave it out."
-    )
-
-
 class _Splitter:
     def __init__(self, where: str) -> None:
         self.where = where
@@ -168,7 +147,7 @@ class _Splitter:
 
     def encode(self, value: Any, path: tuple[str, ...]) -> Any:
         if len(path) > DEPTH:
-            raise refusal(self.where, path[:3], f"more than {DEPTH} levels, perhaps a circle")
+            raise self.refusal(path[:3], f"more than {DEPTH} levels, perhaps a circle")
         if isinstance(value, np.datetime64):
             return {"$": "scalar", "of": self.array(np.asarray(value), path)}
         if isinstance(value, np.generic):
@@ -184,11 +163,11 @@ class _Splitter:
             return self.mapping(value, path)
         if kind is np.ndarray:
             return self.objects(value, path) if value.dtype.kind == "O" else self.array(value, path)
-        raise refusal(self.where, path, kind.__name__)
+        raise self.refusal(path, kind.__name__)
 
     def mapping(self, value: dict[str, object], path: tuple[str, ...]) -> dict[str, Any]:
         for key in (key for key in value if type(key) is not str):
-            raise refusal(self.where, path, f"a dict with the key {key!r}")
+            raise self.refusal(path, f"a dict with the key {key!r}")
         items = {key: self.encode(part, (*path, key)) for key, part in value.items()}
         return {"$": "dict", "items": items} if "$" in value else items
 
@@ -196,7 +175,7 @@ class _Splitter:
         tag: dict[str, Any] = {"$": "array", "name": self.name(path)}
         kind = array.dtype.kind
         if kind not in "biufMU" or (kind == "f" and array.dtype.itemsize > 8):
-            raise refusal(self.where, path, f"an array of {array.dtype}")
+            raise self.refusal(path, f"an array of {array.dtype}")
         axes = _axes(array)
         if axes != list(range(array.ndim)):
             tag["axes"] = axes
@@ -215,7 +194,7 @@ class _Splitter:
     def objects(self, array: Array, path: tuple[str, ...]) -> dict[str, Any]:
         values = [v.item() if isinstance(v, np.generic) else v for v in array.ravel().tolist()]
         for odd in (type(v).__name__ for v in values if type(v) not in _PLAIN):
-            raise refusal(self.where, path, f"an array with a {odd} in it")
+            raise self.refusal(path, f"an array with a {odd} in it")
         return {"$": "objects", "shape": list(array.shape), "items": [_plain(v) for v in values]}
 
     def name(self, path: tuple[str, ...]) -> str:
@@ -224,6 +203,14 @@ class _Splitter:
         while name in self.arrays or name in {"", "__metadata__"}:
             name += "'"
         return name
+
+    def refusal(self, path: tuple[str, ...], came: str) -> CheckpointError:
+        place = f"`{'.'.join(path)}`" if path else "what is saved"
+        return CheckpointError(
+            f"{self.where}: {place} must be None, a truth value, a number, text, an array of "
+            "numbers, text or dates, or a list, tuple or dict (with text for keys) of these, "
+            f"got {came}. Convert it, or leave it out."
+        )
 
 
 class _Joiner:

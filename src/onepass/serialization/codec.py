@@ -42,7 +42,7 @@ from sklearn.base import BaseEstimator
 
 from onepass.errors import CheckpointError, ParameterError
 from onepass.serialization import former
-from onepass.serialization.archive import DEPTH, damaged, refusal
+from onepass.serialization.archive import DEPTH, damaged
 from onepass.serialization.state import learned
 
 __all__ = [
@@ -51,7 +51,6 @@ __all__ = [
     "Encoder",
     "Entry",
     "Role",
-    "Value",
     "can_hold",
     "can_learn",
     "class_registry",
@@ -128,18 +127,8 @@ class Entry(NamedTuple):
         )
 
 
-class Value(NamedTuple):
-    """A type with an encoding of its own."""
-
-    cls: type
-    encode: Callable[[Any], Any]
-    """Gives a dict of plain values and arrays; or a plain value, which is stored as such."""
-    decode: Callable[..., Any]
-    """Takes the items of that dict by name, and ``device`` where it was registered so."""
-
-
 _REGISTRY: dict[str, Entry] = {}
-_VALUES: dict[str, Value] = {}
+_VALUES: dict[str, tuple[type, Callable[[Any], Any], Callable[..., Any]]] = {}
 
 
 def register(role: Role, *classes: type) -> None:
@@ -185,7 +174,7 @@ def register_value(
         Gives the value of these items, passed by name with ``device``. It believes none of them,
         and raises ValueError, TypeError, KeyError or the like if they are not those of a value.
     """
-    _VALUES[tag] = Value(cls, encode, decode)
+    _VALUES[tag] = cls, encode, decode
 
 
 def class_registry() -> dict[str, Entry]:
@@ -343,12 +332,8 @@ class Encoder:
                 if type(state) is not dict:
                     return state
                 return {MARK: tag, **self.take(state, owner, path, finite=finite)}
-        if type(value) not in _LEAVES:
-            raise (
-                refusal(self.where, path, type(value).__name__)
-                if path
-                else self.unknown(value, path)
-            )
+        if not path and type(value) not in _LEAVES:
+            raise self.unknown(value, path)
         return value
 
     def unknown(self, thing: object, path: _Path) -> CheckpointError:
@@ -502,7 +487,7 @@ class Decoder:
             if key != MARK
         }
         try:
-            return _VALUES[tag].decode(**items, device=self.device)
+            return _VALUES[tag][2](**items, device=self.device)
         except (LookupError, TypeError, AttributeError, OverflowError, ValueError) as wrong:
             raise damaged(self.where, f"{_place(path)} is no {tag}: {wrong}") from wrong
 

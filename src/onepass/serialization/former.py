@@ -173,7 +173,14 @@ def _part(value: Any) -> Any:
 
 
 def memory(state: Any, device: Any) -> Any:
-    """A memory of a wrapped optimizer as a tree, its tensors copied to a device."""
+    """A memory of a wrapped optimizer as a tree.
+
+    Parameters
+    ----------
+    state : dict
+    device : torch.device
+        Tensors are copied to it.
+    """
     if isinstance(state, list):
         return [memory(part, device) for part in state]
     if not isinstance(state, Mapping):
