@@ -22,7 +22,7 @@ def test_they_are_those_of_the_file(tmp_path: Path) -> None:
     assert archive.packed(TREE, "here", kind="weights") == data
     found = archive.unpacked(data, "here")
     assert snapshot(found.tree) == snapshot(TREE)
-    assert (found.kind, found.nbytes, found.format) == ("weights", len(data), 1)
+    assert (found.kind, found.nbytes, found.format) == ("weights", len(data), archive.FORMAT)
     assert found.sha256 == archive.contents(tmp_path / "a").sha256
 
 

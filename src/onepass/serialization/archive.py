@@ -56,6 +56,7 @@ from onepass.types import Array
 
 __all__ = [
     "DEPTH",
+    "FORMAT",
     "FORMATS",
     "Contents",
     "contents",
@@ -329,8 +330,10 @@ def _of(kind: type, value: object) -> Any:
     return value
 
 
+FORMAT = 1
+"""The newest format that this version reads, and the one that it writes."""
 FORMATS = {"run": 2}
-"""The format that this version writes, the newest that it reads, by kind; 1 for all others."""
+"""The same for kinds whose format is another."""
 
 _LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 _NO_DIGEST = "0" * 64
@@ -424,7 +427,7 @@ def divided(tree: object, kind: str, where: str) -> tuple[dict[str, str], dict[s
     said, arrays = split(tree, where)
     record = {
         "sha256": _NO_DIGEST,
-        "format": FORMATS.get(kind, 1),
+        "format": FORMATS.get(kind, FORMAT),
         "version": _version(),
         "kind": kind,
     }
@@ -511,7 +514,7 @@ def _record(header: bytes, where: str) -> dict[str, Any]:
     record = _json(inner["onepass"], where)
     if type(record) is not dict or type(record.get("format")) is not int:
         raise damaged(where, "it does not say its format")
-    newest = FORMATS.get(str(record.get("kind")), 1)
+    newest = FORMATS.get(str(record.get("kind")), FORMAT)
     if record["format"] > newest:
         raise CheckpointError(
             f"{where} is format {record['format']}; this version reads up to {newest}. "
