@@ -1,15 +1,21 @@
-"""By hand: the service that one writes oneself, as a peer of ``onepass serve`` for ``load.py``.
+"""Two services written by hand, as peers of ``onepass serve`` for ``load.py``.
 
-    BY_HAND=FOLDER uvicorn by_hand:site --app-dir benchmarks
+    BY_HAND=FOLDER uvicorn by_hand:bare --app-dir benchmarks
+    BY_HAND=FOLDER uvicorn by_hand:group_commit --app-dir benchmarks
 
-Starlette and msgspec on uvicorn. It predicts with weights, learns a row by recursive least squares
-in NumPy, and commits it to SQLite before it answers. It is what is quickly written: it checks no
-rows, recovers nothing, knows no keys, and while the disk works nobody else is answered.
+``bare`` reads the body and returns a constant: what Starlette on uvicorn costs by itself.
+``group_commit`` predicts with constant weights and learns by recursive least squares in NumPy. One
+writer thread takes all rows that wait, learns them, commits them to SQLite in one transaction and
+then answers their requests. It looks up idempotency keys, but checks no rows, recovers nothing
+after a crash and takes no snapshots.
 """
 
+import asyncio
 import os
 import sqlite3
+from collections import deque
 from pathlib import Path
+from threading import Condition, Thread
 from typing import Any
 
 import msgspec
@@ -19,9 +25,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-__all__ = ["site"]
+__all__ = ["bare", "group_commit"]
 
-PREDICTING, LEARNING = 100, 10  # features, as of load.py
+PREDICTING, LEARNING = 100, 10  # features, as in load.py
 
 
 class Tensor(msgspec.Struct):
@@ -33,67 +39,114 @@ class Tensor(msgspec.Struct):
     data: list[float]
 
 
-class Asked(msgspec.Struct):
-    """A request."""
+class Body(msgspec.Struct):
+    """A request of the Open Inference Protocol."""
 
     inputs: list[Tensor]
 
 
-class Learner:
-    """Recursive least squares, and its file."""
+class Writer:
+    """Recursive least squares, its file, and the thread that writes both."""
 
     def __init__(self, folder: Path) -> None:
-        self._db = sqlite3.connect(folder / "rows.db", isolation_level=None)
+        self._folder = folder
+        self._w, self._P, self._version = np.zeros(LEARNING), np.eye(LEARNING), 0
+        self._waiting: deque[tuple[Any, ...]] = deque()
+        self._changed = Condition()
+        Thread(target=self._run, daemon=True).start()
+
+    def put(self, *item: Any) -> None:
+        """Enqueue a row: event loop, future, x, y, body, key."""
+        with self._changed:
+            self._waiting.append(item)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        db = sqlite3.connect(self._folder / "rows.db", isolation_level=None)
         for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
-            self._db.execute(f"PRAGMA {setting}")
-        self._db.execute("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, body BLOB)")
-        self._w, self._P = np.zeros(LEARNING), np.eye(LEARNING)
-        self.version = 0
+            db.execute(f"PRAGMA {setting}")
+        db.execute("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, body BLOB)")
+        db.execute("CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, prediction REAL)")
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                group = [self._waiting.popleft() for _ in range(min(len(self._waiting), 512))]
+            db.execute("BEGIN IMMEDIATE")
+            answers = [(future, self._one(db, *row)) for _, future, *row in group]
+            db.execute("COMMIT")
+            group[0][0].call_soon_threadsafe(_resolve, answers)
 
-    def learn(self, x: Any, y: float, body: bytes) -> float:
-        """Learn a row that is on the disk then; what was said of it before."""
-        said = float(x @ self._w)
-        g = self._P @ x
-        g /= 1 + x @ g
-        self._w += g * (y - said)
-        self._P -= np.outer(g, x @ self._P)
-        self._db.execute("INSERT INTO log (body) VALUES (?)", (body,))
-        self.version += 1
-        return said
+    def _one(self, db: Any, x: Any, y: float, body: bytes, key: str | None) -> tuple[int, float]:
+        """Predict a row, learn it and log it, unless its key is known."""
+        if key is not None:
+            known = db.execute("SELECT prediction FROM keys WHERE key = ?", (key,)).fetchone()
+            if known is not None:
+                return self._version, known[0]
+        prediction = float(x @ self._w)
+        gain = self._P @ x
+        gain /= 1 + x @ gain
+        self._w += gain * (y - prediction)
+        self._P -= np.outer(gain, x @ self._P)
+        self._version += 1
+        db.execute("INSERT INTO log (body) VALUES (?)", (body,))
+        if key is not None:
+            db.execute("INSERT INTO keys VALUES (?, ?)", (key, prediction))
+        return self._version, prediction
 
 
-_DECODER, _ENCODER = msgspec.json.Decoder(Asked), msgspec.json.Encoder()
+def _resolve(answers: list[tuple[asyncio.Future[Any], tuple[int, float]]]) -> None:
+    for future, answer in answers:
+        future.set_result(answer)
+
+
+_DECODER, _ENCODER = msgspec.json.Decoder(Body), msgspec.json.Encoder()
 _WEIGHTS = np.random.default_rng(0).normal(size=PREDICTING)
-_LEARNER = Learner(Path(os.environ["BY_HAND"]))
 
 
 async def infer(request: Request) -> Response:
     """Predict rows."""
     (tensor,) = _DECODER.decode(await request.body()).inputs
     X = np.array(tensor.data).reshape(tensor.shape)
-    return _answer(request, 1, (X @ _WEIGHTS).tolist())
+    return _response(request, 1, (X @ _WEIGHTS).tolist())
 
 
 async def learn(request: Request) -> Response:
     """Learn a row."""
-    body = await request.body()
-    row, answer = _DECODER.decode(body).inputs
-    said = _LEARNER.learn(np.array(row.data), answer.data[0], body)
-    return _answer(request, _LEARNER.version, [said])
+    body, loop = await request.body(), asyncio.get_running_loop()
+    row, target = _DECODER.decode(body).inputs
+    future = loop.create_future()
+    key = request.headers.get("idempotency-key")
+    _WRITER.put(loop, future, np.array(row.data), target.data[0], body, key)
+    version, prediction = await future
+    return _response(request, version, [prediction])
 
 
-def _answer(request: Request, version: int, said: list[float]) -> Response:
-    told = {
+def _response(request: Request, version: int, predictions: list[float]) -> Response:
+    content = {
         "model_name": request.path_params["name"],
         "model_version": str(version),
-        "outputs": [{"name": "y", "datatype": "FP64", "shape": [len(said)], "data": said}],
+        "outputs": [
+            {"name": "y", "datatype": "FP64", "shape": [len(predictions)], "data": predictions}
+        ],
     }
-    return Response(_ENCODER.encode(told), media_type="application/json")
+    return Response(_ENCODER.encode(content), media_type="application/json")
 
 
-site = Starlette(
-    routes=[
-        Route("/v2/models/{name}/infer", infer, methods=["POST"]),
-        Route("/v2/models/{name}/learn", learn, methods=["POST"]),
-    ]
-)
+async def constant(request: Request) -> Response:
+    """Return the same response to every request."""
+    await request.body()
+    return _response(request, 1, [0.5])
+
+
+def _app(infer: Any, learn: Any) -> Starlette:
+    return Starlette(
+        routes=[
+            Route("/v2/models/{name}/infer", infer, methods=["POST"]),
+            Route("/v2/models/{name}/learn", learn, methods=["POST"]),
+        ]
+    )
+
+
+_WRITER = Writer(Path(os.environ["BY_HAND"]))
+bare = _app(constant, constant)
+group_commit = _app(infer, learn)

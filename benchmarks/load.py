@@ -1,14 +1,19 @@
-"""Load: how many requests a second one service answers, with wrk on the same machine.
+"""Load: requests per second and CPU time per request of four services, measured with wrk.
 
-    python benchmarks/load.py [--seconds 5] [--rounds 7] [--rows 10000000] [--json FILE]
+    python benchmarks/load.py [--former SRC] [--seconds 5] [--rounds 7] [--rows 10000000] [--json F]
 
-One process of ``onepass serve`` with RLSRegressor: 100 features where it predicts, 10 where it
-learns, a row a request, in JSON. Every row is on the disk before its request is answered. Each is
-asked in several rounds, and the median told, with the lowest and the highest: the machine has
-other work too. In each round the same is asked of a service that one would write oneself
-(``by_hand.py``; it needs starlette), the Python client asks the service, and what a commit of
-SQLite alone costs is measured. Then one client sends a long stream, in blocks, while the server's
-memory is looked at. wrk must be installed; it takes a core.
+The services, each one process on this machine:
+
+- ``onepass serve`` with RLSRegressor;
+- with ``--former``, the same of another version, whose ``src`` folder is given;
+- a bare Starlette handler, which returns a constant (``by_hand.py``);
+- a group-commit service written by hand in about 80 lines (``by_hand.py``).
+
+A request has one row in JSON: 100 features to predict, 10 to learn. Every learned row is on the
+disk before its request is answered. Rounds alternate between the services; the table shows the
+median round, with the lowest and highest. CPU time is that of the service's process, user and
+system, per request. Then one client sends a long stream in blocks while the server's memory is
+recorded. Requires wrk and Starlette; wrk itself occupies one core.
 """
 
 import argparse
@@ -25,7 +30,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -42,23 +47,17 @@ from onepass.service import Client
 PREDICTING, LEARNING = 100, 10  # features
 BLOCK = 1000  # rows of a request of the long stream
 CONNECTIONS = (1, 32, 128)
-AHEAD = 16  # requests that one client has under way
 SCRIPT = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
-local body = '%s'
+wrk.body = '%s'
 local count = 0
-local keys, ahead = %s, %d
 local prefix = tostring(os.time()) .. tostring({}):gsub("table: ", "")
-wrk.body = body
-if ahead > 1 then
-  init = function() many = string.rep(wrk.format(nil, nil, nil, body), ahead) end
-  request = function() return many end
-elseif keys then
+if %s then
   request = function()
     count = count + 1
     wrk.headers["Idempotency-Key"] = prefix .. count
-    return wrk.format(nil, nil, nil, body)
+    return wrk.format(nil, nil, nil, nil)
   end
 end
 done = function(summary, latency, requests)
@@ -70,34 +69,47 @@ end
 Found = dict[str, Any]
 
 
+BY_HAND = {"bare": "bare Starlette handler", "group_commit": "group commit by hand"}
+
+
 class Run(NamedTuple):
-    """What one wrk asks."""
+    """What one wrk requests."""
 
     verb: str
     connections: int
     keys: bool = False
-    ahead: int = 1
-    """Requests of each connection that are under way."""
+
+
+LOADS = [
+    (what, connections, [Run(verb, connections, keys)])
+    for what, verb, keys in (
+        ("predict", "infer", False),
+        ("learn", "learn", False),
+        ("learn, with keys", "learn", True),
+    )
+    for connections in CONNECTIONS
+] + [("predict and learn at once", 64, [Run("infer", 32), Run("learn", 32)])]
 
 
 def main() -> None:
     """Measure, print a table, and write the results."""
-    asked = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    asked.add_argument("--seconds", type=int, default=5, help="of each load in each round")
-    asked.add_argument("--rounds", type=int, default=7)
-    asked.add_argument("--rows", type=int, default=10_000_000, help="of the long stream")
-    asked.add_argument("--json", type=Path)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--former", type=Path, help="the folder src of another version")
+    parser.add_argument("--seconds", type=int, default=5, help="of each load in each round")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="of the long stream")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
     if shutil.which("wrk") is None:
-        sys.exit("load.py: wrk must be installed, such as by: apt-get install wrk")
+        sys.exit("load.py: wrk must be installed, for example by: apt-get install wrk")
     if find_spec("starlette") is None:
-        sys.exit("load.py: starlette must be installed, such as by: pip install starlette")
+        sys.exit("load.py: starlette must be installed: pip install 'onepass[serve]'")
     with tempfile.TemporaryDirectory() as folder:
         found = {
-            "command": "python benchmarks/load.py --json benchmarks/results/load.json",
+            "command": "python benchmarks/load.py " + " ".join(sys.argv[1:]),
             "machine": {"cores": os.cpu_count(), "cpu": processor(), "versions": versions()},
             "rounds": given.rounds,
-            **lines(Path(folder), given.seconds, given.rounds),
+            **lines(Path(folder), given.seconds, given.rounds, given.former),
         }
         if given.rows:
             found["stream"] = stream(Path(folder), given.rows)
@@ -106,42 +118,35 @@ def main() -> None:
     print(load(found))
 
 
-def lines(folder: Path, seconds: int, rounds: int) -> Found:
-    """Commits alone, and predicting, learning, both at once: of each load the median round."""
-    loads = [
-        (what, connections, [Run(verb, connections, keys)])
-        for what, verb, keys in (
-            ("predict", "infer", False),
-            ("learn", "learn", False),
-            ("learn, with keys", "learn", True),
-        )
-        for connections in CONNECTIONS
-    ]
-    loads.append((f"learn, {AHEAD} ahead", 1, [Run("learn", 1, ahead=AHEAD)]))
-    both = ("both at once: predict, learn", 64, [Run("infer", 32), Run("learn", 32)])
-    by_hand = [load for load in loads if "keys" not in load[0]]
+def lines(folder: Path, seconds: int, rounds: int, former: Path | None) -> Found:
+    """Commits alone and every load of every service: the median round of each."""
     alone = []
-    found: dict[tuple[str, int], list[Found]] = {}
-    with serving(folder) as ours, writing_oneself(folder) as other:
+    found: dict[tuple[str, str, int], list[Found]] = {}
+    with ExitStack() as services:
+        begun = {"onepass": services.enter_context(serving(folder / "onepass"))}
+        if former is not None:
+            at = serving(folder / "former", former.resolve())
+            begun["onepass, former version"] = services.enter_context(at)
+        for app in ("bare", "group_commit"):
+            begun[BY_HAND[app]] = services.enter_context(by_hand(folder / app, app))
         for _ in range(rounds):
             alone.append(commits(folder))
-            for what, connections, runs in (*loads, both):
-                kept = found.setdefault((what, connections), [])
-                kept.append(measured(*ours, runs, seconds))
+            for what, connections, runs in LOADS:
+                for name, service in begun.items():
+                    kept = found.setdefault((what, name, connections), [])
+                    kept.append(measured(*service, runs, seconds))
             for verb in VERBS:
-                kept = found.setdefault((f"the Python client: {verb}", 1), [])
-                asked = by_client(verb, ours[1], (PREDICTING, LEARNING), seconds)
-                kept.append({**asked, "MB": resident(ours[0].pid)})
-            for what, connections, runs in by_hand:
-                kept = found.setdefault((f"by hand: {what}", connections), [])
-                kept.append(measured(*other, runs, seconds))
-    told = [
-        {"what": what, "connections": connections,
+                process, address = begun["onepass"]
+                kept = found.setdefault((f"Python client: {verb}", "onepass", 1), [])
+                rates = by_client(verb, address, (PREDICTING, LEARNING), seconds)
+                kept.append({**rates, "CPU us": None, "MB": resident(process.pid)})
+    lines = [
+        {"what": what, "service": name, "connections": connections,
          **sorted(kept, key=lambda one: one["a second"][-1])[len(kept) // 2],
          "all rounds": [one["a second"] for one in kept]}
-        for (what, connections), kept in found.items()
+        for (what, name, connections), kept in found.items()
     ]  # fmt: skip
-    return {"commits alone": alone, "lines": told}
+    return {"commits alone": alone, "lines": lines}
 
 
 def stream(folder: Path, rows: int) -> Found:
@@ -164,26 +169,24 @@ def stream(folder: Path, rows: int) -> Found:
 
 
 def measured(process: Any, address: str, runs: list[Run], seconds: int) -> Found:
-    """One or two wrks at once; requests and percentiles of each, and the server's memory."""
+    """One or two wrks at once: requests, latency, CPU time of the server and its memory."""
     with tempfile.TemporaryDirectory() as folder:
+        before = cpu(process.pid)
         begun = [wrk(Path(folder), address, run, seconds) for run in runs]
-        said = [json.loads(each.communicate()[0].splitlines()[-1]) for each in begun]
-    bad = sum(one["bad"] for one in said)
-    if bad:
-        raise SystemExit(f"{bad} requests were refused")
-    waits = [run.ahead == 1 for run in runs]  # else wrk does not know which answer is whose
+        results = [json.loads(each.communicate()[0].splitlines()[-1]) for each in begun]
+        spent = cpu(process.pid) - before
+    if bad := sum(one["bad"] for one in results):
+        raise SystemExit(f"{bad} requests failed")
     return {
-        "a second": [1e6 * one["requests"] / one["us"] for one in said],
-        **{
-            f"{p} ms": [one[p] / 1000 if w else None for one, w in zip(said, waits, strict=True)]
-            for p in ("p50", "p99")
-        },
+        "a second": [1e6 * one["requests"] / one["us"] for one in results],
+        "CPU us": 1e6 * spent / sum(one["requests"] for one in results),
+        **{f"{p} ms": [one[p] / 1000 for one in results] for p in ("p50", "p99")},
         "MB": resident(process.pid),
     }
 
 
 def wrk(folder: Path, address: str, run: Run, seconds: int) -> Any:
-    """A client that has begun; its script stands in the folder."""
+    """A client that has begun; its script is in the folder."""
     verb, connections = run.verb, run.connections
     d = PREDICTING if verb == "infer" else LEARNING
     name = "wide" if verb == "infer" else "flow"
@@ -192,28 +195,26 @@ def wrk(folder: Path, address: str, run: Run, seconds: int) -> Any:
     if verb == "learn":
         inputs.append({"name": "y", "shape": [1], "datatype": "FP64", "data": [1.5]})
     script = folder / f"{verb}-{connections}.lua"
-    keys = "true" if run.keys else "false"
-    script.write_text(SCRIPT % (json.dumps({"inputs": inputs}), keys, run.ahead))
+    script.write_text(SCRIPT % (json.dumps({"inputs": inputs}), "true" if run.keys else "false"))
     url = f"{address}/v2/models/{name}/{verb}"
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[Any, str]]:
-    """The service, with two learners that have learned some rows."""
+def serving(folder: Path, src: Path | None = None) -> Iterator[tuple[Any, str]]:
+    """The service with two learners that have learned some rows; ``src`` of another version."""
     folder.mkdir(exist_ok=True)
     rng = np.random.default_rng(0)
     for name, d in (("wide", PREDICTING), ("flow", LEARNING)):
         X = rng.normal(size=(4 * d, d))
         op.save(op.RLSRegressor().partial_fit(X, X.sum(axis=1)), folder / f"{name}.onepass")
     data = folder / "served"
-    data.mkdir()
-    with op.durable(data / "wide.db", op.load(folder / "wide.onepass")):
-        pass
+    given = {**os.environ, "OMP_NUM_THREADS": "1"}
+    if src is not None:
+        given["PYTHONPATH"] = str(src)
     command = [sys.executable, "-m", "onepass", "serve", str(folder / "flow.onepass"), "--data",
                str(data), "--port", "0", "--log", "error"]  # fmt: skip
-    given = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=given)  # noqa: S603
     try:
         address = None
@@ -223,8 +224,14 @@ def serving(folder: Path) -> Iterator[tuple[Any, str]]:
                 raise SystemExit("the service did not start")
             at = re.search(r"http://[\d.:]+", line)
             address = at and at[0]
-        with urllib.request.urlopen(f"{address}/v2/health/ready") as answer:  # noqa: S310
-            answer.read()
+        created = urllib.request.Request(  # noqa: S310
+            f"{address}/v2/models/wide",
+            (folder / "wide.onepass").read_bytes(),
+            {"Content-Type": "application/x-onepass"},
+            method="PUT",
+        )
+        with urllib.request.urlopen(created) as response:  # noqa: S310
+            response.read()
         yield process, str(address)
     finally:
         process.terminate()
@@ -232,12 +239,13 @@ def serving(folder: Path) -> Iterator[tuple[Any, str]]:
 
 
 @contextmanager
-def writing_oneself(folder: Path) -> Iterator[tuple[Any, str]]:
-    """The service of ``by_hand.py``."""
+def by_hand(folder: Path, app: str) -> Iterator[tuple[Any, str]]:
+    """A service of ``by_hand.py``."""
+    folder.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     here = str(Path(__file__).parent)
-    command = [sys.executable, "-m", "uvicorn", "by_hand:site", "--app-dir", here, "--port",
+    command = [sys.executable, "-m", "uvicorn", f"by_hand:{app}", "--app-dir", here, "--port",
                str(port), "--no-access-log", "--log-level", "error"]  # fmt: skip
     given = {**os.environ, "OMP_NUM_THREADS": "1", "BY_HAND": str(folder)}
     process = subprocess.Popen(command, env=given)  # noqa: S603
@@ -267,6 +275,12 @@ def commits(folder: Path, count: int = 2000) -> float:
             db.execute("INSERT INTO log (body) VALUES (zeroblob(200))")
             db.execute("COMMIT")
         return count / (time.perf_counter() - began)
+
+
+def cpu(pid: int) -> float:
+    """Seconds of processor time of a process, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int) -> float:

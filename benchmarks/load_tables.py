@@ -18,8 +18,9 @@ def load(found: Found) -> str:
         f"({_range(alone)}). The medians of {found['rounds']} rounds, and beside them the lowest "
         "and the highest:"
     )
-    columns = ["", "connections", "requests/s", "lowest to highest", "median, ms", "p99, ms"]
-    parts = [head, table(columns, [_line(one) for one in found["lines"]], 1)]
+    columns = ["", "service", "connections", "requests/s", "lowest to highest", "CPU, µs a request",
+               "median, ms", "p99, ms"]  # fmt: skip
+    parts = [head, table(columns, [_line(one) for one in found["lines"]], 2)]
     if "stream" in found:
         points = found["stream"]["points"]
         parts.append(
@@ -39,8 +40,10 @@ def load(found: Found) -> str:
 def _line(one: Found) -> list[str]:
     rounds = zip(*one["all rounds"], strict=True)  # of each verb
     return [
-        one["what"], str(one["connections"]), ", ".join(f"{x:,.0f}" for x in one["a second"]),
+        one["what"], one["service"], str(one["connections"]),
+        ", ".join(f"{x:,.0f}" for x in one["a second"]),
         ", ".join(_range(each) for each in rounds),
+        "–" if one["CPU us"] is None else f"{one['CPU us']:.0f}",
         _ms(one["p50 ms"]), _ms(one["p99 ms"]),
     ]  # fmt: skip
 

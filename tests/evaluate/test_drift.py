@@ -277,7 +277,7 @@ def test_from_the_command_line(
     assert main(f"{words} --drift ddm".split()) == 2
     assert "ddm must watch classifiers" in capsys.readouterr().err
     assert main(f"{words} --drift adwin --save m.onepass --resume".split()) == 2
-    assert "--drift watches from the first row on, and --resume" in capsys.readouterr().err
+    assert "--drift must be left out where a pass is resumed" in capsys.readouterr().err
     with warnings.catch_warnings():
         warnings.simplefilter("default", CheckpointWarning)  # the command line tells it
         assert main(f"{words} --save m.onepass --resume".split()) == 0

@@ -276,7 +276,7 @@ def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     before = Path("m.onepass.run").read_bytes()
     for more, told in (
         ("--onward", "--onward needs --resume"),
-        ("--delay-until known", "--delay-until needs --time"),
+        ("--delay-until known", "--delay-until must name a column"),
         ("--delay 5 --most-waiting 2", "Give a higher --most-waiting"),
         ("--checkpoint -1", "seconds >= 0"),
     ):

@@ -1,11 +1,13 @@
 """The client: all verbs, and how often it asks a server that is busy or silent."""
 
-import http.client
-import json
+import asyncio
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,8 @@ import pytest
 from web_server import TOKEN, Server
 
 import onepass as op
-from onepass.errors import ParameterError, ServiceError, TypeMismatchError
-from onepass.service.client import Client, Connection
+from onepass.errors import MissingExtraError, ParameterError, ServiceError, TypeMismatchError
+from onepass.service import AsyncClient, Client, Receipt
 
 
 def test_all_verbs(tmp_path: Path) -> None:
@@ -89,31 +91,32 @@ def test_classes_and_text_go_there_and_back(tmp_path: Path) -> None:
         assert client.predict("rls", X[:2]).tolist() == ["é", "b"]
 
 
-def test_the_systems_certificates_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take 30 ms, and a request goes out in less."""
-    made = []
-    real = ssl.create_default_context
-    monkeypatch.setattr(ssl, "create_default_context", lambda: made.append(1) or real())
-    asker = Client("https://127.0.0.1:9")._asker
-    requests = iter([(b"ab", {"Key": "k"})] * 3)
-    heads = [asker._next("/path", requests) for _ in range(4)]
-    for _ in range(3):
-        asker._connection()
-    assert len(made) == 1
-    assert heads[0].startswith(b"POST /path HTTP/1.1\r\nHost: 127.0.0.1:9\r\n")
-    assert heads[0].endswith(b"Key: k\r\n\r\nab")
-    assert heads[3] == b""
-    head = Client("https://a")._asker._next("/", iter([(b"", {})]))
-    assert b"Host: a\r\n" in head  # its port is that of the scheme
-
-
 def test_a_service_without_tls_is_not_asked_again(tmp_path: Path) -> None:
     with Server(tmp_path / "data", "rls") as server:
         address = server.url.replace("http:", "https:")
         began = time.monotonic()
-        with Client(address) as client, pytest.raises(ServiceError, match="must speak TLS"):
+        with (
+            Client(address) as client,
+            pytest.raises(ServiceError, match=r"SSL.*by http:// or https://"),
+        ):
             client.predict("rls", [[1.0]])
         assert time.monotonic() - began < 20
+
+
+def test_the_certificates_of_the_system_are_read_once_and_for_https(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They take 30 ms, and a request less."""
+    made = []
+    real = ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda: made.append(1) or real())
+    Client("http://127.0.0.1:9").close()
+    assert not made
+    with Client("https://127.0.0.1:9", patience=0) as client:
+        for _ in range(3):
+            with pytest.raises(ServiceError):
+                client.models()
+    assert len(made) == 1
 
 
 class Odd(BaseHTTPRequestHandler):
@@ -121,10 +124,12 @@ class Odd(BaseHTTPRequestHandler):
 
     said: list[tuple[int, dict[str, str], bytes]] = []  # noqa: RUF012  set by each test
     keys: list[str | None] = []  # noqa: RUF012
+    paths: list[str] = []  # noqa: RUF012
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         self.keys.append(self.headers["Idempotency-Key"])
+        self.paths.append(self.path)
         status, headers, body = self.said.pop(0)
         if status == 0:
             self.wfile.write(body)
@@ -141,7 +146,7 @@ class Odd(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def odd() -> Iterator[str]:
-    Odd.said, Odd.keys = [], []
+    Odd.said, Odd.keys, Odd.paths = [], [], []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Odd)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -170,7 +175,6 @@ def test_who_is_busy_is_asked_again_with_the_same_key(odd: str) -> None:
 @pytest.mark.parametrize("length", ["Content-Length", "Transfer-Encoding"])
 @pytest.mark.parametrize("end", [0, 9, 17, 19, 40, 55, 60, 62])
 def test_an_answer_that_is_cut_off_is_none(odd: str, end: int, length: str) -> None:
-    """http.client takes a head that ends early for a whole one."""
     status, headers, body = GOOD
     lines = [f"HTTP/1.1 {status} OK", f"X-Onepass-Version: {headers['X-Onepass-Version']}",
              f"{length}: {len(body) if 'C' in length else 'chunked'}", "", ""]  # fmt: skip
@@ -207,7 +211,15 @@ def test_what_cannot_be_repeated_is_not(odd: str) -> None:
 
 
 def test_addresses() -> None:
-    for url in ("ftp://a", "127.0.0.1:8080", "http://", "http://a:99999"):
+    for url in (
+        "ftp://a",
+        "127.0.0.1:8080",
+        "http://",
+        "http://a:99999",
+        "http://a:0",
+        "http://a\n",
+        3,
+    ):
         with pytest.raises(ParameterError):
             Client(url)
 
@@ -222,35 +234,6 @@ def test_what_is_done_once_is_asked_by_a_connection_of_its_own(tmp_path: Path) -
         assert client.create("new", "sgd") == 0
 
 
-def test_a_short_request_goes_out_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever gets its head before its body looks at it twice."""
-    pieces: list[bytes] = []
-    monkeypatch.setattr(http.client.HTTPConnection, "send", lambda _, data: pieces.append(data))
-    line = Connection("127.0.0.1", 9)
-    line.ask("POST", "/a", b"b" * 9, {"A": "b"})
-    assert [piece[-9:] for piece in pieces] == [b"b" * 9]
-    assert pieces[0] == Connection("127.0.0.1", 9).written("/a", b"b" * 9, {"A": "b"})
-    pieces.clear()
-    line.close()
-    with pytest.raises(ValueError, match="Invalid header value"):
-        line.ask("POST", "/a", b"", {"A": "b\n"})
-    assert not pieces
-    line = Connection("127.0.0.1", 9)
-    line.ask("POST", "/a", b"b" * 100_000, {})  # it is not copied
-    assert [len(piece) for piece in pieces[1:]] == [100_000]
-    assert pieces[0].startswith(b"POST /a HTTP/1.1\r\nHost: 127.0.0.1:9\r\n")
-    assert pieces[0].count(b"POST") == 1
-
-
-def test_after_an_error_nothing_is_left_of_a_request(tmp_path: Path) -> None:
-    with Server(tmp_path / "data", "rls") as server, Client(server.url, patience=0) as client:
-        asker = client._asker
-        for _ in range(2):
-            with pytest.raises(ValueError, match="Invalid header value"):
-                asker.ask("GET", "/v2", b"", {"A": "b\n"})
-            assert json.loads(asker.ask("GET", "/v2", b"", {})[0])["name"] == "onepass"
-
-
 @pytest.mark.parametrize("word", ["a\n", " a", "", "é", "a\tb", 3, b"a"])
 def test_what_cannot_be_sent_is_told(word: Any) -> None:
     client = Client("http://127.0.0.1:9", patience=0)
@@ -260,12 +243,129 @@ def test_what_cannot_be_sent_is_told(word: Any) -> None:
         Client("http://127.0.0.1:9", token=word)
 
 
-@pytest.mark.parametrize(
-    ("address", "port"),
-    [("http://[::1]", 80), ("https://[fe80::abcd]", 443), ("http://a", 80), ("https://a:1", 1)],
-)
-def test_an_address_without_a_port_has_that_of_its_scheme(address: str, port: int) -> None:
-    line = Client(address)._asker._connection()
-    assert line.port == port
-    lines = line.written("/", b"", {}).split(b"\r\n")
-    assert lines[1] == b"Host: " + address.partition("//")[2].encode()
+def test_a_path_in_the_address_is_a_prefix(odd: str) -> None:
+    Odd.said = [GOOD] * 3
+    for prefix in ("", "/models", "/models/"):
+        with Client(odd + prefix) as client:
+            client.predict("a/b c", [[1.0]])
+    path = "/v2/models/a%2Fb%20c/infer"
+    assert Odd.paths == [path, f"/models{path}", f"/models{path}"]
+
+
+def test_proxies_of_the_environment_are_not_used(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    Odd.said = [GOOD]
+    with Client(odd, patience=0) as client:
+        assert client.predict("rls", [[1.0]]).tolist() == [0.5]
+
+
+def test_an_error_that_is_no_json_is_shown(odd: str) -> None:
+    Odd.said = [(413, {}, b"<html>too large</html>")]
+    with Client(odd) as client, pytest.raises(ServiceError, match=r"413: b'<html>too large"):
+        client.predict("rls", [[1.0]])
+
+
+def test_without_httpx_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    for kind in (Client, AsyncClient):
+        match = rf"{kind.__name__} needs httpx.*'onepass\[serve\]'"
+        with pytest.raises(MissingExtraError, match=match):
+            kind("http://127.0.0.1:9")
+
+
+def test_httpx_is_imported_when_a_client_is_made() -> None:
+    code = (
+        "import sys, onepass.service as s; assert 'httpx' not in sys.modules; s.Client('http://a')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603  our own words
+
+
+def test_many_threads_use_one_client(tmp_path: Path) -> None:
+    with Server(tmp_path / "data", "rls") as server, Client(server.url) as client:
+        with ThreadPoolExecutor(8) as threads:
+            works = [threads.submit(client.learn, "rls", [[i]], [2.0 * i]) for i in range(80)]
+            assert {work.result().said.shape for work in works} == {(1,)}
+        client.close()
+        np.testing.assert_allclose(client.predict("rls", [[3.0]]), [6.0], rtol=0.01)  # opens anew
+
+
+# -- AsyncClient -----------------------------------------------------------------------------------
+
+
+def test_all_verbs_asynchronously(tmp_path: Path) -> None:
+    X = [{"a": 1.0, "kind": "x"}, {"a": 2.0, "kind": None}]
+
+    async def work(url: str) -> None:
+        async with AsyncClient(url, TOKEN) as client:
+            assert await client.create("new", "sgd", settings={"sgd.step_size": 0.01}) == 0
+            receipt = await client.learn("new", X, [1.0, 2.0], key="k")
+            assert (receipt.version, receipt.again, receipt.said.shape) == (1, False, (2,))
+            assert (await client.learn("new", X, [1.0, 2.0], key="k")).again
+            predictions, ids = await client.ask("new", X)
+            np.testing.assert_array_equal(predictions, await client.predict("new", X))
+            assert (await client.answer("new", ids, [1.0, 2.0])).version == 2
+            assert await client.snapshot("new") == 2
+            assert await client.rollback("new", to=1) == 3
+            np.testing.assert_array_equal(await client.predict("new", X), predictions)
+            assert [each["name"] for each in await client.models()] == ["rls", "new"]
+            rows = [(X[:1], [float(i)]) for i in range(5)]
+            versions = [each.version async for each in client.learn_each("new", rows)]
+            assert versions == [4, 5, 6, 7, 8]
+            await client.retire("new")
+            with pytest.raises(ServiceError, match="new") as raised:
+                await client.predict("new", X)
+            assert raised.value.status == 404
+            with pytest.raises(TypeMismatchError, match=r"AsyncClient.learn_each: `rows` must be"):
+                await anext(client.learn_each("rls", None))  # type: ignore[arg-type]
+            with pytest.raises(ParameterError, match=r"AsyncClient.learn: `key`"):
+                await client.learn("rls", [[1.0]], [1.0], key="a\n")
+
+    with Server(tmp_path / "data", "rls", token=TOKEN) as server:
+        asyncio.run(work(server.url))
+
+
+def test_asynchronous_requests_are_sent_together(tmp_path: Path) -> None:
+    async def work(url: str) -> list[Receipt]:
+        async with AsyncClient(url) as client:
+            return await asyncio.gather(
+                *(client.learn("rls", [[float(i)]], [2.0 * i]) for i in range(50))
+            )
+
+    with Server(tmp_path / "data", "rls") as server:
+        receipts = asyncio.run(work(server.url))
+        assert server.asked("GET", "/state")[1]["models"][0]["rows_seen"] == 50
+    assert not any(each.again for each in receipts)
+
+
+def test_asynchronous_requests_are_repeated_and_patience_ends(odd: str) -> None:
+    async def work() -> None:
+        async with AsyncClient(odd) as client:
+            Odd.said = [(429, {"Retry-After": "1"}, b"{}"), (503, {}, b"{}"), (0, {}, b""), GOOD]
+            began = time.monotonic()
+            assert (await client.learn("rls", [[1.0]], [1.0])).version == 7
+            assert time.monotonic() - began >= 1
+            assert (len(Odd.keys), len(set(Odd.keys))) == (4, 1)
+        async with AsyncClient(odd, patience=0.2) as client:
+            Odd.said = [(503, {}, b'{"error":"full"}')] * 100
+            with pytest.raises(ServiceError, match="full"):
+                await client.learn("rls", [[1.0]], [1.0])
+            Odd.said = [(0, {}, b"")] * 2
+            with pytest.raises(ServiceError, match="must respond within"):
+                await client.rollback("rls", to=3)
+            assert len(Odd.said) == 1
+        async with AsyncClient(odd.replace("http:", "https:")) as client:
+            with pytest.raises(ServiceError, match=r"SSL.*by http:// or https://"):
+                await client.models()
+
+    asyncio.run(work())
+
+
+def test_a_request_that_is_cancelled_ends_at_once(odd: str) -> None:
+    async def work() -> None:
+        async with AsyncClient(odd) as client:
+            Odd.said = [(503, {"Retry-After": "60"}, b"{}")]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.learn("rls", [[1.0]], [1.0]), 0.5)
+
+    asyncio.run(work())

@@ -1,6 +1,5 @@
-"""Many requests to learn on one connection before the first is answered: by hand, and by Client."""
+"""Many requests to learn on one connection: ahead of their responses, and by ``learn_each``."""
 
-import gc
 import json
 import random
 import socket
@@ -16,9 +15,8 @@ import pytest
 from web_server import TOKEN, Server, rows
 
 import onepass as op
-from onepass.errors import ParameterError, ServiceError, ShapeError, TypeMismatchError
-from onepass.service.client import Ahead, Client, Connection
-from onepass.service.requests import Receipt
+from onepass.errors import ServiceError, ShapeError, TypeMismatchError
+from onepass.service import Client, Receipt
 
 Request = tuple[str, dict[str, Any]]
 
@@ -140,17 +138,14 @@ def stream(count: int, d: int = 3) -> Iterator[tuple[Any, Any]]:
         yield x, x.sum(axis=1)
 
 
-@pytest.mark.parametrize("ahead", [1, 2, 32, 500])
-def test_receipts_come_in_order(tmp_path: Path, ahead: int) -> None:
+def test_receipts_come_in_order(tmp_path: Path) -> None:
     with (
         Server(tmp_path / "data", plain(tmp_path), token=TOKEN) as server,
         Client(server.url, TOKEN) as client,
     ):
-        receipts = list(client.learn_each("rls", stream(300), ahead=ahead))
+        receipts = list(client.learn_each("rls", stream(300)))
         assert len(receipts) == 300
-        versions = [each.version for each in receipts]
-        assert versions == sorted(versions)
-        assert versions[-1] == 300 if ahead == 1 else versions[-1] <= 300
+        assert [each.version for each in receipts] == list(range(1, 301))
         assert not any(each.again for each in receipts)
     model = op.RLSRegressor()
     for receipt, (x, y) in zip(receipts, stream(300), strict=True):
@@ -163,7 +158,7 @@ def test_each_is_learned_once_through_cut_lines_and_kills(tmp_path: Path) -> Non
         cut = Cut(server.port, 5)
         receipts = []
         with Client(cut.url, patience=60) as client:
-            for receipt in client.learn_each("rls", stream(600), ahead=40):
+            for receipt in client.learn_each("rls", stream(600)):
                 receipts.append(receipt)
                 if len(receipts) in {150, 400}:
                     server.kill()
@@ -189,20 +184,17 @@ def test_what_is_wrong_is_raised_in_its_place(tmp_path: Path) -> None:
             (([[1.0]], None), TypeMismatchError, "`y` must be an answer"),
         ):
             receipts: list[Receipt] = []
-            found = client.learn_each("rls", [*good[:10], wrong, *good[10:]], ahead=4)
+            found = client.learn_each("rls", [*good[:10], wrong, *good[10:]])
             with pytest.raises(kind, match=match):
                 receipts.extend(found)
             assert len(receipts) == 10
         with pytest.raises(TypeMismatchError, match="rows"):
             client.learn_each("rls", None)  # type: ignore[arg-type]
-        for ahead in (0, 1.5, "2", True):
-            with pytest.raises(ParameterError, match="ahead"):
-                client.learn_each("rls", good, ahead=ahead)  # type: ignore[arg-type]
         assert list(client.learn_each("rls", [])) == []
 
 
 def test_rows_go_out_when_they_come(tmp_path: Path) -> None:
-    """Whoever gives few rows has them learned though no receipt is asked for yet."""
+    """Each row is learned before the next one is taken."""
     with Server(tmp_path / "data", "rls") as server, Client(server.url) as client:
 
         def slowly() -> Iterator[tuple[Any, Any]]:
@@ -256,45 +248,6 @@ def test_long_requests_and_answers_go_through(tmp_path: Path) -> None:
     assert sizes == [1700, 750, 750, 60_000, 1, 750]
 
 
-def test_a_long_request_goes_alone() -> None:
-    """Else it might wait to be read, by one who waits until answers are read."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
-        ahead = Ahead(lambda: Connection("127.0.0.1", port), 4)
-        assert ahead.has_room(b"x" * 10_000_000)
-        for _ in range(3):
-            ahead.add(b"x" * 100)
-        assert ahead.has_room(b"x" * 32_468)
-        assert not ahead.has_room(b"x" * 32_469)
-        ahead.add(b"x")
-        assert not ahead.has_room(b"x")
-        ahead.break_off()
-
-
-def test_an_answer_that_is_the_last_of_its_line_is_heard_as_such() -> None:
-    """The next goes out on another line, at once and not after a failure."""
-    body = b'{"outputs":[{"name":"y","datatype":"FP64","shape":[1],"data":[0.5]}]}'
-    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        lines = []
-
-        def serve() -> None:
-            for _ in range(20):
-                line, _ = door.accept()
-                lines.append(line)  # and not closed: it only says so
-                line.recv(1 << 16)
-                line.sendall(head + body)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        url = f"http://127.0.0.1:{door.getsockname()[1]}"
-        with Client(url, timeout=5, patience=5) as client:
-            assert len(list(client.learn_each("rls", stream(20), ahead=3))) == 20
-        thread.join()
-        for line in lines:
-            line.close()
-
-
 def test_versions_never_go_back(tmp_path: Path) -> None:
     """No rows are learned as nothing, and tell the version of their turn."""
     empty = (np.empty((0, 3)), np.empty(0))
@@ -302,26 +255,6 @@ def test_versions_never_go_back(tmp_path: Path) -> None:
     with Server(tmp_path / "data", plain(tmp_path)) as server, Client(server.url) as client:
         versions = [each.version for each in client.learn_each("rls", given)]
     assert versions == sorted(versions)
-
-
-def test_it_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
-    def fails() -> Iterator[tuple[Any, Any]]:
-        yield from stream(3)
-        raise KeyError("mine")
-
-    with Server(tmp_path / "data", plain(tmp_path)) as server, Client(server.url) as client:
-        list(client.learn_each("rls", stream(3)))
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(5):
-                list(client.learn_each("rls", stream(3)))
-                next(client.learn_each("rls", stream(3)))
-                with pytest.raises(KeyError, match="mine"):
-                    list(client.learn_each("rls", fails()))
-            assert gc.collect() == 0
-        finally:
-            gc.enable()
 
 
 def test_who_is_not_there_is_waited_for_as_long_as_patience_lasts() -> None:

@@ -7,8 +7,9 @@ import pytest
 
 pytest.importorskip("msgspec")
 
+from onepass.service.client import encode_tensors
 from onepass.service.protocol import v2
-from onepass.service.requests import read_rows, tensors_of
+from onepass.service.requests import read_rows
 
 
 def test_what_is_missing_stays_so() -> None:
@@ -17,7 +18,7 @@ def test_what_is_missing_stays_so() -> None:
         {"km": None, "kind": "", "word": None, "at": None},
     ]
     sent = read_rows(rows, ["x", ""], where="here")
-    body, length = tensors_of(sent, {})
+    body, length = encode_tensors(sent, {})
     found = v2.read(body, header=str(length), learning=True)
     assert found.X.names == ["km", "kind", "word", "at"]
     for name in found.X.names:

@@ -69,6 +69,9 @@ def test_what_the_client_shows_runs(tmp_path: Path) -> None:
         with names["client"] as client:
             assert [each["name"] for each in client.models()] == ["rls", "shop", "own"]
         assert (names["said"].shape, len(names["ids"])) == ((1,), 1)
+        (shown,) = blocks("python", "import asyncio")
+        exec(shown.replace("http://localhost:8080", server.url), {})  # noqa: S102  our own page
+        assert server.asked("GET", "/state")[1]["models"][0]["rows_seen"] == 8
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes tokens")

@@ -3,21 +3,16 @@
 import glob
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from cyclopts import CycloptsError, Parameter, Token
 
-if TYPE_CHECKING:
-    from onepass.stream import Stream
-
 __all__ = [
-    "MOST_WAITING",
     "Count",
     "Files",
     "Names",
@@ -27,12 +22,9 @@ __all__ = [
     "Source",
     "Types",
     "Whole",
-    "fit_together",
-    "known_measures",
     "model_first",
     "pairs",
     "spare",
-    "timed",
     "usage",
     "values",
 ]
@@ -242,179 +234,81 @@ def spare(read: Iterable[str | Path], written: Iterable[Path], option: str) -> N
     """
     from onepass.errors import ParameterError
 
-    sources = [str(source) for source in read]
-    there = {(s.st_dev, s.st_ino): name for name in _files(sources) if (s := _status(name))}
-    folders = [Path(source) for source in sources if Path(source).is_dir()]
-    for place in written:
-        found = _status(place)
-        source = there.get((found.st_dev, found.st_ino)) if found else None
-        if source is not None:
-            raise ParameterError(
-                f"{option} must name another file than those that are read, got {place}, which "
-                f"is {source}. It would be lost; name another."
-            )
-        folder = next((folder for folder in folders if _is_within(place, folder)), None)
-        if folder is not None:
-            raise ParameterError(
-                f"{option} must name a place outside the folder that is read, got {place} in "
-                f"{folder}. It would be taken for one of its files the next time; name another."
-            )
-
-
-def _files(sources: Iterable[str]) -> Iterator[str]:
-    """The files that sources may mean."""
-    for source in sources:
+    there: dict[Path, str] = {}
+    folders = []
+    for source in map(str, read):
         if Path(source).is_dir():
-            within = (Path(at, name) for at, _, names in os.walk(source) for name in names)
-            yield from (str(file) for file in within if _is_seen(file.relative_to(source)))
-        elif Path(source).exists():
-            yield source
+            folders.append(Path(source).resolve())
         else:
-            yield from glob.glob(source, recursive=True)  # noqa: PTH207  any depth
+            there |= {Path(file).resolve(): file for file in glob.glob(source) or [source]}  # noqa: PTH207
+    for place in written:
+        at = place.resolve()
+        for file, name in there.items():
+            if _is_same(file, at):
+                raise ParameterError(
+                    f"{option} must name another file than those that are read, got {place}, "
+                    f"which is {name}. It would be overwritten; name another."
+                )
+        for folder in folders:
+            inner = at.relative_to(folder).parts if at.is_relative_to(folder) else ("_",)
+            if not any(name.startswith((".", "_")) for name in inner):  # else not read
+                raise ParameterError(
+                    f"{option} must name a place outside the folder that is read, got {place} in "
+                    f"{folder}. The next run would read it as one of its files; name another."
+                )
 
 
-def _status(path: str | Path) -> os.stat_result | None:
-    try:
-        return os.stat(path)  # noqa: PTH116  it may be many files
-    except OSError:
-        return None
+def _is_same(one: Path, two: Path) -> bool:
+    """Whether two paths lead to one file, also by hard links."""
+    return one == two or (one.exists() and two.exists() and one.samefile(two))
 
 
-def _is_within(place: Path, folder: Path) -> bool:
-    """Whether a folder that is read would be read with this file."""
-    at, inside = place.resolve(), folder.resolve()
-    return at.is_relative_to(inside) and _is_seen(at.relative_to(inside))
+_OPTIONS = {"types": "type", "every": "checkpoint", "checkpoint": "save"}
+"""Parameters of the library whose options have another name."""
 
-
-def _is_seen(inner: Path) -> bool:
-    """Whether a file of a folder is read with it, by its path there."""
-    return not any(name.startswith((".", "_")) for name in inner.parts)
-
-
-MOST_WAITING = 100_000
-"""Rows that may wait for their answers, unless --most-waiting says otherwise."""
-
-_RUN = "--save, the file of the run that is to be "
-_OPTIONS = {"types": "type"}  # parameters of the library whose options have another name
+_PREFIX = re.compile(r"^op\.(stream[.\w]*|evaluate\.\w+|models|durable): ")
+_REMEDY = re.compile(r"(Construct (the learner|it) with|Give) (another( `\w+`)?|one of these)\.$")
 
 
 @contextmanager
-def usage(command: str) -> Iterator[None]:
-    """A name or a value that is refused within this context is wrong usage.
+def usage(
+    command: str, *, settings: Sequence[str] = (), began: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
+    """Report a name or value that the library refuses as wrong usage of the command's options.
 
     Parameters
     ----------
     command : str
-        Whose words they are.
+        The command, for messages.
+    settings : sequence of str
+        Pairs of --set, one of which the library may refuse.
+    began : callable
+        Whether rows were learned: then an error is about the rows, and is not changed.
 
     Raises
     ------
     CycloptsError
-        In place of the ParameterError or the ColumnError that was raised, in the command's words.
+        In place of a ParameterError or ColumnError.
     """
     from onepass.errors import ColumnError, ParameterError
 
     try:
         yield
     except (ColumnError, ParameterError) as wrong:
-        said = str(wrong)
-        if said.startswith("op.stream"):  # whose parameters are options here
-            said = re.sub(r"`(\w+)`", lambda found: _option(found[1]), said)
-        said = re.sub(r"^op\.(stream[.\w]*|models|durable)", command, said)
-        raise CycloptsError(msg=said) from wrong
+        if began():
+            raise
+        raise CycloptsError(msg=_translated(str(wrong), command, settings)) from wrong
 
 
-def fit_together(given: dict[str, Any]) -> None:
-    """Refuse options of ``run`` that cannot be meant together.
-
-    Parameters
-    ----------
-    given : dict of str to Any
-        Options by name, those that were not given as None, False or 0.
-
-    Raises
-    ------
-    CycloptsError
-        If one lacks another, or contradicts it.
-    """
-    for one, other, why in (
-        ("resume", "restart", "--resume goes on with a run and --restart loses it"),
-        ("delay", "delay_until", "--delay and --delay-until both say when answers are known"),
-        ("resume", "drift", "--drift watches from the first row on, and --resume begins later"),
-    ):
-        if given[one] and given[other]:
-            raise CycloptsError(msg=f"run: {why}, got both. Give one.")
-    if given["delay"] > (most := given["most_waiting"] or MOST_WAITING):
-        raise CycloptsError(
-            msg=f"run: --delay must be at most --most-waiting, {most:,} rows, got "
-            f"{given['delay']:,}. Give a higher --most-waiting if there is memory for them."
-        )
-    waits = given["delay"] or given["delay_until"]
-    for option, alone, needed in (
-        ("--onward", given["onward"] and not given["resume"], "--resume"),
-        ("--resume", given["resume"] and not given["save"], f"{_RUN}resumed"),
-        ("--restart", given["restart"] and not given["save"], f"{_RUN}begun anew"),
-        ("--checkpoint", given["checkpoint"] is not None and not given["save"], f"{_RUN}kept"),
-        ("--most-waiting", given["most_waiting"] and not waits, "--delay or --delay-until"),
-    ):
-        if alone:
-            raise CycloptsError(msg=f"run: {option} needs {needed}.")
-
-
-def timed(stream: "Stream", delay_until: str | None) -> None:
-    """Refuse answers that are known at a time, where nobody says when rows come.
-
-    Parameters
-    ----------
-    stream : Stream
-    delay_until : str or None
-        As it was given.
-
-    Raises
-    ------
-    CycloptsError
-        If the stream has no times.
-    """
-    if delay_until and stream.time is None:
-        raise CycloptsError(
-            msg="run: --delay-until needs --time, the column that says when a row came."
-        )
-
-
-def known_measures(
-    metrics: Sequence[str], drift: Sequence[str], models: Sequence[str], task: str
-) -> Any:
-    """The detectors of drift; they and the metrics are known before the pass to suit the task.
-
-    Parameters
-    ----------
-    metrics, drift, models : sequence of str
-        Names, as they were given.
-    task : {"regression", "classification"}
-        What the models do.
-
-    Returns
-    -------
-    dict of str to detector, or None where none was asked for
-
-    Raises
-    ------
-    ParameterError
-        If a name is unknown, or of the other task.
-    MissingExtraError
-        If detectors are asked for and River is not installed.
-    """
-    from onepass.evaluate.drift import watch
-    from onepass.evaluate.metrics import metric_class
-    from onepass.integrations.detectors import detectors
-
-    for name in metrics:
-        metric_class(name, task, "run: --metrics")
-    if not drift:
-        return None
-    chosen = detectors(drift, "run: --drift")
-    watch(chosen, models, task, "run: --drift", resumed=False)
-    return chosen
+def _translated(message: str, command: str, settings: Sequence[str]) -> str:
+    """A message of the library with the options of a command in place of parameters."""
+    for setting, value in pairs(settings).items():
+        if f"`{setting.rpartition('.')[2]}`" in message:
+            inner = _REMEDY.sub(f"Give another: --set {setting}=VALUE.", message)
+            return f"{command}: --set {setting}={value}: {_PREFIX.sub('', inner)}"
+    if message.startswith("op."):
+        message = re.sub(r"`(\w+)`", lambda found: _option(found[1]), message)
+    return _PREFIX.sub(f"{command}: ", message)
 
 
 def _option(parameter: str) -> str:

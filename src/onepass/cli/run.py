@@ -5,16 +5,14 @@ can be resumed. Settings of --set and --time are checked before a row is read.
 """
 
 import os
-import re
 import time as clocks
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import CycloptsError
 
 from onepass.cli.arguments import (
-    MOST_WAITING,
     Count,
     Files,
     Names,
@@ -24,11 +22,8 @@ from onepass.cli.arguments import (
     Source,
     Types,
     Whole,
-    fit_together,
-    known_measures,
     pairs,
     spare,
-    timed,
     usage,
     values,
 )
@@ -136,65 +131,6 @@ def _save_models(models: "dict[str, Pipeline]", places: Mapping[str, Path], *, q
             remark(f"Saved {name}: {place}", quiet=quiet)
 
 
-_REMEDY = re.compile(r"(Construct (the learner|it) with|Give) (another( `\w+`)?|one of these)\.$")
-
-
-def _hold_settings(
-    models: Mapping[str, "Pipeline"], settings: Sequence[str], *, timed: bool
-) -> None:
-    """Refuse settings that no model can begin with, in the words of the command line.
-
-    What depends on the rows, such as the shape of the weights to begin with, is left to the pass.
-    """
-    given = pairs(settings)
-    for name, model in models.items():
-        for part, tried in (("", _features), (name, _learner)):
-            _try(tried, model, {s: v for s, v in given.items() if not part or _of(s, part)})
-        if model.uses_time and not timed:
-            rule = next((f"--set {s}={v}" for s, v in given.items() if _of(s, name)), name)
-            raise CycloptsError(
-                msg=f"run: {rule} forgets by time, and needs --time, the column that says when a "
-                "row happened; got none. Name it, or count in rows, as "
-                f"--set {name}.forgetting=0.999 does."
-            )
-
-
-def _try(tried: Callable[["Pipeline"], None], model: "Pipeline", given: Mapping[str, str]) -> None:
-    """Tell what a part says of a parameter that was set."""
-    from onepass.errors import OnepassError, ParameterError
-
-    try:
-        tried(model)
-    except OnepassError as wrong:
-        said = str(wrong)
-        for setting, value in given.items():
-            if f"`{setting.rpartition('.')[2]}`" in said:
-                said = _REMEDY.sub(f"Give another: --set {setting}=VALUE.", said)
-                raise ParameterError(f"run: --set {setting}={value}: {said}") from wrong
-
-
-def _features(model: "Pipeline") -> None:
-    from sklearn.base import clone
-
-    clone(model).partial_fit([], [])
-
-
-def _learner(model: "Pipeline") -> None:
-    """A row of one feature: learners begin with their first row."""
-    import numpy as np
-    from sklearn.base import clone
-
-    learner: Any = clone(model.learner)
-    if "initial_coef" in learner.get_params():  # its shape is that of the rows
-        learner.set_params(initial_coef=None)
-    when = {"time": np.datetime64("2000-01-01")} if model.uses_time else {}
-    learner.learn_one(np.zeros(1), 0, **when)
-
-
-def _of(setting: str, part: str) -> bool:
-    return setting.partition(".")[0] == part
-
-
 _EVERY = 60.0  # seconds from one checkpoint to the next
 
 
@@ -297,19 +233,26 @@ def run(
         Show the table alone.
     """
     from onepass.features.presets import pipelines
+    from onepass.integrations.detectors import detectors
     from onepass.stream import read
 
-    fit_together({
-        "resume": resume, "restart": restart, "onward": onward, "save": save,
-        "checkpoint": checkpoint, "drift": drift, "delay": delay, "delay_until": delay_until,
-        "most_waiting": most_waiting,
-    })  # fmt: skip
+    for option, needs, lacking in (
+        ("--onward", "--resume", onward and not resume),
+        ("--resume", "--save", resume and save is None),
+        ("--restart", "--save", restart and save is None),
+        ("--checkpoint", "--save", checkpoint is not None and save is None),
+        ("--most-waiting", "--delay or --delay-until", most_waiting and not (delay or delay_until)),
+    ):
+        if lacking:
+            raise CycloptsError(msg=f"run: {option} needs {needs}.")
+    if resume and restart:
+        raise CycloptsError(msg="run: give either --resume or --restart, got both.")
     policy = "keep" if missing == "impute" else missing
     answers = list(target) if len(target) > 1 else target[0] if target else None
     with usage("run"):
         _check([source, *more], list(model), save, report)
     stood = resumable(save, resume=resume, restart=restart, quiet=quiet)
-    with usage("run"):
+    with usage("run", settings=settings):
         stream = read(
             [source, *more] if more else source, target=answers, time=time, drop=drop,
             types=pairs(types), na=na, block=block, missing=policy,
@@ -317,21 +260,19 @@ def run(
             leave_unterminated=_left(source, stood, onward=onward) if resume else None,
             **files_as.options(),
         )  # fmt: skip
-        timed(stream, delay_until)
         chosen = task or _task(stream, source)
         models = pipelines(model, chosen, {"encode.missing": policy, **values(settings)})
-        _hold_settings(models, settings, timed=stream.time is not None)
-        detectors = known_measures(metrics, drift, list(models), chosen)
+        watching = detectors(drift, "run: --drift") if drift else None
     if task is None:
         other = "classification" if chosen == "regression" else "regression"
         remark(f"Task: {chosen}. For the other: --task {other}", quiet=quiet)
     given: dict[str, Any] = {
         "metrics": metrics or None, "window": window, "delay": delay, "delay_until": delay_until,
-        "most_waiting": most_waiting or MOST_WAITING, "resume": resume,
-        "onward": onward, "every": checkpoint, "drift": detectors,
+        "most_waiting": most_waiting or 100_000, "resume": resume, "onward": onward,
+        "every": _EVERY if checkpoint is None else checkpoint, "drift": watching,
         "checkpoint": None if save is None else _run_file(save),
     }  # fmt: skip
-    return _passed(models, stream, given, stood, save, report, quiet=quiet)
+    return _passed(models, stream, given, stood, save, report, settings, quiet=quiet)
 
 
 def _left(source: str, stood: "Standing | None", *, onward: bool) -> int:
@@ -348,6 +289,7 @@ def _passed(
     stood: "Standing | None",
     save: Path | None,
     report: Path | None,
+    settings: Sequence[str],
     *,
     quiet: bool,
 ) -> int:
@@ -357,7 +299,7 @@ def _passed(
     before = None if save is None else stamp(_run_file(save))
     with terminable() as code:
         try:
-            found = _learned(models, stream, given, stood, quiet=quiet)
+            found = _learned(models, stream, given, stood, settings, quiet=quiet)
         except KeyboardInterrupt:
             if code() == INTERRUPTED:
                 raise
@@ -391,6 +333,7 @@ def _learned(
     stream: "Stream",
     given: dict[str, Any],
     stood: "Standing | None",
+    settings: Sequence[str],
     *,
     quiet: bool,
 ) -> "Report":
@@ -398,7 +341,6 @@ def _learned(
     from onepass.evaluate import prequential
 
     before = 0 if stood is None else stood.rows
-    given["every"] = _EVERY if given["every"] is None else given["every"]
     if stood is not None:
         remark(f"Resumed after {before:,} rows.", quiet=quiet)
         if given["onward"] and not stood.finished and stood.source != stream.name:
@@ -406,10 +348,18 @@ def _learned(
                 f"{stood.source} was not read to its end: its rows behind {stood.position:,} are "
                 "left out."
             )
+    rows = 0
     with advancing(lambda: stream.fraction, quiet=quiet, before=before) as advance:
-        return prequential(
-            models, stream, clock=clocks.perf_counter, on_progress=advance, **given
-        )  # fmt: skip
+
+        def progress(done: int) -> None:
+            nonlocal rows
+            rows = done
+            advance(done)
+
+        with usage("run", settings=settings, began=lambda: rows > 0):
+            return prequential(
+                models, stream, clock=clocks.perf_counter, on_progress=progress, **given
+            )
 
 
 def _leave(

@@ -1,14 +1,24 @@
 """Service: a learner that serves while it learns, and loses nothing.
 
-:func:`durable` keeps a learner in a file, with no server around it, and :func:`examine` checks such
-a file; :class:`Client` asks a server, and raises :class:`ServiceError` where that refuses.
+:func:`durable` stores a learner in a file, without a server; :func:`examine` checks such a file.
+:class:`Client` and :class:`AsyncClient` send requests to a server, and raise :class:`ServiceError`
+where it refuses them.
 """
 
 import onepass.features  # noqa: F401  registers the classes of models in stored files
 from onepass.errors import ServiceError
-from onepass.service.client import Client
+from onepass.service.client import AsyncClient, Client
 from onepass.service.durable import Durable, Version, durable
 from onepass.service.examine import examine
 from onepass.service.requests import Receipt
 
-__all__ = ["Client", "Durable", "Receipt", "ServiceError", "Version", "durable", "examine"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Durable",
+    "Receipt",
+    "ServiceError",
+    "Version",
+    "durable",
+    "examine",
+]

@@ -12,8 +12,7 @@ its dtype, its shape and its bytes. An array of Python objects is JSON.
 The size of a block on the disk is checked before it is encoded: rows may share one text in memory
 that each of them stores by itself, so a kilobyte here may become gigabytes there.
 
-Also here: checks of idempotency keys, source names and positions; and rows as binary tensors of the
-Open Inference Protocol, as the client sends them.
+Also here: checks of idempotency keys, source names and positions.
 """
 
 import hashlib
@@ -42,19 +41,16 @@ __all__ = [
     "Request",
     "aligned",
     "hold_answered",
-    "hold_sendable",
     "hold_size",
     "hold_text",
     "hold_written",
     "is_plain",
     "joined",
     "read_rows",
-    "read_tensors",
     "runs",
     "said_from_bytes",
     "said_to_bytes",
     "shut",
-    "tensors_of",
     "written",
 ]
 
@@ -674,89 +670,6 @@ def _nbytes(values: Iterable[object]) -> int:
     return sum(len(json.dumps(value)) * times for value, times in Counter(values).items())
 
 
-_TYPES = {"f8": "FP64", "f4": "FP32", "f2": "FP16", "i8": "INT64", "i4": "INT32", "i2": "INT16",
-          "i1": "INT8", "u8": "UINT64", "u4": "UINT32", "u2": "UINT16", "u1": "UINT8",
-          "b1": "BOOL"}  # fmt: skip
-_DTYPES = {name: f"<{code}" for code, name in _TYPES.items()}
-
-
-def tensors_of(block: Block, parameters: Mapping[str, object]) -> tuple[bytes, int]:
-    """A block as the protocol's binary tensors, and how many bytes of JSON come first.
-
-    Parameters
-    ----------
-    block : Block
-    parameters : mapping of str to value
-        Of the request.
-    """
-    named: dict[str, Array] = (
-        dict(block.X.columns) if isinstance(block.X, Table) else {"X": block.X}
-    )
-    beside = {"y": block.y, "sample_weight": block.weights, "time": block.time}
-    named |= {name: part for name, part in beside.items() if part is not None}
-    inputs, parts = [], []
-    for name, array in named.items():
-        datatype, data, said = _tensor(array)
-        told = {"name": name, "shape": list(array.shape), "datatype": datatype, "parameters": said}
-        if isinstance(data, bytes):
-            said["binary_data_size"] = len(data)
-            parts.append(data)
-        else:
-            told["data"] = data
-        inputs.append(told)
-    head = json.dumps({"inputs": inputs, "parameters": dict(parameters)}).encode()
-    return b"".join((head, *parts)), len(head)
-
-
-def _tensor(array: Array) -> tuple[str, bytes | list[str | None], dict[str, Any]]:
-    """Datatype, values and parameters; as a list, for JSON, where text is missing."""
-    code = f"{array.dtype.kind}{array.dtype.itemsize}"
-    if code in _TYPES:
-        return _TYPES[code], array.astype(array.dtype.newbyteorder("<")).tobytes(), {}
-    said: dict[str, Any] = {"content_type": "datetime"} if array.dtype.kind == "M" else {}
-    missing = "NaT" if said else None
-    values = (np.datetime_as_string(array) if said else array).ravel().tolist()
-    texts = [None if each == missing else str(each) for each in values]
-    raw = [each.encode() for each in texts if each is not None]
-    if len(raw) < len(texts):  # bytes cannot say so
-        return "BYTES", texts, said
-    return "BYTES", b"".join(len(each).to_bytes(4, "little") + each for each in raw), said
-
-
-def read_tensors(data: bytes, header: str | None) -> dict[str, Array]:
-    """The tensors of an answer.
-
-    Parameters
-    ----------
-    data : bytes
-    header : str, optional
-        How many bytes of JSON come first; all, if it is not there.
-    """
-    length = len(data) if header is None else int(header)
-    found, at = {}, length
-    for told in json.loads(data[:length])["outputs"]:
-        size = told.get("parameters", {}).get("binary_data_size")
-        if size is None:
-            array = np.array(told["data"]).reshape(told["shape"])
-        elif told["datatype"] == "BYTES":
-            array = np.array(_texts(data[at : at + size]), dtype=object).reshape(told["shape"])
-        else:
-            dtype = _DTYPES[told["datatype"]]
-            array = np.frombuffer(data[at : at + size], dtype).reshape(told["shape"]).copy()
-        at += size or 0
-        found[told["name"]] = array
-    return found
-
-
-def _texts(data: bytes) -> list[str]:
-    found, at = [], 0
-    while at < len(data):
-        size = int.from_bytes(data[at : at + 4], "little")
-        found.append(data[at + 4 : at + 4 + size].decode())
-        at += 4 + size
-    return found
-
-
 _LONGEST_KEY = 512  # characters
 _HALVES = re.compile("[\ud800-\udfff]")
 
@@ -785,28 +698,3 @@ def hold_text(word: object, name: str, where: str) -> None:
         f"{where}: `{name}` must be text of 1 to {_LONGEST_KEY} characters, got {came}. Give "
         "another, such as str(uuid.uuid4())."
     )
-
-
-def hold_sendable(word: str, name: str, where: str) -> None:
-    """Refuse what cannot stand in a header, such as the line of a file with its end.
-
-    Parameters
-    ----------
-    word : str
-        It is not told: it may be secret.
-    name : str
-        Of the argument.
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-    """
-    good = isinstance(word, str) and word.isascii() and word.isprintable()
-    if not good or not word or word != word.strip():
-        came = "other text" if isinstance(word, str) else type(word).__name__
-        raise ParameterError(
-            f"{where}: `{name}` must be text of printable ASCII, without blanks at its ends, got "
-            f"{came}. If it was read from a file, strip it."
-        )

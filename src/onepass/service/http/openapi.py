@@ -92,7 +92,7 @@ _STATE_OF_ONE = _object(
     rows_refused=_WHOLE, nbytes=_WHOLE, waiting=_WHOLE, error=_ERROR,
     rates=_object("learned predicted curve", learned=_NUMBER_OR_NOTHING,
                   predicted=_NUMBER_OR_NOTHING, curve=_list(_list(_NUMBER_OR_NOTHING))),
-    latency={"type": "object"}, spectrum={"type": ["array", "null"], "items": {"type": "number"}},
+    latency={"type": "object"},
     drift=_list(_object("rows at detector", rows=_WHOLE, at={"type": "number"})),
     refused=_list(_object("at rows why", at={"type": "number"}, rows=_WHOLE)),
     snapshots=_list(_object("version rows_seen at why nbytes", version=_WHOLE, rows_seen=_WHOLE,
