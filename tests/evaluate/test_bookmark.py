@@ -2,6 +2,7 @@
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,10 +25,9 @@ from onepass.errors import (
 )
 from onepass.evaluate import Report, prequential, standing
 from onepass.evaluate.curves import Tally
-from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.metrics.kept import heard, said
-from onepass.evaluate.state import kept
+from onepass.evaluate.metrics import METRICS, Metric
 from onepass.serialization import archive
+from onepass.serialization.codec import state_dict
 
 N = 480
 BLOCK = 32
@@ -82,7 +82,7 @@ def _same(a: Report, b: Report) -> None:
 
 
 def _learned(models: Any) -> Any:
-    return archive.split({n: kept(m, "here") for n, m in models.items()}, "here")
+    return archive.split(state_dict(models, "here"), "here")
 
 
 def _same_models(a: Any, b: Any) -> None:
@@ -161,15 +161,81 @@ def test_a_tally_goes_on_to_the_last_bit(
     assert one.recent == other.recent
 
 
-def test_a_metric_of_other_parts_cannot_be_kept() -> None:
+def test_a_metric_of_other_parts_cannot_be_saved(place: Path) -> None:
     kind = METRICS["regression"]["mae"]
+    state = state_dict(kind(), "m.run")
+    for wrong in (3, {**state, "rows": -1}, {**state, "rows": "1"}, {**state, "extra": 1}):
+        with pytest.raises(CheckpointError, match="damaged"):
+            Tally({"mae": kind}).restore({"@": "Tally", "metrics": {"mae": wrong}}, "m.run")
     metric = kind().add([1.0], [2.0])
     metric.extra = object()  # type: ignore[attr-defined]
-    with pytest.raises(CheckpointError, match="made of numbers"):
-        said(metric)
-    for wrong in (None, {}, {"rows": -1}, {**said(kind()), "rows": "1"}):
-        with pytest.raises(CheckpointError, match="damaged"):
-            heard(kind, wrong, "m.run")
+    with pytest.raises(CheckpointError, match=r"`extra` must be None, .* got object"):
+        archive.split(state_dict(metric, "m.run"), "m.run")
+    with pytest.raises(CheckpointError, match="got Tally"):
+        op.save(Tally({"mae": kind}), place)
+
+
+class _Odd(METRICS["regression"]["mae"]):  # type: ignore[misc]
+    """A metric of a user's that no file can hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.extra = object()
+
+
+def test_a_metric_that_no_file_can_hold_is_refused_before_the_pass(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METRICS["regression"], "odd", _Odd)  # type: ignore[arg-type]
+    model = op.RLSRegressor()
+    with pytest.raises(CheckpointError, match=r"metrics.odd.extra` must be None, .* got object"):
+        prequential(model, (np.eye(3), np.arange(3.0)), "odd", checkpoint=place)
+    assert not hasattr(model, "rows_seen_")
+    assert not place.exists()
+
+
+class _Spread(Metric):
+    """A metric of a user's: sums of several types, a Counter and an array."""
+
+    label, better, unit = "Spread", "lower", ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sum = np.float32(0.0)
+        self.signs: Any = Counter()
+        self.last: Any = None
+        self.few: list[float] = []
+
+    def add(self, y: Any, said: Any) -> Any:
+        """Take more rows."""
+        self.rows += len(y)
+        for error in np.asarray(y) - np.asarray(said):
+            self.sum += np.float32(error)
+            self.signs[bool(error > 0)] += 1
+            self.last, self.few = np.array([error]), [*self.few, float(error)][-3:]
+        return self
+
+    @property
+    def value(self) -> float:
+        """Whatever it is."""
+        return float(self.sum) + self.signs[True] + sum(self.few)
+
+    def merge(self, other: Any) -> Any:
+        """Not asked for."""
+        raise NotImplementedError
+
+
+def test_a_metric_of_a_user_goes_on_to_the_last_bit(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(METRICS["regression"], "spread", _Spread)  # type: ignore[arg-type]
+    given = {"metrics": ["spread", "mae"], "window": 50}
+    report = prequential(_models(), _stream(), **given)
+    with pytest.raises(Broken):
+        prequential(_models(), _stream(), checkpoint=place, on_progress=_stop(100), **given)
+    again = prequential(_models(), _stream(), checkpoint=place, resume=True, **given)
+    assert again.resumed
+    _same(again, report)
 
 
 # -- when it is written ----------------------------------------------------------------------------
@@ -448,9 +514,11 @@ def _wreck(tree: Any, path: tuple[str, ...], value: Any) -> Any:
         "course.models.rls", "course.models.last value",
         "course.seconds", "course.ledger", "course.ledger.rows", "course.ledger.tallies",
         "course.ledger.tallies.rls", "course.ledger.tallies.rls.metrics.mae",
-        "course.ledger.tallies.rls.last", "course.ledger.overall", "course.ledger.overall.rows",
-        "course.ledger.overall.next", "course.room", "course.room.waiting",
-        "course.room.waiting.due",
+        "course.ledger.tallies.rls.metrics.mae._total", "course.ledger.tallies.rls.window",
+        "course.ledger.tallies.rls.last", "course.ledger.overall_track",
+        "course.ledger.overall_track.rows", "course.ledger.overall_track.stride",
+        "course.ledger.recent_track", "course.room", "course.room.waiting",
+        "course.room.waiting.due", "course.room.waiting.X",
     ],
 )  # fmt: skip
 def test_a_forged_checkpoint_is_refused_whole(path: str, wrecks: tuple[Any, Path]) -> None:

@@ -17,12 +17,12 @@ def test_a_tally_keeps_no_more_than_its_window() -> None:
     for width in [1, 99, 1, 250, 7, 0, 3] * 20:
         block = np.arange(float(width))
         tally.add(block, block)
-        kept = [len(y) for y, _ in tally._last]
+        kept = [len(y) for y, _ in tally.last]
         assert sum(kept) <= 100
-        assert all(y.base is None or y.base.size <= 250 for y, _ in tally._last)
-    assert sum(len(y) for y, _ in tally._last) == 100
+        assert all(y.base is None or y.base.size <= 250 for y, _ in tally.last)
+    assert sum(len(y) for y, _ in tally.last) == 100
     assert tally.recent["mae"] == 0.0
-    assert len(tally._last) == 1
+    assert len(tally.last) == 1
 
 
 def test_blocks_may_be_written_over_afterwards() -> None:

@@ -45,7 +45,7 @@ def test_its_directions_are_those_of_the_paper(growth: float) -> None:
         for i, level in enumerate((0.8, 0.95)):
             R = shown[i].detach().numpy().T
             bases[i] = plain_gpm(bases[i], R, min(level + growth * task, 1.0))
-            M = optimizer._bases[["0", "2"][i]][0].matrix.numpy()
+            M = optimizer._memory[["0", "2"][i]][0].matrix.numpy()
             assert M.shape == bases[i].shape
             np.testing.assert_allclose(M @ M.T, bases[i] @ bases[i].T, atol=1e-9)
     assert list(optimizer.ranks_.values()) == [each.shape[1] for each in bases]
@@ -59,7 +59,7 @@ def test_a_step_of_plain_sgd_is_the_projected_gradient() -> None:
     for name, each, old in zip("0022", module.parameters(), before, strict=True):
         g = each.grad
         if each.ndim == 2:
-            M = optimizer._bases[name][0].matrix
+            M = optimizer._memory[name][0].matrix
             g = g - g @ M @ M.T
         torch.testing.assert_close(each, old - 0.1 * g)
 

@@ -177,9 +177,9 @@ def test_a_state_dict_is_a_snapshot() -> None:
     module = network()
     optimizer = wrapped(module, memory=3).after_task(stream(9))
     saved = optimizer.state_dict()
-    rows = saved["onepass"]["memory"]["subspace"]["B"]["rows"].clone()
+    rows = saved["onepass"]["memory"]["tensors"]["subspace.B.rows.of"].clone()
     optimizer.after_task(stream(9, seed=1))
-    assert torch.equal(saved["onepass"]["memory"]["subspace"]["B"]["rows"], rows)
+    assert torch.equal(saved["onepass"]["memory"]["tensors"]["subspace.B.rows.of"], rows)
 
 
 def test_schedulers_scalers_closures_and_groups() -> None:
@@ -329,7 +329,10 @@ def test_wrong_loaders_are_refused_and_change_nothing(per_task: int | None) -> N
             optimizer.after_task(loader)
         assert optimizer.tasks_ == 1
         now, then = (each["onepass"]["memory"] for each in (optimizer.state_dict(), saved))
-        assert torch.equal(now["subspace"]["B"]["rows"], then["subspace"]["B"]["rows"])
+        assert now["tree"] == then["tree"]
+        assert all(
+            torch.equal(each, then["tensors"][name]) for name, each in now["tensors"].items()
+        )
 
 
 def test_one_output_has_no_logit_of_a_class() -> None:
@@ -365,7 +368,7 @@ def test_states_of_others_are_refused_and_change_nothing() -> None:
         with pytest.raises(CheckpointError, match=f"must hold {key}"):
             optimizer.load_state_dict(damaged)
     damaged = optimizer.state_dict()
-    damaged["onepass"]["memory"]["class"] = "System"
+    damaged["onepass"]["memory"]["tree"]["@"] = "System"
     with pytest.raises(CheckpointError, match="System"):
         optimizer.load_state_dict(damaged)
     assert optimizer.memory_.rank == 3

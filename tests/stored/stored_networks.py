@@ -210,8 +210,10 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "optim-orthogonal-latest": _orthogonal(memory.Latest(4), per_task=3),
     "optim-gpm": _projected(),
     "optim-gpm-free": _projected(threshold=0.8, growth=0.05, rows=4, biases="free"),
+    "optim-2-orthogonal": _orthogonal(4, gradients="outputs", projects="last"),
+    "optim-2-gpm": _projected(),
 }
-"""Wrapped optimizers of a module."""
+"""Wrapped optimizers of a module; memories have the second form where the name says so."""
 
 
 def trained(module: Any, optimizer: Any, first: int, last: int) -> Any:

@@ -25,11 +25,12 @@ __all__ = ["RUNS", "continual", "data_directory", "go_on", "scores", "served", "
 
 RUNS = {"run-regression": ["rls", "sgd", "orfit"], "run-classification": ["rls", "sgd", "artipca"]}
 """The models of each run."""
+RUNS |= {name.replace("run", "run-2", 1): models for name, models in RUNS.items()}  # format 2
 
 
 def go_on(path: Path, name: str, rows: int) -> Report:
     """Begin a run over so many rows, or go on with the one at the path."""
-    task = name.removeprefix("run-")
+    task = name.rpartition("-")[2]
     y = (number if task == "regression" else text)(0, rows)
     stream = op.stream.read(
         [{**row, "y": target} for row, target in zip(table(0, rows), y.tolist(), strict=True)],

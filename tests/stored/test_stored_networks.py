@@ -13,7 +13,8 @@ from stored_networks import NETWORKS, OPTIMIZERS, outcome, outside, plain, rows,
 from stored_runs import RUNS
 
 import onepass as op
-from onepass.serialization.codec import Role, entries
+from onepass.serialization import archive
+from onepass.serialization.codec import Role, class_registry
 
 EXPECTED = expected()
 OUTSIDE = outside()
@@ -71,14 +72,30 @@ def parts(thing: Any) -> Iterator[type]:
         yield from parts(vars(thing))
 
 
+def marks(tree: Any) -> Iterator[str]:
+    """The names of all that a tree holds."""
+    if isinstance(tree, dict):
+        if "@" in tree:
+            yield tree["@"]
+        tree = list(tree.values())
+    if isinstance(tree, (list, tuple)):
+        for part in tree:
+            yield from marks(part)
+
+
 def test_every_class_that_can_be_saved_is_in_a_file() -> None:
     """A new class brings a file: add it to `stored_cases` and run ``write.py``."""
-    missing = {entry.cls for entry in entries().values() if entry.role is not Role.LOSS}
+    found = class_registry().items()
+    missing = {e.cls for _, e in found if e.role not in {Role.LOSS, Role.METRIC, Role.RUN}}
     for name, case in {**CASES, **OUTSIDE}.items():
         missing -= set(parts(op.load(FILES / f"{name}.onepass", **case.replaced)))
     for name, case in NETWORKS.items():
         missing -= set(parts(vars(op.nn.load(FILES / f"{name}.onepass", case.module()))))
     assert not missing
+    inside = set[str]()
+    for name in RUNS:
+        inside |= set(marks(archive.read(FILES / f"{name}.run", kind="run")["course"]))
+    assert {name for name, e in found if e.role in {Role.METRIC, Role.RUN}} <= inside
 
 
 def test_every_network_and_optimizer_is_in_a_file() -> None:

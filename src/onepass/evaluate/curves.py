@@ -11,13 +11,15 @@ Scores are computed over the whole stream, and over its last rows.
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
 from onepass.evaluate.blocks import Block
-from onepass.evaluate.metrics import Metric, kept
+from onepass.evaluate.metrics import Metric
+from onepass.serialization import former
 from onepass.serialization.archive import damaged
+from onepass.serialization.codec import Role, from_state, register, state_dict
 from onepass.types import Array
 
 __all__ = ["Curve", "Ledger", "Tally", "Track", "Values", "plain_time"]
@@ -61,17 +63,22 @@ class Track:
         Rows between two points at first.
     start : int
         No point stands before this number of rows.
+    rows, times, points : list
+        The number of rows, the time and the values of each point.
     """
 
     limit: int
     stride: int = 1
     start: int = 1
-    _rows: list[int] = field(default_factory=list)
-    _times: list[Any] = field(default_factory=list)
-    _points: list[Mapping[str, Values]] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    times: list[Any] = field(default_factory=list)
+    points: list[Mapping[str, Values]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.next = -(-max(self.start, 1) // self.stride) * self.stride
+    @property
+    def next(self) -> int:
+        """The number of rows at which the next point stands."""
+        last = self.rows[-1] if self.rows else max(self.start, 1) - 1
+        return (last // self.stride + 1) * self.stride
 
     def note(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
         """Set a point.
@@ -85,12 +92,11 @@ class Track:
         values : mapping of str to dict
             Model -> metric -> value.
         """
-        self._rows.append(rows)
-        self._times.append(plain_time(time))
-        self._points.append(values)
-        if len(self._rows) >= self.limit:
+        self.rows.append(rows)
+        self.times.append(plain_time(time))
+        self.points.append(values)
+        if len(self.rows) >= self.limit:
             self._thin()
-        self.next = (rows // self.stride + 1) * self.stride
 
     def end(self, rows: int, time: object, values: Mapping[str, Values]) -> None:
         """Set the last point, where the stream ended, unless one stands there.
@@ -100,68 +106,41 @@ class Track:
         rows, time, values
             As in ``note``.
         """
-        if rows >= max(self.start, 1) and (not self._rows or self._rows[-1] != rows):
-            self._rows.append(rows)
-            self._times.append(plain_time(time))
-            self._points.append(values)
+        if rows >= max(self.start, 1) and (not self.rows or self.rows[-1] != rows):
+            self.rows.append(rows)
+            self.times.append(plain_time(time))
+            self.points.append(values)
 
     def _thin(self) -> None:
         self.stride *= 2
-        kept = [i for i, rows in enumerate(self._rows) if rows % self.stride == 0]
-        self._rows = [self._rows[i] for i in kept]
-        self._times = [self._times[i] for i in kept]
-        self._points = [self._points[i] for i in kept]
+        kept = [i for i, rows in enumerate(self.rows) if rows % self.stride == 0]
+        self.rows = [self.rows[i] for i in kept]
+        self.times = [self.times[i] for i in kept]
+        self.points = [self.points[i] for i in kept]
 
-    def curve(self, models: Mapping[str, object], metrics: tuple[str, ...]) -> Curve:
+    def curve(self, tallies: Mapping[str, "Tally"]) -> Curve:
         """The curve so far.
 
         Parameters
         ----------
-        models : mapping of str to object
-            The models, in order.
-        metrics : tuple of str
-            The metrics, in order.
+        tallies : mapping of str to Tally
+            The metrics of each model, in order.
         """
         values = {
-            model: {metric: [point[model][metric] for point in self._points] for metric in metrics}
-            for model in models
+            model: {
+                metric: [point[model][metric] for point in self.points] for metric in tally.metrics
+            }
+            for model, tally in tallies.items()
         }
-        timed = any(time is not None for time in self._times)
-        return Curve(list(self._rows), list(self._times) if timed else None, values)
+        timed = any(time is not None for time in self.times)
+        return Curve(list(self.rows), list(self.times) if timed else None, values)
 
-    def state(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        return {
-            "stride": self.stride,
-            "next": self.next,
-            "rows": list(self._rows),
-            "times": list(self._times),
-            "points": [dict(point) for point in self._points],
-        }
-
-    def restore(self, state: Any, place: str) -> None:
-        """Go on from what ``state`` gave.
-
-        Parameters
-        ----------
-        state : dict
-            From whatever source.
-        place : str
-            Where it was read, for messages.
-
-        Raises
-        ------
-        CheckpointError, LookupError, TypeError
-            If it is no such thing.
-        """
-        rows, times, points = (list(state[key]) for key in ("rows", "times", "points"))
-        counts = [state["stride"], state["next"], *rows]
-        if not all(type(count) is int and count > 0 for count in counts):
-            raise damaged(place, "the points of a curve stand at no rows")
-        if not len(rows) == len(times) == len(points) < self.limit:
-            raise damaged(place, "a curve has lost points")
-        self.stride, self.next = state["stride"], state["next"]
-        self._rows, self._times, self._points = rows, times, points
+    @property
+    def _sound(self) -> bool:
+        """Whether points that were read from a file can be points of a curve."""
+        counts = (self.limit, self.stride, self.start, *self.rows)
+        positive = all(type(count) is int and count > 0 for count in counts)
+        return positive and len(self.rows) == len(self.times) == len(self.points) < self.limit
 
 
 def plain_time(time: object) -> str | float | None:
@@ -178,23 +157,28 @@ def plain_time(time: object) -> str | float | None:
     return None if time is None else str(time)
 
 
+@dataclass(eq=False)
 class Tally:
     """The metrics of one model.
 
     Parameters
     ----------
-    metrics : dict of str to type
-        Name -> class of metric.
+    metrics : dict of str to type or Metric
+        Name -> class of metric, or such a metric.
     window : int, optional
-        How many of the last rows ``recent`` is about. Their answers are kept: O(window) memory.
+        How many of the last rows ``recent`` is about: O(window) memory.
+    last : deque of (y, predictions)
+        The targets and predictions of these rows, in blocks.
     """
 
-    def __init__(self, metrics: dict[str, type[Metric]], window: int | None = None) -> None:
-        self._kinds = metrics
-        self._metrics = {name: kind() for name, kind in metrics.items()}
-        self._window = window
-        self._last: deque[tuple[Array, Array]] = deque()
-        self._kept = 0
+    metrics: dict[str, Any]
+    window: int | None = None
+    last: deque[tuple[Array, Array]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        found = self.metrics.items()
+        self.metrics = {name: each() if isinstance(each, type) else each for name, each in found}
+        self._count = sum(len(y) for y, _ in self.last)
 
     def add(self, y: Array, said: Array) -> None:
         """Take rows.
@@ -206,47 +190,56 @@ class Tally:
         said : ndarray of the shape of y
             What was said of the same rows.
         """
-        for metric in self._metrics.values():
+        for metric in self.metrics.values():
             metric.add(y, said)
-        if self._window is not None:
+        if self.window is not None:
             # copies: a slice would keep its whole block alive, or see it written over
-            self._last.append((y[-self._window :].copy(), said[-self._window :].copy()))
-            self._kept += len(self._last[-1][0])
-            self._forget(self._kept - self._window)
+            self.last.append((y[-self.window :].copy(), said[-self.window :].copy()))
+            self._count += len(self.last[-1][0])
+            self._forget(self._count - self.window)
 
     def _forget(self, excess: int) -> None:
         """Let go of the oldest rows beyond the window."""
         while excess > 0:
-            y, said = self._last.popleft()
+            y, said = self.last.popleft()
             if len(y) > excess:
-                self._last.appendleft((y[excess:], said[excess:]))
+                self.last.appendleft((y[excess:], said[excess:]))
             gone = min(len(y), excess)
-            self._kept -= gone
+            self._count -= gone
             excess -= gone
 
     @property
     def overall(self) -> Values:
         """The metrics over all rows so far."""
-        return _plain(self._metrics)
+        return _plain(self.metrics)
 
     @property
     def recent(self) -> Values:
         """The metrics over exactly the last ``window`` rows, or all where there are fewer."""
-        fresh = {name: kind() for name, kind in self._kinds.items()}
-        if self._last:
-            y = np.concatenate([y for y, _ in self._last])
-            said = np.concatenate([said for _, said in self._last])
-            self._last = deque([(y, said)])  # one piece is smaller than many
+        fresh = {name: type(metric)() for name, metric in self.metrics.items()}
+        if self.last:
+            y = np.concatenate([y for y, _ in self.last])
+            said = np.concatenate([said for _, said in self.last])
+            self.last = deque([(y, said)])  # one piece is smaller than many
             for metric in fresh.values():
                 metric.add(y, said)
         return _plain(fresh)
 
+    @property
+    def _sound(self) -> bool:
+        """Whether what was read from a file are metrics and blocks of rows."""
+        metrics = all(isinstance(each, Metric) for each in self.metrics.values())
+        return metrics and all(y.ndim and y.shape == said.shape for y, said in self.last)
+
+    @property
+    def kinds(self) -> dict[str, type[Metric]]:
+        """The class of each metric."""
+        return {name: type(metric) for name, metric in self.metrics.items()}
+
     def state(self) -> dict[str, Any]:
         """All of it as plain values and arrays."""
-        return {
-            "metrics": {name: kept.said(metric) for name, metric in self._metrics.items()},
-            "last": [[y, said] for y, said in self._last],
-        }
+        found: dict[str, Any] = state_dict(self, "Tally")
+        return found
 
     def restore(self, state: Any, place: str) -> None:
         """Go on from what ``state`` gave.
@@ -260,17 +253,18 @@ class Tally:
 
         Raises
         ------
-        CheckpointError, LookupError, TypeError
+        CheckpointError
             If it is of a tally with other metrics, or no such thing.
         """
-        if state["metrics"].keys() != self._metrics.keys():
+        kinds = self.kinds
+        try:
+            state = former.tally(state, self.state())
+        except (LookupError, TypeError, AttributeError, ValueError) as wrong:
+            raise damaged(place, "it holds no metrics") from wrong
+        found = from_state(state, place)
+        if not (type(found) is Tally and (found.kinds, found.window) == (kinds, self.window)):
             raise damaged(place, "it has other metrics than those of the run")
-        for name, kind in self._kinds.items():
-            self._metrics[name] = kept.heard(kind, state["metrics"][name], place)
-        self._last = deque((np.asarray(y), np.asarray(said)) for y, said in state["last"])
-        if any(y.shape != said.shape or not y.ndim for y, said in self._last):
-            raise damaged(place, "what was said last is not as the answers")
-        self._kept = sum(len(y) for y, _ in self._last)
+        vars(self).update(vars(found))
 
 
 def _plain(metrics: dict[str, Metric]) -> Values:
@@ -279,39 +273,77 @@ def _plain(metrics: dict[str, Metric]) -> Values:
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 
+@dataclass(eq=False)
 class Ledger:
     """The metrics of models, over all rows and over the last ones, and their curves.
 
     Parameters
     ----------
-    models : iterable of str
-        The models' names, in order.
-    kinds : dict of str to type
-        Name -> class of metric.
-    window : int or None
-        How many of the last rows ``recent`` is about.
-    points : int
-        Most points of a curve.
-
-    Attributes
-    ----------
+    tallies : dict of str to Tally
+        The metrics of each model, in order.
+    overall_track : Track
+        The curve over all rows.
+    recent_track : Track or None
+        The curve over the last rows.
     rows, skipped : int
         Rows counted so far, and rows left out by the stream.
+    time : object
+        The time of the last row; None where the stream has no times.
     """
 
-    def __init__(
-        self,
+    tallies: dict[str, Tally]
+    overall_track: Track
+    recent_track: Track | None
+    rows: int = 0
+    skipped: int = 0
+    time: Any = None
+
+    @classmethod
+    def start(
+        cls,
         models: Iterable[str],
-        kinds: dict[str, type[Metric]],
+        kinds: Mapping[str, type[Metric]],
         window: int | None,
         points: int,
-    ) -> None:
-        self.rows = self.skipped = 0
-        self._metrics = tuple(kinds)
-        self._tallies = {name: Tally(kinds, window) for name in models}
-        self._overall = Track(points)
-        self._recent = None if window is None else Track(points, max(1, window // 4), window)
-        self._time: Any = None
+    ) -> Self:
+        """The ledger before the first row.
+
+        Parameters
+        ----------
+        models : iterable of str
+            The models' names, in order.
+        kinds : mapping of str to type
+            Name -> class of metric.
+        window : int or None
+            How many of the last rows ``recent`` is about.
+        points : int
+            Most points of a curve.
+        """
+        tallies = {name: Tally(dict(kinds), window) for name in models}
+        recent = None if window is None else Track(points, max(1, window // 4), window)
+        return cls(tallies, Track(points), recent)
+
+    def is_like(self, other: Any) -> bool:
+        """Whether another ledger is of the same models, metrics, window and number of points."""
+        return type(other) is Ledger and self.setup == other.setup
+
+    @property
+    def setup(self) -> tuple[Any, ...]:
+        """The models with their metrics and windows, and the limit and start of each curve."""
+        tallies = {name: (each.kinds, each.window) for name, each in self.tallies.items()}
+        return tallies, [(track.limit, track.start) for track in self._tracks]
+
+    @property
+    def _tracks(self) -> list[Track]:
+        return [each for each in (self.overall_track, self.recent_track) if each is not None]
+
+    @property
+    def _sound(self) -> bool:
+        """Whether what was read from a file fits together."""
+        counts = all(type(count) is int and count >= 0 for count in (self.rows, self.skipped))
+        tallies = all(type(tally) is Tally for tally in self.tallies.values())
+        ahead = all(type(track) is Track and track.next > self.rows for track in self._tracks)
+        return counts and tallies and ahead
 
     def add(self, block: Block, said: Mapping[str, Array]) -> None:
         """Count rows.
@@ -324,86 +356,42 @@ class Ledger:
             What each model said of them.
         """
         self.skipped += block.skipped
-        tracks = [track for track in (self._overall, self._recent) if track is not None]
         a = 0
         while a < len(block):
-            b = min(len(block), a + min(track.next for track in tracks) - self.rows)
-            for name, tally in self._tallies.items():
+            b = min(len(block), a + min(track.next for track in self._tracks) - self.rows)
+            for name, tally in self.tallies.items():
                 tally.add(block.y[a:b], said[name][a:b])
             self.rows += b - a
-            self._time = None if block.time is None else block.time[b - 1]
-            if self.rows == self._overall.next:
-                self._overall.note(self.rows, self._time, self.overall())
-            if self._recent is not None and self.rows == self._recent.next:
-                self._recent.note(self.rows, self._time, self._last_rows())
+            self.time = None if block.time is None else block.time[b - 1]
+            if self.rows == self.overall_track.next:
+                self.overall_track.note(self.rows, self.time, self.overall())
+            if self.recent_track is not None and self.rows == self.recent_track.next:
+                self.recent_track.note(self.rows, self.time, self._last_rows())
             a = b
 
     def end(self) -> None:
         """The stream has ended: set the curves' last points."""
-        self._overall.end(self.rows, self._time, self.overall())
-        if self._recent is not None:
-            self._recent.end(self.rows, self._time, self._last_rows())
-
-    @property
-    def time(self) -> Any:
-        """The time of the last row; None where the stream has no times."""
-        return self._time
+        self.overall_track.end(self.rows, self.time, self.overall())
+        if self.recent_track is not None:
+            self.recent_track.end(self.rows, self.time, self._last_rows())
 
     def overall(self) -> dict[str, Values]:
         """Each model's metrics over all rows so far."""
-        return {name: tally.overall for name, tally in self._tallies.items()}
+        return {name: tally.overall for name, tally in self.tallies.items()}
 
     def recent(self) -> dict[str, Values] | None:
         """The same over the last ``window`` rows; None where no window was asked for."""
-        return None if self._recent is None else self._last_rows()
+        return None if self.recent_track is None else self._last_rows()
 
     def _last_rows(self) -> dict[str, Values]:
-        return {name: tally.recent for name, tally in self._tallies.items()}
+        return {name: tally.recent for name, tally in self.tallies.items()}
 
     def curves(self) -> tuple[Curve, Curve | None]:
         """The curves over all rows, and over the last ones if a window was asked for."""
-        overall = self._overall.curve(self._tallies, self._metrics)
-        if self._recent is None:
+        overall = self.overall_track.curve(self.tallies)
+        if self.recent_track is None:
             return overall, None
-        return overall, self._recent.curve(self._tallies, self._metrics)
+        return overall, self.recent_track.curve(self.tallies)
 
-    def state(self) -> dict[str, Any]:
-        """All of it as plain values and arrays."""
-        return {
-            "rows": self.rows,
-            "skipped": self.skipped,
-            "time": self._time,
-            "tallies": {name: tally.state() for name, tally in self._tallies.items()},
-            "overall": self._overall.state(),
-            "recent": None if self._recent is None else self._recent.state(),
-        }
 
-    def restore(self, state: Any, place: str) -> None:
-        """Go on from what ``state`` gave.
-
-        Parameters
-        ----------
-        state : dict
-            From whatever source.
-        place : str
-            Where it was read, for messages.
-
-        Raises
-        ------
-        CheckpointError, LookupError, TypeError, AttributeError
-            If it is of a ledger of other models or metrics, or no such thing.
-        """
-        if state["tallies"].keys() != self._tallies.keys():
-            raise damaged(place, "it counts other models than those of the run")
-        if (state["recent"] is None) != (self._recent is None):
-            raise damaged(place, "it has another window than the run")
-        for name, tally in self._tallies.items():
-            tally.restore(state["tallies"][name], place)
-        self._overall.restore(state["overall"], place)
-        if self._recent is not None:
-            self._recent.restore(state["recent"], place)
-        if not all(type(state[key]) is int and state[key] >= 0 for key in ("rows", "skipped")):
-            raise damaged(place, "it does not say how many rows were counted")
-        if self._overall.next <= state["rows"]:
-            raise damaged(place, "its curve stands behind its rows")
-        self.rows, self.skipped, self._time = state["rows"], state["skipped"], state["time"]
+register(Role.RUN, Track, Tally, Ledger)

@@ -27,7 +27,7 @@ import numpy as np
 
 from onepass.errors import ColumnError, NotFiniteError, ParameterError, TypeMismatchError
 from onepass.evaluate.blocks import Block, sliceable
-from onepass.serialization.archive import damaged
+from onepass.serialization.codec import Role, register
 from onepass.stream.stream import stacked
 from onepass.types import Array
 from onepass.validation import as_dates, as_numbers
@@ -116,6 +116,13 @@ class Waiting:
     def __getitem__(self, key: slice | Array) -> "Waiting":
         return Waiting(self.X[key], self.y[key], self.due[key])
 
+    @property
+    def _sound(self) -> bool:
+        """Whether what was read from a file are rows."""
+        kinds = type(self.X) in {Table, np.ndarray} and type(self.y) is np.ndarray
+        same = len(self.X) == len(self.y) == len(self.due)
+        return kinds and same and self.due.ndim == 1 and self.due.dtype.kind in "ifM"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turns:
@@ -166,12 +173,14 @@ class Room:
     ----------
     waiting : Waiting or None
         The rows that wait now.
+    last : object
+        The moment of the last row that came.
     """
 
     def __init__(self, delay: int | None, until: str | None, most: int, where: str) -> None:
         self.waiting: Waiting | None = None
         self._delay, self._until, self._most, self._where = delay, until, most, where
-        self._last: Any = None  # the moment of the last row that came
+        self.last: Any = None
 
     def __len__(self) -> int:
         return 0 if self.waiting is None else len(self.waiting)
@@ -214,7 +223,7 @@ class Room:
 
     def settle(self, turns: Turns) -> None:
         """The turns were taken: what is left waits."""
-        self.waiting, self._last = turns.left, turns.last
+        self.waiting, self.last = turns.left, turns.last
 
     def rest(self, time: object) -> Turns | None:
         """All rows that wait, to be learned at the stream's end; None where there are none.
@@ -231,39 +240,7 @@ class Room:
         if self._until is None:
             times = None if time is None else np.full(len(waiting), time)
         learned = np.ones(len(waiting), dtype=bool)
-        return Turns(waiting.X, waiting.y, times, learned, None, self._last)
-
-    def state(self) -> dict[str, Any]:
-        """All of it as plain values and arrays."""
-        waiting = self.waiting
-        if waiting is None or not len(waiting):
-            return {"last": self._last, "waiting": None}
-        columns = waiting.X.columns if isinstance(waiting.X, Table) else None
-        rows = {"columns": columns} if columns is not None else {"array": waiting.X}
-        return {"last": self._last, "waiting": {**rows, "y": waiting.y, "due": waiting.due}}
-
-    def restore(self, state: Any, place: str) -> None:
-        """Go on from what ``state`` gave.
-
-        Parameters
-        ----------
-        state : dict
-            From whatever source.
-        place : str
-            Where it was read, for messages.
-
-        Raises
-        ------
-        OnepassError, LookupError, TypeError, AttributeError
-            If it is no such thing.
-        """
-        self._last, self.waiting = state["last"], None
-        if (rows := state["waiting"]) is not None:
-            y, due = np.asarray(rows["y"]), np.asarray(rows["due"])
-            X = Table(rows["columns"], len(due)) if "columns" in rows else np.asarray(rows["array"])
-            if not len(X) == len(y) == len(due) or due.ndim != 1 or due.dtype.kind not in "ifM":
-                raise damaged(place, "the rows that wait are not whole")
-            self.waiting = Waiting(X, y, due)
+        return Turns(waiting.X, waiting.y, times, learned, None, self.last)
 
     def _coming(self, block: Block, rows: int) -> tuple[Waiting, Array]:
         """The block's rows as they will wait, and the moments at which they come."""
@@ -278,7 +255,7 @@ class Room:
             )
         first = rows if block.first is None else block.first
         located = block.located or (lambda i: f"row {first + i:,} (from 0)")
-        at = _moments(block.time, self._last, located, self._where)
+        at = _moments(block.time, self.last, located, self._where)
         due = _dues(X[self._until], self._until, at, located, self._where)
         return Waiting(X.drop([self._until]), block.y, due), at
 
@@ -315,3 +292,6 @@ def _joined(a: Waiting, b: Waiting) -> Waiting:
     """One after the other."""
     X = stacked((a.X, b.X)) if isinstance(a.X, Table) else np.concatenate([a.X, b.X])
     return Waiting(X, np.concatenate([a.y, b.y]), np.concatenate([a.due, b.due]))
+
+
+register(Role.RUN, Waiting, Table)

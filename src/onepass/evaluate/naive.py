@@ -26,10 +26,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from onepass.learners.estimator import Classifier, Learner, Regressor
+from onepass.serialization.codec import Role, register
 from onepass.types import Array, ArrayLike, Floats, TimeLike
 from onepass.validation.table import TableLike
 
-__all__ = ["BASELINES", "LastLabel", "LastValue", "Majority", "RunningMean"]
+__all__ = ["LastLabel", "LastValue", "Majority", "RunningMean"]
 
 
 class _Blind(Learner):
@@ -213,5 +214,4 @@ class Majority(_BlindClassifier):
         return said
 
 
-BASELINES = (LastValue, RunningMean, LastLabel, Majority)
-"""All of them."""
+register(Role.RUN, LastValue, RunningMean, LastLabel, Majority)

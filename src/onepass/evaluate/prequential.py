@@ -248,7 +248,7 @@ def prequential(
         task, source = _task(task or begun, rows)
         least = _references(task) if baselines else {}
         kinds, everyone = _metrics(asked, task), _joined(learners, least, _WHERE)
-        course = Course(everyone, Ledger(everyone, kinds, width, most), room, clock, _WHERE)
+        course = Course(everyone, Ledger.start(everyone, kinds, width, most), room, clock, _WHERE)
         course.watch = watch(drift, learners, task, _WHERE, resumed=resume)
         setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
         if mark is not None:

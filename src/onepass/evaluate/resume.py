@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from onepass.errors import CheckpointError, CheckpointWarning
 from onepass.evaluate.blocks import Block, blocks
 from onepass.evaluate.run import Course
-from onepass.evaluate.state import specification
 from onepass.linalg.interrupt import Interrupt
-from onepass.serialization import archive
+from onepass.serialization import archive, former
 from onepass.serialization.archive import damaged
 from onepass.serialization.atomic import stamp
-from onepass.serialization.codec import MARK
+from onepass.serialization.codec import MARK, state_dict
 from onepass.stream.stream import changed
 from onepass.types import Array
 
@@ -269,13 +269,14 @@ class Bookmark:
         Raises
         ------
         CheckpointError
-            If the pass was set up otherwise. Nothing was restored.
+            If the pass was set up otherwise, or a metric cannot be saved. Nothing was restored.
         """
+        archive.split(state_dict(course.ledger, self.place), self.place)  # refused before the pass
         models = course.models.items()
-        made = {name: specification(model, self.place) for name, model in models}
+        made = {name: state_dict(clone(m, safe=False), self.place) for name, m in models}
         self._settings = {**settings, "models": made}
         if self._tree is not None:
-            if said := differences(self._tree["settings"], self._settings):
+            if said := differences(former.settings(self._tree["settings"]), self._settings):
                 raise self._another("settings", said)
             course.restore(self._tree["course"], self.place)
             if self._tree.get("drift") and course.watch is None:

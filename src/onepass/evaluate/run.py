@@ -15,12 +15,14 @@ from onepass import linalg
 from onepass.errors import CheckpointError, NotFittedError, OnepassError, ShapeError
 from onepass.evaluate.blocks import Block, placed, refusal
 from onepass.evaluate.curves import Ledger
-from onepass.evaluate.delay import Room, Turns
+from onepass.evaluate.delay import Room, Turns, Waiting
 from onepass.evaluate.drift import Watch
 from onepass.evaluate.report import Report
 from onepass.evaluate.score import Score
-from onepass.evaluate.state import heard, kept, relearn
+from onepass.learners.estimator import learned
+from onepass.serialization import former
 from onepass.serialization.archive import damaged
+from onepass.serialization.codec import from_state, state_dict
 from onepass.types import Array
 from onepass.validation.table import Table
 
@@ -240,12 +242,15 @@ class Course:
         CheckpointError
             If a model or a metric is not one that a file can hold.
         """
-        return {
-            "models": {name: kept(model, place) for name, model in self.models.items()},
-            "seconds": dict(self._seconds),
-            "ledger": self.ledger.state(),
-            "room": None if self.room is None else self.room.state(),
+        room = self.room
+        state = {
+            "models": self.models,
+            "seconds": self._seconds,
+            "ledger": self.ledger,
+            "room": None if room is None else {"last": room.last, "waiting": room.waiting},
         }
+        found: dict[str, Any] = state_dict(state, place)
+        return found
 
     def restore(self, state: Any, place: str) -> None:
         """Go on from what ``state`` gave.
@@ -262,25 +267,27 @@ class Course:
         CheckpointError
             If it is of a course of other models or metrics, or no such thing. Nothing was restored.
         """
+        classes = {name: type(model).__name__ for name, model in self.models.items()}
         try:
-            found = self._restored(state, place)
+            state = former.course(state, classes, state_dict(self.ledger, place))
+            saved = state.pop("models")
+            models = {name: _model(m, saved[name], place) for name, m in self.models.items()}
+            found = from_state(state, place)
+            seconds = {name: float(found["seconds"][name]) for name in self.models}
+            room = {"last": None, "waiting": None} | (found["room"] or {})
+            if saved.keys() != classes.keys() or not self.ledger.is_like(found["ledger"]):
+                raise damaged(place, "it is of other models or metrics")
+            if type(room["waiting"]) not in {Waiting, type(None)}:
+                raise damaged(place, "the rows that wait are not whole")
         except CheckpointError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError) as wrong:
             raise damaged(place, f"it does not hold a whole run: {wrong!r}") from wrong
-        for name, model in self.models.items():
-            relearn(model, found[name])
-
-    def _restored(self, state: Any, place: str) -> dict[str, dict[str, Any]]:
-        """Restore all but the models; return what they had learned."""
-        models, seconds = state["models"], state["seconds"]
-        if not models.keys() == seconds.keys() == self.models.keys():
-            raise damaged(place, "it is of other models")
-        self._seconds = {name: float(seconds[name]) for name in self.models}
-        self.ledger.restore(state["ledger"], place)
+        self._seconds, self.ledger = seconds, found["ledger"]
         if self.room is not None:
-            self.room.restore(state["room"], place)
-        return {name: heard(model, models[name], place) for name, model in self.models.items()}
+            self.room.last, self.room.waiting = room["last"], room["waiting"]
+        for name, model in self.models.items():
+            _relearn(model, models[name])
 
     def report(self, said: Mapping[str, Any], least: set[str]) -> Report:
         """What there is to say at the end.
@@ -315,6 +322,30 @@ class Course:
             overall=curves[0],
             recent=curves[1],
         )
+
+
+def _model(model: Any, state: Any, place: str) -> Any:
+    """The model of a checkpoint, with the functions of the one that was made alike."""
+    given = {
+        name.rpartition("__")[2]: value
+        for name, value in model.get_params(deep=True).items()
+        if callable(value) or isinstance(value, bytes)  # a network as it stands in a file
+    }
+    found = from_state(state, place, given, spare=True)
+    if type(found) is not type(model):
+        raise damaged(place, "a model is of another class")
+    return found
+
+
+def _relearn(model: Any, other: Any) -> None:
+    """Let a model have learned what another of its class has."""
+    for name in learned(model):
+        delattr(model, name)
+    for name in learned(other):
+        setattr(model, name, getattr(other, name))
+    for feature in getattr(model, "features_", ())[:1]:
+        if hasattr(feature, "missing"):  # the policy may change where a run stopped at a gap
+            feature.missing = model.missing
 
 
 def _nbytes(model: object) -> int | None:

@@ -415,22 +415,18 @@ class RandomConvolution(Frozen):
 
     @property
     def _sound(self) -> bool:
-        """Whether what a file says fits together; what has another type does not."""
+        """Whether what a file says fits together."""
         if not hasattr(self, "n_features_in_"):
             return True
-        try:
-            F, p = self.filters_.shape
-            places = self._places
-            fits = (
-                self.filters_.dtype == np.float32
-                and (self.n_features_in_, p) == (math.prod(self.shape_), places.numbers)
-                and F * 2 * self.pool**2 == self.n_features_out_
-                and 0 <= self.drawn_ <= F
-                and min(places.grid) >= self.pool
-            )
-        except (AttributeError, IndexError, TypeError, ValueError):
-            return False
-        return bool(fits)
+        F, p = self.filters_.shape
+        places = self._places
+        return bool(
+            self.filters_.dtype == np.float32
+            and (self.n_features_in_, p) == (math.prod(self.shape_), places.numbers)
+            and F * 2 * self.pool**2 == self.n_features_out_
+            and 0 <= self.drawn_ <= F
+            and min(places.grid) >= self.pool
+        )
 
     def _hold_shape(self, came: tuple[int, ...], where: str, *, learning: bool) -> None:
         """Note the shape of the first pictures; refuse others."""

@@ -340,14 +340,10 @@ class IncrementalPCA(Columnwise):
 
     @property
     def _sound(self) -> bool:
-        """Whether what a file says fits together; what has another type does not."""
+        """Whether what a file says fits together."""
         axes = getattr(self, "axes_", None)
-        try:
-            fits = axes is None or (axes._sound and len(axes.mean) == self.n_features_in_)  # noqa: SLF001
-            fits = fits and self.n_features_out_ >= len(self._view.lengths if axes else ())
-        except (AttributeError, IndexError, TypeError, ValueError):
-            return False
-        return bool(fits)
+        fits = axes is None or (axes._sound and len(axes.mean) == self.n_features_in_)  # noqa: SLF001
+        return bool(fits and self.n_features_out_ >= len(self._view.lengths if axes else ()))
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())

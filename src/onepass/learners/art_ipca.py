@@ -296,13 +296,7 @@ class Resonance:
 
     @property
     def _sound(self) -> bool:
-        """Whether what a file says fits together; what has another type does not."""
-        try:
-            return self._fits()
-        except (AttributeError, IndexError, TypeError, ValueError):
-            return False
-
-    def _fits(self) -> bool:
+        """Whether what a file says fits together."""
         if not hasattr(self, "stock_"):  # only axes, or nothing
             return getattr(self, "axes_", None) is None or self.axes_._sound  # noqa: SLF001
         stock, axes, d = self.stock_, self.axes_, self.n_features_in_

@@ -67,6 +67,7 @@ from onepass.memory.evidence import Evidence
 from onepass.nn.batch import Batch, RowsLike
 from onepass.nn.learner import Learner
 from onepass.nn.losses import LossName
+from onepass.serialization.codec import Role, register
 from onepass.types import Array, ArrayLike, ArrayOrTensor, Floats
 
 __all__ = [
@@ -427,7 +428,6 @@ class Filter(Learner):
     """
 
     kept: ClassVar[tuple[str, ...]] = (*Learner.kept, "_belief", "_against", "_full")
-    states: ClassVar[tuple[type, ...]] = (Belief,)
 
     def __init__(
         self,
@@ -684,3 +684,6 @@ class Dynamics:
     def nbytes(self) -> int:
         """Bytes of w₀, if it is kept."""
         return 0 if self._start is None else int(self._start.nbytes)
+
+
+register(Role.MEMORY, Belief)

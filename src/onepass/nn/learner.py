@@ -317,8 +317,6 @@ class Learner(ABC):
         "rows_seen_", "_outputs", "_refused", "_wide", "_shape", "network.columns",
     )  # fmt: skip
     """The attributes, a path with dots if need be, that hold what was learned beside weights."""
-    states: ClassVar[tuple[type, ...]] = ()
-    """Dataclasses among what is kept that stand in no list of ``op.memory``."""
     merging: ClassVar[str] = "refused"
     fits: ClassVar[bool] = True
     """Whether a row is fitted in one step: exactly, where there is no noise."""

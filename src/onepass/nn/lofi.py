@@ -46,6 +46,7 @@ from onepass.linalg.subspace import Columns
 from onepass.nn.kalman import Taken, Wandering, refuse_overflow, triangle
 from onepass.nn.losses import LossName
 from onepass.nn.saving import register
+from onepass.serialization import codec
 from onepass.types import Floats
 
 __all__ = ["LoFi", "Precision"]
@@ -257,7 +258,6 @@ class LoFi(Wandering):
         *("memory", "noise", "process_noise", "prior", "decay"),
         *("loss", "learns", "block_update", "chunk"),
     )
-    states: ClassVar[tuple[type, ...]] = (Precision,)
 
     def __init__(
         self,
@@ -298,3 +298,6 @@ class LoFi(Wandering):
 
     def _measured(self, belief: Precision, w: Tensor, e: Tensor, J: Tensor) -> Taken:
         return Taken(*belief.learned(w, J, e.reshape(-1), self.noise))
+
+
+codec.register(codec.Role.MEMORY, Precision)

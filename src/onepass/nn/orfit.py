@@ -53,7 +53,7 @@ from onepass.memory.choice import specification
 from onepass.memory.principal import ForgettingBound, certified
 from onepass.nn.batch import Batch, RowsLike
 from onepass.nn.function import plainly
-from onepass.nn.kalman import Belief, Covariance
+from onepass.nn.kalman import Covariance
 from onepass.nn.learner import Learner, explained, filled
 from onepass.nn.losses import LossName
 from onepass.nn.memory import Keeping, fitted, variances
@@ -149,7 +149,6 @@ class ORFit(Learner):
         *(*Learner.kept, "_memory", "_against", "_full", "_forgotten"),
         *("_start", "_started_at", "_linear", "_shared"),
     )
-    states: ClassVar[tuple[type, ...]] = (Belief,)
 
     def __init__(
         self,

@@ -12,13 +12,12 @@ The module's code is not in the file, and nothing in it is run: a module made al
 :func:`load`, which compares names, shapes and dtypes, and writes nothing before all is read.
 
 A tensor of any precision is stored as its bytes: ``{"@": "tensor", "dtype": "bfloat16", "of":
-array}``.
+array}``; files of networks and states of wrapped optimizers hold such.
 """
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,92 +26,61 @@ from torch import Tensor
 
 from onepass.errors import CheckpointError, ParameterError, TypeMismatchError
 from onepass.nn.selection import broken
-from onepass.serialization import archive
+from onepass.serialization import archive, former
 from onepass.serialization.archive import damaged
-from onepass.serialization.codec import MARK, Builder, Entry, Role, Taker
+from onepass.serialization.codec import MARK, from_state, register_value, state_dict
 
-__all__ = [
-    "KIND",
-    "TensorBuilder",
-    "TensorTaker",
-    "as_array",
-    "as_tensor",
-    "load",
-    "register",
-    "save",
-]
+__all__ = ["KIND", "from_tensors", "load", "register", "save", "tensors_of"]
 
 
 _Class = TypeVar("_Class", bound=type)
+_TENSOR = "tensor"
 _BITS = {torch.bfloat16: torch.int16}  # NumPy knows no such numbers
 _DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
            "bool")  # fmt: skip
 
 
-class TensorTaker(Taker):
-    """Takes what holds tensors apart."""
-
-    def __init__(self, where: str, states: tuple[type, ...]) -> None:
-        super().__init__(where)
-        self.known |= dict(_own(states))
-
-    def take(
-        self, value: object, owner: Entry | None, path: tuple[str, ...], *, finite: bool
-    ) -> Any:
-        """Any part; a single number of a device is waited for."""
-        if isinstance(value, torch.Tensor):
-            return value.item() if value.ndim == 0 else as_array(value)
-        return super().take(value, owner, path, finite=finite)
-
-
-class TensorBuilder(Builder):
-    """Builds what holds tensors, on a device."""
-
-    def __init__(self, where: str, states: tuple[type, ...]) -> None:
-        super().__init__(where, {})
-        self.known |= {cls.__name__: entry for cls, entry in _own(states)}
-        self.device: Any = "cpu"
-
-    def give(
-        self, value: object, owner: Entry | None, path: tuple[str, ...], *, finite: bool
-    ) -> Any:
-        """Any part; tensors on the device."""
-        if self.mark(value, path) == "tensor":
-            return as_tensor(value, self.where).to(self.device)
-        return super().give(value, owner, path, finite=finite)
-
-
-def _own(states: tuple[type, ...]) -> list[tuple[type, Entry]]:
-    """States that stand in no list of op.memory, as if they did."""
-    taken: Any = {cls: tuple(each.name for each in fields(cls) if each.init) for cls in states}
-    return [(cls, Entry(cls, Role.MEMORY, arguments, None)) for cls, arguments in taken.items()]
-
-
-def as_array(tensor: Tensor) -> dict[str, Any]:
+def _as_array(tensor: Tensor) -> dict[str, Any]:
     """A tensor as an array."""
     near = tensor.detach().cpu().contiguous()
     array = near.view(_BITS[near.dtype]).numpy() if near.dtype in _BITS else near.numpy()
-    return {MARK: "tensor", "dtype": str(near.dtype).removeprefix("torch."), "of": array}
+    return {"dtype": str(near.dtype).removeprefix("torch."), "of": array}
 
 
-def as_tensor(said: Any, where: str) -> Tensor:
-    """The tensor that an array stands for."""
-    found = type(said) is dict and set(said) == {MARK, "dtype", "of"} and said["dtype"] in _DTYPES
-    array = said["of"] if found else None
-    dtype = getattr(torch, said["dtype"]) if found else None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub":
-        raise damaged(where, "a tensor in it is none")
-    tensor = torch.from_numpy(array.copy(order="C"))
-    if tensor.dtype != _BITS.get(dtype, dtype):
-        raise damaged(where, f"a tensor in it is not of {said['dtype']}")
-    return tensor.view(dtype)
+def _tensor(dtype: str, of: Any, device: Any) -> Tensor:
+    """The tensor that an array stands for, on a device."""
+    if dtype not in _DTYPES or not isinstance(of, np.ndarray) or of.dtype.kind not in "fiub":
+        raise ValueError(dtype)
+    kind, tensor = getattr(torch, dtype), torch.from_numpy(of.copy(order="C"))
+    if tensor.dtype != _BITS.get(kind, kind):
+        raise ValueError(f"it is not of {dtype}")
+    return tensor.view(kind).to(device or "cpu")
+
+
+# a single number that a learner has on a device is waited for, and saved as one of Python's
+register_value(_TENSOR, Tensor, lambda each: _as_array(each) if each.ndim else each.item(), _tensor)
+
+
+def tensors_of(memory: object, where: str) -> dict[str, Any]:
+    """A memory as plain values and new tensors on the CPU, for a ``state_dict`` of torch."""
+    tree, arrays = archive.split(state_dict(memory, where), where)
+    tensors = {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    return {"tree": tree, "tensors": tensors}
+
+
+def from_tensors(state: Any, device: torch.device, where: str) -> Any:
+    """The memory that ``tensors_of``, or a former version, has encoded, on a device."""
+    if not isinstance(state, Mapping) or set(state) != {"tree", "tensors"}:
+        return from_state(former.memory(state, device), where)
+    arrays = {name: each.cpu().numpy() for name, each in state["tensors"].items()}
+    return from_state(archive.join(state["tree"], arrays, where), where, device=device)
 
 
 KIND = "network"
 """The kind of such a file."""
 
 _LATER = {"shape", "linear", "network.columns", "shared"}  # missing in files of former versions
-_PARTS = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
+_TYPES = {"learner": str, "arguments": dict, "names": list, "module": dict, "learned": dict}
 
 
 _LEARNERS: dict[str, Any] = {}
@@ -144,22 +112,20 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
             f"{where}: what is saved must be a learner of op.nn, got {type(learner).__name__}. "
             "Save a class of your own with torch.save(module.state_dict(), ...)."
         )
-    module, names = learner.module, learner.network.names
-    _refuse_lost(dict(module.named_parameters()), _buffers(module), names, where)
-    taker = TensorTaker(where, type(learner).states)
-    arguments = {name: getattr(learner, name) for name in learner.arguments}
-    learned = {_plain(name): _found(learner, name) for name in learner.kept}
+    module, names = _parts(learner.module), list(learner.network.names)
+    _refuse_lost(module, names, where)
     tree = {
         "learner": type(learner).__name__,
-        "arguments": taker.take(arguments, None, ("arguments",), finite=False),
-        "names": list(names),
-        "module": {
-            "weights": {name: as_array(each) for name, each in module.named_parameters()},
-            "buffers": {name: as_array(each) for name, each in _buffers(module).items()},
-        },
-        "learned": taker.take(learned, None, ("learned",), finite=False),
+        "arguments": {name: getattr(learner, name) for name in learner.arguments},
+        "names": names,
+        "learned": {_plain(name): _found(learner, name) for name in learner.kept},
     }
-    archive.write(path, tree, kind=KIND)
+    state = state_dict(tree, where)
+    state["module"] = {
+        kind: {name: {MARK: _TENSOR, **_as_array(each)} for name, each in part.items()}
+        for kind, part in module.items()
+    }
+    archive.write(path, state, kind=KIND)
 
 
 def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: object) -> Any:
@@ -205,27 +171,25 @@ def load(path: str | os.PathLike[str], module: torch.nn.Module, **replaced: obje
     where = os.fspath(path)
     _refuse_others(replaced)
     tree = _tree(path, where)
-    weights, buffers = _alike(tree["module"], module, where)
+    pairs = _alike(tree["module"], module, where)
+    _refuse_lost(tree["module"], tree["names"], where)
     cls = _LEARNERS.get(tree["learner"])
     if cls is None:
         raise damaged(where, f"it names {tree['learner'][:40]!r} as the learner")
-    builder = TensorBuilder(where, cls.states)
-    arguments = {**builder.give(tree["arguments"], None, ("arguments",), finite=False), **replaced}
-    _refuse_lost(tree["module"]["weights"], tree["module"]["buffers"], tree["names"], where)
+    arguments = {**from_state(tree["arguments"], where), **replaced}
     with _whatever(module):
         learner = _made(cls, module, arguments, where)
     if list(learner.network.names) != tree["names"]:
         raise _unlike(where, "let the same weights learn", tree["names"], learner.network.names)
-    keeping = getattr(learner, "memory_device", None)
-    builder.device = keeping or learner.network.device
-    learned = builder.give(tree["learned"], None, ("learned",), finite=False)
+    device = getattr(learner, "memory_device", None) or learner.network.device
+    learned = from_state(tree["learned"], where, device=device)
     known = {_plain(name) for name in learner.kept}
     learned = dict.fromkeys(_LATER & known) | learned
     if set(learned) != known:
         raise damaged(where, f"a {cls.__name__} keeps other things than it holds")
     _remember(learner, learned, where)
     with torch.no_grad():
-        for each, value in (*weights, *buffers):
+        for each, value in pairs:
             each.copy_(value)
     return learner
 
@@ -242,35 +206,38 @@ def _tree(path: str | os.PathLike[str], where: str) -> dict[str, Any]:
             "Use op.load for what op.save wrote."
         )
     tree = found.tree
-    good = type(tree) is dict and {name: type(part) for name, part in tree.items()} == _PARTS
-    parts = tree["module"] if good else {}
-    if set(parts) != {"weights", "buffers"} or not all(type(p) is dict for p in parts.values()):
+    good = type(tree) is dict and {name: type(part) for name, part in tree.items()} == _TYPES
+    module = from_state(tree["module"], where) if good else {}
+    whole = type(module) is dict and set(module) == {"weights", "buffers"}
+    parts = list(module.values()) if whole else [None]
+    if not all(type(p) is dict and all(isinstance(t, Tensor) for t in p.values()) for p in parts):
         raise damaged(where, "it has other parts than a network's learner")
-    return dict(tree)
+    return {**tree, "module": module}
 
 
-def _alike(
-    said: Mapping[str, Mapping[str, object]], module: torch.nn.Module, where: str
-) -> tuple[Any, Any]:
+def _alike(saved: Any, module: torch.nn.Module, where: str) -> list[tuple[Tensor, Tensor]]:
     """Each weight and buffer of the module, and what is to be written into it."""
     if not isinstance(module, torch.nn.Module):
         raise CheckpointError(
             f"{where}: `module` must be a torch.nn.Module made like the one that was saved, got "
             f"{type(module).__name__}. Build it anew and hand it to op.nn.load."
         )
-    mine = dict(module.named_parameters()), _buffers(module)
     pairs = []
-    for kind, there in zip(("weights", "buffers"), mine, strict=True):
-        saved = {name: as_tensor(each, where) for name, each in said[kind].items()}
-        for name in [*saved, *there]:
-            came, expected = (
-                None if each is None else f"{str(each.dtype)[6:]} of shape {tuple(each.shape)}"
-                for each in (there.get(name), saved.get(name))
-            )
+    for kind, there in _parts(module).items():
+        for name in [*saved[kind], *there]:
+            came, expected = _form(there, name), _form(saved[kind], name)
             if came != expected:
-                raise _unlike(where, f"have {name!r} as", expected or "no such", came or "none")
-        pairs.append([(there[name], value) for name, value in saved.items()])
-    return pairs[0], pairs[1]
+                raise _unlike(where, f"have {name!r} as", expected, came)
+        pairs += [(there[name], value) for name, value in saved[kind].items()]
+    return pairs
+
+
+def _form(tensors: Mapping[str, Tensor], name: str) -> str:
+    """A tensor's dtype and shape."""
+    if name not in tensors:
+        return "no such"
+    each = tensors[name]
+    return f"{str(each.dtype)[6:]} of shape {tuple(each.shape)}"
 
 
 def _unlike(where: str, what: str, expected: object, came: object) -> CheckpointError:
@@ -280,27 +247,24 @@ def _unlike(where: str, what: str, expected: object, came: object) -> Checkpoint
     )
 
 
-def _buffers(module: torch.nn.Module) -> dict[str, Tensor]:
-    """The buffers that belong to a module's state."""
+def _parts(module: torch.nn.Module) -> dict[str, dict[str, Tensor]]:
+    """The weights of a module, and the buffers that belong to its state."""
     lasting = module.state_dict(keep_vars=True)
-    return {name: each for name, each in module.named_buffers() if name in lasting}
+    buffers = {name: each for name, each in module.named_buffers() if name in lasting}
+    return {"weights": dict(module.named_parameters()), "buffers": buffers}
 
 
 def _refuse_lost(
-    weights: Mapping[str, Tensor | dict[str, object]],
-    buffers: Mapping[str, Tensor | dict[str, object]],
-    names: Sequence[str],
-    where: str,
+    module: Mapping[str, Mapping[str, Tensor]], names: Sequence[str], where: str
 ) -> None:
     """Refuse numbers of a module that are nan, or infinite and learn: no row can mend them."""
-    for name, each in (*weights.items(), *buffers.items()):
-        tensor = as_tensor(each, where) if isinstance(each, dict) else each.detach()
-        learns = name in names and name in weights
-        lost = int((~tensor.isfinite() if learns else tensor.isnan()).sum())
+    for name, each in (*module["weights"].items(), *module["buffers"].items()):
+        learns = name in names and name in module["weights"]
+        lost = int((~each.isfinite() if learns else each.isnan()).sum())
         if lost:
             raise CheckpointError(
                 f"{where}: a module's numbers must not be nan, nor infinite where they learn, got "
-                f"{lost} of {tensor.numel()} in {name!r}. Nothing can be learned or answered from "
+                f"{lost} of {each.numel()} in {name!r}. Nothing can be learned or answered from "
                 "there: go back to the last file, or write numbers into them."
             )
 

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -57,6 +57,7 @@ from onepass.types import Array
 __all__ = [
     "DEPTH",
     "FORMAT",
+    "FORMATS",
     "Contents",
     "contents",
     "damaged",
@@ -113,7 +114,7 @@ def split(tree: object, where: str) -> tuple[Any, dict[str, Array]]:
     3.0
     """
     splitter = _Splitter(where)
-    return splitter.say(tree, ()), splitter.arrays
+    return splitter.encode(tree, ()), splitter.arrays
 
 
 def join(said: object, arrays: Mapping[str, Array], where: str) -> Any:
@@ -126,7 +127,7 @@ def join(said: object, arrays: Mapping[str, Array], where: str) -> Any:
         what is passed.
     """
     joiner = _Joiner(arrays, where)
-    tree = joiner.hear(said, ())
+    tree = joiner.decode(said, ())
     for name in arrays.keys() - joiner.used:
         raise damaged(where, f"nothing refers to the array {name!r}")
     return tree
@@ -145,7 +146,7 @@ class _Splitter:
         self.where = where
         self.arrays: dict[str, Array] = {}
 
-    def say(self, value: Any, path: tuple[str, ...]) -> Any:
+    def encode(self, value: Any, path: tuple[str, ...]) -> Any:
         if len(path) > DEPTH:
             raise self.refusal(path[:3], f"more than {DEPTH} levels, perhaps a circle")
         if isinstance(value, np.datetime64):
@@ -156,9 +157,9 @@ class _Splitter:
         if kind in _PLAIN:
             return _plain(value)
         if kind is list:
-            return [self.say(part, (*path, str(i))) for i, part in enumerate(value)]
+            return [self.encode(part, (*path, str(i))) for i, part in enumerate(value)]
         if kind is tuple:
-            return {"$": "tuple", "items": self.say(list(value), path)}
+            return {"$": "tuple", "items": self.encode(list(value), path)}
         if kind is dict:
             return self.mapping(value, path)
         if kind is np.ndarray:
@@ -168,7 +169,7 @@ class _Splitter:
     def mapping(self, value: dict[str, object], path: tuple[str, ...]) -> dict[str, Any]:
         for key in (key for key in value if type(key) is not str):
             raise self.refusal(path, f"a dict with the key {key!r}")
-        items = {key: self.say(part, (*path, key)) for key, part in value.items()}
+        items = {key: self.encode(part, (*path, key)) for key, part in value.items()}
         return {"$": "dict", "items": items} if "$" in value else items
 
     def array(self, array: Array, path: tuple[str, ...]) -> dict[str, Any]:
@@ -219,15 +220,15 @@ class _Joiner:
         self.where = where
         self.used: set[str] = set()
 
-    def hear(self, said: object, path: tuple[str, ...]) -> Any:
+    def decode(self, said: object, path: tuple[str, ...]) -> Any:
         if len(path) > DEPTH:
             raise damaged(self.where, f"more than {DEPTH} levels")
         if type(said) is list:
-            return [self.hear(part, (*path, str(i))) for i, part in enumerate(said)]
+            return [self.decode(part, (*path, str(i))) for i, part in enumerate(said)]
         if type(said) is not dict:
             return said
         if "$" not in said:
-            return {key: self.hear(part, (*path, key)) for key, part in said.items()}
+            return {key: self.decode(part, (*path, key)) for key, part in said.items()}
         try:
             return self.tagged(said, path)
         except CheckpointError:
@@ -235,23 +236,23 @@ class _Joiner:
         except (KeyError, TypeError, ValueError, OverflowError) as wrong:
             raise damaged(self.where, f"`{'.'.join(path)}` is no value it knows") from wrong
 
-    def tagged(self, said: dict[str, Any], path: tuple[str, ...]) -> Any:
+    def tagged(self, state: dict[str, Any], path: tuple[str, ...]) -> Any:
         """A value that JSON cannot say; whatever it raises means that it is none."""
-        fields = {key: part for key, part in said.items() if key != "$"}
-        match said["$"]:
+        fields = dict(state)
+        match fields.pop("$"):
             case "float":
                 value: Any = _NOT_FINITE[_only(fields, "value")]
             case "int":
                 value = int(_only(fields, "value"), 16)
             case "tuple":
-                value = tuple(self.hear(_of(list, _only(fields, "items")), path))
+                value = tuple(self.decode(_of(list, _only(fields, "items")), path))
             case "dict":
                 items = _of(dict, _only(fields, "items")).items()
-                value = {key: self.hear(part, (*path, key)) for key, part in items}
+                value = {key: self.decode(part, (*path, key)) for key, part in items}
             case "array":
                 value = self.array(**fields)
             case "scalar":
-                value = self.array(**_untagged(_only(fields, "of"), "array"))[()]
+                value = self.decode(_only(fields, "of"), path)[()]
             case "objects":
                 value = self.objects(path, **fields)
             case unknown:
@@ -274,7 +275,7 @@ class _Joiner:
         return array.transpose(np.argsort(axes))
 
     def objects(self, path: tuple[str, ...], *, shape: list[int], items: list[object]) -> Array:
-        values = [self.hear(item, path) for item in items]
+        values = [self.decode(item, path) for item in items]
         if any(type(v) not in _PLAIN for v in values):
             raise TypeError(items)
         if any(_of(int, k) < 0 for k in _of(list, shape)):
@@ -329,16 +330,10 @@ def _of(kind: type, value: object) -> Any:
     return value
 
 
-def _untagged(said: dict[str, object], tag: str) -> dict[str, Any]:
-    """The fields of an object with this tag."""
-    fields = dict(said)
-    if fields.pop("$") != tag:
-        raise ValueError(said)
-    return fields
-
-
 FORMAT = 1
 """The newest format that this version reads, and the one that it writes."""
+FORMATS = {"run": 2}
+"""The same for kinds whose format is another."""
 
 _LARGEST_HEADER = 100_000_000  # bytes; safetensors' own limit
 _NO_DIGEST = "0" * 64
@@ -430,7 +425,12 @@ def divided(tree: object, kind: str, where: str) -> tuple[dict[str, str], dict[s
         As for :func:`packed`.
     """
     said, arrays = split(tree, where)
-    record = {"sha256": _NO_DIGEST, "format": FORMAT, "version": _version(), "kind": kind}
+    record = {
+        "sha256": _NO_DIGEST,
+        "format": FORMATS.get(kind, FORMAT),
+        "version": _version(),
+        "kind": kind,
+    }
     text = json.dumps({**record, "tree": said}, allow_nan=False, separators=(",", ":"))
     return {"onepass": text}, arrays
 
@@ -514,9 +514,10 @@ def _record(header: bytes, where: str) -> dict[str, Any]:
     record = _json(inner["onepass"], where)
     if type(record) is not dict or type(record.get("format")) is not int:
         raise damaged(where, "it does not say its format")
-    if record["format"] > FORMAT:
+    newest = FORMATS.get(str(record.get("kind")), FORMAT)
+    if record["format"] > newest:
         raise CheckpointError(
-            f"{where} is format {record['format']}; this version reads up to {FORMAT}. "
+            f"{where} is format {record['format']}; this version reads up to {newest}. "
             "Upgrade onepass."
         )
     fields = {name: type(value) for name, value in record.items() if name != "tree"}
@@ -531,7 +532,7 @@ def _json(text: str | bytes, where: str) -> Any:
         return json.loads(
             text.decode("utf-8") if isinstance(text, bytes) else text,
             object_pairs_hook=_unique,
-            parse_constant=_no_constant,
+            parse_constant=_finite,
             parse_float=_finite,
         )
     except (ValueError, RecursionError) as wrong:
@@ -545,14 +546,10 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, Any]:
     return items
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is too large")
+        raise ValueError(f"{text[:20]} is no finite number")
     return number
 
 

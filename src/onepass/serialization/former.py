@@ -1,14 +1,26 @@
-"""Names of former versions, as files hold them, and what they are called now.
+"""Files of former versions: what names are called now, and trees as they are now.
 
 Add an entry whenever a class, a constructor argument, a learned attribute or a module that files
-may name is renamed or moved; then files of former versions still load.
+may name is renamed or moved; then files of former versions still load. A function here converts
+each tree whose shape has changed. Whatever it raises of LookupError, TypeError, AttributeError and
+ValueError means that a tree is damaged; other damage is found when the result is decoded.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ATTRIBUTES", "CLASSES", "MODULES", "current_paths", "renamed"]
+__all__ = [
+    "ATTRIBUTES",
+    "CLASSES",
+    "MODULES",
+    "course",
+    "current_paths",
+    "memory",
+    "renamed",
+    "settings",
+    "tally",
+]
 
 CLASSES: dict[str, str] = {}
 """Classes in model files."""
@@ -70,3 +82,110 @@ def _current(found: re.Match[str]) -> str:
             return found[0]
         rest = f".{last}{rest}"
     return MODULES[path] + rest
+
+
+# -- checkpoints of evaluations, until 0.1 ---------------------------------------------------------
+
+
+def settings(tree: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run; baselines were named without their arguments."""
+    models = tree.get("models")
+    if type(models) is not dict:
+        return tree
+    alone = ({"@": "LastLabel"}, {"@": "Majority"})
+    now = {n: {**m, "classes": None} if m in alone else m for n, m in models.items()}
+    return {**tree, "models": now}
+
+
+def course(tree: dict[str, Any], models: Mapping[str, str], ledger: Any) -> dict[str, Any]:
+    """The state of a run.
+
+    Parameters
+    ----------
+    tree : dict
+    models : mapping of str to str
+        The class of each model: the file did not name those of baselines.
+    ledger : dict
+        The encoded ledger of a run with these settings, which the file did not hold.
+    """
+    if "@" in tree["ledger"]:
+        return dict(tree)
+    states = {n: m if "@" in m else {"@": models[n], **m} for n, m in tree["models"].items()}
+    old, room = tree["ledger"], tree["room"]
+    now = {
+        **ledger,
+        "tallies": {n: tally(t, ledger["tallies"][n]) for n, t in old["tallies"].items()},
+        "overall_track": _track(old["overall"], ledger["overall_track"]),
+        "recent_track": _track(old["recent"], ledger["recent_track"]),
+        **{name: old[name] for name in ("rows", "skipped", "time")},
+    }
+    waiting = room and room["waiting"]
+    if waiting:
+        columns = waiting.get("columns")
+        X = {"@": "Table", "columns": columns, "n": len(waiting["due"])}
+        X = waiting["array"] if columns is None else X
+        waiting = {"@": "Waiting", "X": X, "y": waiting["y"], "due": waiting["due"]}
+    room = room and {"last": room["last"], "waiting": waiting}
+    return {"models": states, "seconds": tree["seconds"], "ledger": now, "room": room}
+
+
+def tally(tree: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
+    """The metrics of one model.
+
+    Parameters
+    ----------
+    tree : dict
+    like : dict
+        The encoded tally of a run with these settings.
+    """
+    if "@" in tree:
+        return tree
+    metrics = {
+        name: {"@": like["metrics"][name]["@"], **{k: _part(v) for k, v in attributes.items()}}
+        for name, attributes in tree["metrics"].items()
+    }
+    return {**like, "metrics": metrics, "last": {"@": "deque", "items": tree["last"]}}
+
+
+def _track(tree: dict[str, Any] | None, like: dict[str, Any]) -> dict[str, Any] | None:
+    """A curve."""
+    names = ("stride", "rows", "times", "points")
+    return None if tree is None else {**like, **{name: tree[name] for name in names}}
+
+
+def _part(value: Any) -> Any:
+    """An attribute of a metric."""
+    if type(value) is not dict:
+        return value
+    ((kind, part),) = value.items()
+    match kind:
+        case "number":
+            return {"@": "number", "of": part}
+        case "total":
+            total, lost = map(_part, part)
+            return {"@": "Total", "_sum": total, "_lost": lost}
+        case "counts":
+            return {"@": "counter", "items": part}
+    raise ValueError(kind)
+
+
+# -- states of wrapped optimizers, until 0.1 -------------------------------------------------------
+
+
+def memory(state: Any, device: Any) -> Any:
+    """A memory of a wrapped optimizer as a tree.
+
+    Parameters
+    ----------
+    state : dict
+    device : torch.device
+        Tensors are copied to it.
+    """
+    if isinstance(state, list):
+        return [memory(part, device) for part in state]
+    if not isinstance(state, Mapping):
+        return state.to(device, copy=True) if hasattr(state, "detach") else state
+    if hasattr(state.get("small"), "detach"):
+        return state["small"].cpu().numpy().copy()
+    parts = {key: memory(part, device) for key, part in state.items()}
+    return {"@": parts.pop("class"), **parts} if type(parts.get("class")) is str else parts

@@ -15,7 +15,7 @@ import numpy as np
 from onepass.errors import CheckpointError
 from onepass.serialization import archive
 from onepass.serialization.archive import damaged
-from onepass.serialization.codec import MARK, built, taken
+from onepass.serialization.codec import MARK, Encoder, Role, class_registry, from_state, state_dict
 from onepass.types import Array
 
 __all__ = ["LEARNER", "NETWORK", "describe", "described", "given_back", "load", "packed", "save"]
@@ -62,7 +62,7 @@ def save(learner: Any, path: str | os.PathLike[str]) -> None:
     if getattr(type(learner), "saves_itself", False) is True:  # torch is not imported to know it
         learner.save(path)
     else:
-        archive.write(path, taken(learner, os.fspath(path)), kind=LEARNER)
+        archive.write(path, _state(learner, os.fspath(path)), kind=LEARNER)
 
 
 def load(path: str | os.PathLike[str], **replacements: object) -> Any:
@@ -108,7 +108,20 @@ def packed(learner: object, where: str) -> bytes:
     CheckpointError
         If it is, or holds, something that no file can hold.
     """
-    return archive.packed(taken(learner, where), where, kind=LEARNER)
+    return archive.packed(_state(learner, where), where, kind=LEARNER)
+
+
+def _state(learner: object, where: str) -> Any:
+    """An object of a registered class as a tree."""
+    if not _is_model(learner):
+        raise Encoder(where).unknown(learner, ())
+    return state_dict(learner, where)
+
+
+def _is_model(thing: object) -> bool:
+    """Whether an object is one that ``save`` takes: parts of evaluations alone are not."""
+    entry = class_registry().get(type(thing).__name__)
+    return entry is not None and entry.cls is type(thing) and Role.METRIC < entry.role < Role.RUN
 
 
 def given_back(found: archive.Contents, where: str, replacements: Mapping[str, object]) -> Any:
@@ -136,7 +149,10 @@ def given_back(found: archive.Contents, where: str, replacements: Mapping[str, o
         raise CheckpointError(
             f"{where}: must hold a {LEARNER}, got a {found.kind}. Choose another file."
         )
-    return built(found.tree, where, replacements)
+    learner = from_state(found.tree, where, replacements)
+    if not _is_model(learner):
+        raise damaged(where, "it holds no learner")
+    return learner
 
 
 _COLUMNS = {"Number": "number", "Text": "text", "Hashed": "text", "Date": "date"}

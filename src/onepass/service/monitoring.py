@@ -343,7 +343,7 @@ class Gauges:
 
     def _last_errors(self, measure: Callable[[Array], Array] = np.asarray) -> Array:
         """Errors of the last ``window`` rows."""
-        blocks = self._tally.state()["last"]
+        blocks = self._tally.last
         if not blocks:
             return np.empty(0)
         y, predictions = (np.concatenate(each) for each in zip(*blocks, strict=True))

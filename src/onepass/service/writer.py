@@ -40,7 +40,7 @@ from onepass.errors import (
     TypeMismatchError,
 )
 from onepass.serialization import archive
-from onepass.serialization.codec import taken
+from onepass.serialization.codec import state_dict
 from onepass.serialization.models import given_back, packed
 from onepass.serialization.state import nbytes
 from onepass.service.journal import Answer, Asked, Entry, Group, Journal, Snapshot
@@ -211,7 +211,7 @@ def _at_first(learner: "Learner | Pipeline", X: Array | Table) -> Array:
 
 def _specified(learner: "Learner | Pipeline", where: str) -> bytes:
     """The class and the parameters of a learner, whatever it learned."""
-    return archive.packed(taken(clone(learner), where), where)
+    return archive.packed(state_dict(clone(learner), where), where)
 
 
 _SWEEP = 60.0  # seconds after which what is too old is let go again

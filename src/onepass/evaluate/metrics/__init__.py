@@ -39,6 +39,7 @@ from onepass.evaluate.metrics.metric import (
     SquaredLoss,
     ZeroOneLoss,
 )
+from onepass.serialization.codec import Role, register
 
 __all__ = [
     "MAE",
@@ -96,4 +97,5 @@ def metric_class(name: str, task: str, where: str) -> type[Metric]:
             f"{where}: a metric of {task} must be one of {', '.join(known)}, got {name!r}."
             f"{meant(name, known) or ' Choose from these.'}"
         )
+    register(Role.METRIC, known[name])  # of a user's, so that a checkpoint can hold it
     return known[name]

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from onepass.errors import ShapeError
+from onepass.serialization.codec import Role, register
 from onepass.types import Array, ArrayLike, Floats
 
 __all__ = [
@@ -78,18 +79,6 @@ class Total:
         """Add all that another total holds."""
         self.add(other._sum)
         self._lost = self._lost + other._lost
-
-    @classmethod
-    def of(cls, total: float | Array, lost: float | Array) -> Self:
-        """The total that has these ``parts``."""
-        made = cls()
-        made._sum, made._lost = total, lost
-        return made
-
-    @property
-    def parts(self) -> tuple[Any, Any]:
-        """The rounded sum, and what rounding lost."""
-        return self._sum, self._lost
 
     @property
     def value(self) -> Any:
@@ -161,6 +150,11 @@ class Metric(ABC):
         -------
         self
         """
+
+    @property
+    def _sound(self) -> bool:
+        """Whether the count of rows, which was read from a file, is one."""
+        return type(self.rows) is int and self.rows >= 0
 
 
 class Mean(Metric):
@@ -469,3 +463,18 @@ class MacroF1(Metric):
             return np.nan
         scores = [2 * self._right[label] / count for label, count in self._either.items()]
         return float(np.mean(scores))
+
+
+register(
+    Role.METRIC,
+    MAE,
+    R2,
+    RMSE,
+    Accuracy,
+    MacroF1,
+    MeanSquaredLoss,
+    MeanZeroOneLoss,
+    SquaredLoss,
+    Total,
+    ZeroOneLoss,
+)

@@ -46,7 +46,7 @@ from onepass.errors import CheckpointError, NumericalError, ParameterError, list
 from onepass.linalg.interrupt import Interrupt
 from onepass.linalg.subspace import Columns
 from onepass.nn.function import evaluating
-from onepass.nn.optim.projected import Projected, drawn, read, together, written
+from onepass.nn.optim.projected import Projected, drawn, together
 from onepass.serialization.state import nbytes
 
 __all__ = [
@@ -452,7 +452,7 @@ class GPM(Projected):
         self.growth = validation.in_range(growth, "growth", where, low=0.0)
         self.rows = None if rows is None else validation.whole(rows, "rows", where, low=1)
         self.seed = validation.whole(seed, "seed", where, low=0)
-        self._bases: dict[str, list[Columns]] = {}
+        self._memory: dict[str, list[Columns]] = {}
 
     def _select(self) -> None:
         super()._select()
@@ -505,7 +505,7 @@ class GPM(Projected):
             for batch in batches:
                 with listening(self._layers, hear):
                     self._network.outputs(batch)
-            bases = dict(self._bases)
+            bases = dict(self._memory)
             for name, parts in told.items():
                 _refuse_nonfinite(name, parts, where)
                 level = min(self._thresholds[name] + self.growth * self.tasks_, 1.0)
@@ -515,18 +515,18 @@ class GPM(Projected):
                     for basis, T in zip(old, parts, strict=True)
                 ]
         with Interrupt().held():
-            self._bases, self.tasks_ = bases, self.tasks_ + 1
+            self._memory, self.tasks_ = bases, self.tasks_ + 1
         return self
 
     @property
     def ranks_(self) -> dict[str, int]:
         """The directions kept of each layer, of all its groups together."""
-        return {name: sum(map(len, self._bases.get(name, ()))) for name in self._layers}
+        return {name: sum(map(len, self._memory.get(name, ()))) for name in self._layers}
 
     @property
     def nbytes(self) -> int:
         """Bytes of the directions."""
-        return nbytes(self._bases)
+        return nbytes(self._memory)
 
     # -- what stands behind it -------------------------------------------------------------------
 
@@ -542,7 +542,7 @@ class GPM(Projected):
 
     def _correct(self, held: list[nn.Parameter], before: list[Tensor]) -> None:
         """(1) for weights; what is frozen goes back."""
-        bases = {id(each.weight): self._bases.get(name) for name, each in self._layers.items()}
+        bases = {id(each.weight): self._memory.get(name) for name, each in self._layers.items()}
         for each, old in zip(held, before, strict=True):
             known = bases.get(id(each))
             if known is None:
@@ -555,30 +555,16 @@ class GPM(Projected):
             free = [d - (d @ M.matrix) @ M.rows for M, d in zip(known, moved, strict=True)]
             each.copy_(old + torch.cat(free).reshape(old.shape))
 
-    def _memory_dict(self) -> dict[str, Any]:
-        return {
-            self._part: {name: [written(M) for M in found] for name, found in self._bases.items()}
-        }
-
-    def _read_memory(self, ours: Mapping[str, Any]) -> Any:
-        where = f"{self._where}.load_state_dict"
-        bases = {
-            name: [read(M, self._network.device, where) for M in found]
-            for name, found in ours[self._part].items()
-        }
-        for name, found in bases.items():
+    def _refuse_unlike(self, memory: dict[str, list[Columns]]) -> None:
+        for name, found in memory.items():
             layer = self._layers.get(name)
             shape = [M.matrix.shape[0] for M in found]
             if layer is None or shape != [layer.d] * layer.groups:
                 raise CheckpointError(
-                    f"{where}: the directions of {name!r} must be those of a layer held here, got "
-                    f"{len(found)} group(s) of {shape[:1]} inputs. Wrap the module that they "
-                    "were taken with."
+                    f"{self._where}.load_state_dict: the directions of {name!r} must be those of a "
+                    f"layer held here, got {len(found)} group(s) of {shape[:1]} inputs. Wrap the "
+                    "module that they were taken with."
                 )
-        return bases
-
-    def _take_memory(self, memory: dict[str, list[Columns]]) -> None:
-        self._bases = memory
 
 
 def _refuse_nonfinite(name: str, T: Tensor, where: str) -> None:

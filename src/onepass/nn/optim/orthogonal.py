@@ -15,7 +15,7 @@ Cost of a step: two or three reads of the m p numbers of S, and room for 4 p num
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
@@ -40,7 +40,7 @@ from onepass.nn.gradients import (
     left_out,
     sound_of_rows,
 )
-from onepass.nn.optim.projected import Labelled, Projected, drawn, read, written
+from onepass.nn.optim.projected import Labelled, Projected, drawn
 from onepass.serialization.state import nbytes
 
 __all__ = ["OrthogonalGradient"]
@@ -256,19 +256,13 @@ class OrthogonalGradient(Projected):
             self._partial = moves, Columns(linalg.present(W, kept).T.contiguous())
         return self._partial[1]
 
-    def _memory_dict(self) -> dict[str, Any]:
-        return {self._part: written(self._memory)}
-
-    def _read_memory(self, ours: Mapping[str, object]) -> Any:
-        where = f"{self._where}.load_state_dict"
-        memory = read(ours[self._part], self._network.device, where)
+    def _refuse_unlike(self, memory: Any) -> None:
         columns = None if memory is None else memory.settled()[1]
         if columns is not None and columns.matrix.shape[0] != self._network.p:
             raise CheckpointError(
-                f"{where}: the memory must be of {self._network.p} weights, got one of "
-                f"{columns.matrix.shape[0]}. Wrap the module that it was taken with."
+                f"{self._where}.load_state_dict: the memory must be of {self._network.p} weights, "
+                f"got one of {columns.matrix.shape[0]}. Wrap the module that it was taken with."
             )
-        return memory
 
     def _take_memory(self, memory: Any) -> None:
         self._partial = None

@@ -8,10 +8,8 @@ with P the projection onto what is free. It is the step that is projected and no
 step made of a projected gradient by momentum, by the scaling of Adam or by weight decay would leave
 the free directions again.
 
-Written: a memory as nested dicts of tensors, numbers and names, for ``state_dict``, and back.
-
-Nothing but tensors, numbers and text is in it, so that ``torch.load(weights_only=True)`` reads it.
-Only states that :mod:`onepass.memory` lists can be made of it.
+In ``state_dict`` the memory is encoded by :mod:`onepass.serialization.codec`, as plain values and
+tensors, so that ``torch.load(weights_only=True)`` reads it.
 
 Drawn: rows of a task, from a loader that is read once, each as likely as another.
 """
@@ -20,7 +18,6 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import numpy as np
@@ -28,16 +25,16 @@ import torch
 from torch import Tensor
 
 from onepass.errors import CheckpointError, ParameterError, ShapeError, TypeMismatchError
-from onepass.memory import STATES
 from onepass.nn.batch import Batch, joined, mapped
 from onepass.nn.function import plainly
 from onepass.nn.gradients import slots
 from onepass.nn.losses import targets
 from onepass.nn.module import Network
+from onepass.nn.saving import from_tensors, tensors_of
 from onepass.nn.selection import select
 from onepass.types import ArrayLike
 
-__all__ = ["Labelled", "Projected", "drawn", "read", "together", "written"]
+__all__ = ["Labelled", "Projected", "drawn", "together"]
 
 
 _OURS = "onepass"  # the key of what is not the inner optimizer's in a state_dict
@@ -61,6 +58,8 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
 
     _part: ClassVar[str]
     """The key of the memory in a state."""
+    _memory: Any
+    """The memory: what :func:`~onepass.serialization.codec.state_dict` encodes."""
 
     def __init__(
         self,
@@ -178,7 +177,8 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
     def state_dict(self) -> dict[str, Any]:
         """The inner optimizer's state, and the memory under ``"onepass"``: tensors and numbers."""
         ours = {"wrapper": type(self).__name__, "tasks": self.tasks_, "names": list(self._names)}
-        return {**self.optimizer.state_dict(), _OURS: {**ours, **self._memory_dict()}}
+        memory = tensors_of(self._memory, f"{self._where}.state_dict")
+        return {**self.optimizer.state_dict(), _OURS: {**ours, self._part: memory}}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on where ``state_dict`` was taken, bit for bit; nothing is loaded if it does not fit.
@@ -200,15 +200,12 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 "`optimizer`, which this one wraps."
             )
         missing = {"names", "tasks", self._part} - set(ours)
+        if type(ours.get("tasks")) is not int or ours["tasks"] < 0:
+            missing |= {"tasks"}
         if missing:
             raise CheckpointError(
                 f"{self._where}.load_state_dict: the state must hold {', '.join(sorted(missing))}, "
-                "got one without. It is damaged: take it anew with state_dict()."
-            )
-        if type(ours["tasks"]) is not int or ours["tasks"] < 0:
-            raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must hold the number of tasks, got "
-                f"{ours['tasks']!r}. It is damaged: take it anew with state_dict()."
+                "got one without, or with others. It is damaged: take it anew with state_dict()."
             )
         if ours["names"] != self._names:
             raise CheckpointError(
@@ -217,11 +214,13 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
                 "with the same `projects`."
             )
         try:
-            memory = self._read_memory(ours)
-        except (AttributeError, KeyError, TypeError) as wrong:
+            where = f"{self._where}.load_state_dict"
+            memory = from_tensors(ours[self._part], self._network.device, where)
+            self._refuse_unlike(memory)
+        except (AttributeError, LookupError, TypeError, ValueError) as wrong:
             raise CheckpointError(
-                f"{self._where}.load_state_dict: the state must hold the memory that was taken, "
-                f"got a damaged one: {wrong}. Take it anew with state_dict()."
+                f"{self._where}.load_state_dict: the state must be as it was taken, got a "
+                f"damaged one: {wrong}. Take it anew with state_dict()."
             ) from wrong
         self.optimizer.load_state_dict(rest)
         self.tasks_ = ours["tasks"]
@@ -245,16 +244,12 @@ class Projected(torch.optim.Optimizer):  # type: ignore[misc]  # torch may be ab
         """Correct the step from ``before``, in place."""
 
     @abstractmethod
-    def _memory_dict(self) -> dict[str, Any]:
-        """The memory as tensors and numbers."""
+    def _refuse_unlike(self, memory: Any) -> None:
+        """Refuse a memory that was read, if it is of another module."""
 
-    @abstractmethod
-    def _read_memory(self, ours: Mapping[str, object]) -> Any:
-        """The memory that was so written."""
-
-    @abstractmethod
     def _take_memory(self, memory: Any) -> None:
         """Use a memory that was read."""
+        self._memory = memory
 
     def _refuse_foreign(self, parameters: Iterable[Tensor]) -> None:
         known = {id(each) for each in self.module.parameters()}
@@ -291,55 +286,6 @@ def _refuse(optimizer: object, where: str) -> None:
             f"{type(optimizer).__name__}: one projection after another is none. Wrap its "
             "`optimizer`."
         )
-
-
-_KNOWN = {cls.__name__: cls for cls in STATES}
-_CLASS, _SMALL = "class", "small"
-
-
-def written(thing: Any) -> Any:
-    """A state, an array, a number or a name as what can be saved; tensors are copied."""
-    if isinstance(thing, torch.Tensor):
-        return thing.detach().clone()
-    if isinstance(thing, np.ndarray):
-        return {_SMALL: torch.from_numpy(thing.copy())}
-    if isinstance(thing, (str, bool, int, float, type(None))):
-        return thing
-    if isinstance(thing, np.generic):
-        return thing.item()
-    parts = {part.name: written(getattr(thing, part.name)) for part in fields(thing) if part.init}
-    return {_CLASS: type(thing).__name__, **parts}
-
-
-def read(said: object, device: torch.device, where: str) -> Any:
-    """What was written, its tensors copied to a device.
-
-    Parameters
-    ----------
-    said : dict, Tensor, number or text
-    device : torch.device
-    where : str
-        What the user called, for messages.
-
-    Raises
-    ------
-    CheckpointError
-        If it names what is no memory.
-    """
-    if isinstance(said, torch.Tensor):
-        return said.to(device, copy=True)
-    if not isinstance(said, Mapping):
-        return said
-    if _SMALL in said:
-        return said[_SMALL].cpu().numpy().copy()
-    name = said.get(_CLASS)
-    if name not in _KNOWN:
-        raise CheckpointError(
-            f"{where}: the state must hold a memory of op.memory, got {name!r}. It is damaged, or "
-            "of a later version of onepass."
-        )
-    parts = {key: read(value, device, where) for key, value in said.items() if key != _CLASS}
-    return _KNOWN[name](**parts)
 
 
 class Labelled(NamedTuple):
