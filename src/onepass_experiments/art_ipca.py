@@ -19,6 +19,7 @@ and a figure show published beside repeated accuracy.
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -26,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from onepass import validation
 from onepass.evaluate.figures import COLOURS, GREY, sheet
-from onepass.evaluate.parallel import side_by_side
+from onepass.evaluate.parallel import run_parallel
 from onepass.learners import ARTIPCAClassifier
 from onepass.stream import Images
 from onepass.stream import images as images_of
@@ -43,7 +44,6 @@ __all__ = [
     "art_table1",
     "art_table2",
     "art_tables",
-    "done",
     "drawn",
 ]
 
@@ -296,42 +296,7 @@ class Setting:
     clock: Callable[[], float] | None
 
 
-def done(jobs: Sequence[Job], setting: Setting, processes: int) -> Iterator[tuple[Job, Found]]:
-    """Each run when it is done.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-    setting : Setting
-        What they have in common.
-    processes : int
-        1 for this one alone.
-
-    Yields
-    ------
-    job : Job
-    found : Found
-    """
-    if processes == 1:
-        yield from ((job, _run(job, setting)) for job in jobs)
-        return
-    yield from side_by_side(jobs, _one, processes, _begin, setting, where="art_tables")
-
-
-_SETTING: list[Setting] = []
-"""That of a process that was begun for runs."""
-
-
-def _begin(setting: Setting, tell: object) -> None:
-    del tell  # a run is short
-    _SETTING[:] = [setting]
-
-
-def _one(job: Job) -> Found:
-    return _run(job, _SETTING[0])
-
-
-def _run(job: Job, setting: Setting) -> Found:
+def _run(setting: Setting, job: Job) -> Found:
     """Learn the tasks one after the other, each row once; then test each."""
     known, clock = setting.images[job.data], setting.clock
     rng = np.random.default_rng([setting.seed, job.run])
@@ -525,7 +490,8 @@ def _tables(
     jobs = [Job(data, way, run) for data in known for run in range(draws) for way in WAYS]
     runs: dict[tuple[str, str], dict[int, Found]] = {}
     setting = Setting(known, seed, vigilance, clock)
-    for count, (job, found) in enumerate(done(jobs, setting, processes), 1):
+    found_runs = run_parallel(partial(_run, setting), jobs, processes, where=where)
+    for count, (job, found) in enumerate(found_runs, 1):
         runs.setdefault((job.data, job.method), {})[job.run] = found
         if progress is not None:
             progress(count, len(jobs))

@@ -191,7 +191,7 @@ def test_frames_that_cannot_be_made(report: Report, monkeypatch: pytest.MonkeyPa
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("onepass.evaluate.report.import_module", missing)
+    monkeypatch.setattr("onepass.evaluate.tables.import_module", missing)
     with pytest.raises(MissingExtraError, match="needs polars"):
         report.to_frame("polars")
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import LabelError, ParameterError, RowsRefusedWarning
-from onepass.evaluate.continual_jobs import Job, Progress, Setting, Shelf, described, done
+from onepass.evaluate.continual_jobs import Job, Progress, RunFolder, Setting, described, results
 from onepass.evaluate.continual_report import ContinualReport
 from onepass.evaluate.continual_run import Course, Rules, Run, arriving, is_learner
 from onepass.evaluate.metrics import metric_class
@@ -304,34 +304,36 @@ def _runs(
     on_progress: Callable[[Progress], object] | None,
 ) -> list[Run]:
     """All runs, those that were kept among them, by model and seed."""
-    shelf = None if path is None else Shelf(path)
+    folder = None if path is None else RunFolder(path)
     found: dict[Job, Run] = {}
     settings: dict[Job, dict[str, Any]] = {}
     wanted = [Job(name, seed) for seed in seeds for name in setting.models]
-    for job in wanted if shelf is not None else ():
-        outline = seeds[job.seed]
-        settings[job] = _settings(setting, job, outline.digest)
-        size = (len(outline.experiences), len(outline.tasks))
-        kept = None if shelf is None else shelf.find(job.model, job.seed, settings[job], size)
-        if kept is not None:
-            found[job] = kept
+    if folder is not None:
+        for job in wanted:
+            outline = seeds[job.seed]
+            settings[job] = _settings(setting, job, outline.digest)
+            size = (len(outline.experiences), len(outline.tasks))
+            stored = folder.find(job.model, job.seed, settings[job], size)
+            if stored is not None:
+                found[job] = stored
     left = [job for job in wanted if job not in found]
     length = len(next(iter(seeds.values())).experiences)
     past = dict.fromkeys(found, length)
 
-    def told(job: Job, i: int) -> None:
+    def notify(job: Job, i: int) -> None:
         past[job] = i
         if on_progress is not None:
             on_progress(Progress(job.model, job.seed, i, sum(past.values()), length * len(wanted)))
 
-    failed: list[Exception | None] = []
-    for job, run, wrong in done(left, setting, processes, told):
-        if shelf is not None and run.rows:
-            shelf.keep(run, settings[job])
+    failed: dict[Job, Exception] = {}
+    for job, run, wrong in results(left, setting, processes, notify):
+        if folder is not None and run.rows:
+            folder.keep(run, settings[job])
         found[job] = run
-        failed.append(wrong if run.rows == 0 else None)
-    if failed and failed[0] is not None and all(failed):
-        raise failed[0]
+        if wrong is not None and not run.rows:
+            failed[job] = wrong
+    if left and len(failed) == len(left):
+        raise failed[left[0]]
     return [found[Job(name, seed)] for name in setting.models for seed in seeds]
 
 

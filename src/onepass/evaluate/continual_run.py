@@ -28,7 +28,6 @@ from sklearn.utils import get_tags
 from onepass import linalg
 from onepass.errors import LabelError, OnepassError, ParameterError, ShapeError, TypeMismatchError
 from onepass.evaluate.metrics import metric_class
-from onepass.evaluate.report import numbers
 from onepass.stream import Exam, Experience
 from onepass.types import Array
 from onepass.validation.table import Table
@@ -360,19 +359,12 @@ class Run:
     stopped: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    @classmethod
-    def restored(cls, tree: Mapping[str, Any]) -> "Run":
-        """A run that was written with infinite numbers as text.
-
-        Raises
-        ------
-        ValueError
-            If numbers are not as many as they must be, or none.
-        """
-        plain = {**tree, "before": numbers(tree["before"])}
-        run = cls(**{**plain, "matrix": [numbers(row) for row in tree["matrix"]]})
-        _refuse_unlike(run)
-        return run
+    def check(self) -> None:
+        """Raise a ValueError if the numbers are not as many as they must be."""
+        if not self.matrix or {len(self.when), *map(len, self.matrix)} != {len(self.before)}:
+            raise ValueError("a matrix must have a column for each task")
+        if any(i not in range(len(self.matrix)) for i in self.when):
+            raise ValueError("`when` must name experiences")
 
 
 @dataclass(frozen=True)
@@ -567,17 +559,6 @@ def arriving(
 
 def _plain(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _refuse_unlike(run: Run) -> None:
-    sizes = {len(run.when), *map(len, run.matrix)}
-    if not run.matrix or sizes != {len(run.before)}:
-        raise ValueError("a matrix must have a column for each task")
-    if any(i not in range(len(run.matrix)) for i in run.when):
-        raise ValueError("`when` must name experiences")
-    counts = (run.rows, run.nbytes, run.prototypes, run.repeated, run.learning, run.answering)
-    if not all(value is None or isinstance(value, (int, float)) for value in counts):
-        raise ValueError("what it took must be numbers")
 
 
 def is_learner(model: object) -> bool:

@@ -38,7 +38,6 @@ __all__ = [
     "Watch",
     "counts_mistakes",
     "hold_suited",
-    "restored",
     "watch",
 ]
 
@@ -93,24 +92,6 @@ class Drift:
 
     alarms: Marks
     warnings: Marks | None
-
-
-def restored(tree: Any) -> dict[str, Drift] | None:
-    """What detectors said, from the dicts that a report's JSON holds.
-
-    Parameters
-    ----------
-    tree : dict of str to dict, or None
-    """
-    if tree is None:
-        return None
-    marks = {
-        name: {kind: one[kind] for kind in ("alarms", "warnings")} for name, one in tree.items()
-    }
-    return {
-        name: Drift(Marks(**one["alarms"]), one["warnings"] and Marks(**one["warnings"]))
-        for name, one in marks.items()
-    }
 
 
 def counts_mistakes(detector: object) -> bool:
