@@ -18,7 +18,7 @@ and a figure show published beside repeated accuracy.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
@@ -26,13 +26,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.evaluate.figures import COLOURS, GREY, sheet
+from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, sheet
 from onepass.evaluate.parallel import run_parallel
+from onepass.evaluate.tables import MISSING, plus_minus, signed, worded
 from onepass.learners import ARTIPCAClassifier
 from onepass.stream import Images
 from onepass.stream import images as images_of
 from onepass.types import Array, Floats
-from onepass_experiments.outcome import Dots, Shown, paired, panel
+from onepass_experiments.outcome import ExperimentOutcome, paired
 
 __all__ = [
     "WAYS",
@@ -68,12 +69,11 @@ def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] |
                 Dots("here", COLOURS[0], [one.mean for one in those],
                      [one.deviation for one in those], -0.18, places=2),
             ]  # fmt: skip
-            panel(axes, data, [one.method for one in those], kinds)
+            dots(axes, data, [one.method for one in those], kinds)
         figure.suptitle(title, fontsize=9)
     return figure
 
 
-_FORMAT = 1
 _MEGABYTE = 1e6
 _BASE = "IPCA"  # what the others are compared with
 
@@ -120,7 +120,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class ArtOutcome(Shown):
+class ArtOutcome(ExperimentOutcome):
     """What came of a table.
 
     Parameters
@@ -175,19 +175,12 @@ class ArtOutcome(Shown):
         """
         return paired(entry.accuracy, self.entry(entry.data, _BASE).accuracy)
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, text and numbers."""
-        return {"format": _FORMAT, **asdict(self)}
-
-    def _tables(self) -> Iterator[dict[str, Any]]:
-        """Runs: data, method, run, accuracy in percent."""
+    def _values(self) -> Iterator[dict[str, Any]]:
+        """One for each run: data, method, run, accuracy in percent."""
         for one in self.entries:
-            yield {
-                "data": np.full(len(one.accuracy), one.data, dtype=object),
-                "method": np.full(len(one.accuracy), one.method, dtype=object),
-                "run": np.arange(len(one.accuracy)),
-                "accuracy": np.round(one.accuracy, 3),
-            }
+            for i, accuracy in enumerate(one.accuracy):
+                row = {"data": one.data, "method": one.method, "run": i}
+                yield {**row, "accuracy": round(accuracy, 3)}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
         """Accuracy as published and as repeated, a panel for each data set."""
@@ -207,17 +200,18 @@ class ArtOutcome(Shown):
     def _rows(self) -> Iterator[list[str]]:
         for one in self.entries:
             paper, chance = one.paper, self.chance(one)
+            spread = one.deviation if len(one.accuracy) > 1 else None
             yield [
                 one.data,
                 one.method,
-                "–" if paper is None else f"{paper[0]:.2f} ± {paper[1]:.2f}",
-                f"{one.mean:.2f}" + (f" ± {one.deviation:.2f}" if len(one.accuracy) > 1 else ""),
-                "–" if paper is None else f"{round(one.mean - paper[0], 2) + 0.0:+.2f}",
-                "–" if chance is None else f"{chance:.1g}",
-                f"{one.prototypes:,.0f}",
-                f"{one.nbytes / _MEGABYTE:.1f}",
-                f"{one.compact / _MEGABYTE:.1f}",
-                "–" if one.seconds is None else f"{one.seconds:.1f}",
+                MISSING if paper is None else plus_minus(f"{paper[0]:.2f}", paper[1], 2),
+                plus_minus(f"{one.mean:.2f}", spread, 2),
+                signed(None if paper is None else one.mean - paper[0], 2),
+                MISSING if chance is None else f"{chance:.1g}",
+                worded(one.prototypes, 0),
+                worded(one.nbytes / _MEGABYTE, 1),
+                worded(one.compact / _MEGABYTE, 1),
+                worded(one.seconds, 1),
             ]
 
 

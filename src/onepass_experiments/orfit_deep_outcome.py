@@ -14,16 +14,18 @@ always a larger number. Figures show bars at the end of the streams, and curves 
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
+from onepass.evaluate.report import mapped
+from onepass.evaluate.tables import markdown
 from onepass.types import Floats
-from onepass_experiments.outcome import Shown, rounded
+from onepass_experiments.outcome import ExperimentOutcome, as_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -194,7 +196,6 @@ def _colour(method: str) -> str:
     return DARK if method == "Joint" else GREY
 
 
-_FORMAT = 1
 Measure: TypeAlias = Literal["accuracy", "error"]
 
 
@@ -271,7 +272,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class DeepOutcome(Shown):
+class DeepOutcome(ExperimentOutcome):
     """What came of ``orfit-deep``.
 
     Parameters
@@ -288,7 +289,8 @@ class DeepOutcome(Shown):
     Notes
     -----
     The CSV has a row for each draw of each result: stream, network, method, draw, measure, last,
-    forgetting, bytes, seconds_per_row. The figure shows the averages at the end as bars.
+    forgetting, bytes, seconds_per_row. The figure shows the averages at the end as bars. ``save``
+    writes NAME-curves.png as well.
     """
 
     columns: ClassVar[list[str]] = [
@@ -315,47 +317,24 @@ class DeepOutcome(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers, those to six digits."""
-        tree: dict[str, Any] = rounded({"format": _FORMAT, **asdict(self)}, _six)
+        tree: dict[str, Any] = mapped(super().to_dict(), _six)
         return tree
 
     def to_markdown(self) -> str:
         """A table in Markdown for each stream, networks side by side."""
         parts = []
         for stream in dict.fromkeys(result.stream for result in self.results):
-            sides = ["---"] * (self._words - 1) + ["---:"] * (len(self.columns) - self._words)
-            chosen = [row[1:] for row in self._rows() if row[0] == stream]
-            lines = ["| " + " | ".join(row) + " |" for row in [self.columns[1:], sides, *chosen]]
-            parts.append("\n".join([f"### {stream}", "", *lines]))
+            chosen = [row for row in self._rows() if row[0] == stream]
+            table = markdown(as_columns(self.columns, chosen, self._words)[1:])
+            parts.append("\n".join([f"### {stream}", "", *table]))
         return "\n\n".join(parts) + "\n"
 
     def plot_curves(self, path: str | os.PathLike[str] | None = None) -> Any:
         """What was known of the tasks so far, after each task; as :meth:`plot` otherwise."""
         return curves(self, path)
 
-    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write NAME.json, NAME.csv, NAME.md, NAME.png and NAME-curves.png.
-
-        Parameters
-        ----------
-        directory : path
-            Made if it is not there.
-
-        Returns
-        -------
-        paths : list of Path
-            What was written.
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed: then all but the figures is written.
-        SourceError
-            If the folder or a file cannot be written.
-        """
-        paths = super().save(directory)
-        beside = Path(directory) / f"{self.name}-curves.png"
-        self.plot_curves(beside)
-        return [*paths, beside]
+    def _files(self) -> Mapping[str, Callable[[Path], object]]:
+        return {**super()._files(), f"{self.name}-curves.png": self.plot_curves}
 
     def _caption(self) -> str:
         return f"± over {self.setup['draws']} draws"
@@ -363,20 +342,14 @@ class DeepOutcome(Shown):
     def _rows(self) -> Iterator[list[str]]:
         return map(_row, self.results)
 
-    def _tables(self) -> Iterator[dict[str, Any]]:
-        """Draws: stream, network, method, draw, measure, last, forgetting, bytes, seconds."""
+    def _values(self) -> Iterator[dict[str, Any]]:
+        """One for each draw of a result, numbers to six digits."""
         for r in self.results:
-            n = len(r.matrices)
-            same = {"stream": r.stream, "network": r.network, "method": r.method}
-            yield {
-                **{head: np.full(n, word, dtype=object) for head, word in same.items()},
-                "draw": np.arange(n),
-                "measure": np.full(n, r.measure, dtype=object),
-                "last": _column(r.last),
-                "forgetting": _column(r.forgotten),
-                "bytes": np.full(n, r.nbytes),
-                "seconds_per_row": _column(r.seconds),
-            }
+            row = {"stream": r.stream, "network": r.network, "method": r.method}
+            for i, last in enumerate(r.last):
+                values = {"last": last, "forgetting": r.forgotten[i]}
+                rest = {**values, "bytes": r.nbytes, "seconds_per_row": r.seconds[i]}
+                yield {**row, "draw": i, "measure": r.measure, **mapped(rest, _six)}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
         """Average accuracy of all methods as bars, a panel a stream and network."""
@@ -408,8 +381,3 @@ def _size(nbytes: int) -> str:
 def _six(value: float) -> float:
     """To six digits."""
     return float(f"{value:.6g}")
-
-
-def _column(values: Sequence[float | None]) -> Floats:
-    """Values to six digits, nan where there is none."""
-    return np.array([np.nan if one is None else _six(one) for one in values])

@@ -1,5 +1,6 @@
 """Independent jobs in several processes of joblib, each with one thread for linear algebra."""
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pickle import PicklingError
@@ -56,8 +57,10 @@ def run_parallel(
             batch_size=1,  # jobs take seconds or more
             mmap_mode="c",  # torch warns of arrays that cannot be written to
         )
+    found = pool(delayed(_with_job)(function, job) for job in jobs)
     try:
-        yield from pool(delayed(_with_job)(function, job) for job in jobs)
+        for result in found:  # noqa: UP028  closed below
+            yield result
     except PicklingError as wrong:
         # the cause is the traceback of the thread that sends, as text
         last = str(wrong.__cause__ or wrong).strip('"\n').splitlines()[-1]
@@ -70,6 +73,10 @@ def run_parallel(
             f"{where}: each process must live until its run is done, got one that ended before. "
             "Check whether memory is short, and set fewer processes. Runs that were stored remain."
         ) from wrong
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of runs that are cancelled
+            found.close()
 
 
 def _with_job(function: Callable[[_Job], _Result], job: _Job) -> tuple[_Job, _Result]:
