@@ -255,9 +255,7 @@ class ContinualOutcome(ExperimentOutcome):
             yield [
                 STREAMS[name].title,
                 TITLES[key],
-                MISSING
-                if paper is None
-                else plus_minus(f"{paper[0]:.{places}f}", paper[1], places),
+                published,
                 plus_minus(f"{mean:.{places}f}", spread, places),
                 signed(None if paper is None else mean - paper[0], places),
                 MISSING if chance is None else f"{chance:.1g}",
