@@ -26,7 +26,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, sheet
+from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, sheet
 from onepass.evaluate.parallel import run_parallel
 from onepass.evaluate.tables import MISSING, plus_minus, signed, worded
 from onepass.learners import ARTIPCAClassifier
@@ -60,7 +60,7 @@ def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] |
         Where to write it.
     """
     names = list(dict.fromkeys(one.data for one in entries))
-    with sheet((4.6 * len(names), 2.6), path, "ArtOutcome.plot", layout="constrained") as figure:
+    with sheet((4.6 * len(names), 3.2), path, "ArtOutcome.plot", layout="constrained") as figure:
         for axes, data in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
             those = [one for one in entries if one.data == data]
             paper = [one.paper or (np.nan, np.nan) for one in those]
@@ -71,6 +71,7 @@ def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] |
             ]  # fmt: skip
             dots(axes, data, [one.method for one in those], kinds)
         figure.suptitle(title, fontsize=9)
+        legend_below(figure)
     return figure
 
 

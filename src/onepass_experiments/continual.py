@@ -23,7 +23,7 @@ from onepass.errors import ParameterError, need
 from onepass.evaluate import ContinualReport
 from onepass.evaluate import Progress as Step
 from onepass.evaluate import continual as evaluated
-from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, sheet
+from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, sheet
 from onepass.evaluate.report import FORMAT, spelt
 from onepass.evaluate.tables import MISSING, markdown, plus_minus, signed, worded
 from onepass.serialization.atomic import writing
@@ -73,7 +73,7 @@ def drawn(
     rows = [names[i : i + _SIDE] for i in range(0, len(names), _SIDE)]
     high = [_HEAD + _HIGH * max(len(reports[n].scores) for n in row) for row in rows]
     wide = min(_SIDE, len(names))
-    size = (_WIDE * wide, sum(high) + 0.4)
+    size = (_WIDE * wide, sum(high) + 0.6)
     with sheet(size, path, "ContinualOutcome.plot", layout="constrained") as figure:
         panels = figure.subplots(len(rows), wide, squeeze=False, height_ratios=high).ravel()
         for axes in panels[len(names) :]:
@@ -81,6 +81,7 @@ def drawn(
         for axes, name in zip(panels, names, strict=False):
             _panel(axes, name, reports[name], paper=paper)
         figure.suptitle(title, fontsize=10)
+        legend_below(figure)
     return figure
 
 

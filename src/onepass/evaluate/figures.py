@@ -33,6 +33,7 @@ __all__ = [
     "dots",
     "heat_map",
     "learning_curves",
+    "legend_below",
     "sheet",
     "stroke",
 ]
@@ -211,10 +212,12 @@ def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) 
             capsize=2, markersize=4 if kind.mark == "o" else 9,
         )  # fmt: skip
         for mean, place in zip(means[some], at[some], strict=True):
-            if kind.places is not None:
+            if kind.places is not None:  # away from the dots of other kinds
+                below = kind.offset < 0
                 axes.annotate(
-                    f"{mean:.{kind.places}f}", (mean, place), xytext=(0, 3.5), ha="center",
-                    fontsize=6, textcoords="offset points",
+                    f"{mean:.{kind.places}f}", (mean, place), xytext=(0, -3.5 if below else 3.5),
+                    ha="center", va="top" if below else "bottom", fontsize=6,
+                    textcoords="offset points",
                 )  # fmt: skip
     axes.set_yticks(rows, names, fontsize=7)
     axes.set_ylim(-0.7, len(names) - 0.2)
@@ -222,8 +225,24 @@ def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) 
     axes.set_title(title, fontsize=8)
     axes.tick_params(axis="x", labelsize=7)
     axes.grid(visible=True, axis="x")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=6, frameon=False, loc="best")
+
+
+def legend_below(figure: "Figure") -> None:
+    """One legend of all axes, outside of them.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Laid out as "constrained".
+    """
+    shown: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        shown = dict(zip(labels, handles, strict=True)) | shown
+    figure.legend(
+        shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown), frameon=False,
+        fontsize=7,
+    )  # fmt: skip
 
 
 _WRITTEN = 12  # rows up to which each number is written into its field
