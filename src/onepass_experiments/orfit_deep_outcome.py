@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from onepass.evaluate.continual_measures import MEASURES, Scored
 from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
 from onepass.evaluate.report import mapped
 from onepass.evaluate.tables import markdown
@@ -207,7 +208,7 @@ def average(matrix: Floats) -> float:
     >>> average(np.array([[90.0, 10.0], [50.0, 80.0]]))
     65.0
     """
-    return float(matrix[-1].mean())
+    return MEASURES["average"](_scored(matrix))
 
 
 def forgotten(matrix: Floats, measure: Measure = "accuracy") -> float:
@@ -218,10 +219,12 @@ def forgotten(matrix: Floats, measure: Measure = "accuracy") -> float:
     >>> forgotten(np.array([[90.0, 10.0], [50.0, 80.0]]))
     40.0
     """
-    sign = 1.0 if measure == "accuracy" else -1.0
-    past = sign * matrix[:-1]
-    lost = [past[j:, j].max() - sign * matrix[-1, j] for j in range(len(past))]
-    return float(np.mean(lost)) if lost else float("nan")
+    return MEASURES["forgetting"](_scored(matrix, 1.0 if measure == "accuracy" else -1.0))
+
+
+def _scored(matrix: Floats, sign: float = 1.0) -> Scored:
+    tasks = len(matrix)
+    return Scored(matrix, np.full(tasks, np.nan), np.arange(tasks), sign)
 
 
 @dataclass(frozen=True)

@@ -380,7 +380,7 @@ def test_processes_find_the_same() -> None:
     assert steps[-1].done == steps[-1].total == 10
     assert [step.done for step in steps] == sorted(step.done for step in steps)
     lock = Lock()
-    with pytest.raises(ParameterError, match="sent to other processes.*lock"):
+    with pytest.raises(ParameterError, match=r"sent to other processes.*lock"):
         continual({"x": lambda: lock}, digits, seeds=2, jobs=2)
 
 

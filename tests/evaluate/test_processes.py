@@ -46,7 +46,7 @@ def test_results_come_with_their_jobs() -> None:
 
 def test_an_error_of_a_job_is_raised() -> None:
     for processes in (1, 2):
-        with pytest.raises(ZeroDivisionError, match="float division by zero|division by zero"):
+        with pytest.raises(ZeroDivisionError, match="division by zero"):
             list(run_parallel(inverse, [1, 2, 0], processes, where="here"))
 
 

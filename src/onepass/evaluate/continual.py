@@ -28,6 +28,7 @@ from onepass.evaluate.continual_jobs import Job, Progress, RunFolder, Setting, d
 from onepass.evaluate.continual_report import ContinualReport
 from onepass.evaluate.continual_run import Course, Rules, Run, arriving, is_learner
 from onepass.evaluate.metrics import metric_class
+from onepass.evaluate.prequential import by_name
 from onepass.stream.tasks import Experiences, Listed, experience
 from onepass.validation import whole
 
@@ -38,16 +39,7 @@ _SCENARIOS = ("class", "task", "domain")
 
 def _checked_models(models: object) -> dict[str, Any]:
     """The models by name."""
-    if isinstance(models, Mapping):
-        named = {str(name): model for name, model in models.items()}
-    else:
-        named = {}
-        for model in models if isinstance(models, (list, tuple)) else [models]:
-            kind = getattr(model, "__name__", type(model).__name__)
-            name, i = kind, 2
-            while name in named:
-                name, i = f"{kind} {i}", i + 1
-            named[name] = model
+    named = by_name(models)
     wrong = {k: m for k, m in named.items() if not is_learner(m) and not _makes(m)}
     if wrong or not named:
         name, model = next(iter(wrong.items()), ("", None))

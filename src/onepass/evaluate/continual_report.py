@@ -13,7 +13,16 @@ import numpy as np
 
 from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs
 from onepass.evaluate.continual_run import Run
-from onepass.evaluate.figures import DARK, GREY, band, heat_map, sheet, stroke
+from onepass.evaluate.figures import (
+    DARK,
+    GREY,
+    LETTERS,
+    band,
+    heat_map,
+    legend_beside,
+    sheet,
+    stroke,
+)
 from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.report import BaseReport, read_json
 from onepass.evaluate.tables import Column, Table, decimals, plus_minus, signed, to_csv, worded
@@ -34,7 +43,7 @@ _SHOWN = {  # measure: its heading, and whether more of it is better (of accurac
 }
 _ACROSS = 3  # heat maps side by side
 _LETTER = 0.06  # inches, in a legend
-_LINE, _TITLE = 28, 34  # letters of a model's name in a line of the legend, and above a heat map
+_TITLE = 34  # letters of a line of a model's name above a heat map
 
 
 @dataclass(frozen=True, repr=False)
@@ -404,27 +413,26 @@ class ContinualReport(BaseReport):
         SourceError
             If the file cannot be written.
         """
-        names = [fill(name, _LINE) for name in self.scores]
+        names = [fill(name, LETTERS) for name in self.scores]
         letters = max(len(line) for name in names for line in name.split("\n"))
         lines = sum(name.count("\n") + 1 for name in names)
         size = (5.2 + _LETTER * max(16, letters), max(3.2, 0.17 * lines))
         with sheet(size, path, "ContinualReport.plot", "constrained") as figure:
             axes = figure.subplots()
             x = np.arange(1, len(self.experiences) + 1)
+            shown = []
             for k, (name, score) in enumerate(zip(names, self.scores.values(), strict=True)):
                 each = (100.0 if self._percent else 1.0) * _so_far(score)
                 with np.errstate(invalid="ignore"):  # of infinite errors there is none
                     spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
                 look = {**stroke(k), "lw": 1.4, "marker": "o", "ms": 2.5, "label": name}
-                band(axes, x, each.mean(axis=0), spread, **look)
+                shown.append(band(axes, x, each.mean(axis=0), spread, **look))
             axes.set_xlabel("experiences learned")
             axes.set_ylabel(self._label)
             axes.set_xticks(x[:: max(1, math.ceil(len(x) / 15))])
             axes.set_title(f"{self.name}: mean over the tasks so far", loc="left", fontsize=7.5,
                            color=GREY, parse_math=False)  # fmt: skip
-            legend = figure.legend(loc="outside right upper", frameon=False, fontsize=7.5)
-            for text in legend.get_texts():
-                text.set_parse_math(False)
+            legend_beside(figure, shown)
         return figure
 
     def plot_matrix(self, path: str | os.PathLike[str] | None = None) -> Any:

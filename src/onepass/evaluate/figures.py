@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = [
     "COLOURS",
     "DARK",
     "GREY",
+    "LETTERS",
     "Dots",
     "Line",
     "band",
@@ -34,6 +36,7 @@ __all__ = [
     "heat_map",
     "learning_curves",
     "legend_below",
+    "legend_beside",
     "sheet",
     "stroke",
 ]
@@ -245,6 +248,28 @@ def legend_below(figure: "Figure") -> None:
     )  # fmt: skip
 
 
+LETTERS = 28
+"""Of a line in a legend."""
+
+
+def legend_beside(figure: "Figure", handles: Sequence[Any]) -> None:
+    """A legend on the right of a figure's axes; names may hold dollars.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Laid out as "constrained".
+    handles : sequence of artists
+        With their labels.
+    """
+    legend = figure.legend(
+        handles=handles, loc="outside right center", frameon=False, fontsize=7.5,
+        labelcolor="linecolor",
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
 _WRITTEN = 12  # rows up to which each number is written into its field
 _LETTER, _SIDE = 0.06, 2.1  # inches of a letter beside a heat map, and of its side
 
@@ -297,7 +322,7 @@ def heat_map(
     return image
 
 
-_CURVES = (5.0, 3.0)  # inches
+_CURVES = (6.0, 3.0)  # inches
 
 
 @dataclass(frozen=True)
@@ -339,7 +364,7 @@ def learning_curves(
     *,
     lower_is_better: bool,
 ) -> Any:
-    """Learning curves, each with its name and last value at its end.
+    """Learning curves, and a legend with the last value of each.
 
     Parameters
     ----------
@@ -359,39 +384,42 @@ def learning_curves(
     -------
     matplotlib.figure.Figure
     """
-    with sheet(_CURVES, path, where) as figure:
+    with sheet(_CURVES, path, where, layout="constrained") as figure:
         axes = figure.add_subplot()
-        colours = _trace(axes, lines, x)
-        axes.set_ylim(*_limits(lines, x, x[0][since], lower_is_better=lower_is_better))
+        low, high = _limits(lines, x, x[0][since], lower_is_better=lower_is_better)
+        axes.set_ylim(low, high)
+        places = decimals(line.last for line in lines)
+        drawn, models, baselines = {}, 0, 0
+        for line in lines:
+            if line.baseline:
+                look: dict[str, Any] = {"color": GREY, "ls": _DASHES[baselines % len(_DASHES)]}
+                baselines += 1
+            else:
+                look = stroke(models)
+                models += 1
+            off = " ↑" if line.last > high else " ↓" if line.last < low else ""
+            last = worded(line.last, places).replace("-", "−")
+            look["label"] = fill(f"{line.name} {last}{off}", LETTERS)
+            drawn[line.name] = _trace(axes, line, x, look)
+        worst = np.inf if lower_is_better else -np.inf
+        order = sorted(lines, key=lambda line: worst if np.isnan(line.last) else line.last)
+        legend_beside(figure, [drawn[line.name] for line in reversed(order)])  # as lines end
         _label_axes(axes, x[0], labels, where)
-        _label_lines(axes, lines, colours, np.inf if lower_is_better else -np.inf)
     return figure
 
 
-def _trace(axes: "Axes", lines: Sequence[Line], x: tuple[Array, Array]) -> list[str]:
-    """Draw all lines, the faint ones over the last rows below the others; return their colours."""
-    colours, models, baselines = [], 0, 0
-    for line in lines:
-        if line.baseline:
-            look: dict[str, Any] = {"color": GREY, "ls": _DASHES[baselines % len(_DASHES)]}
-            baselines += 1
-        else:
-            look = stroke(models)
-            models += 1
-        colours.append(str(look["color"]))
-        if line.recent is not None:
-            axes.plot(x[1], line.recent, **look, lw=0.9, alpha=0.4, zorder=2)
-        width, level = (1.0, 3) if line.baseline else (1.5, 4)
-        defined = np.isfinite(line.values)
-        marker = "." if defined.sum() == 1 else None
-        axes.plot(x[0], line.values, **look, lw=width, zorder=level, marker=marker)
-        if len(line.alarms) and defined.any():  # thin ticks across the curve
-            points = _numbers(x[0][defined])
-            height = np.interp(_numbers(line.alarms), points, line.values[defined])
-            axes.plot(
-                line.alarms, height, ls="", marker="|", ms=12, mew=0.8, color=colours[-1], zorder=5
-            )
-    return colours
+def _trace(axes: "Axes", line: Line, x: tuple[Array, Array], look: dict[str, Any]) -> Any:
+    """Draw a line, the faint one over the last rows below, and ticks where drift was detected."""
+    colour = look["color"]
+    if line.recent is not None:
+        axes.plot(x[1], line.recent, color=colour, ls=look["ls"], lw=0.9, alpha=0.4, zorder=2)
+    width, level = (1.0, 3) if line.baseline else (1.5, 4)
+    defined = np.isfinite(line.values)
+    marker = "." if defined.sum() == 1 else None
+    if len(line.alarms) and defined.any():
+        height = np.interp(_numbers(line.alarms), _numbers(x[0][defined]), line.values[defined])
+        axes.plot(line.alarms, height, ls="", marker="|", ms=12, mew=0.8, color=colour, zorder=5)
+    return axes.plot(x[0], line.values, **look, lw=width, zorder=level, marker=marker)[0]
 
 
 def _numbers(along: Array) -> Floats:
@@ -449,47 +477,3 @@ def _label_axes(axes: "Axes", x: Array, labels: tuple[str, str, str], where: str
     axes.yaxis.set_major_locator(tickers.MaxNLocator(5))
     axes.set_ylabel(measured, parse_math=False)
     axes.set_title(title, loc="left", fontsize=7.5, color=GREY, pad=6, parse_math=False)
-
-
-def _label_lines(axes: Any, lines: Sequence[Line], colours: list[str], worst: float) -> None:
-    """Each line's name and last value at its right end, moved apart where they would overlap.
-
-    A model without a value stands where the worst would.
-    """
-    low, high = axes.get_ylim()
-    ends = [worst if np.isnan(line.last) else line.last for line in lines]
-    order = np.argsort(ends, kind="stable")
-    height = axes.get_position().height * axes.figure.get_size_inches()[1] * 72
-    gap = 10.5  # points from line to line of text
-    at = np.clip([(ends[i] - low) / (high - low) * height for i in order], 0, height)
-    steps = gap * np.arange(len(lines))
-    # least squares under "at least a gap apart" is isotonic regression of the ends less the gaps
-    from sklearn.isotonic import isotonic_regression  # noqa: PLC0415  slow to load
-
-    spots = steps + np.clip(isotonic_regression(at - steps), 0, max(0, height - steps[-1]))
-    places = decimals([line.last for line in lines])
-    for i, end, spot in zip(order, at, spots, strict=True):
-        line, last = lines[i], lines[i].last
-        off = " ↑" if last > high else " ↓" if last < low else ""
-        leader = {
-            "arrowstyle": "-",
-            "color": colours[i],
-            "linewidth": 0.5,
-            "shrinkA": 1,
-            "shrinkB": 1,
-            "relpos": (0.0, 0.5),
-        }
-        axes.annotate(
-            f"{line.name} {worded(last, places).replace('-', '−')}{off}",
-            xy=(1.0, end / height),
-            xycoords="axes fraction",
-            xytext=(12, spot - end),
-            textcoords="offset points",
-            va="center",
-            ha="left",
-            fontsize=8,
-            color=colours[i],
-            annotation_clip=False,
-            parse_math=False,  # a name may hold dollars
-            arrowprops=leader if abs(spot - end) > 2 and not np.isnan(last) and not off else None,
-        )

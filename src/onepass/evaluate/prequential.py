@@ -16,6 +16,7 @@ Cost: what the models cost, and O(points) memory; O(window) more where a window 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from sklearn.base import is_classifier, is_regressor
 
@@ -32,7 +33,7 @@ from onepass.evaluate.run import Course, Model
 from onepass.types import Array
 from onepass.validation import whole
 
-__all__ = ["named", "prequential"]
+__all__ = ["by_name", "named", "prequential"]
 
 
 _BASELINES: dict[str, dict[str, type]] = {
@@ -44,6 +45,25 @@ _BASELINES: dict[str, dict[str, type]] = {
 def _references(task: str) -> dict[str, Model]:
     """New baselines for a task, by name."""
     return {name: kind() for name, kind in _BASELINES[task].items()}
+
+
+def by_name(models: object) -> dict[str, Any]:
+    """Models by name; without names by that of their class, numbered from the second on.
+
+    Parameters
+    ----------
+    models : mapping, sequence or a single model
+    """
+    if isinstance(models, Mapping):
+        return {str(name): model for name, model in models.items()}
+    found: dict[str, Any] = {}
+    for model in models if isinstance(models, (list, tuple)) else [models]:
+        name = kind = getattr(model, "__name__", type(model).__name__)
+        i = 2
+        while name in found:
+            name, i = f"{kind} {i}", i + 1
+        found[name] = model
+    return found
 
 
 def named(
@@ -63,17 +83,7 @@ def named(
     ParameterError
         If one is no learner, or stands there twice.
     """
-    if isinstance(models, Mapping):
-        named = {str(name): model for name, model in models.items()}
-    else:
-        listed = list(models) if isinstance(models, (list, tuple)) else [models]
-        named = {}
-        for model in listed:
-            kind, i = type(model).__name__, 2
-            name = kind
-            while name in named:
-                name, i = f"{kind} {i}", i + 1
-            named[name] = model
+    named = by_name(models)
     for name, model in named.items():
         if not callable(getattr(model, "test_then_train", None)) or isinstance(model, type):
             raise ParameterError(
