@@ -226,7 +226,7 @@ def test_labels_do_not_overlap(report: Report) -> None:
     crowd = prequential(models, _Stream(), "mae", baselines=False)
     for one in (report, crowd):
         figure = one.plot()
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         boxes = [text.get_window_extent() for text in figure.legends[0].get_texts()]
         letters = 7.5 / 72 * figure.dpi
         assert all(above.y0 - below.y0 > letters for above, below in pairwise(boxes))
