@@ -20,6 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -40,8 +41,6 @@ __all__ = [
     "ArtOutcome",
     "Entry",
     "Found",
-    "Job",
-    "Setting",
     "art_table1",
     "art_table2",
     "art_tables",
@@ -231,23 +230,6 @@ WAYS = {
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """One run.
-
-    Parameters
-    ----------
-    data, method : str
-        Which.
-    run : int
-        Of rows and their order.
-    """
-
-    data: str
-    method: str
-    run: int
-
-
-@dataclass(frozen=True, eq=False)
 class Found:
     """What a run came to.
 
@@ -271,35 +253,21 @@ class Found:
     seconds: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """What all runs have in common.
-
-    Parameters
-    ----------
-    images : dict of str to Images
-    seed : int
-        Of all that is drawn.
-    vigilance : float
-    clock : callable, optional
-        Gives seconds.
-    """
-
-    images: dict[str, Images]
-    seed: int
-    vigilance: float
-    clock: Callable[[], float] | None
-
-
-def _run(setting: Setting, job: Job) -> Found:
-    """Learn the tasks one after the other, each row once; then test each."""
-    known, clock = setting.images[job.data], setting.clock
-    rng = np.random.default_rng([setting.seed, job.run])
+def _run(
+    images: dict[str, Images],
+    seed: int,
+    vigilance: float,
+    clock: "Clock | None",
+    job: tuple[str, int, str],
+) -> Found:
+    """Learn the tasks of a data set's run one after the other, each row once; then test each."""
+    data, run, method = job
+    known, way = images[data], WAYS[method]
+    rng = np.random.default_rng([seed, run])
     tasks = [_rows(known.train_images, known.train_labels, c, _TRAIN, rng) for c in _TASKS]
     tests = [_rows(known.test_images, known.test_labels, c, _TEST, rng) for c in _TASKS]
-    k = _AXES.get(job.data, _AXES_ELSE)
-    way = WAYS[job.method]
-    model = ARTIPCAClassifier(k, setting.vigilance, pca=way, max_prototypes=None)
+    k = _AXES.get(data, _AXES_ELSE)
+    model = ARTIPCAClassifier(k, vigilance, pca=way, max_prototypes=None)
     with threadpool_limits(1, "blas"):
         began = clock() if clock else 0.0
         if way == "static":
@@ -482,14 +450,13 @@ def _tables(
     validation.in_range(vigilance, "vigilance", where, low=-1.0, high=1.0)
     validation.whole(seed, "seed", where, low=0)
     known = images if images is not None else {name: images_of(of) for name, of in _DATA.items()}
-    jobs = [Job(data, way, run) for data in known for run in range(draws) for way in WAYS]
-    runs: dict[tuple[str, str], dict[int, Found]] = {}
-    setting = Setting(known, seed, vigilance, clock)
-    found_runs = run_parallel(partial(_run, setting), jobs, processes, where=where)
-    for count, (job, found) in enumerate(found_runs, 1):
-        runs.setdefault((job.data, job.method), {})[job.run] = found
+    jobs = list(product(known, range(draws), WAYS))
+    runs: dict[tuple[str, int, str], Found] = {}
+    function = partial(_run, known, seed, vigilance, clock)
+    for job, found in run_parallel(function, jobs, processes, where=where):
+        runs[job] = found
         if progress is not None:
-            progress(count, len(jobs))
+            progress(len(runs), len(jobs))
     setup = {"draws": draws, "seed": seed, "vigilance": vigilance}
     one, two = (
         ArtOutcome(
@@ -497,7 +464,7 @@ def _tables(
             f"ART-IPCA, {heads}: accuracy after the last task, %",
             setup,
             tuple(
-                _entry(number, data, way, [runs[data, way][run] for run in range(draws)])
+                _entry(number, data, way, [runs[data, run, way] for run in range(draws)])
                 for data in known
                 for way in WAYS
             ),

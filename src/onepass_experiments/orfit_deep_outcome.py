@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from onepass.evaluate.continual_measures import MEASURES, Scored
-from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
+from onepass.evaluate.figures import COLOURS, DARK, GREY, band, sheet
 from onepass.evaluate.report import mapped
 from onepass.evaluate.tables import markdown
 from onepass.types import Floats
@@ -65,14 +65,29 @@ def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     streams, networks, methods = _sides(outcome)
     size = (1.3 + _WIDE * len(streams), (0.55 + _HIGH * len(methods)) * len(networks) + 0.3)
     with sheet(size, path, "DeepOutcome.plot", layout="constrained") as figure:
-        panels = figure.subplots(len(networks), len(streams), sharey=True, squeeze=False)
-        for i, network in enumerate(networks):
-            for j, stream in enumerate(streams):
-                found = _of(outcome, stream, network)
-                _bars(panels[i][j], found, methods)
-                _title(panels[i][j], found, stream if i == 0 else "", network if j == 0 else "")
+        for axes, found in _panels(figure, outcome, sharey=True):
+            _bars(axes, found, methods)
         figure.suptitle(f"{outcome.title}; ± over {outcome.setup['draws']} draws", fontsize=8)
     return figure
+
+
+def _panels(
+    figure: Any, outcome: "DeepOutcome", *, sharey: bool
+) -> "Iterator[tuple[Any, dict[str, Result]]]":
+    """Empty panels, a column a stream and a row a network, with the results to draw in each."""
+    streams, networks, _ = _sides(outcome)
+    panels = figure.subplots(len(networks), len(streams), sharey=sharey, squeeze=False)
+    for row, network in zip(panels, networks, strict=True):
+        for axes, stream in zip(row, streams, strict=True):
+            here = (stream, network)
+            found = {r.method: r for r in outcome.results if (r.stream, r.network) == here}
+            error = any(result.measure == "error" for result in found.values())
+            kind = "RMSE, degrees (less is better)" if error else "accuracy, %"
+            if axes.get_subplotspec().is_first_row():
+                axes.set_title(f"{stream}\n{kind}", fontsize=7)
+            if axes.get_subplotspec().is_first_col():
+                axes.set_ylabel(network, fontsize=8, fontweight="bold")
+            yield axes, found
 
 
 def _bars(axes: "Axes", found: "dict[str, Result]", methods: list[str]) -> None:
@@ -127,17 +142,13 @@ def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     streams, networks, methods = _sides(outcome)
     size = (0.4 + _WIDE * len(streams), 0.75 + 1.75 * len(networks))
     with sheet(size, path, "DeepOutcome.plot_curves", layout="constrained") as figure:
-        panels = figure.subplots(len(networks), len(streams), squeeze=False)
         shown: dict[str, Any] = {}
-        for i, network in enumerate(networks):
-            for j, stream in enumerate(streams):
-                found = _of(outcome, stream, network)
-                for method in [name for name in methods if name in found]:
-                    shown.setdefault(method, _curve(panels[i][j], found[method], methods))
-                _title(panels[i][j], found, stream if i == 0 else "", network if j == 0 else "")
-                panels[i][j].tick_params(labelsize=6.5)
-                if network == networks[-1]:
-                    panels[i][j].set_xlabel("tasks learned", fontsize=6.5)
+        for axes, found in _panels(figure, outcome, sharey=False):
+            for method in (name for name in methods if name in found):
+                shown.setdefault(method, _curve(axes, found[method], methods))
+            axes.tick_params(labelsize=6.5)
+            if axes.get_subplotspec().is_last_row():
+                axes.set_xlabel("tasks learned", fontsize=6.5)
         figure.legend(
             shown.values(), shown.keys(), loc="outside upper left", ncols=6, frameon=False,
             fontsize=6.5, handlelength=2.4, alignment="left", title_fontsize=7.5,
@@ -156,8 +167,7 @@ def _curve(axes: "Axes", result: "Result", methods: list[str]) -> Any:
     dash = _DASHES[alike.index(result.method) % len(_DASHES)]
     if np.isnan(mean[:-1]).all():  # measured at the end alone
         return axes.plot(tasks[-1], mean[-1], "*", color=colour, ms=6, clip_on=False, zorder=5)[0]
-    axes.fill_between(tasks, mean - spread, mean + spread, color=colour, alpha=0.12, lw=0)
-    return axes.plot(tasks, mean, color=colour, ls=dash, lw=1.2)[0]
+    return band(axes, tasks, mean, spread, alpha=0.12, color=colour, ls=dash, lw=1.2)
 
 
 def _so_far(matrices: Floats) -> Floats:
@@ -171,21 +181,6 @@ def _sides(outcome: "DeepOutcome") -> tuple[list[str], list[str], list[str]]:
         list(dict.fromkeys(getattr(result, side) for result in outcome.results))
         for side in ("stream", "network", "method")
     )
-
-
-def _of(outcome: "DeepOutcome", stream: str, network: str) -> "dict[str, Result]":
-    here = (stream, network)
-    return {r.method: r for r in outcome.results if (r.stream, r.network) == here}
-
-
-def _title(axes: "Axes", found: "dict[str, Result]", stream: str, network: str) -> None:
-    error = any(result.measure == "error" for result in found.values())
-    if stream:
-        axes.set_title(
-            f"{stream}\n{'RMSE, degrees (less is better)' if error else 'accuracy, %'}", fontsize=7
-        )
-    if network:
-        axes.set_ylabel(network, fontsize=8, fontweight="bold")
 
 
 def _colour(method: str) -> str:

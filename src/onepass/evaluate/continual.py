@@ -391,7 +391,7 @@ def _as_they_come(
 
     names = arriving(courses.values(), chain(listed, source), told)
     runs = [course.run(name, seed, range(len(names))) for name, course in courses.items()]
-    failed = [course.failed for course in courses.values() if course.pupil.rows == 0]
+    failed = [course.failed for course in courses.values() if course.adapter.rows == 0]
     if len(failed) == len(courses) and failed[0] is not None:
         raise failed[0]
     kind = (settled.scenario, settled.task, settled.metric)

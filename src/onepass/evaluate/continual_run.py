@@ -35,7 +35,7 @@ from onepass.validation.table import Table
 __all__ = [
     "Course",
     "Known",
-    "Pupil",
+    "LearnerAdapter",
     "Rules",
     "Run",
     "arriving",
@@ -50,7 +50,7 @@ _ASKED = 4096  # rows asked about in one call
 _Made = TypeVar("_Made")
 
 
-class Pupil:
+class LearnerAdapter:
     """A learner as continual evaluation teaches and asks it.
 
     Parameters
@@ -406,7 +406,7 @@ class Course:
     """
 
     def __init__(self, model: Any, rules: Rules, labels: Array | None, called: str) -> None:
-        self.pupil = Pupil(model, labels, rules.batch, rules.block)
+        self.adapter = LearnerAdapter(model, labels, rules.batch, rules.block)
         self.rules = rules
         self._called = called
         self._undefined = False
@@ -424,10 +424,10 @@ class Course:
             return
         began = self._now()
         try:
-            self.pupil.teach(experience.X, experience.y)
+            self.adapter.teach(experience.X, experience.y)
             self._weigh()
             if borders:
-                self.pupil.end()
+                self.adapter.end()
                 self._weigh()
         except (OnepassError, ValueError, NotImplementedError) as refused:
             self.stopped = f"{experience.name}: {refused}"
@@ -439,7 +439,7 @@ class Course:
 
     def _weigh(self) -> None:
         """What is let go when a task ends had to be kept till then."""
-        size = self.pupil.nbytes
+        size = self.adapter.nbytes
         self._most = size if self._most is None else max(size or 0, self._most)
 
     def score(self, exam: Exam) -> float:
@@ -450,7 +450,7 @@ class Course:
         among = exam.classes if self.rules.scenario == "task" and exam.classes else None
         began = self._now()
         try:
-            said = self.pupil.say(exam.X, among, exam.y)
+            said = self.adapter.say(exam.X, among, exam.y)
         except Exception as wrong:
             if self.stopped is None:
                 asked = f"raised this when it was asked about {exam.name!r}"
@@ -474,11 +474,11 @@ class Course:
             [[_plain(value) for value in row] for row in rows],
             [_plain(value) for value in self.before],
             list(when),
-            self.pupil.rows,
+            self.adapter.rows,
             self._most,
-            self.pupil.prototypes,
-            self.pupil.repeated,
-            self._took[0] / self.pupil.rows if timed and self.pupil.rows else None,
+            self.adapter.prototypes,
+            self.adapter.repeated,
+            self._took[0] / self.adapter.rows if timed and self.adapter.rows else None,
             self._took[1] / self._asked if timed and self._asked else None,
             self.stopped,
             self._notes(),
@@ -486,10 +486,10 @@ class Course:
 
     def _notes(self) -> list[str]:
         """What is known of the learner's limits, and what it could not be told."""
-        known: Mapping[str, str] = getattr(self.pupil.inner, "limits", {})
+        known: Mapping[str, str] = getattr(self.adapter.inner, "limits", {})
         scenario = self.rules.scenario
         notes = [known[scenario]] if scenario in known else []
-        if scenario == "task" and self.rules.task == "classification" and not self.pupil.masks:
+        if scenario == "task" and self.rules.task == "classification" and not self.adapter.masks:
             notes.append("cannot be told a task's classes: it answered among all")
         if self._undefined:
             notes.append("said nan of some rows, of which nothing can be known")
