@@ -354,8 +354,7 @@ def art_table1(
     vigilance : float, default=0.5
         ρ.
     processes : int, default=1
-        In which runs are made side by side, each on one thread. With more than 1, a script needs
-        ``if __name__ == "__main__":`` around its work, and the clock must be a named function.
+        In which runs are made side by side, each on one thread.
     clock : callable, optional
         Gives seconds, to tell how long learning takes.
     progress : callable, optional

@@ -328,8 +328,7 @@ def continual(
     scale : float, default=1.0
         Rows to learn and to test, as a share, in (0, 1]: for a quick look.
     processes : int, default=1
-        In which runs are made side by side, each on one thread. With more than 1, a script needs
-        ``if __name__ == "__main__":`` around its work, and the clock must be a named function.
+        In which runs are made side by side, each on one thread.
     path : path, optional
         A folder in which each run is kept when it is done; called again, only the others are made.
     clock : callable, optional

@@ -278,8 +278,7 @@ def orfit_deep(
     seed : int, default=0
         Of all that is drawn.
     processes : int, default=1
-        In which runs are made side by side, each on one thread. With more than 1, a script needs
-        ``if __name__ == "__main__":`` around its work, and the clock must be a named function.
+        In which runs are made side by side, each on one thread.
     settings : dict, optional
         Stream, network and method to the method's settings, in place of those chosen.
     clock : callable, optional

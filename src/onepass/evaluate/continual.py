@@ -176,7 +176,8 @@ def continual(
     seeds : int or sequence of int, default=1
         So many from 0 on, or these: of each a run of each model. They go to whatever takes them.
     jobs : int, default=1
-        Processes side by side, 1 for this one alone. Models and experiences are sent to them.
+        Processes of joblib, each with one thread; 1 for this one alone. Models and experiences are
+        sent to them.
     path : path, optional
         A folder in which each run is kept when it is done. If it is there, it is not made again,
         so that an evaluation that was stopped goes on, and more seeds and models can be added.
@@ -187,7 +188,8 @@ def continual(
     clock : callable, optional
         Seconds from any origin, such as ``time.process_time``: then learners are timed.
     on_progress : callable, optional
-        Called with a :class:`Progress` after each experience of each run.
+        Called with a :class:`Progress` after each experience of each run; with several ``jobs``
+        after each run.
 
     Returns
     -------
