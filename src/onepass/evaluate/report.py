@@ -86,11 +86,11 @@ def loaded(text: str) -> dict[str, Any]:
 
     Raises
     ------
-    ValueError, KeyError, AttributeError
+    ValueError
         If it is no tree, or of another format.
     """
-    tree: dict[str, Any] = json.loads(text)
-    if tree.pop("format") != FORMAT:
+    tree: Any = json.loads(text)
+    if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
         raise ValueError("another format")
     return tree
 
