@@ -26,7 +26,14 @@ from sklearn.exceptions import NotFittedError as NotFitted
 from sklearn.utils import get_tags
 
 from onepass import linalg
-from onepass.errors import LabelError, OnepassError, ParameterError, ShapeError, TypeMismatchError
+from onepass.errors import (
+    LabelError,
+    OnepassError,
+    ParameterError,
+    ShapeError,
+    SourceError,
+    TypeMismatchError,
+)
 from onepass.evaluate.metrics import metric_class
 from onepass.stream import Exam, Experience
 from onepass.types import Array
@@ -360,11 +367,18 @@ class Run:
     notes: list[str] = field(default_factory=list)
 
     def check(self) -> None:
-        """Raise a ValueError if the numbers are not as many as they must be."""
+        """Refuse numbers that are not as many as they must be.
+
+        Raises
+        ------
+        SourceError
+        """
         if not self.matrix or {len(self.when), *map(len, self.matrix)} != {len(self.before)}:
-            raise ValueError("a matrix must have a column for each task")
+            raise SourceError(
+                "a run must have a column for each task, got another number. Make it again."
+            )
         if any(i not in range(len(self.matrix)) for i in self.when):
-            raise ValueError("`when` must name experiences")
+            raise SourceError("`when` must name experiences, got others. Make the run again.")
 
 
 @dataclass(frozen=True)

@@ -87,11 +87,13 @@ def loaded(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
+        If it is no JSON.
+    SourceError
         If it is no tree, or of another format.
     """
     tree: Any = json.loads(text)
     if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
-        raise ValueError("another format")
+        raise SourceError(f"it must be of format {FORMAT}, got another. Write it again.")
     return tree
 
 
@@ -105,16 +107,22 @@ def restored(tree: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
 
     Raises
     ------
-    ValueError
+    SourceError
         If a field is unknown or missing, or has another type.
     """
     unknown = tree.keys() - {each.name for each in fields(kind)}  # type: ignore[arg-type]
     if unknown:
-        raise ValueError(f"it has unknown fields: {', '.join(sorted(unknown))}")
+        raise SourceError(
+            f"{kind.__name__} must have no fields but its own, got {', '.join(sorted(unknown))}. "
+            "Write it again."
+        )
     try:
         return msgspec.convert(tree, kind, strict=False)
     except msgspec.ValidationError as wrong:
-        raise ValueError(str(wrong)) from wrong
+        raise SourceError(
+            f"{kind.__name__} must have all its fields, each of its type, got: {wrong}. "
+            "Write it again."
+        ) from wrong
 
 
 def read_json(
@@ -134,7 +142,7 @@ def read_json(
     where : str
         The public call, for messages.
     check : callable, optional
-        Raises a ValueError if the parts of the report do not fit.
+        Raises an error if the parts of the report do not fit.
 
     Raises
     ------
