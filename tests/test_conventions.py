@@ -168,7 +168,10 @@ def test_nothing_read_from_a_file_is_run() -> None:
     running = {"eval", "exec", "compile", "__import__", "joblib.load", "joblib.dump"}
     offenders: list[str] = []
     for path in FILES:
-        offenders += importing(path, unsafe)
+        # an error is only caught
+        offenders += (
+            line for line in importing(path, unsafe) if not line.endswith("PicklingError")
+        )
         offenders += (
             f"{at(path, node)} imports {name}" for node, name in imports(path) if name in running
         )
@@ -415,7 +418,7 @@ import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top in {"fsspec", "httptools", "matplotlib", "msgspec", "onnxruntime", "pandas",
+        if top in {"httptools", "matplotlib", "onnxruntime", "pandas",
                    "polars", "redis", "river", "torch", "uvicorn", "uvloop"}:
             raise ImportError(name)
 

@@ -18,32 +18,32 @@ and a figure show published beside repeated accuracy.
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from onepass import validation
-from onepass.evaluate.figures import COLOURS, GREY, sheet
-from onepass.evaluate.parallel import side_by_side
+from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, sheet
+from onepass.evaluate.parallel import run_parallel
+from onepass.evaluate.tables import MISSING, plus_minus, signed, worded
 from onepass.learners import ARTIPCAClassifier
 from onepass.stream import Images
 from onepass.stream import images as images_of
 from onepass.types import Array, Floats
-from onepass_experiments.outcome import Dots, Shown, paired, panel
+from onepass_experiments.outcome import ExperimentOutcome, paired
 
 __all__ = [
     "WAYS",
     "ArtOutcome",
     "Entry",
     "Found",
-    "Job",
-    "Setting",
     "art_table1",
     "art_table2",
     "art_tables",
-    "done",
     "drawn",
 ]
 
@@ -59,7 +59,7 @@ def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] |
         Where to write it.
     """
     names = list(dict.fromkeys(one.data for one in entries))
-    with sheet((4.6 * len(names), 2.6), path, "ArtOutcome.plot", layout="constrained") as figure:
+    with sheet((4.6 * len(names), 3.2), path, "ArtOutcome.plot", layout="constrained") as figure:
         for axes, data in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
             those = [one for one in entries if one.data == data]
             paper = [one.paper or (np.nan, np.nan) for one in those]
@@ -68,12 +68,12 @@ def drawn(title: str, entries: "Sequence[Entry]", path: str | os.PathLike[str] |
                 Dots("here", COLOURS[0], [one.mean for one in those],
                      [one.deviation for one in those], -0.18, places=2),
             ]  # fmt: skip
-            panel(axes, data, [one.method for one in those], kinds)
+            dots(axes, data, [one.method for one in those], kinds)
         figure.suptitle(title, fontsize=9)
+        legend_below(figure)
     return figure
 
 
-_FORMAT = 1
 _MEGABYTE = 1e6
 _BASE = "IPCA"  # what the others are compared with
 
@@ -120,7 +120,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class ArtOutcome(Shown):
+class ArtOutcome(ExperimentOutcome):
     """What came of a table.
 
     Parameters
@@ -175,19 +175,12 @@ class ArtOutcome(Shown):
         """
         return paired(entry.accuracy, self.entry(entry.data, _BASE).accuracy)
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, text and numbers."""
-        return {"format": _FORMAT, **asdict(self)}
-
-    def _tables(self) -> Iterator[dict[str, Any]]:
-        """Runs: data, method, run, accuracy in percent."""
+    def _values(self) -> Iterator[dict[str, Any]]:
+        """One for each run: data, method, run, accuracy in percent."""
         for one in self.entries:
-            yield {
-                "data": np.full(len(one.accuracy), one.data, dtype=object),
-                "method": np.full(len(one.accuracy), one.method, dtype=object),
-                "run": np.arange(len(one.accuracy)),
-                "accuracy": np.round(one.accuracy, 3),
-            }
+            for i, accuracy in enumerate(one.accuracy):
+                row = {"data": one.data, "method": one.method, "run": i}
+                yield {**row, "accuracy": round(accuracy, 3)}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
         """Accuracy as published and as repeated, a panel for each data set."""
@@ -207,17 +200,18 @@ class ArtOutcome(Shown):
     def _rows(self) -> Iterator[list[str]]:
         for one in self.entries:
             paper, chance = one.paper, self.chance(one)
+            spread = one.deviation if len(one.accuracy) > 1 else None
             yield [
                 one.data,
                 one.method,
-                "–" if paper is None else f"{paper[0]:.2f} ± {paper[1]:.2f}",
-                f"{one.mean:.2f}" + (f" ± {one.deviation:.2f}" if len(one.accuracy) > 1 else ""),
-                "–" if paper is None else f"{round(one.mean - paper[0], 2) + 0.0:+.2f}",
-                "–" if chance is None else f"{chance:.1g}",
-                f"{one.prototypes:,.0f}",
-                f"{one.nbytes / _MEGABYTE:.1f}",
-                f"{one.compact / _MEGABYTE:.1f}",
-                "–" if one.seconds is None else f"{one.seconds:.1f}",
+                MISSING if paper is None else plus_minus(f"{paper[0]:.2f}", paper[1], 2),
+                plus_minus(f"{one.mean:.2f}", spread, 2),
+                signed(None if paper is None else one.mean - paper[0], 2),
+                MISSING if chance is None else f"{chance:.1g}",
+                worded(one.prototypes, 0),
+                worded(one.nbytes / _MEGABYTE, 1),
+                worded(one.compact / _MEGABYTE, 1),
+                worded(one.seconds, 1),
             ]
 
 
@@ -233,23 +227,6 @@ WAYS = {
     "IPCA, rows as they come": "incremental",
 }
 """Method -> how the classifier learns its axes."""
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One run.
-
-    Parameters
-    ----------
-    data, method : str
-        Which.
-    run : int
-        Of rows and their order.
-    """
-
-    data: str
-    method: str
-    run: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,70 +253,21 @@ class Found:
     seconds: float | None
 
 
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """What all runs have in common.
-
-    Parameters
-    ----------
-    images : dict of str to Images
-    seed : int
-        Of all that is drawn.
-    vigilance : float
-    clock : callable, optional
-        Gives seconds.
-    """
-
-    images: dict[str, Images]
-    seed: int
-    vigilance: float
-    clock: Callable[[], float] | None
-
-
-def done(jobs: Sequence[Job], setting: Setting, processes: int) -> Iterator[tuple[Job, Found]]:
-    """Each run when it is done.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-    setting : Setting
-        What they have in common.
-    processes : int
-        1 for this one alone.
-
-    Yields
-    ------
-    job : Job
-    found : Found
-    """
-    if processes == 1:
-        yield from ((job, _run(job, setting)) for job in jobs)
-        return
-    yield from side_by_side(jobs, _one, processes, _begin, setting, where="art_tables")
-
-
-_SETTING: list[Setting] = []
-"""That of a process that was begun for runs."""
-
-
-def _begin(setting: Setting, tell: object) -> None:
-    del tell  # a run is short
-    _SETTING[:] = [setting]
-
-
-def _one(job: Job) -> Found:
-    return _run(job, _SETTING[0])
-
-
-def _run(job: Job, setting: Setting) -> Found:
-    """Learn the tasks one after the other, each row once; then test each."""
-    known, clock = setting.images[job.data], setting.clock
-    rng = np.random.default_rng([setting.seed, job.run])
+def _run(
+    images: dict[str, Images],
+    seed: int,
+    vigilance: float,
+    clock: "Clock | None",
+    job: tuple[str, int, str],
+) -> Found:
+    """Learn the tasks of a data set's run one after the other, each row once; then test each."""
+    data, run, method = job
+    known, way = images[data], WAYS[method]
+    rng = np.random.default_rng([seed, run])
     tasks = [_rows(known.train_images, known.train_labels, c, _TRAIN, rng) for c in _TASKS]
     tests = [_rows(known.test_images, known.test_labels, c, _TEST, rng) for c in _TASKS]
-    k = _AXES.get(job.data, _AXES_ELSE)
-    way = WAYS[job.method]
-    model = ARTIPCAClassifier(k, setting.vigilance, pca=way, max_prototypes=None)
+    k = _AXES.get(data, _AXES_ELSE)
+    model = ARTIPCAClassifier(k, vigilance, pca=way, max_prototypes=None)
     with threadpool_limits(1, "blas"):
         began = clock() if clock else 0.0
         if way == "static":
@@ -426,8 +354,7 @@ def art_table1(
     vigilance : float, default=0.5
         ρ.
     processes : int, default=1
-        In which runs are made side by side, each on one thread. With more than 1, a script needs
-        ``if __name__ == "__main__":`` around its work, and the clock must be a named function.
+        In which runs are made side by side, each on one thread.
     clock : callable, optional
         Gives seconds, to tell how long learning takes.
     progress : callable, optional
@@ -522,13 +449,13 @@ def _tables(
     validation.in_range(vigilance, "vigilance", where, low=-1.0, high=1.0)
     validation.whole(seed, "seed", where, low=0)
     known = images if images is not None else {name: images_of(of) for name, of in _DATA.items()}
-    jobs = [Job(data, way, run) for data in known for run in range(draws) for way in WAYS]
-    runs: dict[tuple[str, str], dict[int, Found]] = {}
-    setting = Setting(known, seed, vigilance, clock)
-    for count, (job, found) in enumerate(done(jobs, setting, processes), 1):
-        runs.setdefault((job.data, job.method), {})[job.run] = found
+    jobs = list(product(known, range(draws), WAYS))
+    runs: dict[tuple[str, int, str], Found] = {}
+    function = partial(_run, known, seed, vigilance, clock)
+    for job, found in run_parallel(function, jobs, processes, where=where):
+        runs[job] = found
         if progress is not None:
-            progress(count, len(jobs))
+            progress(len(runs), len(jobs))
     setup = {"draws": draws, "seed": seed, "vigilance": vigilance}
     one, two = (
         ArtOutcome(
@@ -536,7 +463,7 @@ def _tables(
             f"ART-IPCA, {heads}: accuracy after the last task, %",
             setup,
             tuple(
-                _entry(number, data, way, [runs[data, way][run] for run in range(draws)])
+                _entry(number, data, way, [runs[data, run, way] for run in range(draws)])
                 for data in known
                 for way in WAYS
             ),

@@ -9,7 +9,6 @@ stream, a page, and a figure with a panel a stream and a dot a learner.
 Streams, learners and their settings are in :mod:`onepass_experiments.continual_learners`.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,9 @@ from onepass.errors import ParameterError, need
 from onepass.evaluate import ContinualReport
 from onepass.evaluate import Progress as Step
 from onepass.evaluate import continual as evaluated
-from onepass.evaluate.figures import COLOURS, GREY, sheet
+from onepass.evaluate.figures import COLOURS, GREY, Dots, dots, legend_below, sheet
+from onepass.evaluate.report import FORMAT, spelt
+from onepass.evaluate.tables import MISSING, markdown, plus_minus, signed, worded
 from onepass.serialization.atomic import writing
 from onepass.stream import Experiences, Images
 from onepass.types import ArrayLike, Floats
@@ -37,7 +38,7 @@ from onepass_experiments.continual_learners import (
     held,
     settings_of,
 )
-from onepass_experiments.outcome import Dots, Shown, paired, panel
+from onepass_experiments.outcome import ExperimentOutcome, as_columns, paired
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +73,7 @@ def drawn(
     rows = [names[i : i + _SIDE] for i in range(0, len(names), _SIDE)]
     high = [_HEAD + _HIGH * max(len(reports[n].scores) for n in row) for row in rows]
     wide = min(_SIDE, len(names))
-    size = (_WIDE * wide, sum(high) + 0.4)
+    size = (_WIDE * wide, sum(high) + 0.6)
     with sheet(size, path, "ContinualOutcome.plot", layout="constrained") as figure:
         panels = figure.subplots(len(rows), wide, squeeze=False, height_ratios=high).ravel()
         for axes in panels[len(names) :]:
@@ -80,6 +81,7 @@ def drawn(
         for axes, name in zip(panels, names, strict=False):
             _panel(axes, name, reports[name], paper=paper)
         figure.suptitle(title, fontsize=10)
+        legend_below(figure)
     return figure
 
 
@@ -97,16 +99,14 @@ def _panel(axes: "Axes", name: str, report: ContinualReport, *, paper: bool) -> 
         *([Dots("published", GREY, known, mark="|")] if paper else []),
     ]
     title = f"{stream.title}, {'accuracy, %' if share else 'RMSE'}"
-    panel(axes, title, [TITLES[key] for key in scores], kinds)
+    dots(axes, title, [TITLES[key] for key in scores], kinds)
 
 
-_FORMAT = 1
-_NONE = "–"
 _MEGABYTE = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class ContinualOutcome(Shown):
+class ContinualOutcome(ExperimentOutcome):
     """What came of all streams.
 
     Parameters
@@ -163,23 +163,21 @@ class ContinualOutcome(Shown):
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers."""
         return {
-            "format": _FORMAT,
+            "format": FORMAT,
             "name": self.name,
             "title": self.title,
             "setup": self.setup,
             "settings": self.settings,
-            "reports": {name: json.loads(one.to_json()) for name, one in self.reports.items()},
+            "reports": {name: spelt(one.to_dict()) for name, one in self.reports.items()},
         }
 
     def to_markdown(self) -> str:
         """The page: a table a stream, who cannot work there and why, and all settings."""
         lines = [f"# {self.title}", "", self._caption(), "", f"![{self.title}]({self.name}.png)"]
-        heads = self.columns[1:]
         for name, report in self.reports.items():
             stream = STREAMS[name]
             lines += ["", f"## {stream.title}", "", f"{stream.about} {self._draws(name)}.", ""]
-            lines += ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
-            lines += [f"| {' | '.join(row[1:])} |" for row in self._of(name)]
+            lines += markdown(as_columns(self.columns, self._of(name), self._words)[1:])
             noted = {key: one.notes for key, one in report.scores.items() if one.notes}
             if noted:
                 lines += ["", *(f"- {TITLES[key]}: {'; '.join(n)}" for key, n in noted.items())]
@@ -190,9 +188,8 @@ class ContinualOutcome(Shown):
         """Those of whom there are published numbers, as a table in Markdown."""
         heads = ["data", "learner", "paper", "here", "difference", "MB", "seconds", "rows again"]
         chosen = [self.columns.index(head) for head in ("stream", "learner", *heads[2:])]
-        rows = [[row[i] for i in chosen] for row in self._rows() if row[2] != _NONE]
-        sides = ["---"] * 2 + ["---:"] * (len(heads) - 2)
-        return "\n".join("| " + " | ".join(row) + " |" for row in [heads, sides, *rows]) + "\n"
+        rows = [[row[i] for i in chosen] for row in self._rows() if row[2] != MISSING]
+        return "\n".join(markdown(as_columns(heads, rows, self._words))) + "\n"
 
     def save(self, directory: str | os.PathLike[str]) -> list[Path]:
         """Write the page, its figure and all numbers; and of each stream its whole report.
@@ -254,47 +251,40 @@ class ContinualOutcome(Shown):
             paper = STREAMS[name].published.get(key) if self.setup["scale"] == 1.0 else None
             mean, spread = scale * one.mean("average"), scale * one.deviation("average")
             chance, row = self.chance(name, key), one.learning
+            published = plus_minus(f"{paper[0]:.{places}f}", paper[1], places) if paper else MISSING
+            lost = worded(scale * one.mean("forgetting"), places).replace("-", "−")
             yield [
                 STREAMS[name].title,
                 TITLES[key],
-                _NONE if paper is None else _spread(*paper, places),
-                _spread(mean, spread, places),
-                _NONE if paper is None else _signed(mean - paper[0], places),
-                _NONE if chance is None else f"{chance:.1g}",
-                _signed(scale * one.mean("forgetting"), places, plus=""),
-                _signed(scale * one.mean("backward_transfer"), places),
-                _NONE if one.prototypes is None else f"{one.prototypes:,.0f}",
-                _NONE if one.nbytes is None else f"{one.nbytes / _MEGABYTE:,.1f}",
-                _NONE if row is None else f"{1000.0 * row:.2f}",
-                _NONE if row is None else f"{row * one.rows:,.0f}",
-                _NONE if one.repeated is None else f"{one.repeated:,.0f}",
+                published,
+                plus_minus(f"{mean:.{places}f}", spread, places),
+                signed(None if paper is None else mean - paper[0], places),
+                MISSING if chance is None else f"{chance:.1g}",
+                lost,
+                signed(scale * one.mean("backward_transfer"), places),
+                worded(one.prototypes, 0),
+                worded(None if one.nbytes is None else one.nbytes / _MEGABYTE, 1),
+                worded(None if row is None else 1000.0 * row, 2),
+                worded(None if row is None else row * one.rows, 0),
+                worded(one.repeated, 0),
             ]
 
-    def _tables(self) -> Iterator[dict[str, Any]]:
-        """Runs: stream, learner, seed, measures and costs."""
-        return map(self._runs, self.reports)
+    def _values(self) -> Iterator[dict[str, Any]]:
+        """One for each run: stream, learner, seed, measures and costs."""
+        costs = ("rows", "nbytes", "prototypes", "repeated", "learning", "answering")
+        measures = ("average", "average_incremental", "forgetting", "backward_transfer",
+                    "forward_transfer")  # fmt: skip
+        for name, report in self.reports.items():
+            for key, one in report.scores.items():
+                values = {measure: one.values(measure).round(5) for measure in measures}
+                for i, run in enumerate(one.runs):
+                    row = {"stream": name, "learner": key, "seed": run.seed}
+                    row |= {measure: float(found[i]) for measure, found in values.items()}
+                    yield row | {cost: getattr(run, cost) for cost in costs}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
         """A panel a stream: each learner at the end, and what is published of it."""
         return drawn(self.title, self.reports, path, paper=self.setup["scale"] == 1.0)
-
-    def _runs(self, name: str) -> dict[str, Any]:
-        """The runs of a stream as columns."""
-        scores = self.reports[name].scores
-        runs = [(key, run) for key, one in scores.items() for run in one.runs]
-        plain = ("rows", "nbytes", "prototypes", "repeated", "learning", "answering")
-        measures = ("average", "average_incremental", "forgetting", "backward_transfer")
-        values = {
-            measure: np.concatenate([one.values(measure) for one in scores.values()])
-            for measure in (*measures, "forward_transfer")
-        }
-        return {
-            "stream": np.array([name] * len(runs), dtype=object),
-            "learner": np.array([key for key, _ in runs], dtype=object),
-            "seed": np.array([run.seed for _, run in runs]),
-            **{measure: np.round(of, 5) for measure, of in values.items()},
-            **{what: _numbers([getattr(run, what) for _, run in runs]) for what in plain},
-        }
 
     def _set(self) -> list[str]:
         """How learners were made, once where they are made alike."""
@@ -304,22 +294,6 @@ class ContinualOutcome(Shown):
                 said.setdefault((key, made), []).append(stream)
         order = sorted(said, key=lambda one: list(TITLES).index(one[0]))
         return [f"- {TITLES[key]}: `{made}` ({', '.join(said[key, made])})" for key, made in order]
-
-
-def _spread(mean: float, deviation: float | None, places: int) -> str:
-    text = f"{mean:.{places}f}"
-    known = deviation is not None and np.isfinite(deviation)
-    return f"{text} ± {deviation:.{places}f}" if known else text
-
-
-def _signed(value: float, places: int, plus: str = "+") -> str:
-    if not np.isfinite(value):
-        return _NONE
-    return f"{round(value, places) + 0.0:{plus}.{places}f}".replace("-", "−")
-
-
-def _numbers(values: list[float | None]) -> Floats:
-    return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -354,8 +328,7 @@ def continual(
     scale : float, default=1.0
         Rows to learn and to test, as a share, in (0, 1]: for a quick look.
     processes : int, default=1
-        In which runs are made side by side, each on one thread. With more than 1, a script needs
-        ``if __name__ == "__main__":`` around its work, and the clock must be a named function.
+        In which runs are made side by side, each on one thread.
     path : path, optional
         A folder in which each run is kept when it is done; called again, only the others are made.
     clock : callable, optional

@@ -35,7 +35,7 @@ import numpy as np
 
 from onepass import validation
 from onepass.errors import OnepassError, ParameterError, need
-from onepass.evaluate.parallel import side_by_side
+from onepass.evaluate.parallel import run_parallel
 from onepass.stream import Experience, Images
 from onepass.stream import images as images_of
 from onepass.types import Floats
@@ -56,13 +56,11 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 __all__ = [
-    "Job",
     "Run",
     "Setting",
     "Settings",
     "choose_settings",
     "chosen_settings",
-    "done",
     "known_names",
     "orfit_deep",
     "run",
@@ -213,32 +211,6 @@ def _tested(module: "Module", task: Experience) -> tuple[float, float]:
 _APART = 10_000  # draws of one seed, at most, until they meet those of the next
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run.
-
-    Parameters
-    ----------
-    draw : int
-        Of rows, first weights and whatever a method draws.
-    stream, network, method : str
-        Names.
-    settings : dict of str to object
-        Of the method.
-    """
-
-    draw: int
-    stream: str
-    network: str
-    method: str
-    settings: dict[str, object]
-
-    @property
-    def place(self) -> tuple[str, str, str]:
-        """Stream, network and method."""
-        return self.stream, self.network, self.method
-
-
 @dataclass(frozen=True, eq=False)
 class Setting:
     """What all runs have in common.
@@ -251,6 +223,8 @@ class Setting:
         Rows, as a share of those that a stream has by default.
     seed : int
         Of all that is drawn.
+    settings : dict of tuple of str to dict
+        Stream, network and method to the method's settings.
     clock : callable, optional
         Gives seconds.
     """
@@ -258,66 +232,15 @@ class Setting:
     images: Images
     scale: float
     seed: int
+    settings: dict[tuple[str, str, str], dict[str, object]]
     clock: Callable[[], float] | None
 
-    def tasks(self, job: Job) -> list[Experience]:
-        """The tasks of a run."""
-        return list(
-            STREAMS[job.stream].make(self.images, self.scale, _APART * self.seed + job.draw)
-        )
-
-
-def done(jobs: Sequence[Job], setting: Setting, processes: int) -> Iterator[tuple[Job, Run]]:
-    """Each run when it is done.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-        Those of a draw and a stream together, so that its tasks are made once.
-    setting : Setting
-        What they have in common.
-    processes : int
-        1 for this one alone.
-
-    Yields
-    ------
-    job : Job
-    run : Run
-    """
-    if processes == 1:
-        worker = _Worker(setting)
-        yield from ((job, worker(job)) for job in jobs)
-        return
-    yield from side_by_side(jobs, _one, processes, _begin, setting, where="orfit_deep")
-
-
-class _Worker:
-    """Runs jobs; keeps the tasks of the last stream."""
-
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
-        self._known: tuple[int, str] | None = None
-        self._tasks: list[Experience] = []
-
-    def __call__(self, job: Job) -> Run:
-        if self._known != (job.draw, job.stream):
-            self._tasks, self._known = self._setting.tasks(job), (job.draw, job.stream)
-        seed = [self._setting.seed, job.draw]
-        method = METHODS[job.method]
-        return run(method, job.settings, self._tasks, job.network, seed, self._setting.clock)
-
-
-_WORKERS: list[_Worker] = []
-"""The one of a process that was begun for jobs."""
-
-
-def _begin(setting: Setting, tell: object) -> None:
-    del tell  # a run is short
-    _WORKERS[:] = [_Worker(setting)]
-
-
-def _one(job: Job) -> Run:
-    return _WORKERS[0](job)
+    def run(self, job: tuple[int, tuple[str, str, str]]) -> Run:
+        """A run of one draw, on a stream, with a network, by a method."""
+        draw, (stream, which, method) = job
+        tasks = STREAMS[stream].make(self.images, self.scale, _APART * self.seed + draw)
+        settings, seed = self.settings[stream, which, method], [self.seed, draw]
+        return run(METHODS[method], settings, list(tasks), which, seed, self.clock)
 
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -355,8 +278,7 @@ def orfit_deep(
     seed : int, default=0
         Of all that is drawn.
     processes : int, default=1
-        In which runs are made side by side, each on one thread. With more than 1, a script needs
-        ``if __name__ == "__main__":`` around its work, and the clock must be a named function.
+        In which runs are made side by side, each on one thread.
     settings : dict, optional
         Stream, network and method to the method's settings, in place of those chosen.
     clock : callable, optional
@@ -390,18 +312,13 @@ def orfit_deep(
     of = chosen_settings() if settings is None else settings
     every = list(product(chosen["streams"], chosen["networks"], chosen["methods"]))
     given = {place: _settings(of, place) for place in every}
-    todo = [
-        Job(draw, *place, given[place])
-        for draw in range(draws)
-        for stream in chosen["streams"]
-        for place in every
-        if place[0] == stream
-    ]
+    jobs = list(product(range(draws), every))
+    setting = Setting(known, scale, seed, given, clock)
     runs: dict[tuple[_Place, int], Run] = {}
-    for job, one in done(todo, Setting(known, scale, seed, clock), processes):
-        runs[job.place, job.draw] = one
+    for (draw, place), one in run_parallel(setting.run, jobs, processes, where="orfit_deep"):
+        runs[place, draw] = one
         if progress is not None:
-            progress(len(runs), len(todo))
+            progress(len(runs), len(jobs))
     by_place = {place: [runs[place, draw] for draw in range(draws)] for place in every}
     setup = {"draws": draws, "scale": scale, "seed": seed, **chosen}
     found = _in_order(by_place, given)

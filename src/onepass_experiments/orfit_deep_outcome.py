@@ -14,16 +14,19 @@ always a larger number. Figures show bars at the end of the streams, and curves 
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
+from onepass.evaluate.continual_measures import MEASURES, Scored
+from onepass.evaluate.figures import COLOURS, DARK, GREY, band, sheet
+from onepass.evaluate.report import mapped
+from onepass.evaluate.tables import markdown
 from onepass.types import Floats
-from onepass_experiments.outcome import Shown, rounded
+from onepass_experiments.outcome import ExperimentOutcome, as_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,14 +65,29 @@ def bars(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     streams, networks, methods = _sides(outcome)
     size = (1.3 + _WIDE * len(streams), (0.55 + _HIGH * len(methods)) * len(networks) + 0.3)
     with sheet(size, path, "DeepOutcome.plot", layout="constrained") as figure:
-        panels = figure.subplots(len(networks), len(streams), sharey=True, squeeze=False)
-        for i, network in enumerate(networks):
-            for j, stream in enumerate(streams):
-                found = _of(outcome, stream, network)
-                _bars(panels[i][j], found, methods)
-                _title(panels[i][j], found, stream if i == 0 else "", network if j == 0 else "")
+        for axes, found in _panels(figure, outcome, sharey=True):
+            _bars(axes, found, methods)
         figure.suptitle(f"{outcome.title}; ± over {outcome.setup['draws']} draws", fontsize=8)
     return figure
+
+
+def _panels(
+    figure: Any, outcome: "DeepOutcome", *, sharey: bool
+) -> "Iterator[tuple[Any, dict[str, Result]]]":
+    """Empty panels, a column a stream and a row a network, with the results to draw in each."""
+    streams, networks, _ = _sides(outcome)
+    panels = figure.subplots(len(networks), len(streams), sharey=sharey, squeeze=False)
+    for row, network in zip(panels, networks, strict=True):
+        for axes, stream in zip(row, streams, strict=True):
+            here = (stream, network)
+            found = {r.method: r for r in outcome.results if (r.stream, r.network) == here}
+            error = any(result.measure == "error" for result in found.values())
+            kind = "RMSE, degrees (less is better)" if error else "accuracy, %"
+            if axes.get_subplotspec().is_first_row():
+                axes.set_title(f"{stream}\n{kind}", fontsize=7)
+            if axes.get_subplotspec().is_first_col():
+                axes.set_ylabel(network, fontsize=8, fontweight="bold")
+            yield axes, found
 
 
 def _bars(axes: "Axes", found: "dict[str, Result]", methods: list[str]) -> None:
@@ -124,17 +142,13 @@ def curves(outcome: "DeepOutcome", path: str | os.PathLike[str] | None) -> Any:
     streams, networks, methods = _sides(outcome)
     size = (0.4 + _WIDE * len(streams), 0.75 + 1.75 * len(networks))
     with sheet(size, path, "DeepOutcome.plot_curves", layout="constrained") as figure:
-        panels = figure.subplots(len(networks), len(streams), squeeze=False)
         shown: dict[str, Any] = {}
-        for i, network in enumerate(networks):
-            for j, stream in enumerate(streams):
-                found = _of(outcome, stream, network)
-                for method in [name for name in methods if name in found]:
-                    shown.setdefault(method, _curve(panels[i][j], found[method], methods))
-                _title(panels[i][j], found, stream if i == 0 else "", network if j == 0 else "")
-                panels[i][j].tick_params(labelsize=6.5)
-                if network == networks[-1]:
-                    panels[i][j].set_xlabel("tasks learned", fontsize=6.5)
+        for axes, found in _panels(figure, outcome, sharey=False):
+            for method in (name for name in methods if name in found):
+                shown.setdefault(method, _curve(axes, found[method], methods))
+            axes.tick_params(labelsize=6.5)
+            if axes.get_subplotspec().is_last_row():
+                axes.set_xlabel("tasks learned", fontsize=6.5)
         figure.legend(
             shown.values(), shown.keys(), loc="outside upper left", ncols=6, frameon=False,
             fontsize=6.5, handlelength=2.4, alignment="left", title_fontsize=7.5,
@@ -153,8 +167,7 @@ def _curve(axes: "Axes", result: "Result", methods: list[str]) -> Any:
     dash = _DASHES[alike.index(result.method) % len(_DASHES)]
     if np.isnan(mean[:-1]).all():  # measured at the end alone
         return axes.plot(tasks[-1], mean[-1], "*", color=colour, ms=6, clip_on=False, zorder=5)[0]
-    axes.fill_between(tasks, mean - spread, mean + spread, color=colour, alpha=0.12, lw=0)
-    return axes.plot(tasks, mean, color=colour, ls=dash, lw=1.2)[0]
+    return band(axes, tasks, mean, spread, alpha=0.12, color=colour, ls=dash, lw=1.2)
 
 
 def _so_far(matrices: Floats) -> Floats:
@@ -170,21 +183,6 @@ def _sides(outcome: "DeepOutcome") -> tuple[list[str], list[str], list[str]]:
     )
 
 
-def _of(outcome: "DeepOutcome", stream: str, network: str) -> "dict[str, Result]":
-    here = (stream, network)
-    return {r.method: r for r in outcome.results if (r.stream, r.network) == here}
-
-
-def _title(axes: "Axes", found: "dict[str, Result]", stream: str, network: str) -> None:
-    error = any(result.measure == "error" for result in found.values())
-    if stream:
-        axes.set_title(
-            f"{stream}\n{'RMSE, degrees (less is better)' if error else 'accuracy, %'}", fontsize=7
-        )
-    if network:
-        axes.set_ylabel(network, fontsize=8, fontweight="bold")
-
-
 def _colour(method: str) -> str:
     """One colour a family, so that the sizes of one memory are seen as such."""
     families = ("ORFit", "OGD", "GPM", "EWC", "LO-FI", "Replay")
@@ -194,7 +192,6 @@ def _colour(method: str) -> str:
     return DARK if method == "Joint" else GREY
 
 
-_FORMAT = 1
 Measure: TypeAlias = Literal["accuracy", "error"]
 
 
@@ -206,7 +203,7 @@ def average(matrix: Floats) -> float:
     >>> average(np.array([[90.0, 10.0], [50.0, 80.0]]))
     65.0
     """
-    return float(matrix[-1].mean())
+    return MEASURES["average"](_scored(matrix))
 
 
 def forgotten(matrix: Floats, measure: Measure = "accuracy") -> float:
@@ -217,10 +214,12 @@ def forgotten(matrix: Floats, measure: Measure = "accuracy") -> float:
     >>> forgotten(np.array([[90.0, 10.0], [50.0, 80.0]]))
     40.0
     """
-    sign = 1.0 if measure == "accuracy" else -1.0
-    past = sign * matrix[:-1]
-    lost = [past[j:, j].max() - sign * matrix[-1, j] for j in range(len(past))]
-    return float(np.mean(lost)) if lost else float("nan")
+    return MEASURES["forgetting"](_scored(matrix, 1.0 if measure == "accuracy" else -1.0))
+
+
+def _scored(matrix: Floats, sign: float = 1.0) -> Scored:
+    tasks = len(matrix)
+    return Scored(matrix, np.full(tasks, np.nan), np.arange(tasks), sign)
 
 
 @dataclass(frozen=True)
@@ -271,7 +270,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class DeepOutcome(Shown):
+class DeepOutcome(ExperimentOutcome):
     """What came of ``orfit-deep``.
 
     Parameters
@@ -288,7 +287,8 @@ class DeepOutcome(Shown):
     Notes
     -----
     The CSV has a row for each draw of each result: stream, network, method, draw, measure, last,
-    forgetting, bytes, seconds_per_row. The figure shows the averages at the end as bars.
+    forgetting, bytes, seconds_per_row. The figure shows the averages at the end as bars. ``save``
+    writes NAME-curves.png as well.
     """
 
     columns: ClassVar[list[str]] = [
@@ -315,47 +315,24 @@ class DeepOutcome(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers, those to six digits."""
-        tree: dict[str, Any] = rounded({"format": _FORMAT, **asdict(self)}, _six)
+        tree: dict[str, Any] = mapped(super().to_dict(), _six)
         return tree
 
     def to_markdown(self) -> str:
         """A table in Markdown for each stream, networks side by side."""
         parts = []
         for stream in dict.fromkeys(result.stream for result in self.results):
-            sides = ["---"] * (self._words - 1) + ["---:"] * (len(self.columns) - self._words)
-            chosen = [row[1:] for row in self._rows() if row[0] == stream]
-            lines = ["| " + " | ".join(row) + " |" for row in [self.columns[1:], sides, *chosen]]
-            parts.append("\n".join([f"### {stream}", "", *lines]))
+            chosen = [row for row in self._rows() if row[0] == stream]
+            table = markdown(as_columns(self.columns, chosen, self._words)[1:])
+            parts.append("\n".join([f"### {stream}", "", *table]))
         return "\n\n".join(parts) + "\n"
 
     def plot_curves(self, path: str | os.PathLike[str] | None = None) -> Any:
         """What was known of the tasks so far, after each task; as :meth:`plot` otherwise."""
         return curves(self, path)
 
-    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write NAME.json, NAME.csv, NAME.md, NAME.png and NAME-curves.png.
-
-        Parameters
-        ----------
-        directory : path
-            Made if it is not there.
-
-        Returns
-        -------
-        paths : list of Path
-            What was written.
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed: then all but the figures is written.
-        SourceError
-            If the folder or a file cannot be written.
-        """
-        paths = super().save(directory)
-        beside = Path(directory) / f"{self.name}-curves.png"
-        self.plot_curves(beside)
-        return [*paths, beside]
+    def _files(self) -> Mapping[str, Callable[[Path], object]]:
+        return {**super()._files(), f"{self.name}-curves.png": self.plot_curves}
 
     def _caption(self) -> str:
         return f"± over {self.setup['draws']} draws"
@@ -363,20 +340,14 @@ class DeepOutcome(Shown):
     def _rows(self) -> Iterator[list[str]]:
         return map(_row, self.results)
 
-    def _tables(self) -> Iterator[dict[str, Any]]:
-        """Draws: stream, network, method, draw, measure, last, forgetting, bytes, seconds."""
+    def _values(self) -> Iterator[dict[str, Any]]:
+        """One for each draw of a result, numbers to six digits."""
         for r in self.results:
-            n = len(r.matrices)
-            same = {"stream": r.stream, "network": r.network, "method": r.method}
-            yield {
-                **{head: np.full(n, word, dtype=object) for head, word in same.items()},
-                "draw": np.arange(n),
-                "measure": np.full(n, r.measure, dtype=object),
-                "last": _column(r.last),
-                "forgetting": _column(r.forgotten),
-                "bytes": np.full(n, r.nbytes),
-                "seconds_per_row": _column(r.seconds),
-            }
+            row = {"stream": r.stream, "network": r.network, "method": r.method}
+            for i, last in enumerate(r.last):
+                values = {"last": last, "forgetting": r.forgotten[i]}
+                rest = {**values, "bytes": r.nbytes, "seconds_per_row": r.seconds[i]}
+                yield {**row, "draw": i, "measure": r.measure, **mapped(rest, _six)}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
         """Average accuracy of all methods as bars, a panel a stream and network."""
@@ -408,8 +379,3 @@ def _size(nbytes: int) -> str:
 def _six(value: float) -> float:
     """To six digits."""
     return float(f"{value:.6g}")
-
-
-def _column(values: Sequence[float | None]) -> Floats:
-    """Values to six digits, nan where there is none."""
-    return np.array([np.nan if one is None else _six(one) for one in values])

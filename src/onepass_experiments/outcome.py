@@ -1,25 +1,24 @@
 """Outcome of repeating a paper's experiment, beside the published one: tables, figures and files.
 
-Published curves are read from files of this package and drawn on the left, ours on the right. Dot
-plots have a line for each method, and a dot with an error bar for each of its numbers.
+Published curves are read from files of this package and drawn on the left, ours on the right.
 """
 
 import json
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from rich.table import Table as RichTable
 from scipy.stats import ttest_rel
 
 from onepass.errors import need
 from onepass.evaluate.figures import COLOURS, DARK, GREY, sheet
-from onepass.serialization.atomic import writing
+from onepass.evaluate.report import BaseReport, mapped
+from onepass.evaluate.tables import Column, Table, markdown
 from onepass.stream import write
 from onepass.types import Array, Floats
 
@@ -29,17 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Band",
-    "Dots",
+    "ExperimentOutcome",
     "Line",
     "Outcome",
     "Published",
-    "Shown",
+    "as_columns",
     "band",
     "draw",
     "paired",
-    "panel",
     "published",
-    "rounded",
 ]
 
 
@@ -260,11 +257,10 @@ def published(file: str, figure: str) -> tuple[str, Mapping[tuple[str, str], Pub
     return tree["source"], curves
 
 
-_SAME = 1e-9  # differences that are rounding
-
-
-class Shown(ABC):
+class ExperimentOutcome(BaseReport):
     """An outcome with a name, a title and rows of text.
+
+    ``save`` writes NAME.json, NAME.csv, NAME.md and NAME.png: all, numbers, table and figure.
 
     Attributes
     ----------
@@ -286,12 +282,8 @@ class Shown(ABC):
     title: str
 
     @abstractmethod
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as dicts, lists, text and numbers."""
-
-    @abstractmethod
-    def _tables(self) -> Iterable[dict[str, Any]]:
-        """All numbers as columns, one piece after the other."""
+    def _values(self) -> Iterable[dict[str, Any]]:
+        """All numbers, as records with the same keys; None where there is no number."""
 
     @abstractmethod
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
@@ -305,26 +297,12 @@ class Shown(ABC):
     def _caption(self) -> str:
         """What is said below the table."""
 
-    def __rich__(self) -> RichTable:
-        return self.table()
-
-    def table(self) -> RichTable:
-        """The outcome as a table for a terminal."""
-        table = RichTable(title=self.title, caption=self._caption())
-        for i, column in enumerate(self.columns):
-            words = i < self._words
-            table.add_column(column, justify="left" if words else "right", no_wrap=words)
-        before: list[str] | None = None
-        for row in self._rows():
-            group = row[: self._groups]
-            if before not in (None, group):
-                table.add_section()
-            table.add_row(*row)
-            before = group
-        return table
+    def _table(self) -> Table:
+        columns = as_columns(self.columns, self._rows(), self._words)
+        return Table(self.title, columns, self._caption(), groups=self._groups)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """The figure, as the class tells.
+        """The figure that the class describes.
 
         Parameters
         ----------
@@ -347,7 +325,7 @@ class Shown(ABC):
         return self._draw(path)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """All numbers as one tidy table, whose columns the class tells; empty where there is none.
+        """All numbers as one tidy table, whose columns the class lists; empty where there is none.
 
         Parameters
         ----------
@@ -361,79 +339,45 @@ class Shown(ABC):
         SourceError
             If the file cannot be written.
         """
-        write(self._tables(), path)
+        records = list(self._values())
+        write([{name: _array([row[name] for row in records]) for name in records[0]}], path)
 
     def to_markdown(self) -> str:
-        """The same table in Markdown, with what is said of it below."""
-        sides = ["---"] * self._words + ["---:"] * (len(self.columns) - self._words)
-        lines = ["| " + " | ".join(row) + " |" for row in [self.columns, sides, *self._rows()]]
-        return "\n".join([*lines, "", self._caption(), ""])
+        """The table in Markdown, with what is said of it below."""
+        table = self._table()
+        return "\n".join([*markdown(table.columns), "", table.caption, ""])
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """All of it as JSON.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it as well.
-
-        Raises
-        ------
-        SourceError
-            If the file cannot be written.
-        """
-        text = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
-        if path is not None:
-            with writing(path, f"{type(self).__name__}.to_json"):
-                Path(path).write_text(text + "\n", encoding="utf-8")
-        return text
-
-    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write NAME.json, NAME.csv, NAME.md and NAME.png: all, numbers, table and figure.
-
-        Parameters
-        ----------
-        directory : path
-            Made if it is not there.
-
-        Returns
-        -------
-        paths : list of Path
-            What was written.
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed: then all but the figure is written.
-        SourceError
-            If the folder or a file cannot be written.
-        """
-        folder = Path(directory)
-        with writing(folder, f"{type(self).__name__}.save"):
-            folder.mkdir(parents=True, exist_ok=True)
-        paths = [folder / f"{self.name}{suffix}" for suffix in (".json", ".csv", ".md", ".png")]
-        self.to_json(paths[0])
-        self.to_csv(paths[1])
-        with writing(paths[2], f"{type(self).__name__}.save"):
-            paths[2].write_text(self.to_markdown(), encoding="utf-8")
-        self.plot(paths[3])
-        return paths
+    def _files(self) -> Mapping[str, Callable[[Path], object]]:
+        return {
+            f"{self.name}.json": self.to_json,
+            f"{self.name}.csv": self.to_csv,
+            f"{self.name}.md": self._write_markdown,
+            f"{self.name}.png": self.plot,
+        }
 
 
-def rounded(tree: object, by: Callable[[float], float]) -> Any:
-    """A tree of dicts and lists with all its numbers that are not whole rounded.
+def as_columns(heads: Sequence[str], rows: Iterable[Sequence[str]], words: int) -> list[Column]:
+    """Rows of text as the columns of a table.
 
     Parameters
     ----------
-    tree : dict, list, tuple or what they hold
-    by : callable
-        Rounds a number.
+    heads : sequence of str
+    rows : iterable of sequence of str
+    words : int
+        How many of the first columns hold words.
     """
-    if isinstance(tree, dict):
-        return {name: rounded(part, by) for name, part in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [rounded(part, by) for part in tree]
-    return by(tree) if isinstance(tree, float) else tree
+    cells = list(zip(*rows, strict=True)) or [() for _ in heads]
+    return [
+        Column(head, column, words=i < words)
+        for i, (head, column) in enumerate(zip(heads, cells, strict=True))
+    ]
+
+
+def _array(values: Sequence[Any]) -> Array:
+    """A column of text, or of numbers with nan for None."""
+    if any(isinstance(value, str) for value in values):
+        return np.array(values, dtype=object)
+    return np.array([np.nan if value is None else value for value in values])
 
 
 def paired(ours: Sequence[float] | Floats, base: Sequence[float] | Floats) -> float | None:
@@ -448,12 +392,9 @@ def paired(ours: Sequence[float] | Floats, base: Sequence[float] | Floats) -> fl
     """
     if len(ours) < 2 or not (np.isfinite(ours).all() and np.isfinite(base).all()):
         return None
-    if np.ptp(np.subtract(ours, base)) < _SAME:
+    if np.ptp(np.subtract(ours, base)) < 1e-9:  # rounding
         return None
     return float(ttest_rel(ours, base).pvalue)
-
-
-_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -502,7 +443,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Outcome(Shown):
+class Outcome(ExperimentOutcome):
     """What came of an experiment.
 
     Parameters
@@ -561,14 +502,22 @@ class Outcome(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as dicts, lists, text and numbers, those to a thousandth of a degree."""
-        tree: dict[str, Any] = rounded(
-            {"format": _FORMAT, **asdict(self)}, lambda value: round(value, 3)
-        )
+        tree: dict[str, Any] = mapped(super().to_dict(), lambda value: round(value, 3))
         return tree
 
-    def _tables(self) -> Iterable[dict[str, Any]]:
-        """Curves: figure, method, error, step; ours as in :class:`Band`; published."""
-        return map(self._curve, self.lines)
+    def _values(self) -> Iterator[dict[str, Any]]:
+        """One for each step of a line: figure, method, error, step; as in :class:`Band`."""
+        for line in self.lines:
+            paper = line.paper
+            published = {} if paper is None else dict(zip(paper.steps, paper.values, strict=True))
+            keys = ("mean", "low", "high", "deviation")
+            ours = {key: dict(zip(line.ours.steps, getattr(line.ours, key), strict=True))
+                    for key in keys}  # fmt: skip
+            found = {**ours, "published": published}
+            for step in sorted({*line.ours.steps, *published}):
+                row = {"figure": self.name, "method": line.method, "error": line.error}
+                values = {key: _thousandth(values.get(step)) for key, values in found.items()}
+                yield {**row, "step": step, **values}
 
     def _draw(self, path: str | os.PathLike[str] | None) -> Any:
         """The figure of the paper, as published on the left and as repeated on the right."""
@@ -586,19 +535,6 @@ class Outcome(Shown):
                 yield from (
                     _row(line, self.setup["sample"]) for line in self.lines if line.error == error
                 )
-
-    def _curve(self, line: Line) -> dict[str, Array]:
-        """A line as columns."""
-        ours, paper = line.ours, line.paper
-        shown = {} if paper is None else dict(zip(paper.steps, paper.values, strict=True))
-        steps = sorted({*ours.steps, *shown})
-        said = {"figure": self.name, "method": line.method, "error": line.error}
-        columns = {key: np.full(len(steps), text, dtype=object) for key, text in said.items()}
-        columns["step"] = np.array(steps, dtype=np.float64)
-        for key in ("mean", "low", "high", "deviation"):
-            found = dict(zip(ours.steps, getattr(ours, key), strict=True))
-            columns[key] = _column(found, steps)
-        return {**columns, "published": _column(shown, steps)}
 
 
 def _row(line: Line, sample: int) -> list[str]:
@@ -633,75 +569,5 @@ def band(steps: Array, errors: Floats) -> Band:
     )
 
 
-def _column(found: dict[int, float], steps: list[int]) -> Array:
-    """Values at steps, nan where there is none, to a thousandth."""
-    values: Array = np.round([found.get(step, np.nan) for step in steps], 3)
-    return values + 0.0  # no minus before zero
-
-
-@dataclass(frozen=True)
-class Dots:
-    """A kind of number that methods have.
-
-    Parameters
-    ----------
-    label : str
-        In the legend.
-    colour : str
-    means : sequence of float, or array
-        Of each method; nan where it has none.
-    spreads : sequence of float, array or None
-        Standard deviations; None for no bars.
-    offset : float
-        How far above its line.
-    mark : str
-        As matplotlib calls it.
-    places : int or None
-        Digits written beside a dot; None for none.
-    """
-
-    label: str
-    colour: str
-    means: Sequence[float] | Floats
-    spreads: Sequence[float] | Floats | None = None
-    offset: float = 0.0
-    mark: str = "o"
-    places: int | None = None
-
-
-def panel(axes: "Axes", title: str, methods: Sequence[str], kinds: Sequence[Dots]) -> None:
-    """Draw the methods from top to bottom.
-
-    Parameters
-    ----------
-    axes : matplotlib.axes.Axes
-    title : str
-    methods : sequence of str
-    kinds : sequence of Dots
-        Those of which any method has a number.
-    """
-    lines = np.arange(len(methods), dtype=float)[::-1]
-    for kind in kinds:
-        means, at = np.asarray(kind.means, dtype=float), lines + kind.offset
-        some = np.isfinite(means)
-        if not some.any():
-            continue
-        bars = None if kind.spreads is None else np.nan_to_num(np.asarray(kind.spreads))[some]
-        axes.errorbar(
-            means[some], at[some], xerr=bars, fmt=kind.mark, color=kind.colour, label=kind.label,
-            capsize=2, markersize=4 if kind.mark == "o" else 9,
-        )  # fmt: skip
-        for mean, place in zip(means[some], at[some], strict=True):
-            if kind.places is not None:
-                axes.annotate(
-                    f"{mean:.{kind.places}f}", (mean, place), xytext=(0, 3.5), ha="center",
-                    fontsize=6, textcoords="offset points",
-                )  # fmt: skip
-    axes.set_yticks(lines, methods, fontsize=7)
-    axes.set_ylim(-0.7, len(methods) - 0.2)
-    axes.margins(x=0.1)
-    axes.set_title(title, fontsize=8)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.grid(visible=True, axis="x")
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=6, frameon=False, loc="best")
+def _thousandth(value: float | None) -> float | None:
+    return None if value is None else round(value, 3) + 0.0  # no minus before zero

@@ -48,12 +48,12 @@ def test_long_names_and_many_tasks_leave_room() -> None:
     names = ["RLSClassifier on 4000 random ReLU features", "a_$name$_" + 60 * "x", "SGD"]
     report = made(names, 15, metric="accuracy")
     figure = report.plot()
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     assert figure.axes[0].get_position().width > 0.5
     legend = figure.legends[0].get_texts()
     assert not any(text.get_parse_math() for text in legend)
     figure = report.plot_matrix()
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     for axes in figure.axes[:3]:
         boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
         assert all(a.x1 < b.x0 for a, b in pairwise(boxes))

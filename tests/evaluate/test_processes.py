@@ -1,20 +1,17 @@
-"""Processes side by side: each has its share of the threads, and tells what it came to."""
+"""Jobs in several processes: one thread each, and errors that are raised here."""
 
 import os
-from typing import Any
+import threading
 
 import pytest
 from threadpoolctl import threadpool_info
 
-from onepass.evaluate.parallel import side_by_side
-
-
-def begin(given: Any, tell: Any) -> None:
-    tell(given)
+from onepass.errors import ParameterError, ProcessError
+from onepass.evaluate.parallel import run_parallel
 
 
 def threads(library: str) -> int | None:
-    """How many threads work for a library: torch comes after the process has begun."""
+    """How many threads a library uses for linear algebra."""
     if library == "torch":
         import torch
 
@@ -27,29 +24,38 @@ def threads(library: str) -> int | None:
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_each_process_has_its_share_of_the_threads(
-    library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_process_has_one_thread(library: str) -> None:
     pytest.importorskip(library)
-    for name in os.environ:
-        if name.endswith(("NUM_THREADS", "MAXIMUM_THREADS")):
-            monkeypatch.delenv(name)
-    heard: list[Any] = []
-    many = os.cpu_count() or 1
-    jobs = [library, library]
-    found = list(side_by_side(jobs, threads, many, begin, 7, where="here", hear=heard.append))
+    found = list(run_parallel(threads, [library, library], 2, where="here"))
     if found[0][1] is None:
         pytest.skip("the BLAS of NumPy does not tell of its threads")
-    assert [count for _, count in found] == [1, 1]
-    assert set(heard) == {7}
+    assert found == [(library, 1), (library, 1)]
 
 
-def test_the_environment_may_ask_for_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("MKL_NUM_THREADS", "9999")
-    found = side_by_side(["OMP", "MKL"], asked, 1, begin, None, where="here")
-    assert dict(found) == {"OMP": "1", "MKL": str(os.cpu_count() or 1)}
+def inverse(job: int) -> float:
+    if job < 0:
+        os._exit(9)
+    return 1.0 / job
 
 
-def asked(library: str) -> str:
-    return os.environ[f"{library}_NUM_THREADS"]
+def test_results_come_with_their_jobs() -> None:
+    for processes in (1, 2):
+        found = run_parallel(inverse, [1, 2, 4], processes, where="here")
+        assert sorted(found) == [(1, 1.0), (2, 0.5), (4, 0.25)]
+
+
+def test_an_error_of_a_job_is_raised() -> None:
+    for processes in (1, 2):
+        with pytest.raises(ZeroDivisionError, match="division by zero"):
+            list(run_parallel(inverse, [1, 2, 0], processes, where="here"))
+
+
+def test_a_process_that_ended_is_named() -> None:
+    with pytest.raises(ProcessError, match=r"here: .*set fewer processes"):
+        list(run_parallel(inverse, [1, -1], 2, where="here"))
+    assert dict(run_parallel(inverse, [1, 2], 2, where="here")) == {1: 1.0, 2: 0.5}
+
+
+def test_what_cannot_be_sent_is_refused() -> None:
+    with pytest.raises(ParameterError, match=r"here: .*sent to other processes.*lock"):
+        list(run_parallel(id, [threading.Lock(), threading.Lock()], 2, where="here"))

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -191,7 +192,7 @@ def test_frames_that_cannot_be_made(report: Report, monkeypatch: pytest.MonkeyPa
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("onepass.evaluate.report.import_module", missing)
+    monkeypatch.setattr("onepass.evaluate.tables.import_module", missing)
     with pytest.raises(MissingExtraError, match="needs polars"):
         report.to_frame("polars")
 
@@ -205,7 +206,7 @@ def test_a_line_for_each_model_and_a_faint_one_for_its_window(report: Report) ->
     dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
     assert len(dashed) == 2
     assert {line.get_color() for line in dashed} == {"#767676"}
-    words = [text.get_text() for text in axes.texts]
+    words = _words(report.plot())
     assert len(words) == 4
     assert any(word.startswith("rls ") and "↑" not in word for word in words)
     assert axes.get_ylabel() == "MAE of load, so far"
@@ -225,12 +226,13 @@ def test_labels_do_not_overlap(report: Report) -> None:
     crowd = prequential(models, _Stream(), "mae", baselines=False)
     for one in (report, crowd):
         figure = one.plot()
-        axes = figure.axes[0]
-        height = axes.get_position().height * figure.get_size_inches()[1] * 72
-        spots = sorted(text.xy[1] * height + text.xyann[1] for text in axes.texts)
-        assert min(np.diff(spots)) > 10
-        assert spots[0] >= -1
-        assert spots[-1] <= height + 1
+        figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in figure.legends[0].get_texts()]
+        letters = 7.5 / 72 * figure.dpi
+        assert all(above.y0 - below.y0 > letters for above, below in pairwise(boxes))
+        assert boxes[-1].y0 >= 0
+        assert boxes[0].y1 <= figure.bbox.height
+        assert boxes[0].x0 > figure.axes[0].get_window_extent().x1
 
 
 def test_neither_the_first_rows_nor_a_model_astray_rule_the_scale() -> None:
@@ -262,11 +264,11 @@ def test_neither_the_first_rows_nor_a_model_astray_rule_the_scale() -> None:
         overall=Curve(rows, None, points),
         recent=None,
     )
-    axes = report.plot().axes[0]
-    low, high = axes.get_ylim()
+    figure = report.plot()
+    low, high = figure.axes[0].get_ylim()
     assert 9 < low < 10.1
     assert 10.9 < high < 12
-    assert "astray 1.0e+99 ↑" in [text.get_text() for text in axes.texts]
+    assert "astray 1.0e+99 ↑" in _words(figure)
 
 
 def test_settings_of_matplotlib_are_left_alone(report: Report) -> None:
@@ -294,7 +296,7 @@ def test_what_cannot_be_drawn_is_refused(report: Report) -> None:
 
 
 def _words(figure: Any) -> list[str]:
-    return [text.get_text() for text in figure.axes[0].texts]
+    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def _in_blocks(time: Any) -> Report:

@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import LabelError, ParameterError, RowsRefusedWarning
-from onepass.evaluate.continual_jobs import Job, Progress, Setting, Shelf, described, done
+from onepass.evaluate.continual_jobs import Job, Progress, RunFolder, Setting, described, results
 from onepass.evaluate.continual_report import ContinualReport
 from onepass.evaluate.continual_run import Course, Rules, Run, arriving, is_learner
 from onepass.evaluate.metrics import metric_class
+from onepass.evaluate.prequential import by_name
 from onepass.stream.tasks import Experiences, Listed, experience
 from onepass.validation import whole
 
@@ -38,16 +39,7 @@ _SCENARIOS = ("class", "task", "domain")
 
 def _checked_models(models: object) -> dict[str, Any]:
     """The models by name."""
-    if isinstance(models, Mapping):
-        named = {str(name): model for name, model in models.items()}
-    else:
-        named = {}
-        for model in models if isinstance(models, (list, tuple)) else [models]:
-            kind = getattr(model, "__name__", type(model).__name__)
-            name, i = kind, 2
-            while name in named:
-                name, i = f"{kind} {i}", i + 1
-            named[name] = model
+    named = by_name(models)
     wrong = {k: m for k, m in named.items() if not is_learner(m) and not _makes(m)}
     if wrong or not named:
         name, model = next(iter(wrong.items()), ("", None))
@@ -184,7 +176,8 @@ def continual(
     seeds : int or sequence of int, default=1
         So many from 0 on, or these: of each a run of each model. They go to whatever takes them.
     jobs : int, default=1
-        Processes side by side, 1 for this one alone. Models and experiences are sent to them.
+        Processes of joblib, each with one thread; 1 for this one alone. Models and experiences are
+        sent to them.
     path : path, optional
         A folder in which each run is kept when it is done. If it is there, it is not made again,
         so that an evaluation that was stopped goes on, and more seeds and models can be added.
@@ -195,7 +188,8 @@ def continual(
     clock : callable, optional
         Seconds from any origin, such as ``time.process_time``: then learners are timed.
     on_progress : callable, optional
-        Called with a :class:`Progress` after each experience of each run.
+        Called with a :class:`Progress` after each experience of each run; with several ``jobs``
+        after each run.
 
     Returns
     -------
@@ -304,34 +298,36 @@ def _runs(
     on_progress: Callable[[Progress], object] | None,
 ) -> list[Run]:
     """All runs, those that were kept among them, by model and seed."""
-    shelf = None if path is None else Shelf(path)
+    folder = None if path is None else RunFolder(path)
     found: dict[Job, Run] = {}
     settings: dict[Job, dict[str, Any]] = {}
     wanted = [Job(name, seed) for seed in seeds for name in setting.models]
-    for job in wanted if shelf is not None else ():
-        outline = seeds[job.seed]
-        settings[job] = _settings(setting, job, outline.digest)
-        size = (len(outline.experiences), len(outline.tasks))
-        kept = None if shelf is None else shelf.find(job.model, job.seed, settings[job], size)
-        if kept is not None:
-            found[job] = kept
+    if folder is not None:
+        for job in wanted:
+            outline = seeds[job.seed]
+            settings[job] = _settings(setting, job, outline.digest)
+            size = (len(outline.experiences), len(outline.tasks))
+            stored = folder.find(job.model, job.seed, settings[job], size)
+            if stored is not None:
+                found[job] = stored
     left = [job for job in wanted if job not in found]
     length = len(next(iter(seeds.values())).experiences)
     past = dict.fromkeys(found, length)
 
-    def told(job: Job, i: int) -> None:
+    def notify(job: Job, i: int) -> None:
         past[job] = i
         if on_progress is not None:
             on_progress(Progress(job.model, job.seed, i, sum(past.values()), length * len(wanted)))
 
-    failed: list[Exception | None] = []
-    for job, run, wrong in done(left, setting, processes, told):
-        if shelf is not None and run.rows:
-            shelf.keep(run, settings[job])
+    failed: dict[Job, Exception] = {}
+    for job, run, wrong in results(left, setting, processes, notify):
+        if folder is not None and run.rows:
+            folder.keep(run, settings[job])
         found[job] = run
-        failed.append(wrong if run.rows == 0 else None)
-    if failed and failed[0] is not None and all(failed):
-        raise failed[0]
+        if wrong is not None and not run.rows:
+            failed[job] = wrong
+    if left and len(failed) == len(left):
+        raise failed[left[0]]
     return [found[Job(name, seed)] for name in setting.models for seed in seeds]
 
 
@@ -397,7 +393,7 @@ def _as_they_come(
 
     names = arriving(courses.values(), chain(listed, source), told)
     runs = [course.run(name, seed, range(len(names))) for name, course in courses.items()]
-    failed = [course.failed for course in courses.values() if course.pupil.rows == 0]
+    failed = [course.failed for course in courses.values() if course.adapter.rows == 0]
     if len(failed) == len(courses) and failed[0] is not None:
         raise failed[0]
     kind = (settled.scenario, settled.task, settled.metric)

@@ -10,13 +10,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache, partial
 from hashlib import blake2b, sha256
-from multiprocessing import reduction
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -31,12 +31,12 @@ from onepass.evaluate.continual_run import (
     takes_seed,
     through,
 )
-from onepass.evaluate.parallel import side_by_side
-from onepass.evaluate.report import spelt
+from onepass.evaluate.parallel import run_parallel
+from onepass.evaluate.report import FORMAT, loaded, restored, spelt
 from onepass.serialization import former
 from onepass.serialization.atomic import replacing, writing
 
-__all__ = ["Job", "Progress", "Setting", "Shelf", "described", "done"]
+__all__ = ["Job", "Progress", "RunFolder", "Setting", "described", "results"]
 
 
 _WHERE = "op.evaluate.continual"
@@ -81,7 +81,7 @@ class Progress:
     total: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Setting:
     """What all runs have in common.
 
@@ -91,11 +91,14 @@ class Setting:
     experiences : Experiences, Listed, or callable
         What is learned, or what makes it of a seed.
     rules : Rules
+    key : str
+        The same for copies in other processes, which are equal.
     """
 
-    models: Mapping[str, Any]
-    experiences: Any
-    rules: Rules
+    models: Mapping[str, Any] = field(compare=False)
+    experiences: Any = field(compare=False)
+    rules: Rules = field(compare=False)
+    key: str = field(default_factory=lambda: uuid4().hex)
 
     def source(self, seed: int) -> Any:
         """What is learned with a seed."""
@@ -138,8 +141,8 @@ class Setting:
         )
 
 
-def done(
-    jobs: Sequence[Job], setting: Setting, processes: int, told: Callable[[Job, int], object]
+def results(
+    jobs: Sequence[Job], setting: Setting, processes: int, notify: Callable[[Job, int], object]
 ) -> Iterator[tuple[Job, Run, Exception | None]]:
     """Each run when it is done.
 
@@ -151,8 +154,9 @@ def done(
         What they have in common.
     processes : int
         1 for this one alone.
-    told : callable
-        Called with a job and the number of experiences that it has learned.
+    notify : callable
+        Called with a job and the number of experiences that it has learned: after each experience,
+        or, with several processes, after each run.
 
     Yields
     ------
@@ -166,73 +170,40 @@ def done(
     ParameterError
         If the setting cannot be sent to other processes.
     ProcessError
-        If one of these was gone before its run was done.
+        If one of these ended before its run was done.
     """
-    if processes == 1 or len(jobs) < 2:
-        worker = _Worker(setting)
-        for job in jobs:
-            yield job, *worker(job, partial(told, job))
-        return
-    _refuse_unsendable(setting)
-
-    def hear(said: tuple[Job, int]) -> None:
-        told(*said)
-
-    beside = side_by_side(jobs, _one, processes, _begin, setting, where=_WHERE, hear=hear)
-    for job, found in beside:
-        yield job, *found
+    here = processes == 1 or len(jobs) < 2
+    function = partial(_run, setting, notify if here else None)
+    try:
+        for job, (run, failed) in run_parallel(function, jobs, processes, where=_WHERE):
+            if not here:
+                notify(job, len(run.matrix))
+            yield job, run, failed
+    finally:
+        _source.cache_clear()
 
 
-def _refuse_unsendable(setting: Setting) -> None:
-    parts = {"experiences": setting.experiences, **setting.models, "clock": setting.rules.clock}
-    for name, part in parts.items():
-        try:
-            reduction.ForkingPickler.dumps(part)
-        except Exception as wrong:  # whatever it raises, it cannot be sent
-            raise ParameterError(
-                f"{_WHERE}: with `jobs` > 1 all must be sent to other processes, got {name!r}, "
-                f"which cannot be: {wrong}. Define functions at the top of a module, or use "
-                "functools.partial; or set jobs=1."
-            ) from wrong
+@lru_cache(maxsize=1)
+def _source(setting: Setting, seed: int) -> Any:
+    return setting.source(seed)
 
 
-class _Worker:
-    """Runs jobs; keeps the experiences of the last seed."""
-
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
-        self._seed: int | None = None
-        self._source: Any = None
-
-    def __call__(self, job: Job, told: Callable[[int], object]) -> tuple[Run, Exception | None]:
-        if self._seed != job.seed:
-            self._source, self._seed = self._setting.source(job.seed), job.seed
-        labels = np.array(self._source.classes) if self._source.classes else None
-        called = f"{job.model!r} with seed {job.seed}"
-        course = Course(self._setting.model(job), self._setting.rules, labels, called)
-        through([course], self._source, told)
-        return course.run(job.model, job.seed, self._source.when), course.failed
+def _run(
+    setting: Setting, notify: Callable[[Job, int], object] | None, job: Job
+) -> tuple[Run, Exception | None]:
+    source = _source(setting, job.seed)
+    labels = np.array(source.classes) if source.classes else None
+    called = f"{job.model!r} with seed {job.seed}"
+    course = Course(setting.model(job), setting.rules, labels, called)
+    through([course], source, lambda i: notify and notify(job, i))
+    return course.run(job.model, job.seed, source.when), course.failed
 
 
-_WORKERS: list[tuple[_Worker, Callable[[tuple[Job, int]], None]]] = []
-"""The one of a process that was begun for jobs, and what it tells progress to."""
-
-
-def _begin(setting: Setting, tell: Callable[[tuple[Job, int]], None]) -> None:
-    _WORKERS[:] = [(_Worker(setting), tell)]
-
-
-def _one(job: Job) -> tuple[Run, Exception | None]:
-    worker, tell = _WORKERS[0]
-    return worker(job, lambda i: tell((job, i)))
-
-
-_FORMAT = 1
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _SHOWN = 80  # letters of a setting in a message
 
 
-class Shelf:
+class RunFolder:
     """A folder of runs.
 
     Parameters
@@ -264,7 +235,7 @@ class Shelf:
         """
         path = self._of(model, seed)
         try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
+            tree = loaded(path.read_text(encoding="utf-8"))
             before, run = _opened(tree, (model, seed))
         except FileNotFoundError:
             return None
@@ -292,7 +263,7 @@ class Shelf:
 
     def keep(self, run: Run, settings: Mapping[str, object]) -> None:
         """Write a run that is done."""
-        tree = {"format": _FORMAT, "settings": dict(settings), "run": spelt(asdict(run))}
+        tree = {"format": FORMAT, "settings": dict(settings), "run": spelt(asdict(run))}
         path = self._of(run.model, run.seed)
         with writing(path, _WHERE), replacing(path) as temporary:
             text = json.dumps(tree, ensure_ascii=False, allow_nan=False)
@@ -306,9 +277,8 @@ class Shelf:
 
 
 def _opened(tree: dict[str, Any], of: tuple[str, int]) -> tuple[dict[str, Any], Run]:
-    if tree["format"] != _FORMAT:
-        raise ValueError("another format")
-    run = Run.restored(tree["run"])
+    run = restored(tree["run"], Run)
+    run.check()
     if (run.model, run.seed) != of:
         raise ValueError(f"a run of {run.model!r} with seed {run.seed}")
     return former.current_paths(tree["settings"]), run

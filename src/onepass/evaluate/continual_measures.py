@@ -37,7 +37,7 @@ of each, and neither t nor p.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
@@ -46,7 +46,7 @@ from onepass.errors import ParameterError, meant
 from onepass.evaluate.continual_run import Run
 from onepass.types import Array, Floats
 
-__all__ = ["MEASURES", "ContinualResults", "ContinualScore", "Scored", "pairs"]
+__all__ = ["MEASURES", "ContinualScore", "Scored", "pairs"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,42 +303,6 @@ class ContinualScore:
         values: list[Any] = [getattr(run, name) for run in self.runs]
         known = [value for value in values if value is not None]
         return float(np.mean(known)) if known else None
-
-
-class ContinualResults(Protocol):
-    """What tables and figures show of a continual evaluation; see ``ContinualReport``."""
-
-    @property
-    def name(self) -> str:
-        """Name of the stream of tasks."""
-
-    @property
-    def scenario(self) -> str:
-        """Whether classes, tasks or domains are incremental."""
-
-    @property
-    def task(self) -> str:
-        """Either "regression" or "classification"."""
-
-    @property
-    def metric(self) -> str:
-        """A key of ``METRICS[task]``."""
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """Tasks tested, in order."""
-
-    @property
-    def experiences(self) -> tuple[str, ...]:
-        """Experiences learned, in order."""
-
-    @property
-    def scores(self) -> Mapping[str, ContinualScore]:
-        """Scores by model."""
-
-    @property
-    def seeds(self) -> list[int]:
-        """Seeds of all runs."""
 
 
 _WHERE = "ContinualReport.compare"

@@ -1,87 +1,53 @@
-"""Report of a continual evaluation: scores by model, tables, figures, frames, CSV and JSON."""
+"""Report of a continual evaluation: measures by model, tables, figures, frames, CSV and JSON."""
 
-import csv
-import io
-import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Literal
 
-from rich.table import Table as RichTable
+import numpy as np
 
-from onepass.errors import ParameterError
-from onepass.evaluate.continual_figures import draw_curves, draw_matrices
 from onepass.evaluate.continual_measures import MEASURES, ContinualScore, pairs
 from onepass.evaluate.continual_run import Run
-from onepass.evaluate.continual_tables import SCENARIOS, to_latex, to_markdown, to_rich
-from onepass.evaluate.metrics import METRICS
-from onepass.evaluate.report import frame, reread, spelt
-from onepass.evaluate.tables import plain
-from onepass.serialization.atomic import writing
+from onepass.evaluate.figures import (
+    DARK,
+    GREY,
+    LETTERS,
+    band,
+    heat_map,
+    legend_beside,
+    sheet,
+    stroke,
+)
+from onepass.evaluate.metrics import METRICS, Metric
+from onepass.evaluate.report import BaseReport, read_json
+from onepass.evaluate.tables import Column, Table, decimals, plus_minus, signed, to_csv, worded
+from onepass.types import Floats
 
 __all__ = ["ContinualReport"]
 
 
 _COSTS = ("nbytes", "prototypes", "repeated", "learning", "answering")
-
-
-def _scores(report: "ContinualReport") -> Iterator[dict[str, Any]]:
-    """One for each model: means and deviations over the seeds, and costs."""
-    for name, score in report.scores.items():
-        row: dict[str, Any] = {"model": name, "metric": report.metric, "seeds": len(score.runs)}
-        for measure in MEASURES:
-            row[measure] = _known(score.mean(measure))
-            row[f"{measure}_deviation"] = _known(score.deviation(measure))
-        row |= {cost: getattr(score, cost) for cost in _COSTS}
-        yield row | {"rows": score.rows, "notes": "; ".join(score.notes)}
-
-
-def _runs(report: "ContinualReport") -> Iterator[dict[str, Any]]:
-    """One for each model and seed: tidy, with all numbers in full."""
-    for name, score in report.scores.items():
-        values = {measure: score.values(measure) for measure in MEASURES}
-        for i, run in enumerate(score.runs):
-            row: dict[str, Any] = {"model": name, "seed": run.seed, "metric": report.metric}
-            row |= {measure: _known(float(each[i])) for measure, each in values.items()}
-            row |= {cost: getattr(run, cost) for cost in _COSTS}
-            yield row | {"rows": run.rows, "stopped": run.stopped}
-
-
-def _matrix(report: "ContinualReport") -> Iterator[dict[str, Any]]:
-    """One for each model, seed, experience and task; experience 0 is before learning."""
-    for run in report.runs:
-        for i, row in enumerate([run.before, *run.matrix]):
-            for j, value in enumerate(row):
-                yield {
-                    "model": run.model,
-                    "seed": run.seed,
-                    "experience": i,
-                    "after": "" if i == 0 else report.experiences[i - 1],
-                    "task": report.tasks[j],
-                    report.metric: value,
-                }
-
-
-def _known(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-_RECORDS: dict[str, Callable[["ContinualReport"], Iterable[dict[str, Any]]]] = {
-    "scores": _scores,
-    "runs": _runs,
-    "matrix": _matrix,
-    "pairs": lambda report: pairs(report.scores),
+_SHARES = ("accuracy", "macro_f1")  # shown in percent
+_SCENARIOS = ("class", "task", "domain")
+_SHOWN = {  # measure: its heading, and whether more of it is better (of accuracies)
+    "average": ("{} at the end", True),
+    "average_incremental": ("incremental", True),
+    "forgetting": ("forgetting", False),
+    "backward_transfer": ("backward", True),
+    "forward_transfer": ("forward", True),
 }
-
-
-_FORMAT = 1
+_ACROSS = 3  # heat maps side by side
+_LETTER = 0.06  # inches, in a legend
+_TITLE = 34  # letters of a line of a model's name above a heat map
 
 
 @dataclass(frozen=True, repr=False)
-class ContinualReport:
+class ContinualReport(BaseReport):
     """What learners knew of all tasks after each experience.
 
     With one model the measures are numbers and arrays: ``report.forgetting``; with several they
@@ -104,6 +70,10 @@ class ContinualReport:
     runs : tuple of Run
         All models and seeds.
 
+    Notes
+    -----
+    ``save`` writes continual.json, .md, .tex, -runs.csv, -matrix.csv, -curves.png and -matrix.png.
+
     Examples
     --------
     >>> import onepass as op
@@ -124,13 +94,16 @@ class ContinualReport:
     experiences: tuple[str, ...]
     runs: tuple[Run, ...]
 
-    # -- what came of it ---------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        return f"<ContinualReport {self.name}: {', '.join(self.scores)}; {len(self.tasks)} tasks>"
+
+    # -- measures ----------------------------------------------------------------------------------
 
     @property
     def scores(self) -> dict[str, ContinualScore]:
         """All that came of each model, by its name."""
         names = dict.fromkeys(run.model for run in self.runs)
-        sign = 1.0 if METRICS[self.task][self.metric].better == "higher" else -1.0
+        sign = -1.0 if self._lower_is_better else 1.0
         return {
             name: ContinualScore(name, [run for run in self.runs if run.model == name], sign)
             for name in names
@@ -207,75 +180,11 @@ class ContinualReport:
         """
         return pairs(self.scores, measure, against)
 
-    # -- how it is shown ---------------------------------------------------------------------------
-
-    def __rich__(self) -> RichTable:
-        return self.table()
-
-    def __repr__(self) -> str:
-        return f"<ContinualReport {self.name}: {', '.join(self.scores)}; {len(self.tasks)} tasks>"
-
-    def __str__(self) -> str:
-        return plain(to_rich(self))
-
-    def table(self) -> RichTable:
-        """Measures and costs for a terminal: ``rich.print(report.table())``."""
-        return to_rich(self)
-
-    def to_markdown(self) -> str:
-        """Measures and costs as a table in Markdown."""
-        return to_markdown(self)
+    # -- records, tables and files -----------------------------------------------------------------
 
     def to_latex(self) -> str:
-        """Measures and costs as a table in LaTeX, for the package booktabs."""
-        return to_latex(self)
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """What is known of the tasks so far, after each experience.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it; the suffix says how: .png, .svg, .pdf.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-
-        Raises
-        ------
-        MissingExtraError
-            If matplotlib is not installed.
-        ParameterError
-            If the path has another suffix.
-        SourceError
-            If the file cannot be written.
-        """
-        return draw_curves(self, path)
-
-    def plot_matrix(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """R of each model as a heat map; as :meth:`plot` otherwise."""
-        return draw_matrices(self, path)
-
-    # -- how it is kept ----------------------------------------------------------------------------
-
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """All of it as JSON.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it as well.
-
-        Raises
-        ------
-        SourceError
-            If the file cannot be written.
-        """
-        tree = {"format": _FORMAT, **asdict(self)}
-        tree = {k: list(v) if isinstance(v, tuple) else v for k, v in tree.items()}
-        text = json.dumps(spelt(tree), ensure_ascii=False, allow_nan=False)
-        return self._written(text + "\n", path, "to_json")
+        """The table in LaTeX, for the package booktabs."""
+        return self._table().to_latex()
 
     @classmethod
     def from_json(cls, source: str | os.PathLike[str]) -> "ContinualReport":
@@ -291,7 +200,7 @@ class ContinualReport:
         SourceError
             If there is no such file, or it is no report.
         """
-        return reread(source, _restored, "ContinualReport.from_json", _FORMAT)
+        return read_json(source, cls, "ContinualReport.from_json", cls._check)
 
     def to_frame(
         self,
@@ -315,10 +224,7 @@ class ContinualReport:
         ParameterError
             If there is no such thing to give.
         """
-        rows = self._records(of, "to_frame")
-        names = list(rows[0]) if rows else []
-        columns = {name: [row[name] for row in rows] for name in names}
-        return frame(columns, library, "ContinualReport.to_frame")
+        return self._frame(library, of)
 
     def to_csv(
         self,
@@ -335,74 +241,242 @@ class ContinualReport:
         of : {"scores", "runs", "matrix", "pairs"}
             What to give.
         """
-        rows, text = self._records(of, "to_csv"), io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return self._written(text.getvalue(), path, "to_csv")
+        text = to_csv(self._records(of, "to_csv"))
+        return text if path is None else self._write(text, path, "to_csv")
 
-    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write continual.json, .md, .tex, -runs.csv, -matrix.csv, -curves.png and -matrix.png.
+    def _files(self) -> Mapping[str, Callable[[Path], object]]:
+        return {
+            "continual.json": self.to_json,
+            "continual.md": self._write_markdown,
+            "continual.tex": lambda path: self._write(self.to_latex(), path),
+            "continual-runs.csv": self.to_csv,
+            "continual-matrix.csv": partial(self.to_csv, of="matrix"),
+            "continual-curves.png": self.plot,
+            "continual-matrix.png": self.plot_matrix,
+        }
 
-        Parameters
-        ----------
-        directory : path
-            Made if it is not there.
+    def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
+        return {
+            "scores": self._score_records,
+            "runs": self._run_records,
+            "matrix": self._matrix_records,
+            "pairs": self.compare,
+        }
 
-        Returns
-        -------
-        paths : list of Path
-            What was written.
+    def _score_records(self) -> Iterator[dict[str, Any]]:
+        """One for each model: means and deviations over the seeds, and costs."""
+        for name, score in self.scores.items():
+            row: dict[str, Any] = {"model": name, "metric": self.metric, "seeds": len(score.runs)}
+            for measure in MEASURES:
+                row[measure] = _defined(score.mean(measure))
+                row[f"{measure}_deviation"] = _defined(score.deviation(measure))
+            row |= {cost: getattr(score, cost) for cost in _COSTS}
+            yield row | {"rows": score.rows, "notes": "; ".join(score.notes)}
 
-        Raises
-        ------
-        SourceError
-            If a file cannot be written.
-        MissingExtraError
-            If matplotlib is not installed: then all but the figures is written.
-        """
-        folder = Path(directory)
-        with writing(folder, "ContinualReport.save"):
-            folder.mkdir(parents=True, exist_ok=True)
-        ends = (".json", ".md", ".tex", "-runs.csv", "-matrix.csv", "-curves.png", "-matrix.png")
-        paths = [folder / f"continual{end}" for end in ends]
-        self.to_json(paths[0])
-        self._written(self.to_markdown(), paths[1], "save")
-        self._written(self.to_latex(), paths[2], "save")
-        self.to_csv(paths[3], of="runs")
-        self.to_csv(paths[4], of="matrix")
-        self.plot(paths[5])
-        self.plot_matrix(paths[6])
-        return paths
+    def _run_records(self) -> Iterator[dict[str, Any]]:
+        """One for each model and seed: tidy, with all numbers in full."""
+        for name, score in self.scores.items():
+            values = {measure: score.values(measure) for measure in MEASURES}
+            for i, run in enumerate(score.runs):
+                row: dict[str, Any] = {"model": name, "seed": run.seed, "metric": self.metric}
+                row |= {measure: _defined(float(each[i])) for measure, each in values.items()}
+                row |= {cost: getattr(run, cost) for cost in _COSTS}
+                yield row | {"rows": run.rows, "stopped": run.stopped}
+
+    def _matrix_records(self) -> Iterator[dict[str, Any]]:
+        """One for each model, seed, experience and task; experience 0 is before learning."""
+        for run in self.runs:
+            for i, row in enumerate([run.before, *run.matrix]):
+                for j, value in enumerate(row):
+                    yield {
+                        "model": run.model,
+                        "seed": run.seed,
+                        "experience": i,
+                        "after": "" if i == 0 else self.experiences[i - 1],
+                        "task": self.tasks[j],
+                        self.metric: value,
+                    }
+
+    def _check(self) -> None:
+        """Raise a ValueError where the parts of a report that was read do not fit."""
+        for run in self.runs:
+            run.check()
+        size = (len(self.experiences), len(self.tasks))
+        if not self.runs or any((len(r.matrix), len(r.before)) != size for r in self.runs):
+            raise ValueError("runs of other tasks, or none")
+        if self.scenario not in _SCENARIOS or self.metric not in METRICS[self.task]:
+            raise ValueError(f"scenario {self.scenario!r} and metric {self.metric!r}")
 
     def _each(self, what: str) -> Any:
         found = {name: getattr(score, what) for name, score in self.scores.items()}
         return next(iter(found.values())) if len(found) == 1 else found
 
-    def _records(self, of: str, verb: str) -> list[dict[str, Any]]:
-        if of not in _RECORDS:
-            raise ParameterError(
-                f"ContinualReport.{verb}: `of` must be one of {', '.join(map(repr, _RECORDS))}, "
-                f"got {of!r}. Ask for one of these."
-            )
-        return list(_RECORDS[of](self))
+    @property
+    def _kind(self) -> type[Metric]:
+        return METRICS[self.task][self.metric]
 
-    def _written(self, text: str, path: str | os.PathLike[str] | None, verb: str) -> str:
-        if path is not None:
-            with writing(path, f"ContinualReport.{verb}"):
-                Path(path).write_text(text, encoding="utf-8")
-        return text
+    @property
+    def _lower_is_better(self) -> bool:
+        return self._kind.better == "lower"
+
+    @property
+    def _percent(self) -> bool:
+        """Whether the metric is a share, which is shown in percent."""
+        return self.metric in _SHARES
+
+    def _table(self) -> Table:
+        scores = self.scores
+        noted = {name: score.notes for name, score in scores.items() if score.notes}
+        numbers = {name: f" [{k}]" for k, name in enumerate(noted, 1)}
+        names = [" ".join(name.split()) + numbers.get(name, "") for name in scores]
+        notes = [f"[{k}] {n}: {'; '.join(these)}" for k, (n, these) in enumerate(noted.items(), 1)]
+        columns = [Column("model", names, words=True), *self._measured(), *self._costs()]
+        counts = (f"{n} {noun if n == 1 else f'{noun}s'}" for n, noun in
+                  ((len(self.tasks), "task"), (len(self.seeds), "seed")))  # fmt: skip
+        title = f"{self.name}: {self.scenario}-incremental, {', '.join(counts)}"
+        # errors may have several lines
+        return Table(title, columns, self._caption(), [" ".join(note.split()) for note in notes])
+
+    def _caption(self) -> str:
+        label, scores = self._kind.label, self.scores
+        parts = [f"{label} in %" if self._percent else label]
+        if self._lower_is_better:
+            parts.append("lower is better")
+        if len(self.seeds) > 1:
+            parts.append("mean ± standard deviation over seeds")
+        parts.append("forgetting: loss from the best; backward, forward: transfer, + is gain")
+        left = [" ".join(name.split()) for name, score in scores.items() if not score.complete]
+        if left and len(scores) > 1:
+            parts.append(f"never marked as best, as labels were not learned: {', '.join(left)}")
+        return " · ".join(parts)
+
+    def _measured(self) -> Iterator[Column]:
+        scores, label = list(self.scores.values()), self._kind.label
+        label = label if label.isupper() else label.lower()
+        scale = 100.0 if self._percent else 1.0
+        ends = [score.mean("average") for score in scores]
+        places = 2 if self._percent else decimals(v for v in ends if np.isfinite(v))
+        for measure, (heading, more) in _SHOWN.items():
+            if measure == "forward_transfer" and self.scenario == "class":
+                continue  # nothing is known of classes that have not come
+            means = [scale * score.mean(measure) for score in scores]
+            cells = []
+            for mean, score in zip(means, scores, strict=True):
+                plain = worded(mean, places).replace("-", "−")
+                text = signed(mean, places) if "transfer" in measure else plain
+                cells.append(plus_minus(text, scale * score.deviation(measure), places))
+            whole = [m for m, s in zip(means, scores, strict=True) if np.isfinite(m) and s.complete]
+            best: set[int] = set()
+            if whole and len(scores) > 1:
+                # transfer and forgetting of errors have had their sign turned
+                averages = measure in {"average", "average_incremental"}
+                higher = not self._lower_is_better if averages else more
+                top = (max if higher else min)(whole)
+                best = {i for i, m in enumerate(means) if m == top and scores[i].complete}
+            yield Column(heading.format(label), cells, best)
+
+    def _costs(self) -> Iterator[Column]:
+        """What it took, as far as is known."""
+        for heading, cost, scale, most in (
+            ("prototypes", "prototypes", 1.0, 0),
+            ("KiB kept", "nbytes", 1.0 / 1024.0, 1),
+            ("ms to learn a row", "learning", 1000.0, 4),
+            ("ms to answer", "answering", 1000.0, 4),
+            ("rows again", "repeated", 1.0, 0),
+        ):
+            values = [getattr(score, cost) for score in self.scores.values()]
+            known = [None if value is None else scale * value for value in values]
+            places = min(most, max(0, decimals(known) - 1))
+            if any(value is not None for value in known):
+                yield Column(heading, [worded(value, places) for value in known])
+
+    # -- figures -----------------------------------------------------------------------------------
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """The mean over the tasks so far after each experience; bands are ± 1 deviation.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it; the suffix says how: .png, .svg, .pdf.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        MissingExtraError
+            If matplotlib is not installed.
+        ParameterError
+            If the path has another suffix.
+        SourceError
+            If the file cannot be written.
+        """
+        names = [fill(name, LETTERS) for name in self.scores]
+        letters = max(len(line) for name in names for line in name.split("\n"))
+        lines = sum(name.count("\n") + 1 for name in names)
+        size = (5.2 + _LETTER * max(16, letters), max(3.2, 0.17 * lines))
+        with sheet(size, path, "ContinualReport.plot", "constrained") as figure:
+            axes = figure.subplots()
+            x = np.arange(1, len(self.experiences) + 1)
+            shown = []
+            for k, (name, score) in enumerate(zip(names, self.scores.values(), strict=True)):
+                each = (100.0 if self._percent else 1.0) * _so_far(score)
+                with np.errstate(invalid="ignore"):  # of infinite errors there is none
+                    spread = each.std(axis=0, ddof=1) if len(each) > 1 else None
+                look = {**stroke(k), "lw": 1.4, "marker": "o", "ms": 2.5, "label": name}
+                shown.append(band(axes, x, each.mean(axis=0), spread, **look))
+            axes.set_xlabel("experiences learned")
+            axes.set_ylabel(self._label)
+            axes.set_xticks(x[:: max(1, math.ceil(len(x) / 15))])
+            axes.set_title(f"{self.name}: mean over the tasks so far", loc="left", fontsize=7.5,
+                           color=GREY, parse_math=False)  # fmt: skip
+            legend_beside(figure, shown)
+        return figure
+
+    def plot_matrix(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """R of each model as a heat map; as :meth:`plot` otherwise."""
+        scale = 100.0 if self._percent else 1.0
+        shown = {name: scale * score.accuracy_matrix for name, score in self.scores.items()}
+        values = np.concatenate([matrix[np.isfinite(matrix)] for matrix in shown.values()])
+        low = 0.0 if self._percent or self._lower_is_better else float(values.min(initial=0.0))
+        # the top of the colours: all for shares, else what most fields do not pass
+        high = 100.0 if self._percent else float(np.quantile(values, 0.95)) if len(values) else 1.0
+        across = min(_ACROSS, len(shown))
+        down = math.ceil(len(shown) / across)
+        size = (2.7 * across + 0.8, 2.6 * down + 0.3)
+        with sheet(size, path, "ContinualReport.plot_matrix", "constrained") as figure:
+            grid = figure.subplots(down, across, squeeze=False)
+            for axes in grid.flat[len(shown) :]:
+                axes.set_axis_off()
+            for axes, (name, matrix) in zip(grid.flat, shown.items(), strict=False):
+                image = heat_map(
+                    axes, matrix, (self.experiences, self.tasks), (low, high or 1.0),
+                    lower_is_better=self._lower_is_better,
+                )  # fmt: skip
+                title = fill(name, _TITLE)
+                axes.set_title(title, loc="left", fontsize=8, color=DARK, parse_math=False)
+                axes.set_xlabel("tested on")
+                axes.set_ylabel("after learning")
+            bar = figure.colorbar(image, ax=grid, shrink=0.8 / down, pad=0.02)
+            bar.set_label(self._label)
+            bar.outline.set_visible(False)
+        return figure
+
+    @property
+    def _label(self) -> str:
+        return f"{self._kind.label}, %" if self._percent else self._kind.label
 
 
-def _restored(tree: dict[str, Any]) -> ContinualReport:
-    if tree.pop("format") != _FORMAT:
-        raise ValueError("another format")
-    runs = tuple(Run.restored(run) for run in tree.pop("runs"))
-    known: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in tree.items()}
-    report = ContinualReport(**known, runs=runs)
-    size = (len(report.experiences), len(report.tasks))
-    if not runs or any((len(run.matrix), len(run.before)) != size for run in runs):
-        raise ValueError("runs of other tasks, or none")
-    if report.scenario not in SCENARIOS or report.metric not in METRICS[report.task]:
-        raise ValueError(f"scenario {report.scenario!r} and metric {report.metric!r}")
-    return report
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _so_far(score: ContinualScore) -> Floats:
+    """The mean over the tasks that came by each experience, (S, I); nan before the first has."""
+    each = []
+    for matrix, run in zip(score.matrices, score.runs, strict=True):
+        came = [row[np.array(run.when) <= i] for i, row in enumerate(matrix)]
+        each.append([row.mean() if len(row) else np.nan for row in came])
+    return np.array(each)

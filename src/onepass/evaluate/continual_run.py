@@ -26,9 +26,15 @@ from sklearn.exceptions import NotFittedError as NotFitted
 from sklearn.utils import get_tags
 
 from onepass import linalg
-from onepass.errors import LabelError, OnepassError, ParameterError, ShapeError, TypeMismatchError
+from onepass.errors import (
+    LabelError,
+    OnepassError,
+    ParameterError,
+    ShapeError,
+    SourceError,
+    TypeMismatchError,
+)
 from onepass.evaluate.metrics import metric_class
-from onepass.evaluate.report import numbers
 from onepass.stream import Exam, Experience
 from onepass.types import Array
 from onepass.validation.table import Table
@@ -36,7 +42,7 @@ from onepass.validation.table import Table
 __all__ = [
     "Course",
     "Known",
-    "Pupil",
+    "LearnerAdapter",
     "Rules",
     "Run",
     "arriving",
@@ -51,7 +57,7 @@ _ASKED = 4096  # rows asked about in one call
 _Made = TypeVar("_Made")
 
 
-class Pupil:
+class LearnerAdapter:
     """A learner as continual evaluation teaches and asks it.
 
     Parameters
@@ -360,19 +366,19 @@ class Run:
     stopped: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    @classmethod
-    def restored(cls, tree: Mapping[str, Any]) -> "Run":
-        """A run that was written with infinite numbers as text.
+    def check(self) -> None:
+        """Refuse numbers that are not as many as they must be.
 
         Raises
         ------
-        ValueError
-            If numbers are not as many as they must be, or none.
+        SourceError
         """
-        plain = {**tree, "before": numbers(tree["before"])}
-        run = cls(**{**plain, "matrix": [numbers(row) for row in tree["matrix"]]})
-        _refuse_unlike(run)
-        return run
+        if not self.matrix or {len(self.when), *map(len, self.matrix)} != {len(self.before)}:
+            raise SourceError(
+                "a run must have a column for each task, got another number. Make it again."
+            )
+        if any(i not in range(len(self.matrix)) for i in self.when):
+            raise SourceError("`when` must name experiences, got others. Make the run again.")
 
 
 @dataclass(frozen=True)
@@ -414,7 +420,7 @@ class Course:
     """
 
     def __init__(self, model: Any, rules: Rules, labels: Array | None, called: str) -> None:
-        self.pupil = Pupil(model, labels, rules.batch, rules.block)
+        self.adapter = LearnerAdapter(model, labels, rules.batch, rules.block)
         self.rules = rules
         self._called = called
         self._undefined = False
@@ -432,10 +438,10 @@ class Course:
             return
         began = self._now()
         try:
-            self.pupil.teach(experience.X, experience.y)
+            self.adapter.teach(experience.X, experience.y)
             self._weigh()
             if borders:
-                self.pupil.end()
+                self.adapter.end()
                 self._weigh()
         except (OnepassError, ValueError, NotImplementedError) as refused:
             self.stopped = f"{experience.name}: {refused}"
@@ -447,7 +453,7 @@ class Course:
 
     def _weigh(self) -> None:
         """What is let go when a task ends had to be kept till then."""
-        size = self.pupil.nbytes
+        size = self.adapter.nbytes
         self._most = size if self._most is None else max(size or 0, self._most)
 
     def score(self, exam: Exam) -> float:
@@ -458,7 +464,7 @@ class Course:
         among = exam.classes if self.rules.scenario == "task" and exam.classes else None
         began = self._now()
         try:
-            said = self.pupil.say(exam.X, among, exam.y)
+            said = self.adapter.say(exam.X, among, exam.y)
         except Exception as wrong:
             if self.stopped is None:
                 asked = f"raised this when it was asked about {exam.name!r}"
@@ -482,11 +488,11 @@ class Course:
             [[_plain(value) for value in row] for row in rows],
             [_plain(value) for value in self.before],
             list(when),
-            self.pupil.rows,
+            self.adapter.rows,
             self._most,
-            self.pupil.prototypes,
-            self.pupil.repeated,
-            self._took[0] / self.pupil.rows if timed and self.pupil.rows else None,
+            self.adapter.prototypes,
+            self.adapter.repeated,
+            self._took[0] / self.adapter.rows if timed and self.adapter.rows else None,
             self._took[1] / self._asked if timed and self._asked else None,
             self.stopped,
             self._notes(),
@@ -494,10 +500,10 @@ class Course:
 
     def _notes(self) -> list[str]:
         """What is known of the learner's limits, and what it could not be told."""
-        known: Mapping[str, str] = getattr(self.pupil.inner, "limits", {})
+        known: Mapping[str, str] = getattr(self.adapter.inner, "limits", {})
         scenario = self.rules.scenario
         notes = [known[scenario]] if scenario in known else []
-        if scenario == "task" and self.rules.task == "classification" and not self.pupil.masks:
+        if scenario == "task" and self.rules.task == "classification" and not self.adapter.masks:
             notes.append("cannot be told a task's classes: it answered among all")
         if self._undefined:
             notes.append("said nan of some rows, of which nothing can be known")
@@ -567,17 +573,6 @@ def arriving(
 
 def _plain(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def _refuse_unlike(run: Run) -> None:
-    sizes = {len(run.when), *map(len, run.matrix)}
-    if not run.matrix or sizes != {len(run.before)}:
-        raise ValueError("a matrix must have a column for each task")
-    if any(i not in range(len(run.matrix)) for i in run.when):
-        raise ValueError("`when` must name experiences")
-    counts = (run.rows, run.nbytes, run.prototypes, run.repeated, run.learning, run.answering)
-    if not all(value is None or isinstance(value, (int, float)) for value in counts):
-        raise ValueError("what it took must be numbers")
 
 
 def is_learner(model: object) -> bool:

@@ -38,7 +38,6 @@ __all__ = [
     "Watch",
     "counts_mistakes",
     "hold_suited",
-    "restored",
     "watch",
 ]
 
@@ -93,24 +92,6 @@ class Drift:
 
     alarms: Marks
     warnings: Marks | None
-
-
-def restored(tree: Any) -> dict[str, Drift] | None:
-    """What detectors said, from the dicts that a report's JSON holds.
-
-    Parameters
-    ----------
-    tree : dict of str to dict, or None
-    """
-    if tree is None:
-        return None
-    marks = {
-        name: {kind: one[kind] for kind in ("alarms", "warnings")} for name, one in tree.items()
-    }
-    return {
-        name: Drift(Marks(**one["alarms"]), one["warnings"] and Marks(**one["warnings"]))
-        for name, one in marks.items()
-    }
 
 
 def counts_mistakes(detector: object) -> bool:
@@ -253,54 +234,41 @@ class Watch:
 
 
 class _Guard:
-    """A detector at work."""
+    """A detector, and where it raised alarms and began to warn; all are counted, the last kept."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector: Any = detector  # which may have warnings too
         self._kind: type = bool if counts_mistakes(detector) else float
-        self._alarms = _Kept()
-        self._warnings = _Kept() if hasattr(detector, "warning_detected") else None
+        kinds = ["alarms"] + ["warnings"] * hasattr(detector, "warning_detected")
+        self._last = {kind: deque[tuple[int, Any]](maxlen=MOST) for kind in kinds}
+        self._counts = dict.fromkeys(kinds, 0)
         self._warned = False
 
     def add(self, errors: Array, rows: int, time: Array | None) -> None:
-        """Tell the detector the errors (n,) of the rows behind so many; note its alarms."""
-        detector, kind, warnings = self._detector, self._kind, self._warnings
+        """Update the detector with the errors (n,) of the rows after so many."""
         for i, error in enumerate(errors.tolist()):
-            if not np.isfinite(error):  # of a model that went astray no detector learns anything
+            if not np.isfinite(error):  # a detector learns nothing of a model that diverged
                 continue
-            detector.update(kind(error))
-            if detector.drift_detected:
-                self._alarms.add(rows + i + 1, None if time is None else time[i])
-            if warnings is not None:
-                warned = bool(detector.warning_detected)
-                if warned and not self._warned:
-                    warnings.add(rows + i + 1, None if time is None else time[i])
+            self._detector.update(self._kind(error))
+            begun = {"alarms": self._detector.drift_detected}
+            if "warnings" in self._last:
+                warned = bool(self._detector.warning_detected)
+                begun["warnings"] = warned and not self._warned
                 self._warned = warned
+            for kind in (kind for kind, now in begun.items() if now):
+                self._counts[kind] += 1
+                at = None if time is None else plain_time(time[i])
+                self._last[kind].append((rows + i + 1, at))
 
     def found(self) -> Drift:
-        """What it has said so far."""
-        return Drift(
-            self._alarms.marks(), None if self._warnings is None else self._warnings.marks()
-        )
-
-
-class _Kept:
-    """Marks while they come: all are counted, the last are kept."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._last: deque[tuple[int, Any]] = deque(maxlen=MOST)
-
-    def add(self, row: int, time: object) -> None:
-        """Count a mark, after so many rows, at a time."""
-        self._count += 1
-        self._last.append((row, plain_time(time)))
-
-    def marks(self) -> Marks:
         """The marks so far; with times where there are any."""
-        times = [time for _, time in self._last]
-        timed = any(time is not None for time in times)
-        return Marks(self._count, [row for row, _ in self._last], times if timed else None)
+        marks: dict[str, Marks] = {}
+        for kind, last in self._last.items():
+            times = [time for _, time in last]
+            timed = any(time is not None for time in times)
+            rows = [row for row, _ in last]
+            marks[kind] = Marks(self._counts[kind], rows, times if timed else None)
+        return Drift(marks["alarms"], marks.get("warnings"))
 
 
 def _errors(task: str, y: Array, said: Array) -> Array:

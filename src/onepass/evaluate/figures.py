@@ -1,23 +1,21 @@
-"""Figures of a prequential evaluation, and the style that all figures share.
+"""Figures of all reports: their style, learning curves, lines with bands, dots and heat maps.
 
-Learning curves are drawn at the width of a printed column, in colours that readers with colour
-vision deficiency can tell apart. Ticks on a model's curve mark the rows where drift was detected.
+Colours are those that readers with colour vision deficiency can tell apart. Learning curves are
+drawn at the width of a printed column; ticks on a curve mark the rows where drift was detected.
 """
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onepass.errors import ParameterError, need
-from onepass.evaluate.curves import Curve
-from onepass.evaluate.drift import Drift
-from onepass.evaluate.metrics import METRICS, Metric
-from onepass.evaluate.score import Results
 from onepass.evaluate.tables import decimals, worded
 from onepass.serialization.atomic import writing
 from onepass.types import Array, Floats
@@ -26,14 +24,29 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "DARK", "DASHES", "GREY", "draw", "sheet"]
+__all__ = [
+    "COLOURS",
+    "DARK",
+    "GREY",
+    "LETTERS",
+    "Dots",
+    "Line",
+    "band",
+    "dots",
+    "heat_map",
+    "learning_curves",
+    "legend_below",
+    "legend_beside",
+    "sheet",
+    "stroke",
+]
 
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's; black and yellow left out."""
 
 GREY, DARK = "#767676", "#444444"
-DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
+_DASHES = ((0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 1.5, 1.5, 1.5)))
 
 _SETTINGS = {
     "font.family": "sans-serif",
@@ -113,289 +126,354 @@ def _check_suffix(figure: "Figure", path: str | os.PathLike[str], where: str) ->
         )
 
 
-def _tick(
-    axes: "Axes",
-    along: Array,
-    values: Floats,
-    drift: dict[str, Drift] | None,
-    colour: str,
-    *,
-    timed: bool,
-) -> None:
-    """Thin ticks across a curve, one for each alarm that was kept."""
-    known = np.isfinite(values)
-    for said in (drift or {}).values():
-        marks = said.alarms
-        if marks.rows and known.any():
-            at = np.array(marks.times if timed else marks.rows, dtype=along.dtype)
-            height = np.interp(_number(at), _number(along[known]), values[known])
-            axes.plot(at, height, ls="", marker="|", ms=12, mew=0.8, color=colour, zorder=5)
-
-
-def _number(along: Array) -> Floats:
-    plain: Floats = along.astype(np.int64 if along.dtype.kind == "M" else np.float64)
-    return plain
-
-
-_SIZE = (5.0, 3.0)  # inches
-
-
-@dataclass(frozen=True)
-class _Line:
-    """One model's curve over all rows, how it looks, and where it ends."""
-
-    name: str
-    values: Floats
-    colour: str
-    dash: Any
-    baseline: bool
-
-    @property
-    def last(self) -> float:
-        """The last value that is known; nan where none is."""
-        known = self.values[~np.isnan(self.values)]
-        return float(known[-1]) if len(known) else np.nan
-
-
-def draw(report: Results, path: str | os.PathLike[str] | None, metric: str | None) -> Any:
-    """The learning curves of one metric.
+def stroke(k: int) -> dict[str, Any]:
+    """The colour and dashes of the k-th line: past the last colour they come again, dashed.
 
     Parameters
     ----------
-    report : Results
-        What to show.
-    path : path or None
-        Where to write the figure: .png, .svg or .pdf.
-    metric : str or None
-        One of the report's; its first by default.
+    k : int
+        From 0 on.
+    """
+    around = k // len(COLOURS)
+    dash = _DASHES[around % len(_DASHES)] if around else "-"
+    return {"color": COLOURS[k % len(COLOURS)], "ls": dash}
+
+
+def band(axes: "Axes", x: Any, mean: Any, spread: Any, alpha: float = 0.15, **line: Any) -> Any:
+    """A line, and a band of its deviation.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+    x, mean, spread : array-like of shape (n,)
+        The band is mean ± spread; None for no band.
+    alpha : float
+        Of the band.
+    **line
+        How the line looks, its ``color`` among it.
+
+    Returns
+    -------
+    matplotlib.lines.Line2D
+    """
+    if spread is not None:
+        mean, spread = np.asarray(mean), np.asarray(spread)
+        axes.fill_between(x, mean - spread, mean + spread, color=line["color"], alpha=alpha, lw=0)
+    return axes.plot(x, mean, **line)[0]
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A kind of number that each row of a dot plot has.
+
+    Parameters
+    ----------
+    label : str
+        In the legend.
+    colour : str
+    means : sequence of float, or array
+        Of each row; nan where it has none.
+    spreads : sequence of float, array or None
+        Standard deviations; None for no bars.
+    offset : float
+        How far above its row.
+    mark : str
+        As matplotlib calls it.
+    places : int or None
+        Decimals written beside a dot; None for none.
+    """
+
+    label: str
+    colour: str
+    means: Sequence[float] | Floats
+    spreads: Sequence[float] | Floats | None = None
+    offset: float = 0.0
+    mark: str = "o"
+    places: int | None = None
+
+
+def dots(axes: "Axes", title: str, names: Sequence[str], kinds: Sequence[Dots]) -> None:
+    """A row for each name, from top to bottom, with a dot of each kind.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+    title : str
+    names : sequence of str
+    kinds : sequence of Dots
+        Those of which any row has a number.
+    """
+    rows = np.arange(len(names), dtype=float)[::-1]
+    for kind in kinds:
+        means, at = np.asarray(kind.means, dtype=float), rows + kind.offset
+        some = np.isfinite(means)
+        if not some.any():
+            continue
+        bars = None if kind.spreads is None else np.nan_to_num(np.asarray(kind.spreads))[some]
+        axes.errorbar(
+            means[some], at[some], xerr=bars, fmt=kind.mark, color=kind.colour, label=kind.label,
+            capsize=2, markersize=4 if kind.mark == "o" else 9,
+        )  # fmt: skip
+        for mean, place in zip(means[some], at[some], strict=True):
+            if kind.places is not None:  # away from the dots of other kinds
+                below = kind.offset < 0
+                axes.annotate(
+                    f"{mean:.{kind.places}f}", (mean, place), xytext=(0, -3.5 if below else 3.5),
+                    ha="center", va="top" if below else "bottom", fontsize=6,
+                    textcoords="offset points",
+                )  # fmt: skip
+    axes.set_yticks(rows, names, fontsize=7)
+    axes.set_ylim(-0.7, len(names) - 0.2)
+    axes.margins(x=0.1)
+    axes.set_title(title, fontsize=8)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.grid(visible=True, axis="x")
+
+
+def legend_below(figure: "Figure") -> None:
+    """One legend of all axes, outside of them.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Laid out as "constrained".
+    """
+    shown: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        shown = dict(zip(labels, handles, strict=True)) | shown
+    figure.legend(
+        shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown), frameon=False,
+        fontsize=7,
+    )  # fmt: skip
+
+
+LETTERS = 28
+"""Of a line in a legend."""
+
+
+def legend_beside(figure: "Figure", handles: Sequence[Any]) -> None:
+    """A legend on the right of a figure's axes; names may hold dollars.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        Laid out as "constrained".
+    handles : sequence of artists
+        With their labels.
+    """
+    legend = figure.legend(
+        handles=handles, loc="outside right center", frameon=False, fontsize=7.5,
+        labelcolor="linecolor",
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+_WRITTEN = 12  # rows up to which each number is written into its field
+_LETTER, _SIDE = 0.06, 2.1  # inches of a letter beside a heat map, and of its side
+
+
+def heat_map(
+    axes: "Axes",
+    values: Floats,
+    names: tuple[Sequence[str], Sequence[str]],
+    span: tuple[float, float],
+    *,
+    lower_is_better: bool,
+) -> Any:
+    """A matrix as a heat map: bright is good, and each number is written where they are few.
+
+    Parameters
+    ----------
+    axes : matplotlib.axes.Axes
+    values : ndarray of shape (n, m)
+    names : tuple of sequence of str
+        Of rows, and of columns; their numbers stand for long ones.
+    span : tuple of float
+        The values at both ends of the colours.
+    lower_is_better : bool
+
+    Returns
+    -------
+    matplotlib.image.AxesImage
+        For a colour bar.
+    """
+    low, high = span
+    colours = "cividis_r" if lower_is_better else "cividis"
+    image = axes.imshow(values, cmap=colours, vmin=low, vmax=high)
+    axes.grid(visible=False)
+    most = max(values.shape)
+    for (i, j), value in np.ndenumerate(values if most <= _WRITTEN else np.empty((0, 0))):
+        if np.isfinite(value):
+            bright = (value - low) / ((high - low) or 1.0) > 0.55
+            text = f"{value:.0f}" if high == 100.0 or abs(value) >= 9.95 else f"{value:.2g}"
+            axes.text(
+                j, i, text, ha="center", va="center", fontsize=7.0 if most <= 6 else 5.0,
+                color="white" if bright == lower_is_better else "black",
+            )  # fmt: skip
+    for side, given, n in zip((axes.yaxis, axes.xaxis), names, values.shape, strict=True):
+        short = all(len(name) <= 6 for name in given)
+        letters = max(len(name) for name in given) if short else len(str(n))
+        step = max(1, math.ceil(n * _LETTER * (letters + 1) / _SIDE))
+        at = range(0, n, step)
+        side.set_ticks(list(at), [given[i] if short else str(i + 1) for i in at])
+    axes.tick_params(length=0, labelsize=6.5)
+    return image
+
+
+_CURVES = (6.0, 3.0)  # inches
+
+
+@dataclass(frozen=True)
+class Line:
+    """The learning curve of a model.
+
+    Parameters
+    ----------
+    name : str
+    values : ndarray of shape (n,)
+        Over all rows so far.
+    recent : ndarray of shape (m,), or None
+        Over the last rows.
+    baseline : bool
+    alarms : ndarray of shape (k,)
+        Where drift was detected.
+    """
+
+    name: str
+    values: Floats
+    recent: Floats | None
+    baseline: bool
+    alarms: Array
+
+    @property
+    def last(self) -> float:
+        """The last value that is defined; nan where none is."""
+        defined = self.values[~np.isnan(self.values)]
+        return float(defined[-1]) if len(defined) else np.nan
+
+
+def learning_curves(
+    lines: Sequence[Line],
+    x: tuple[Array, Array],
+    since: int,
+    labels: tuple[str, str, str],
+    path: str | os.PathLike[str] | None,
+    where: str,
+    *,
+    lower_is_better: bool,
+) -> Any:
+    """Learning curves, and a legend with the last value of each.
+
+    Parameters
+    ----------
+    lines : sequence of Line
+        Models in colours, baselines in grey; at least one has a point.
+    x : tuple of ndarray
+        Rows or times of the points of ``values``, and of ``recent``.
+    since : int
+        The first point of ``values`` that counts for the scale.
+    labels : tuple of str
+        Of both axes, and the title.
+    path, where
+        As in :func:`sheet`.
+    lower_is_better : bool
 
     Returns
     -------
     matplotlib.figure.Figure
-
-    Raises
-    ------
-    MissingExtraError
-        If matplotlib is not installed.
-    ParameterError
-        If the report has no such metric, no row was learned, or the suffix is another.
-    SourceError
-        If the file cannot be written.
     """
-    metric = _chosen(report, metric)
-    with sheet(_SIZE, path, "Report.plot") as figure:
+    with sheet(_CURVES, path, where, layout="constrained") as figure:
         axes = figure.add_subplot()
-        lines = _lines(report, metric)
-        _trace(axes, report, metric, lines)
-        axes.set_ylim(*_limits(report, metric, lines))
-        _label_axes(axes, report, metric)
-        _label_lines(axes, lines, METRICS[report.task][metric])
+        low, high = _limits(lines, x, x[0][since], lower_is_better=lower_is_better)
+        axes.set_ylim(low, high)
+        places = decimals(line.last for line in lines)
+        drawn, models, baselines = {}, 0, 0
+        for line in lines:
+            if line.baseline:
+                look: dict[str, Any] = {"color": GREY, "ls": _DASHES[baselines % len(_DASHES)]}
+                baselines += 1
+            else:
+                look = stroke(models)
+                models += 1
+            off = " ↑" if line.last > high else " ↓" if line.last < low else ""
+            last = worded(line.last, places).replace("-", "−")
+            look["label"] = fill(f"{line.name} {last}{off}", LETTERS)
+            drawn[line.name] = _trace(axes, line, x, look)
+        worst = np.inf if lower_is_better else -np.inf
+        order = sorted(lines, key=lambda line: worst if np.isnan(line.last) else line.last)
+        legend_beside(figure, [drawn[line.name] for line in reversed(order)])  # as lines end
+        _label_axes(axes, x[0], labels, where)
     return figure
 
 
-def _chosen(report: Results, metric: str | None) -> str:
-    """The metric to draw."""
-    chosen = report.metrics[0] if metric is None else metric
-    if chosen not in report.metrics:
-        raise ParameterError(
-            f"Report.plot: `metric` must be one of the report's, {', '.join(report.metrics)}, "
-            f"got {metric!r}. Name it in op.evaluate.prequential(..., metrics=[...])."
-        )
-    if not report.rows:
-        raise ParameterError(
-            "Report.plot: the report must be about at least 1 row, got 0. "
-            "Check that the stream has rows with answers."
-        )
-    return chosen
+def _trace(axes: "Axes", line: Line, x: tuple[Array, Array], look: dict[str, Any]) -> Any:
+    """Draw a line, the faint one over the last rows below, and ticks where drift was detected."""
+    colour = look["color"]
+    if line.recent is not None:
+        axes.plot(x[1], line.recent, color=colour, ls=look["ls"], lw=0.9, alpha=0.4, zorder=2)
+    width, level = (1.0, 3) if line.baseline else (1.5, 4)
+    defined = np.isfinite(line.values)
+    marker = "." if defined.sum() == 1 else None
+    if len(line.alarms) and defined.any():
+        height = np.interp(_numbers(line.alarms), _numbers(x[0][defined]), line.values[defined])
+        axes.plot(line.alarms, height, ls="", marker="|", ms=12, mew=0.8, color=colour, zorder=5)
+    return axes.plot(x[0], line.values, **look, lw=width, zorder=level, marker=marker)[0]
 
 
-def _lines(report: Results, metric: str) -> list[_Line]:
-    """The curves over all rows: models in colours, baselines in grey."""
-    lines = []
-    hues = dashes = 0
-    for name, score in report.scores.items():
-        values = np.array(report.overall.points[name][metric], dtype=np.float64)
-        if score.baseline:
-            lines.append(_Line(name, values, GREY, DASHES[dashes % len(DASHES)], baseline=True))
-            dashes += 1
-        else:
-            # past the last colour they come again, dashed
-            dash = "-" if hues < len(COLOURS) else DASHES[hues // len(COLOURS) % len(DASHES)]
-            lines.append(_Line(name, values, COLOURS[hues % len(COLOURS)], dash, baseline=False))
-            hues += 1
-    return lines
+def _numbers(along: Array) -> Floats:
+    plain: Floats = along.astype(np.int64 if along.dtype.kind == "M" else np.float64)
+    return plain
 
 
-def _trace(axes: "Axes", report: Results, metric: str, lines: list[_Line]) -> None:
-    """All lines: the faint ones, over the last rows, lie below."""
-    timed = _timed(report)
-    if report.recent is not None and len(report.recent):
-        x = _along(report.recent, timed=timed)
-        for line in lines:
-            if not line.baseline:
-                recent = _recent(report.recent, line, metric)
-                axes.plot(x, recent, color=line.colour, ls=line.dash, lw=0.9, alpha=0.4, zorder=2)
-    x = _along(report.overall, timed=timed)
-    for line in lines:
-        width, level = (1.0, 3) if line.baseline else (1.5, 4)
-        axes.plot(
-            x,
-            line.values,
-            color=line.colour,
-            ls=line.dash,
-            lw=width,
-            zorder=level,
-            marker="." if np.isfinite(line.values).sum() == 1 else None,
-        )
-        _tick(axes, x, line.values, report.scores[line.name].drift, line.colour, timed=timed)
+def _limits(
+    lines: Sequence[Line], x: tuple[Array, Array], since: Any, *, lower_is_better: bool
+) -> tuple[float, float]:
+    """The range that matters: neither the first rows nor a model that diverged rule it.
 
-
-def _timed(report: Results) -> bool:
-    """Whether the curves stand over time: it is known of each point, goes on, and never back."""
-    moments = [_moments(curve) for curve in (report.overall, report.recent) if curve is not None]
-    if any(m is None or (m[1:] < m[:-1]).any() for m in moments):
-        return False
-    overall = moments[0]
-    return overall is not None and len(overall) > 1 and bool(overall[-1] > overall[0])
-
-
-def _moments(curve: Curve) -> Array | None:
-    """The times of a curve's points; None where one is unknown, or is text that is no date."""
-    if len(curve) == 0:
-        return np.empty(0)
-    if curve.times is None or None in curve.times:
-        return None
-    try:
-        return np.array(
-            curve.times, dtype="datetime64[us]" if isinstance(curve.times[0], str) else np.float64
-        )
-    except ValueError:
-        return None
-
-
-def _along(curve: Curve, *, timed: bool) -> Array:
-    """Where the points stand: in time, or in rows."""
-    moments = _moments(curve) if timed else None
-    return np.array(curve.rows, dtype=np.float64) if moments is None else moments
-
-
-def _limits(report: Results, metric: str, lines: list[_Line]) -> tuple[float, float]:
-    """The range that matters: neither the first rows nor a model that went astray rule it.
-
-    Values count from the first twentieth of the stream on, and as far as a reader would compare
-    them with the best: to four times its error, or 1.5 below its share. Baselines so far off that
-    several models could not be told apart beside them are left outside, as an arrow.
+    Values count from ``since`` on, and as far as a reader would compare them with the best: to four
+    times its error, or 1.5 below its share. Baselines so far off that several models could not be
+    told apart beside them are left outside, as an arrow.
     """
-    fence = _fence(report, metric, lines)
+    finals = [line.last for line in lines if np.isfinite(line.last)]
+    least, most = -np.inf, 4.0 * min((value for value in finals if value > 0), default=np.inf)
+    if not lower_is_better:
+        least, most = max(finals, default=np.inf) - 1.5, np.inf
+
+    def span(some: Sequence[Line]) -> tuple[float, float]:
+        parts = [line.values[x[0] >= since] for line in some]
+        parts += [line.recent[x[1] >= since] for line in some if line.recent is not None]
+        values = np.concatenate(parts)
+        values = values[np.isfinite(values) & (values >= least) & (values <= most)]
+        return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+
     models = [line for line in lines if not line.baseline] or lines
-    shown = [_settled(report, report.overall, line.values, fence) for line in models]
-    if report.recent is not None:
-        for line in (line for line in models if not line.baseline):
-            recent = _recent(report.recent, line, metric)
-            shown.append(_settled(report, report.recent, recent, fence))
-    low, high = _span(shown)
-    every = [_settled(report, report.overall, line.values, fence) for line in lines]
-    wide = _span([*shown, *every])
+    low, high = span(models)
+    wide = span(lines)
     if len(models) == 1 or high - low >= 0.25 * (wide[1] - wide[0]):
         low, high = wide
     margin = 0.06 * (high - low) or 0.05 * abs(high) or 0.5
     return low - margin, high + margin
 
 
-def _fence(report: Results, metric: str, lines: list[_Line]) -> tuple[float, float]:
-    """What a reader would compare with the best."""
-    finals = [line.last for line in lines if np.isfinite(line.last)]
-    if METRICS[report.task][metric].better == "higher":
-        return max(finals, default=np.inf) - 1.5, np.inf
-    return -np.inf, 4.0 * min((value for value in finals if value > 0), default=np.inf)
-
-
-def _settled(report: Results, curve: Curve, values: Floats, fence: tuple[float, float]) -> Floats:
-    """The finite values within the fence, past the first twentieth of the stream."""
-    late = np.array(curve.rows) >= report.rows / 20
-    return values[late & np.isfinite(values) & (values >= fence[0]) & (values <= fence[1])]
-
-
-def _span(parts: list[Floats]) -> tuple[float, float]:
-    values = np.concatenate(parts)
-    return (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
-
-
-def _recent(curve: Curve, line: _Line, metric: str) -> Floats:
-    return np.array(curve.points[line.name][metric], dtype=np.float64)
-
-
-def _label_axes(axes: "Axes", report: Results, metric: str) -> None:
+def _label_axes(axes: "Axes", x: Array, labels: tuple[str, str, str], where: str) -> None:
     """What is measured, over what."""
     axes.margins(x=0.0)
-    dates = need("matplotlib.dates", extra="plot", where="Report.plot")
-    tickers = need("matplotlib.ticker", extra="plot", where="Report.plot")
-    timed = _timed(report)
-    if _along(report.overall, timed=timed).dtype.kind == "M":
+    dates = need("matplotlib.dates", extra="plot", where=where)
+    tickers = need("matplotlib.ticker", extra="plot", where=where)
+    along, measured, title = labels
+    if x.dtype.kind == "M":
         locator = dates.AutoDateLocator(minticks=3, maxticks=7)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator))
     else:
-        thousands = tickers.FuncFormatter(lambda value, _: f"{value:,.10g}")
+        timed = along == "time"
         axes.xaxis.set_major_locator(tickers.MaxNLocator(5, integer=not timed))
-        axes.xaxis.set_major_formatter(thousands)
-        axes.set_xlabel("time" if timed else "rows learned")
+        axes.xaxis.set_major_formatter(tickers.FuncFormatter(lambda v, _: f"{v:,.10g}"))
+        axes.set_xlabel(along)
         if not timed:
-            axes.set_xlim(0, report.rows)
+            axes.set_xlim(0, x[-1])
     axes.yaxis.set_major_locator(tickers.MaxNLocator(5))
-    kind = METRICS[report.task][metric]
-    label = f"{kind.label} of {report.target}" if report.target else kind.label
-    axes.set_ylabel(f"{label}, so far", parse_math=False)
-    rows = "1 row" if report.rows == 1 else f"{report.rows:,} rows"
-    about = f"{report.source + ': ' if report.source else ''}{rows}, one pass"
-    if report.recent is not None and len(report.recent):
-        about += f"; faint: last {report.window:,} rows"
-    if any(score.drift for score in report.scores.values()):
-        about += "; ticks: drift"
-    axes.set_title(about, loc="left", fontsize=7.5, color=GREY, pad=6, parse_math=False)
-
-
-def _label_lines(axes: Any, lines: list[_Line], kind: type[Metric]) -> None:
-    """Each line's name and last value at its right end, moved apart where they would overlap.
-
-    A model of which no value is known stands where the worst would.
-    """
-    low, high = axes.get_ylim()
-    worst = -np.inf if kind.better == "higher" else np.inf
-    lines = sorted(lines, key=lambda line: worst if np.isnan(line.last) else line.last)
-    height = axes.get_position().height * axes.figure.get_size_inches()[1] * 72
-    gap = 10.5  # points from line to line of text
-    values = [worst if np.isnan(line.last) else line.last for line in lines]
-    ends = np.clip([(value - low) / (high - low) * height for value in values], 0, height)
-    steps = gap * np.arange(len(lines))
-    # least squares under "at least a gap apart" is isotonic regression of the ends less the gaps
-    from sklearn.isotonic import isotonic_regression  # noqa: PLC0415  slow to load
-
-    spots = steps + np.clip(isotonic_regression(ends - steps), 0, max(0, height - steps[-1]))
-    places = decimals([line.last for line in lines])
-    for line, end, spot in zip(lines, ends, spots, strict=True):
-        off = " ↑" if line.last > high else " ↓" if line.last < low else ""
-        known = not np.isnan(line.last)
-        number = worded(line.last, places).replace("-", "−") if known else "–"
-        leader = {
-            "arrowstyle": "-",
-            "color": line.colour,
-            "linewidth": 0.5,
-            "shrinkA": 1,
-            "shrinkB": 1,
-            "relpos": (0.0, 0.5),
-        }
-        axes.annotate(
-            f"{line.name} {number}{off}",
-            xy=(1.0, end / height),
-            xycoords="axes fraction",
-            xytext=(12, spot - end),
-            textcoords="offset points",
-            va="center",
-            ha="left",
-            fontsize=8,
-            color=line.colour,
-            annotation_clip=False,
-            parse_math=False,  # a name may hold dollars
-            arrowprops=leader if abs(spot - end) > 2 and known and not off else None,
-        )
+    axes.set_ylabel(measured, parse_math=False)
+    axes.set_title(title, loc="left", fontsize=7.5, color=GREY, pad=6, parse_math=False)

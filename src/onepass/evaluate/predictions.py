@@ -66,7 +66,11 @@ def answers(
             place = f"{_WHERE}: {len(rows):,} rows from row {first:,} (from 0)"
             raise refusal(error, place, getattr(rows, "located", None), len(rows)) from error
         seen += len(rows)
-        columns = {"said": said} if said.ndim == 1 else dict(_outputs(said))
+        columns = (
+            {"said": said}
+            if said.ndim == 1
+            else {f"said{j}": column for j, column in enumerate(said.T)}
+        )
         taken = [name for name in keep if name in columns]
         if taken:
             raise ColumnError(
@@ -102,8 +106,3 @@ def _column(table: Table, name: str) -> Array:
         )
     column: Array = table[name]
     return column
-
-
-def _outputs(said: Array) -> Iterator[tuple[str, Array]]:
-    for j, column in enumerate(said.T):
-        yield f"said{j}", column

@@ -16,6 +16,7 @@ Cost: what the models cost, and O(points) memory; O(window) more where a window 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from sklearn.base import is_classifier, is_regressor
 
@@ -24,7 +25,7 @@ from onepass.evaluate.blocks import Block
 from onepass.evaluate.curves import Ledger
 from onepass.evaluate.delay import Room
 from onepass.evaluate.drift import Detector, watch
-from onepass.evaluate.metrics import Metric, metric_class
+from onepass.evaluate.metrics import metric_class
 from onepass.evaluate.naive import LastLabel, LastValue, Majority, RunningMean
 from onepass.evaluate.report import Report
 from onepass.evaluate.resume import Bookmark, starting, through
@@ -32,7 +33,7 @@ from onepass.evaluate.run import Course, Model
 from onepass.types import Array
 from onepass.validation import whole
 
-__all__ = ["named", "prequential"]
+__all__ = ["by_name", "named", "prequential"]
 
 
 _BASELINES: dict[str, dict[str, type]] = {
@@ -41,9 +42,23 @@ _BASELINES: dict[str, dict[str, type]] = {
 }
 
 
-def _references(task: str) -> dict[str, Model]:
-    """New baselines for a task, by name."""
-    return {name: kind() for name, kind in _BASELINES[task].items()}
+def by_name(models: object) -> dict[str, Any]:
+    """Models by name; without names by that of their class, numbered from the second on.
+
+    Parameters
+    ----------
+    models : mapping, sequence or a single model
+    """
+    if isinstance(models, Mapping):
+        return {str(name): model for name, model in models.items()}
+    found: dict[str, Any] = {}
+    for model in models if isinstance(models, (list, tuple)) else [models]:
+        name = kind = getattr(model, "__name__", type(model).__name__)
+        i = 2
+        while name in found:
+            name, i = f"{kind} {i}", i + 1
+        found[name] = model
+    return found
 
 
 def named(
@@ -63,17 +78,7 @@ def named(
     ParameterError
         If one is no learner, or stands there twice.
     """
-    if isinstance(models, Mapping):
-        named = {str(name): model for name, model in models.items()}
-    else:
-        listed = list(models) if isinstance(models, (list, tuple)) else [models]
-        named = {}
-        for model in listed:
-            kind, i = type(model).__name__, 2
-            name = kind
-            while name in named:
-                name, i = f"{kind} {i}", i + 1
-            named[name] = model
+    named = by_name(models)
     for name, model in named.items():
         if not callable(getattr(model, "test_then_train", None)) or isinstance(model, type):
             raise ParameterError(
@@ -118,11 +123,6 @@ def _task_of_models(models: dict[str, Model], where: str) -> str | None:
             "Evaluate classifiers and regressors in passes of their own."
         )
     return next(iter(tasks.values()), None)
-
-
-def _task_of_answers(block: Block | None) -> str:
-    """The task that the answers suggest: real numbers are regression, all else classification."""
-    return "regression" if block is None or block.y.dtype.kind == "f" else "classification"
 
 
 _WHERE = "op.evaluate.prequential"
@@ -246,8 +246,9 @@ def prequential(
     start = getattr(stream, "start", 0) if mark is None else mark.start
     with starting(stream, start, _WHERE) as rows:
         task, source = _task(task or begun, rows)
-        least = _references(task) if baselines else {}
-        kinds, everyone = _metrics(asked, task), _joined(learners, least, _WHERE)
+        least = {name: kind() for name, kind in _BASELINES[task].items()} if baselines else {}
+        kinds = {name: metric_class(name, task, _WHERE) for name in asked or _METRICS[task]}
+        everyone = _joined(learners, least, _WHERE)
         course = Course(everyone, Ledger.start(everyone, kinds, width, most), room, clock, _WHERE)
         course.watch = watch(drift, learners, task, _WHERE, resumed=resume)
         setup = {"task": task, "window": width, "delay": delay_until or max(int(delay), 1)}
@@ -311,11 +312,17 @@ def _bookmark(
 
 
 def _task(known: str | None, source: Iterator[Block]) -> tuple[str, Iterator[Block]]:
-    """What the models do, or what the first answers ask for; and all blocks."""
+    """What the models do, or what the first targets suggest; and all blocks.
+
+    Real numbers are regression, all else is classification.
+    """
     if known is not None:
         return known, source
     first = next(source, None)
-    return _task_of_answers(first), chain([] if first is None else [first], source)
+    if first is None:
+        return "regression", source
+    task = "regression" if first.y.dtype.kind == "f" else "classification"
+    return task, chain([first], source)
 
 
 def _named(stream: object) -> tuple[str | None, str | None]:
@@ -336,7 +343,3 @@ def _asked(metrics: object) -> list[str]:
             "one pair: prequential(model, (X, y))."
         )
     return list(metrics)
-
-
-def _metrics(asked: list[str], task: str) -> dict[str, type[Metric]]:
-    return {name: metric_class(name, task, _WHERE) for name in asked or _METRICS[task]}

@@ -1,70 +1,69 @@
-"""Report of a prequential evaluation: scores by model, tables, figures, frames and JSON.
+"""Reports: how all of them are shown and written, and that of a prequential evaluation.
 
 In JSON, which has no infinite numbers, these are the texts ``"inf"`` and ``"-inf"``.
 """
 
-import csv
+import html
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from importlib import import_module
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
+import msgspec
+import numpy as np
 from rich.table import Table as RichTable
 
-from onepass.errors import MissingExtraError, ParameterError, SourceError
+from onepass.errors import ParameterError, SourceError
 from onepass.evaluate.curves import Curve
-from onepass.evaluate.drift import restored
-from onepass.evaluate.figures import draw
+from onepass.evaluate.figures import Line, learning_curves
+from onepass.evaluate.metrics import METRICS, Metric
 from onepass.evaluate.score import Score
-from onepass.evaluate.tables import to_html, to_markdown, to_rich, to_text
+from onepass.evaluate.tables import Column, Table, decimals, frame, to_csv, worded
 from onepass.serialization.atomic import writing
+from onepass.types import Array
 
 __all__ = [
     "FILES",
+    "FORMAT",
+    "BaseReport",
     "Report",
-    "frame",
-    "numbers",
-    "reread",
+    "loaded",
+    "mapped",
+    "read_json",
+    "restored",
     "spelt",
 ]
 
 
-def frame(columns: Mapping[str, Sequence[object]], library: str | None, where: str) -> Any:
-    """Columns as a frame of a library that is installed.
+FORMAT = 1
+"""Of all that is written as JSON."""
+
+_Kind = TypeVar("_Kind")
+
+
+def mapped(tree: object, by: Callable[[float], object]) -> Any:
+    """A tree of dicts and lists with a function applied to each of its floats.
 
     Parameters
     ----------
-    columns : dict of str to list
-        The columns, in order.
-    library : {"pandas", "polars", "pyarrow"} or None
-        The library of the frame to make; None for the first that is installed.
-    where : str
-        The public call, for messages.
+    tree : dict, list, tuple or what they hold
+        Tuples become lists.
+    by : callable
 
-    Raises
-    ------
-    MissingExtraError
-        If the library is not installed.
-    ParameterError
-        If it is none of the three.
+    Examples
+    --------
+    >>> mapped({"mae": (1.26, None)}, lambda value: round(value, 1))
+    {'mae': [1.3, None]}
     """
-    makers = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
-    if library not in {None, *makers}:
-        raise ParameterError(
-            f"{where}: `library` must be one of {', '.join(makers)}, got {library!r}. "
-            "Choose one of them, or None for the first that is installed."
-        )
-    wanted = list(makers) if library is None else [library]
-    for name in wanted:
-        try:
-            return getattr(import_module(name), makers[name])(columns)
-        except ImportError:
-            continue
-    raise MissingExtraError(f"{where} needs {library}. Install it with: pip install {library}")
+    if isinstance(tree, dict):
+        return {name: mapped(part, by) for name, part in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [mapped(part, by) for part in tree]
+    return by(tree) if isinstance(tree, float) else tree
 
 
 def spelt(tree: object) -> Any:
@@ -75,103 +74,75 @@ def spelt(tree: object) -> Any:
     tree : dict, list or plain value
         What is to be written.
     """
-    if isinstance(tree, dict):
-        return {name: spelt(part) for name, part in tree.items()}
-    if isinstance(tree, list):
-        return [spelt(part) for part in tree]
-    return str(tree) if isinstance(tree, float) and math.isinf(tree) else tree
+    return mapped(tree, lambda value: str(value) if math.isinf(value) else value)
 
 
-def numbers(tree: Any) -> Any:
-    """A tree of numbers, with infinite ones as numbers again.
+def loaded(text: str) -> dict[str, Any]:
+    """The tree that a text in JSON holds, without its format.
 
     Parameters
     ----------
-    tree : dict, list, number, text or None
-        What was read.
+    text : str
 
-    Examples
-    --------
-    >>> numbers(spelt({"mae": [1.0, float("inf"), None]}))
-    {'mae': [1.0, inf, None]}
+    Raises
+    ------
+    ValueError
+        If it is no JSON.
+    SourceError
+        If it is no tree, or of another format.
     """
-    if isinstance(tree, dict):
-        return {name: numbers(part) for name, part in tree.items()}
-    if isinstance(tree, list):
-        return [numbers(part) for part in tree]
-    return None if tree is None else float(tree)
+    tree: Any = json.loads(text)
+    if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
+        raise SourceError(f"it must be of format {FORMAT}, got another. Write it again.")
+    return tree
 
 
-def _scores(report: "Report") -> Iterator[dict[str, Any]]:
-    """One for each model: its metrics, time and memory."""
-    for model, score in report.scores.items():
-        row: dict[str, Any] = {"model": model, "baseline": score.baseline}
-        row |= score.overall
-        if score.recent is not None:
-            row |= {f"recent_{metric}": value for metric, value in score.recent.items()}
-        row |= {"seconds": score.seconds, "nbytes": score.nbytes}
-        for name in _detectors(report):
-            said = (score.drift or {}).get(name)
-            row[f"{name}_alarms"] = None if said is None else said.alarms.count
-        yield row
+def restored(tree: Mapping[str, Any], kind: type[_Kind]) -> _Kind:
+    """A dataclass from the tree of its fields, in which infinite numbers may be text.
+
+    Parameters
+    ----------
+    tree : mapping
+    kind : type
+
+    Raises
+    ------
+    SourceError
+        If a field is unknown or missing, or has another type.
+    """
+    unknown = tree.keys() - {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    if unknown:
+        raise SourceError(
+            f"{kind.__name__} must have no fields but its own, got {', '.join(sorted(unknown))}. "
+            "Write it again."
+        )
+    try:
+        return msgspec.convert(tree, kind, strict=False)
+    except msgspec.ValidationError as wrong:
+        raise SourceError(
+            f"{kind.__name__} must have all its fields, each of its type, got: {wrong}. "
+            "Write it again."
+        ) from wrong
 
 
-def _drift(report: "Report") -> Iterator[dict[str, Any]]:
-    """One for each alarm and warning that was kept."""
-    for model, score in report.scores.items():
-        for detector, said in (score.drift or {}).items():
-            for kind, marks in (("alarm", said.alarms), ("warning", said.warnings)):
-                for i, row in enumerate(() if marks is None else marks.rows):
-                    time = None if marks is None or marks.times is None else marks.times[i]
-                    told = {"model": model, "detector": detector, "kind": kind}
-                    yield told | {"row": row, "time": time}
-
-
-def _detectors(report: "Report") -> list[str]:
-    """The names of the detectors that watched."""
-    return list(dict.fromkeys(name for s in report.scores.values() for name in s.drift or ()))
-
-
-def _curves(report: "Report") -> Iterator[dict[str, Any]]:
-    """One for each point, model and metric: over all rows, then over the last ones."""
-    for over, curve in (("all", report.overall), (f"last {report.window}", report.recent)):
-        if curve is None:
-            continue
-        for model, metrics in curve.points.items():
-            for metric, values in metrics.items():
-                for i, value in enumerate(values):
-                    yield {
-                        "over": over,
-                        "rows": curve.rows[i],
-                        "time": None if curve.times is None else curve.times[i],
-                        "model": model,
-                        "metric": metric,
-                        "value": value,
-                    }
-
-
-_Report = TypeVar("_Report")
-
-
-def reread(
+def read_json(
     source: str | os.PathLike[str],
-    restored: Callable[[dict[str, Any]], _Report],
+    kind: type[_Kind],
     where: str,
-    version: int,
-) -> _Report:
+    check: Callable[[_Kind], None] | None = None,
+) -> _Kind:
     """A report, as ``to_json`` wrote it.
 
     Parameters
     ----------
     source : str or path
         The text, which begins with ``{``, or the path of a file that holds it.
-    restored : callable
-        Makes the report of what was read; raises a ValueError, TypeError or KeyError of what is
-        none.
+    kind : type
+        The class of the report.
     where : str
         The public call, for messages.
-    version : int
-        The number of the format.
+    check : callable, optional
+        Raises an error if the parts of the report do not fit.
 
     Raises
     ------
@@ -181,22 +152,133 @@ def reread(
     given = isinstance(source, str) and source.lstrip().startswith("{")
     try:
         text = str(source) if given else Path(source).read_text(encoding="utf-8")
-        return restored(json.loads(text))
+        report = restored(loaded(text), kind)
+        if check is not None:
+            check(report)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as wrong:
         raise SourceError(
             f"{where}: {'the text' if given else source} must be a report that to_json wrote, in "
-            f"format {version}, got {type(wrong).__name__}: {wrong}. Write it again with to_json."
+            f"format {FORMAT}, got {type(wrong).__name__}: {wrong}. Write it again with to_json."
         ) from wrong
+    return report
 
 
-_FORMAT = 1
+class BaseReport(ABC):
+    """How reports are shown and written; each is a dataclass that describes its table."""
+
+    _indent: ClassVar[int | None] = None
+    """Of JSON."""
+
+    @abstractmethod
+    def _table(self) -> Table:
+        """What is shown."""
+
+    @abstractmethod
+    def _files(self) -> Mapping[str, Callable[[Path], object]]:
+        """The files of ``save``: name to what writes it."""
+
+    def __rich__(self) -> RichTable:
+        return self.table()
+
+    def __str__(self) -> str:
+        return self._table().to_text()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+    def table(self) -> RichTable:
+        """The table for a terminal: ``rich.print(report.table())``."""
+        return self._table().to_rich()
+
+    def to_markdown(self) -> str:
+        """The table in Markdown."""
+        return self._table().to_markdown()
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as dicts, lists, text and numbers."""
+        tree: dict[str, Any] = mapped({"format": FORMAT, **asdict(self)}, float)  # type: ignore[call-overload]
+        return tree
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """All of it as JSON; an infinite value is the text ``"inf"`` or ``"-inf"``.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to write it as well.
+
+        Raises
+        ------
+        SourceError
+            If the file cannot be written.
+        """
+        tree = spelt(self.to_dict())
+        text = json.dumps(tree, indent=self._indent, ensure_ascii=False, allow_nan=False)
+        if path is not None:
+            self._write(f"{text}\n", path, "to_json")
+        return text
+
+    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
+        """Write all of it into a folder: numbers, tables and figures, as the class describes.
+
+        Parameters
+        ----------
+        directory : path
+            Created if it does not exist.
+
+        Returns
+        -------
+        paths : list of Path
+            The files written.
+
+        Raises
+        ------
+        SourceError
+            If a file cannot be written.
+        MissingExtraError
+            If matplotlib is not installed: then all but the figures is written.
+        """
+        folder = Path(directory)
+        with writing(folder, f"{type(self).__name__}.save"):
+            folder.mkdir(parents=True, exist_ok=True)
+        files = self._files()
+        for name, write in files.items():
+            write(folder / name)
+        return [folder / name for name in files]
+
+    def _write(self, text: str, path: str | os.PathLike[str], verb: str = "save") -> str:
+        """Write text into a file, and return it."""
+        with writing(path, f"{type(self).__name__}.{verb}"):
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def _write_markdown(self, path: Path) -> None:
+        self._write(self.to_markdown(), path)
+
+    def _records(self, of: str, verb: str) -> list[dict[str, Any]]:
+        """The records that are asked for, by the method that makes them."""
+        kinds = self._record_kinds()
+        if of not in kinds:
+            raise ParameterError(
+                f"{type(self).__name__}.{verb}: `of` must be one of "
+                f"{', '.join(map(repr, kinds))}, got {of!r}. Choose one of these."
+            )
+        return list(kinds[of]())
+
+    def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
+        """Name to what makes records of that kind."""
+        return {}
+
+    def _frame(self, library: str | None, of: str) -> Any:
+        return frame(self._records(of, "to_frame"), library, f"{type(self).__name__}.to_frame")
+
 
 FILES = ("report.json", "report.md", "curve.csv", "curve.png")
 """What ``Report.save`` writes."""
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(BaseReport):
     """What models said of a stream, row by row before learning it, summed up.
 
     Parameters
@@ -230,6 +312,10 @@ class Report:
         Rows whose answers had not come when the pass ended. They are said and counted; they were
         learned at the end, unless it was interrupted.
 
+    Notes
+    -----
+    ``save`` writes report.json, report.md, curve.csv and, if a row was learned, curve.png.
+
     Examples
     --------
     >>> from onepass.evaluate import LastValue, prequential
@@ -239,6 +325,8 @@ class Report:
     >>> report.scores["LastValue"].overall["mae"]
     1.0
     """
+
+    _indent = 1
 
     source: str | None
     target: str | None
@@ -255,25 +343,46 @@ class Report:
     delay: int | str | None = None
     waiting: int = 0
 
-    def __rich__(self) -> RichTable:
-        return self.table()
-
     def __repr__(self) -> str:
         return f"<Report {self.source or self.task}: {', '.join(self.scores)}; {self.rows} rows>"
 
-    def __str__(self) -> str:
-        return to_text(self)
+    @classmethod
+    def from_json(cls, source: str | os.PathLike[str]) -> "Report":
+        """The report that ``to_json`` wrote.
 
-    def _repr_html_(self) -> str:
-        return to_html(self)
+        Parameters
+        ----------
+        source : str or path
+            The text, which begins with ``{``, or the path of a file that holds it.
 
-    def table(self) -> RichTable:
-        """The scores as a table for a terminal: ``rich.print(report.table())``."""
-        return to_rich(self)
+        Raises
+        ------
+        SourceError
+            If there is no such file, or it is no report.
+        """
+        return read_json(source, cls, "Report.from_json")
 
-    def to_markdown(self) -> str:
-        """The scores as a table in Markdown."""
-        return to_markdown(self)
+    def to_frame(
+        self,
+        library: Literal["pandas", "polars", "pyarrow"] | None = None,
+        *,
+        of: Literal["scores", "curve", "drift"] = "scores",
+    ) -> Any:
+        """The scores, one row a model; the curves, one a point, model and metric; or the alarms.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}, optional
+            Whose frame to make; the first of these that is installed by default.
+        of : {"scores", "curve", "drift"}
+            What to give. Of drift it is one row for each alarm and warning that was kept.
+
+        Raises
+        ------
+        MissingExtraError
+            If the library is not installed.
+        """
+        return self._frame(library, of)
 
     def plot(self, path: str | os.PathLike[str] | None = None, metric: str | None = None) -> Any:
         """The learning curves as a figure.
@@ -301,127 +410,233 @@ class Report:
         SourceError
             If the file cannot be written.
         """
-        return draw(self, path, metric)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of the report as dicts, lists, text and numbers."""
-        return {"format": _FORMAT, **asdict(self), "metrics": list(self.metrics)}
-
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """All of the report as JSON; an infinite value is the text ``"inf"`` or ``"-inf"``.
-
-        Parameters
-        ----------
-        path : path, optional
-            Where to write it as well.
-
-        Raises
-        ------
-        SourceError
-            If the file cannot be written.
-        """
-        text = json.dumps(spelt(self.to_dict()), indent=1, ensure_ascii=False, allow_nan=False)
-        if path is not None:
-            with writing(path, "Report.to_json"):
-                Path(path).write_text(text + "\n", encoding="utf-8")
-        return text
-
-    @classmethod
-    def from_json(cls, source: str | os.PathLike[str]) -> "Report":
-        """The report that ``to_json`` wrote.
-
-        Parameters
-        ----------
-        source : str or path
-            The text, which begins with ``{``, or the path of a file that holds it.
-
-        Raises
-        ------
-        SourceError
-            If there is no such file, or it is no report.
-        """
-        return reread(source, _restored, "Report.from_json", _FORMAT)
-
-    def to_frame(
-        self,
-        library: Literal["pandas", "polars", "pyarrow"] | None = None,
-        *,
-        of: Literal["scores", "curve", "drift"] = "scores",
-    ) -> Any:
-        """The scores, one row a model; the curves, one a point, model and metric; or the alarms.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}, optional
-            Whose frame to make; the first of these that is installed by default.
-        of : {"scores", "curve", "drift"}
-            What to give. Of drift it is one row for each alarm and warning that was kept.
-
-        Raises
-        ------
-        MissingExtraError
-            If the library is not installed.
-        """
-        kinds = {"scores": _scores, "curve": _curves, "drift": _drift}
-        if of not in kinds:
+        chosen = self.metrics[0] if metric is None else metric
+        if chosen not in self.metrics:
             raise ParameterError(
-                f"Report.to_frame: `of` must be one of {', '.join(map(repr, kinds))}, got {of!r}. "
-                "Ask for one of these."
+                f"Report.plot: `metric` must be one of the report's, {', '.join(self.metrics)}, "
+                f"got {metric!r}. Name it in op.evaluate.prequential(..., metrics=[...])."
             )
-        rows = list(kinds[of](self))
-        names = list(rows[0]) if rows else []
-        return frame(
-            {name: [row[name] for row in rows] for name in names}, library, "Report.to_frame"
+        if not self.rows:
+            raise ParameterError(
+                "Report.plot: the report must be about at least 1 row, got 0. "
+                "Check that the stream has rows with targets."
+            )
+        along, *x = self._along()
+        lines = [self._line(name, chosen, timed=along == "time") for name in self.scores]
+        kind = METRICS[self.task][chosen]
+        measured = f"{kind.label} of {self.target}" if self.target else kind.label
+        title = f"{self.source + ': ' if self.source else ''}{_counted(self.rows)}, one pass"
+        if self._recent_curve is not None:
+            title += f"; faint: last {self.window:,} rows"
+        if any(score.drift for score in self.scores.values()):
+            title += "; ticks: drift"
+        return learning_curves(
+            lines,
+            (x[0], x[-1]),
+            int(np.searchsorted(self.overall.rows, self.rows / 20)),
+            (along, f"{measured}, so far", title),
+            path,
+            "Report.plot",
+            lower_is_better=kind.better == "lower",
         )
 
-    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
-        """Write report.json, report.md, curve.csv and curve.png into a directory.
+    @property
+    def _recent_curve(self) -> Curve | None:
+        """The curve over the last rows, if it has a point."""
+        return self.recent or None
 
-        Parameters
-        ----------
-        directory : path
-            Made if it is not there.
+    def _along(self) -> tuple[str, *tuple[Array, ...]]:
+        """What the curves stand over, and where their points do.
 
-        Returns
-        -------
-        paths : list of Path
-            What was written.
-
-        Raises
-        ------
-        SourceError
-            If a file cannot be written.
-        MissingExtraError
-            If matplotlib is not installed: then all but curve.png is written.
+        That is time, if it is known of each point, goes on and never back; else rows.
         """
-        folder = Path(directory)
-        paths = [folder / name for name in FILES]
-        with writing(folder, "Report.save"):
-            folder.mkdir(parents=True, exist_ok=True)
-            self.to_json(paths[0])
-            paths[1].write_text(self.to_markdown(), encoding="utf-8")
-            with paths[2].open("w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, ["over", "rows", "time", "model", "metric", "value"])
-                writer.writeheader()
-                writer.writerows(_curves(self))
-        if self.rows == 0:
-            return paths[:3]
-        self.plot(paths[3])
-        return paths
+        curves = [curve for curve in (self.overall, self._recent_curve) if curve is not None]
+        times = [_moments(curve) for curve in curves]
+        known = [moments for moments in times if moments is not None]
+        if len(known) == len(curves) and not any((t[1:] < t[:-1]).any() for t in known):
+            overall = known[0]
+            if len(overall) > 1 and overall[-1] > overall[0]:
+                return "time", *known
+        return "rows learned", *(np.array(curve.rows, dtype=np.float64) for curve in curves)
+
+    def _line(self, model: str, metric: str, *, timed: bool) -> Line:
+        """The curves of a model over all rows, and, if it is no baseline, over the last rows."""
+        score = self.scores[model]
+        shown = [self.overall, None if score.baseline else self._recent_curve]
+        values = [None if curve is None else np.array(curve.points[model][metric], dtype=np.float64)
+                  for curve in shown]  # fmt: skip
+        alarms = [found.alarms for found in (score.drift or {}).values()]
+        at = [each for marks in alarms for each in ((marks.times if timed else marks.rows) or ())]
+        dates = any(isinstance(each, str) for each in at)
+        marks = np.array(at, dtype="datetime64[us]" if dates else np.float64)
+        overall, recent = values
+        assert overall is not None  # noqa: S101
+        return Line(model, overall, recent, score.baseline, marks)
+
+    def _files(self) -> Mapping[str, Callable[[Path], object]]:
+        writers = (self.to_json, self._write_markdown, self._write_curves, self.plot)
+        files: dict[str, Callable[[Path], object]] = dict(zip(FILES, writers, strict=True))
+        if not self.rows:
+            del files[FILES[3]]
+        return files
+
+    def _write_curves(self, path: Path) -> None:
+        names = ["over", "rows", "time", "model", "metric", "value"]
+        self._write(to_csv(list(self._curves()), names), path)
+
+    def _record_kinds(self) -> Mapping[str, Callable[[], Iterable[dict[str, Any]]]]:
+        return {"scores": self._scores, "curve": self._curves, "drift": self._alarms}
+
+    def _scores(self) -> Iterator[dict[str, Any]]:
+        """One for each model: its metrics, time and memory."""
+        for model, score in self.scores.items():
+            row: dict[str, Any] = {"model": model, "baseline": score.baseline, **score.overall}
+            row |= {f"recent_{metric}": value for metric, value in (score.recent or {}).items()}
+            row |= {"seconds": score.seconds, "nbytes": score.nbytes}
+            for name in self._detectors():
+                found = (score.drift or {}).get(name)
+                row[f"{name}_alarms"] = None if found is None else found.alarms.count
+            yield row
+
+    def _alarms(self) -> Iterator[dict[str, Any]]:
+        """One for each alarm and warning whose row is known."""
+        for model, score in self.scores.items():
+            for detector, found in (score.drift or {}).items():
+                for kind, marks in (("alarm", found.alarms), ("warning", found.warnings)):
+                    for i, row in enumerate(() if marks is None else marks.rows):
+                        time = None if marks is None or marks.times is None else marks.times[i]
+                        about = {"model": model, "detector": detector, "kind": kind}
+                        yield {**about, "row": row, "time": time}
+
+    def _curves(self) -> Iterator[dict[str, Any]]:
+        """One for each point, model and metric: over all rows, then over the last ones."""
+        for over, curve in (("all", self.overall), (f"last {self.window}", self.recent)):
+            if curve is None:
+                continue
+            for model, metrics in curve.points.items():
+                for metric, values in metrics.items():
+                    for i, value in enumerate(values):
+                        yield {
+                            "over": over,
+                            "rows": curve.rows[i],
+                            "time": None if curve.times is None else curve.times[i],
+                            "model": model,
+                            "metric": metric,
+                            "value": value,
+                        }
+
+    def _detectors(self) -> list[str]:
+        """The names of the detectors that watched."""
+        return list(dict.fromkeys(name for s in self.scores.values() for name in s.drift or ()))
+
+    def _table(self) -> Table:
+        kinds, scores = METRICS[self.task], self.scores.values()
+        columns = [Column("model", list(self.scores), words=True)]
+        columns += [_scored(kinds[m], [score.overall[m] for score in scores]) for m in self.metrics]
+        if self.window is not None:
+            last = f"last {min(self.window, self.rows):,} rows"
+            columns += [
+                _scored(kinds[m], [(score.recent or {}).get(m) for score in scores], last)
+                for m in self.metrics
+            ]
+        muted = {i for i, score in enumerate(scores) if score.baseline}
+        columns += [*self._counts(), *self._costs()]
+        return Table(self._title(), columns, self._caption(), muted=muted)
+
+    def _counts(self) -> Iterator[Column]:
+        """How often detectors found drift in the errors, and warned of it, if any watched."""
+        for name in self._detectors():
+            found = [(score.drift or {}).get(name) for score in self.scores.values()]
+            for kind in ("alarms", "warnings"):
+                marks = [getattr(one, kind, None) for one in found]
+                if kind == "alarms" or any(marks):
+                    counts = [None if each is None else each.count for each in marks]
+                    yield Column(f"{name} {kind}", [worded(count, 0) for count in counts])
+
+    def _costs(self) -> Iterator[Column]:
+        """Time and memory, as far as they were measured."""
+        scores = self.scores.values()
+        seconds, nbytes = [s.seconds for s in scores], [s.nbytes for s in scores]
+        if any(value is not None for value in seconds):
+            rates = [self.rows / value if value else None for value in seconds]
+            yield Column("seconds", [worded(value, 2) for value in seconds])
+            yield Column("rows/s", [worded(value, 0) for value in rates])
+        if any(value is not None for value in nbytes):
+            yield Column("KiB", [worded(v if v is None else v / 1024, 1) for v in nbytes])
+
+    def _title(self) -> str:
+        title = f"{self.source or 'stream'}: {self.task}"
+        title += f" of {self.target}" if self.target else ""
+        title += f", {_counted(self.rows)} learned in one pass"
+        title += f", {self.skipped:,} skipped" if self.skipped else ""
+        title += ", interrupted" if self.interrupted else ""
+        if self.resumed:
+            shown = " and ".join(f"{rows:,}" for rows in self.resumed[-2:])
+            title += f", resumed after {'… ' if self.resumed[2:] else ''}{shown}"
+        return title
+
+    def _caption(self) -> str:
+        kinds = [METRICS[self.task][name] for name in self.metrics]
+        unit, parts = f"the unit of {self.target or 'y'}", []
+        for symbol, words in (("y", unit), ("y²", f"{unit}, squared")):
+            labels = [kind.label for kind in kinds if kind.unit == symbol]
+            if labels:
+                parts.append(f"{', '.join(labels)} in {words}")
+        higher = [kind.label for kind in kinds if kind.better == "higher"]
+        if higher:
+            parts.append(f"higher is better: {', '.join(higher)}")
+        if any(score.nbytes is not None for score in self.scores.values()):
+            parts.append("KiB of all that was learned")
+        if self.delay is not None:
+            parts.append(self._late())
+        ahead = self._unbeaten()
+        return " · ".join([*parts, *([f"no model is ahead of {ahead}"] if ahead else [])])
+
+    def _late(self) -> str:
+        """How late targets came, and what became of those that had not come at the end."""
+        later = f"{self.delay:,} rows later" if isinstance(self.delay, int) else "later"
+        by = "" if isinstance(self.delay, int) else f", as {self.delay} says"
+        one = self.waiting == 1
+        then = f"{'was' if one else 'were'} learned at the end"
+        if self.interrupted:
+            then = "still waits for its own" if one else "still wait for them"
+        return f"answers came {later}{by}; {_counted(self.waiting)} {then}"
+
+    def _unbeaten(self) -> str | None:
+        """The baseline that no model is ahead of by the first metric, if there is one."""
+        metric = self.metrics[0]
+        sign = 1 if METRICS[self.task][metric].better == "lower" else -1
+        losses: dict[bool, dict[str, float]] = {True: {}, False: {}}
+        for name, score in self.scores.items():
+            value = score.overall[metric]
+            if value is not None:
+                losses[score.baseline][name] = sign * value
+        best = min(losses[True], key=losses[True].__getitem__, default=None)
+        if best is None or not losses[False]:
+            return None
+        return None if min(losses[False].values()) < losses[True][best] else best
 
 
-def _restored(tree: dict[str, Any]) -> Report:
-    if tree.pop("format") != _FORMAT:
-        raise ValueError("another format")
-    scores = {}
-    for name, score in tree.pop("scores").items():
-        overall, recent = numbers(score.pop("overall")), numbers(score.pop("recent"))
-        drift = restored(score.pop("drift", None))
-        scores[name] = Score(**score, overall=overall, recent=recent, drift=drift)
-    curves = {
-        over: None
-        if (curve := tree.pop(over)) is None
-        else Curve(curve["rows"], curve["times"], numbers(curve["points"]))
-        for over in ("overall", "recent")
-    }
-    return Report(**{**tree, "metrics": tuple(tree["metrics"]), "scores": scores, **curves})
+def _counted(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows:,} rows"
+
+
+def _moments(curve: Curve) -> Array | None:
+    """The times of a curve's points; None where one is unknown, or is text that is no date."""
+    if curve.times is None or None in curve.times:
+        return None
+    try:
+        return np.array(
+            curve.times, dtype="datetime64[us]" if isinstance(curve.times[0], str) else np.float64
+        )
+    except ValueError:
+        return None
+
+
+def _scored(kind: type[Metric], values: list[float | None], section: str = "") -> Column:
+    cells = [worded(value, decimals(values)) for value in values]
+    known = [value for value in values if value is not None]
+    best = min(known, default=None) if kind.better == "lower" else max(known, default=None)
+    # of values that look alike in print all are marked
+    marked = {i for i, cell in enumerate(cells) if known and cell == cells[values.index(best)]}
+    return Column(kind.label, cells, marked, section=section)

@@ -1,23 +1,47 @@
-"""Tables of a prequential evaluation: for a terminal, as Markdown, HTML and plain text."""
+"""Tables of reports, rendered for terminals, as plain text, Markdown and LaTeX; and their numbers.
 
-import html
+A report describes its table once, as columns of text. Records, which are dicts of plain values with
+the same keys, become frames and CSV.
+"""
+
+import csv
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from rich import box
 from rich.console import Console, RenderableType
-from rich.markup import escape
 from rich.table import Table as RichTable
+from rich.text import Text
 
-from onepass.evaluate.metrics import METRICS, Metric
-from onepass.evaluate.score import Results
+from onepass.errors import MissingExtraError, ParameterError
 
-__all__ = ["Column", "decimals", "plain", "to_html", "to_markdown", "to_rich", "to_text", "worded"]
+__all__ = [
+    "MISSING",
+    "Column",
+    "Table",
+    "decimals",
+    "frame",
+    "markdown",
+    "plain",
+    "plus_minus",
+    "signed",
+    "to_csv",
+    "worded",
+]
 
+MISSING = "–"
 _WIDEST = 10_000  # columns of plain text, at most
-_NONE = "–"
+_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "–": "--", "±": r"$\pm$", "−": "$-$", "≥": r"$\ge$", "≤": r"$\le$", "<": "$<$",
+    ">": "$>$", "°": r"$^\circ$", "×": r"$\times$", "²": "$^2$", "…": r"\ldots{}",
+    "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "δ": r"$\delta$", "ε": r"$\epsilon$",
+    "λ": r"$\lambda$", "μ": r"$\mu$", "ρ": r"$\rho$", "σ": r"$\sigma$", "τ": r"$\tau$",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,190 +51,131 @@ class Column:
     Parameters
     ----------
     heading : str
-    cells : list of str
-        One for each model.
+    cells : sequence of str
+        One for each row.
     best : set of int
-        The models that no other beats.
+        The rows whose cells are marked.
+    words : bool
+        Whether it is aligned left.
+    section : str
+        On terminals, where width is short, columns of a section stand below the first ones.
     """
 
     heading: str
-    cells: list[str]
-    best: set[int]
+    cells: Sequence[str]
+    best: Collection[int] = ()
+    words: bool = False
+    section: str = ""
 
 
-def to_rich(report: Results) -> RichTable:
-    """The scores as a table for a terminal; those over the last rows stand below.
-
-    Parameters
-    ----------
-    report : Results
-        What to show.
-    """
-    table = RichTable(
-        box=box.SIMPLE_HEAD,
-        title=_title(report),
-        caption=_caption(report),
-        title_justify="left",
-        caption_justify="left",
-        title_style="bold",
-        caption_style="dim",
-    )
-    overall, recent = _overall(report), _recent(report)
-    costs = _drift(report) + _costs(report)
-    table.add_column("model", no_wrap=True)
-    for column in overall + costs:
-        table.add_column(column.heading, justify="right", no_wrap=True)
-    _add_rows(table, report, overall + costs)
-    if recent:
-        table.add_section()
-        table.add_row(f"last {_window(report)} rows", style="italic")
-        _add_rows(table, report, recent)
-    return table
-
-
-def _add_rows(table: RichTable, report: Results, columns: list[Column]) -> None:
-    """A row for each model, the best of each column marked."""
-    for i, (name, score) in enumerate(report.scores.items()):
-        cells = [
-            # the mark stands in front, so that figures stand under figures
-            f"[bold green]*{cell}[/]" if i in column.best else cell
-            for column in columns
-            for cell in [column.cells[i]]
-        ]
-        table.add_row(escape(name), *cells, style="dim" if score.baseline else None)
-
-
-def to_markdown(report: Results) -> str:
-    """The scores as a table in Markdown, the best in bold.
+@dataclass(frozen=True)
+class Table:
+    """What a report shows.
 
     Parameters
     ----------
-    report : Results
-        What to show.
+    title : str
+    columns : sequence of Column
+        The first names the rows.
+    caption : str
+        What is said below.
+    notes : sequence of str
+        One a line, below the caption.
+    muted : set of int
+        Rows that stand back, such as baselines.
+    groups : int
+        How many of the first columns group rows: a line separates groups on terminals.
     """
-    columns = _overall(report) + _recent(report) + _drift(report) + _costs(report)
-    lines = [
-        f"# {_title(report)}",
-        "",
-        "| model | " + " | ".join(column.heading for column in columns) + " |",
-        "|:--|" + "--:|" * len(columns),
-    ]
-    for i, (name, score) in enumerate(report.scores.items()):
-        cells = [
-            f"**{column.cells[i]}**" if i in column.best else column.cells[i] for column in columns
+
+    title: str
+    columns: Sequence[Column]
+    caption: str = ""
+    notes: Sequence[str] = ()
+    muted: Collection[int] = ()
+    groups: int = 0
+
+    def to_rich(self) -> RichTable:
+        """The table for a terminal."""
+        caption = "\n".join([self._legend("* best"), *self.notes])
+        table = RichTable(
+            box=box.SIMPLE_HEAD, title=Text(self.title), caption=Text(caption), title_style="bold",
+            caption_style="dim", title_justify="left", caption_justify="left",
+        )  # fmt: skip
+        names, *rest = self.columns
+        sections: dict[str, list[Column]] = {"": []}
+        for column in rest:
+            sections.setdefault(column.section, []).append(column)
+        for column in (names, *sections[""]):
+            table.add_column(
+                Text(column.heading),
+                justify="left" if column.words else "right",
+                no_wrap=column.words,
+            )
+        for section, columns in sections.items():
+            if section:
+                table.add_section()
+                table.add_row(Text(section), style="italic")
+            for i, name in enumerate(names.cells):
+                # the mark stands in front, so that figures stand under figures
+                cells = [Text(f"*{c.cells[i]}", "bold green") if i in c.best else Text(c.cells[i])
+                         for c in columns]  # fmt: skip
+                if i and self._group(i) != self._group(i - 1):
+                    table.add_section()
+                table.add_row(Text(name), *cells, style="dim" if i in self.muted else None)
+        return table
+
+    def to_text(self) -> str:
+        """The table as plain text."""
+        return plain(self.to_rich())
+
+    def to_markdown(self) -> str:
+        """The table in Markdown, with its title and caption; the best in bold."""
+        legend = "**bold**: best" + (", *italic*: baseline" if self.muted else "")
+        lines = [f"# {self.title}", "", *markdown(self.columns, self.muted)]
+        lines += ["", self._legend(legend), "", *(f"- {note}" for note in self.notes)]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def to_latex(self) -> str:
+        """The table in LaTeX, for the package booktabs."""
+        sides = "".join("l" if column.words else "r" for column in self.columns)
+        rows = [
+            [rf"\textbf{{{_tex(c.cells[i])}}}" if i in c.best else _tex(c.cells[i])
+             for c in self.columns]
+            for i in range(len(self.columns[0].cells))
+        ]  # fmt: skip
+        heads, *cells = [
+            " & ".join(row) + r" \\" for row in [[_tex(c.heading) for c in self.columns], *rows]
         ]
-        label = name.replace("|", r"\|")
-        lines.append(f"| {f'*{label}*' if score.baseline else label} | {' | '.join(cells)} |")
-    lines += ["", _caption(report).replace("* best", "**bold**: best, *italic*: baseline"), ""]
-    return "\n".join(lines)
+        lines = [f"% {self.title}", rf"\begin{{tabular}}{{{sides}}}", r"\toprule", heads,
+                 r"\midrule", *cells, r"\bottomrule", r"\end{tabular}"]  # fmt: skip
+        lines += [f"% {line}" for line in (self._legend("bold: best"), *self.notes)]
+        return "\n".join(lines) + "\n"
+
+    def _legend(self, best: str) -> str:
+        """The caption, with what the mark of the best means."""
+        marked = any(column.best for column in self.columns)
+        return " · ".join(part for part in (best if marked else "", self.caption) if part)
+
+    def _group(self, i: int) -> list[str]:
+        return [column.cells[i] for column in self.columns[: self.groups]]
 
 
-def _title(report: Results) -> str:
-    what = report.source or "stream"
-    of = f" of {report.target}" if report.target else ""
-    skipped = f", {report.skipped:,} skipped" if report.skipped else ""
-    ended = ", interrupted" if report.interrupted else ""
-    if report.resumed:
-        shown = " and ".join(f"{rows:,}" for rows in report.resumed[-2:])
-        ended += f", resumed after {'… ' if report.resumed[2:] else ''}{shown}"
-    noun = "row" if report.rows == 1 else "rows"
-    return f"{what}: {report.task}{of}, {report.rows:,} {noun} learned in one pass{skipped}{ended}"
+def markdown(columns: Sequence[Column], muted: Collection[int] = ()) -> list[str]:
+    """The lines of a table in Markdown.
 
-
-def _caption(report: Results) -> str:
-    kinds = METRICS[report.task]
-    unit = f"the unit of {report.target or 'y'}"
-    parts = ["* best"]
-    for symbol, words in (("y", unit), ("y²", f"{unit}, squared")):
-        labels = [kinds[name].label for name in report.metrics if kinds[name].unit == symbol]
-        if labels:
-            parts.append(f"{', '.join(labels)} in {words}")
-    higher = [kinds[name].label for name in report.metrics if kinds[name].better == "higher"]
-    if higher:
-        parts.append(f"higher is better: {', '.join(higher)}")
-    if any(score.nbytes is not None for score in report.scores.values()):
-        parts.append("KiB of all that was learned")
-    return " · ".join([*parts, *_late(report), *_ahead(report)])
-
-
-def _late(report: Results) -> list[str]:
-    """How late answers came, and what became of those that had not come at the end."""
-    if report.delay is None:
-        return []
-    one = report.waiting == 1
-    known = f"{report.delay:,} rows later" if isinstance(report.delay, int) else "later"
-    by = "" if isinstance(report.delay, int) else f", as {escape(report.delay)} says"
-    then = "was learned at the end" if one else "were learned at the end"
-    if report.interrupted:
-        then = "still waits for its own" if one else "still wait for them"
-    return [f"answers came {known}{by}; {report.waiting:,} {'row' if one else 'rows'} {then}"]
-
-
-def _ahead(report: Results) -> list[str]:
-    """The baseline that no model is ahead of by the first metric, if there is one."""
-    metric = report.metrics[0]
-    sign = 1 if METRICS[report.task][metric].better == "lower" else -1
-    known = {n: s.overall[metric] for n, s in report.scores.items()}
-    losses = {name: sign * value for name, value in known.items() if value is not None}
-    models = [loss for name, loss in losses.items() if not report.scores[name].baseline]
-    least = [name for name in losses if report.scores[name].baseline]
-    best = min(least, key=losses.__getitem__, default=None)
-    if best is None or not models or min(models) < losses[best]:
-        return []
-    return [f"no model is ahead of {escape(best)}"]
-
-
-def _window(report: Results) -> str:
-    return f"{min(report.window or 0, report.rows):,}"
-
-
-def _overall(report: Results) -> list[Column]:
-    """The metrics over all rows."""
-    kinds, scores = METRICS[report.task], report.scores.values()
-    return [_scored(kinds[m], "", [s.overall[m] for s in scores]) for m in report.metrics]
-
-
-def _recent(report: Results) -> list[Column]:
-    """The metrics over the last rows, if a window was asked for."""
-    if report.window is None:
-        return []
-    kinds, scores = METRICS[report.task], report.scores.values()
-    over = f", last {_window(report)}"
-    return [
-        _scored(kinds[m], over, [(s.recent or {}).get(m) for s in scores]) for m in report.metrics
-    ]
-
-
-def _drift(report: Results) -> list[Column]:
-    """How often detectors found drift in the errors, and warned of it, if any watched."""
-    said = [score.drift or {} for score in report.scores.values()]
-    columns = []
-    for name in dict.fromkeys(name for drift in said for name in drift):
-        alarms = [drift[name].alarms.count if name in drift else None for drift in said]
-        columns.append(Column(f"{name} alarms", _cells(alarms, 0), set()))
-        warned = [drift[name].warnings if name in drift else None for drift in said]
-        if any(warned):
-            counts = [None if marks is None else marks.count for marks in warned]
-            columns.append(Column(f"{name} warnings", _cells(counts, 0), set()))
-    return columns
-
-
-def _costs(report: Results) -> list[Column]:
-    """Time and memory, as far as they were measured."""
-    scores, columns = report.scores.values(), []
-    if any(score.seconds is not None for score in scores):
-        rates = [report.rows / s.seconds if s.seconds else None for s in scores]
-        columns.append(Column("seconds", _cells([s.seconds for s in scores], 2), set()))
-        columns.append(Column("rows/s", _cells(rates, 0), set()))
-    if any(score.nbytes is not None for score in scores):
-        kib = [None if s.nbytes is None else s.nbytes / 1024 for s in scores]
-        columns.append(Column("KiB", _cells(kib, 1), set()))
-    return columns
-
-
-def to_text(report: Results) -> str:
-    """The table as plain text."""
-    return plain(to_rich(report))
+    Parameters
+    ----------
+    columns : sequence of Column
+    muted : set of int
+        Rows whose name is in italics.
+    """
+    heads = [f"{c.heading}, {c.section}" if c.section else c.heading for c in columns]
+    rows = [heads, [":--" if column.words else "--:" for column in columns]]
+    for i in range(len(columns[0].cells)):
+        row = [column.cells[i].replace("|", r"\|") for column in columns]
+        row = [f"**{cell}**" if i in c.best else cell for c, cell in zip(columns, row, strict=True)]
+        rows.append([f"*{row[0]}*" if i in muted else row[0], *row[1:]])
+    return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def plain(table: RenderableType) -> str:
@@ -227,48 +192,114 @@ def plain(table: RenderableType) -> str:
     return "".join(f"{line.rstrip()}\n" for line in shown.get().splitlines())
 
 
-def to_html(report: Results) -> str:
-    """The table as it stands in a notebook."""
-    return f"<pre>{html.escape(to_text(report))}</pre>"
+def _tex(text: str) -> str:
+    return "".join(_SPECIAL.get(letter, letter) for letter in text)
 
 
-def _scored(kind: type[Metric], over: str, values: list[float | None]) -> Column:
-    cells = _cells(values, decimals(values))
-    known = [value for value in values if value is not None]
-    choose: Callable[[list[float]], float] = min if kind.better == "lower" else max
-    # of values that look alike in print all are marked
-    best = cells[values.index(choose(known))] if known else None
-    return Column(kind.label + over, cells, {i for i, c in enumerate(cells) if c == best})
-
-
-def _cells(values: Sequence[float | None], places: int) -> list[str]:
-    return [_NONE if value is None else worded(value, places) for value in values]
-
-
-def worded(value: float, places: int) -> str:
+def worded(value: float | None, places: int) -> str:
     """A number as it is shown: thousands apart, no minus before zero, extremes in powers.
 
     Parameters
     ----------
-    value : float
-        The number.
+    value : float or None
+        None and nan are shown as missing.
     places : int
         Decimals.
     """
+    if value is None or math.isnan(value):
+        return MISSING
     if abs(value) >= 1e9 or 0 < abs(value) < 0.5e-6:
         return f"{value:.1e}"
     return f"{round(value, places) + 0.0:,.{places}f}"  # -0.0 + 0.0 is 0.0
 
 
-def decimals(values: list[float | None]) -> int:
+def signed(value: float | None, places: int) -> str:
+    """A number with its sign, as a minus or a plus.
+
+    Parameters
+    ----------
+    value : float or None
+    places : int
+        Decimals.
+    """
+    text = worded(value, places).replace("-", "−")
+    return f"+{text}" if value is not None and round(value, places) > 0 else text
+
+
+def plus_minus(mean: str, deviation: float | None, places: int) -> str:
+    """A mean with its standard deviation, where there is one.
+
+    Parameters
+    ----------
+    mean : str
+        As it is shown.
+    deviation : float or None
+        None or nan of a single value.
+    places : int
+        Decimals.
+    """
+    spread = worded(deviation, places)
+    return mean if MISSING in {mean, spread} else f"{mean} ± {spread}"
+
+
+def decimals(values: Iterable[float | None]) -> int:
     """Decimals that show four figures of a middling value: 2 for 18.62.
 
     Parameters
     ----------
-    values : list of float or None
+    values : iterable of float or None
         What is to be shown.
     """
     sizes = sorted(abs(v) for v in values if v and math.isfinite(v))
     if not sizes:
         return 2
     return min(6, max(0, 3 - math.floor(math.log10(sizes[(len(sizes) - 1) // 2]))))
+
+
+def frame(records: Sequence[Mapping[str, object]], library: str | None, where: str) -> Any:
+    """Records as a frame of a library that is installed.
+
+    Parameters
+    ----------
+    records : sequence of dict
+    library : {"pandas", "polars", "pyarrow"} or None
+        The library of the frame to make; None for the first that is installed.
+    where : str
+        The public call, for messages.
+
+    Raises
+    ------
+    MissingExtraError
+        If the library is not installed.
+    ParameterError
+        If it is none of the three.
+    """
+    makers = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
+    if library not in {None, *makers}:
+        raise ParameterError(
+            f"{where}: `library` must be one of {', '.join(makers)}, got {library!r}. "
+            "Choose one of them, or None for the first that is installed."
+        )
+    columns = {name: [row[name] for row in records] for name in (records[0] if records else ())}
+    for name in makers if library is None else [library]:
+        try:
+            return getattr(import_module(name), makers[name])(columns)
+        except ImportError:
+            continue
+    raise MissingExtraError(f"{where} needs {library}. Install it with: pip install {library}")
+
+
+def to_csv(records: Sequence[Mapping[str, object]], names: Sequence[str] | None = None) -> str:
+    """Records as CSV; an empty cell for None.
+
+    Parameters
+    ----------
+    records : sequence of dict
+    names : sequence of str, optional
+        The columns, where there may be no record.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names or list(records[0] if records else ()), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
