@@ -16,7 +16,7 @@ import os
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -28,9 +28,12 @@ import numpy as np
 from onepass.errors import SourceError
 from onepass.stream.arrow import Parquet
 from onepass.stream.csv import Delimited
+from onepass.stream.dtypes import ColumnTypes
+from onepass.stream.files import File
 from onepass.stream.pictures import Images, Pictures
-from onepass.stream.sources import Matrix, Piece, Source
+from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
 from onepass.stream.stream import stacked
+from onepass.validation.table import Table
 
 __all__ = [
     "Content",
@@ -116,7 +119,7 @@ def csv_form(*header: str, order: str | None = None) -> Form:
     """A CSV file; ``header`` where it has no line of names, ``order`` the column to sort by."""
 
     def opened(paths: Sequence[Path], name: str) -> Source:
-        source: Source = Delimited(paths[0], name, header=header or None)
+        source: Source = Delimited(File(str(paths[0])), name, header=header or None)
         return source if order is None else Ordered(source, order)
 
     return opened
@@ -124,7 +127,7 @@ def csv_form(*header: str, order: str | None = None) -> Form:
 
 def parquet() -> Form:
     """A Parquet file."""
-    return lambda paths, name: Parquet(paths[0], name)
+    return lambda paths, name: Parquet(File(str(paths[0])), name)
 
 
 def recording(time: str, *groups: str) -> Form:
@@ -158,7 +161,7 @@ def recording(time: str, *groups: str) -> Form:
     return opened
 
 
-class Ordered:
+class Ordered(BaseSource):
     """A source sorted by one of its columns; all its rows are held, so it must be small.
 
     Parameters
@@ -170,10 +173,7 @@ class Ordered:
     """
 
     def __init__(self, source: Source, by: str) -> None:
-        self.name = source.name
-        self.n_rows = source.n_rows
-        self.repeatable = source.repeatable
-        self.ahead = False
+        super().__init__(source.name, source.n_rows, repeatable=source.repeatable, ahead=False)
         self._source = source
         self._by = by
 
@@ -181,23 +181,27 @@ class Ordered:
         """The names of its columns."""
         return self._source.columns()
 
-    def kinds(self) -> dict[str, str]:
-        """What the source is certain of."""
-        return self._source.kinds()
-
     def located(self, row: int) -> str:
         """Where a row stands, once they are sorted."""
         return f"{self.name}: row {row} (counting from 0, sorted by {self._by!r})"
 
-    def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
-    ) -> Iterator[Piece]:
+    def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """All rows, in order."""
         del start  # all must be read
         wanted = None if names is None else [*names, *({self._by} - set(names))]
-        whole = stacked(tuple(p.table for p in self._source.pieces(wanted, types, block)))
+        whole = stacked(tuple(_tables(self._source, wanted, block)))
         ordered = whole[np.argsort(whole[self._by], kind="stable")]
-        yield Piece(ordered if names is None else ordered.select(names), fraction=1.0)
+        chosen = ordered if names is None else ordered.select(names)
+        yield Chunk(chosen.columns, len(chosen), fraction=1.0)
+
+
+def _tables(source: Source, names: Sequence[str] | None, block: int) -> Iterator[Table]:
+    """The rows of a source, its columns converted."""
+    types, seen = ColumnTypes({}, source.located), 0
+    for chunk in source.chunks(names, block):
+        typed = types.convert(chunk, seen)
+        seen += chunk.n
+        yield typed.table
 
 
 Progress = Callable[[str, float | None], None]
@@ -476,8 +480,8 @@ class Entry:
             raise self._wrong(path, f"the columns {list(content.columns)}", f"{columns}")
         targets = [self.target] if isinstance(self.target, str) else list(self.target or [])
         crc, rows = 0, 0
-        for piece in source.pieces(targets, {}, 65536):
-            answers = np.column_stack([piece.table[name] for name in targets])
+        for table in _tables(source, targets, 65536):
+            answers = np.column_stack([table[name] for name in targets])
             if answers.dtype.kind != "f":
                 raise self._wrong(path, "numbers as answers", "text")
             crc = zlib.crc32(np.nan_to_num(answers).astype("<f8").tobytes(), crc)
