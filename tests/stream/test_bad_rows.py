@@ -29,7 +29,7 @@ DAMAGE = {
               b'{"x":1,"by":"\xff","y":2}\n', b'{"x":1,"by":"\\ud83d","y":2}\n',
               b'{"x":1e999,"by":"a","y":2}\n',
               b'{"\\ud83d":1,"x":1,"by":"a","y":2}\n',
-              b'{"x":{"z":1},"x.z":1,"by":"a","y":2}\n', b"\xff\xfe\n",
+              b"\xff\xfe\n",
               b'{"x":' * 3000 + b"1" + b"}" * 3000 + b"\n"),
 }  # fmt: skip
 HEAD = 20  # undamaged rows at the beginning, which say what the columns hold

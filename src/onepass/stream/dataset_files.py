@@ -10,22 +10,19 @@ Files are looked for in this order:
 Sets of OpenML are fetched by scikit-learn's client, checked, and stored in the cache.
 """
 
-import csv
-import gzip
 import os
 import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from onepass.errors import SourceError
+from onepass.serialization.atomic import replacing
 from onepass.stream.arrow import Parquet
 from onepass.stream.csv import Delimited
 from onepass.stream.dtypes import ColumnTypes
@@ -33,6 +30,7 @@ from onepass.stream.files import File
 from onepass.stream.pictures import Images, Pictures
 from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
 from onepass.stream.stream import stacked
+from onepass.stream.write import write
 from onepass.validation.table import Table
 
 __all__ = [
@@ -243,8 +241,9 @@ class OpenMLImages:
         progress("check", 0.8)
         images = self.pictures.parted(bunch.data, bunch.target, f"{self.name} of OpenML")
         progress("write", 0.9)
-        with _whole(path) as file:
-            arrays = {part: getattr(images, part) for part in Images.__slots__}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arrays = {part: getattr(images, part) for part in Images.__slots__}
+        with replacing(path) as draft, draft.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
@@ -272,14 +271,10 @@ class Electricity:
                 f"{list(self.columns[:-1])}, got {names}. It has changed; report this."
             )
         data = np.asarray(bunch.data)
-        features = data[:, [names.index(name) for name in self.columns[:-1]]].astype(np.float64)
-        up = np.asarray(bunch.target).astype(str) == "UP"
-        with _whole(path) as file, gzip.open(file, "wt", newline="", encoding="utf-8") as text:
-            writer = csv.writer(text)
-            writer.writerow(self.columns)
-            writer.writerows(
-                [*row, int(label)] for row, label in zip(features.tolist(), up, strict=True)
-            )
+        block = {name: data[:, names.index(name)].astype(float) for name in self.columns[:-1]}
+        block[self.columns[-1]] = (np.asarray(bunch.target).astype(str) == "UP").astype(float)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write([block], path)
 
 
 def _bunch(name: str, version: int, progress: Progress) -> Any:
@@ -299,20 +294,6 @@ def _bunch(name: str, version: int, progress: Progress) -> Any:
         ) from wrong
 
 
-@contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes its place only once it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
-
-
 @dataclass(frozen=True, slots=True)
 class Content:
     """What a table must be, by which it is checked before its first row is given.
@@ -330,8 +311,8 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
-    """A data set in words.
+class Facts:
+    """What is known of a data set, wherever its files lie.
 
     Parameters
     ----------
@@ -344,45 +325,55 @@ class Description:
     task : str
         ``"regression"`` or ``"classification"``.
     target : str or list of str
-        The answers.
+        The answers; None in an entry whose form brings them.
     licence : str
         Under which it may be used, as its source states it.
     source : str
         Where it comes from.
     how : str
         How to get its files.
-    place : Path
-        Where its first file lies, or should lie.
-    found : bool
-        Whether all its files lie there.
     """
 
     name: str
     title: str
     rows: int
     task: str
-    target: str | list[str]
+    target: str | list[str] | None
     licence: str
     source: str
     how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Description(Facts):
+    """A data set in words.
+
+    Parameters
+    ----------
+    name, title, rows, task, target, licence, source, how
+        As in the catalogue.
+    place : Path
+        Where its first file lies, or should lie.
+    found : bool
+        Whether all its files lie there.
+    """
+
     place: Path
     found: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Facts):
     """A data set in the catalogue.
 
     Parameters
     ----------
-    name, title, rows, task, licence, source, how
-        As in :class:`Description`.
+    name, title, rows, task, target, licence, source, how
+        As in :class:`Facts`.
     files : tuple of str
         Its files, as ``set/file`` below a folder of data.
     form : callable
         Opens them.
-    target : str, list of str or None
-        The columns of answers; None where the form brings the answers with it.
     content : Content or Pictures
         By which it is checked.
     time : str, optional
@@ -397,16 +388,8 @@ class Entry:
         The file that the fetcher writes, where it is another than ``files[0]``.
     """
 
-    name: str
-    title: str
-    rows: int
-    task: str
-    licence: str
-    source: str
-    how: str
     files: tuple[str, ...]
     form: Form
-    target: str | list[str] | None
     content: Content | Pictures
     time: str | None = None
     drop: tuple[str, ...] = ()
@@ -418,12 +401,11 @@ class Entry:
         """The entry in words, with the place of its files."""
         paths = self.located(cache)
         last = _folders(cache)[1]  # what the user names, or else the cache
-        return Description(
-            name=self.name, title=self.title, rows=self.rows, task=self.task,
-            target="label" if self.target is None else self.target, licence=self.licence,
-            source=self.source, how=self.how, place=(paths or [last / self.files[0]])[0],
-            found=paths is not None,
-        )  # fmt: skip
+        facts = {fact.name: getattr(self, fact.name) for fact in fields(Facts)}
+        if self.target is None:
+            facts["target"] = "label"
+        place = (paths or [last / self.files[0]])[0]
+        return Description(**facts, place=place, found=paths is not None)
 
     def located(self, cache: str | os.PathLike[str] | None = None) -> list[Path] | None:
         """The paths of its files; None where they are not there."""

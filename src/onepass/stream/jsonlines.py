@@ -5,7 +5,7 @@ text, numbers or truth values; text is dates, times of day or durations where al
 are (:mod:`onepass.stream.dtypes`).
 
 msgspec decodes the lines, some hundred kibibytes at a time. Lines that it refuses are decoded one
-by one by the standard library, which also takes NaN and names the line of an error. Of a key that
+by one by the standard library, which also takes NaN and names the line of an error. Of a name that
 stands twice in an object, the last value counts.
 """
 
@@ -80,7 +80,7 @@ class JsonLines(BaseSource):
                     break
                 bad: dict[int, str] = {}
                 rows = self._rows(text, line, bad)
-                columns = self._columns(rows, first, bad)
+                columns = self._columns(rows)
                 first, line = first + len(rows), line + text.count(b"\n")
                 yield Chunk(columns, len(rows), "json", fraction=opened.fraction, bad=bad)
         finally:
@@ -130,18 +130,17 @@ class JsonLines(BaseSource):
                 except (ValueError, TypeError, RecursionError) as wrong:
                     shown = one.strip()[:60].decode("utf-8", "replace")
                     why = "it is nested too deeply" if isinstance(wrong, RecursionError) else wrong
-                    self._refuse(
-                        len(rows),
-                        f"line {number} must be one JSON object in UTF-8, got {shown!r} ({why}). "
-                        f"Fix the line, or give {SKIP}.",
-                        bad,
+                    error = (
+                        f"op.stream.read: {self.name}: line {number} must be one JSON object in "
+                        f"UTF-8, got {shown!r} ({why}). Fix the line, or give {SKIP}."
                     )
+                    if not self._skip:
+                        raise SourceError(error) from None
+                    bad[len(rows)] = error
                     rows.append({})
         return rows
 
-    def _columns(
-        self, rows: list[dict[str, Any]], first: int, bad: dict[int, str], before: str = ""
-    ) -> dict[str, list[Any]]:
+    def _columns(self, rows: list[dict[str, Any]], before: str = "") -> dict[str, list[Any]]:
         """The values of each column by its full name, also of objects within objects."""
         columns: dict[str, list[Any]] = {}
         for key, values in by_name(rows).items():
@@ -151,41 +150,17 @@ class JsonLines(BaseSource):
             found = {name: values}
             if dict in set(map(type, values)):
                 objects = [value if isinstance(value, dict) else {} for value in values]
-                found = self._columns(objects, first, bad, f"{name}.")
+                found = self._columns(objects, f"{name}.")
                 others = [None if isinstance(value, dict) else value for value in values]
                 if any(value is not None for value in others):
                     found[name] = others
             for full, column in found.items():  # "a.b" may stand beside "b" in "a"
-                columns[full] = self._joined(columns.get(full), column, full, first, bad)
-        return columns
-
-    def _joined(
-        self,
-        one: list[Any] | None,
-        other: list[Any],
-        name: str,
-        first: int,
-        bad: dict[int, str],
-    ) -> list[Any]:
-        """Two columns of one name, of which a row may have one value."""
-        if one is None:
-            return other
-        for i, (a, b) in enumerate(zip(one, other, strict=True)):
-            if a is not None and b is not None:
-                self._refuse(
-                    i,
-                    f"row {first + i} (counting from 0) must be an object with one value of each "
-                    f"name, got two of {name!a}. Fix the line, or give {SKIP}.",
-                    bad,
+                known = columns.get(full, column)
+                pairs = zip(known, column, strict=True)
+                columns[full] = (
+                    column if known is column else [a if b is None else b for a, b in pairs]
                 )
-        return [b if a is None else a for a, b in zip(one, other, strict=True)]
-
-    def _refuse(self, i: int, error: str, bad: dict[int, str]) -> None:
-        """Raise the error of a row, or note it if such rows are skipped."""
-        message = f"op.stream.read: {self.name}: {error}"
-        if not self._skip:
-            raise SourceError(message) from None
-        bad.setdefault(i, message)
+        return columns
 
 
 def _decoded(line: bytes) -> dict[str, Any]:
