@@ -415,7 +415,7 @@ import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top in {"fsspec", "httptools", "matplotlib", "msgspec", "onnxruntime", "pandas",
+        if top in {"httptools", "matplotlib", "onnxruntime", "pandas",
                    "polars", "redis", "river", "torch", "uvicorn", "uvloop"}:
             raise ImportError(name)
 

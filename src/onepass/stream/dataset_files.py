@@ -38,6 +38,7 @@ __all__ = [
     "Description",
     "Electricity",
     "Entry",
+    "Facts",
     "Fetcher",
     "Form",
     "OpenMLImages",

@@ -68,8 +68,6 @@ class ColumnTypes:
         Kinds of columns that the user gave.
     located : callable
         Says in words where a row of the source stands, by its number.
-    names : sequence of str, optional
-        The columns in their order, where it is known beforehand.
     literals : Literals
         How text is parsed.
     targets : sequence of str
@@ -90,7 +88,6 @@ class ColumnTypes:
         self,
         types: Mapping[str, str],
         located: Callable[[int], str],
-        names: Sequence[str] = (),
         literals: Literals = Literals(),  # noqa: B008  it does not change
         *,
         targets: Sequence[str] = (),
@@ -100,7 +97,11 @@ class ColumnTypes:
         self._located = located
         self._literals = literals
         self._targets, self._skip = targets, skip
-        self._forms: dict[str, str | None] = dict.fromkeys(names)
+        self._forms: dict[str, str | None] = {}
+
+    def order(self, names: Sequence[str]) -> None:
+        """Have these columns come first, in this order."""
+        self._forms = {**dict.fromkeys(names), **self._forms}
 
     def convert(self, chunk: Chunk, first: int, *, passed: bool = False) -> Chunk:
         """The chunk with all columns so far, each of its type.

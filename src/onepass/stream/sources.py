@@ -269,15 +269,16 @@ class Frame(BaseSource):
         """The rows, a block at a time."""
         del start  # what is in memory is quickly passed over
         own = dict(zip(self.columns(), self._frame.columns, strict=True))
-        frame = self._frame.select([own[n] for n in (own if names is None else names)])
-        whole = [name for name in frame.columns if frame[name].dtype.is_integer()]
+        frame = self._frame.select([nw.col(own[n]) for n in (own if names is None else names)])
+        whole = [n for n in frame.columns if frame.get_column(n).dtype.is_integer()]
+        others = [nw.col(n) for n in frame.columns if n not in whole]
         n = len(frame)
         for i in range(0, n, block):
             rows = frame[i : i + block]
             columns: dict[str, RawColumn] = {}
-            columns |= Table.from_frame(rows.drop(whole).to_native()).columns
+            columns |= Table.from_frame(rows.select(others).to_native()).columns
             # whole numbers as they are: float64 would not hold digits beyond 2^53
-            columns |= {str(name): rows[name].to_arrow() for name in whole}
+            columns |= {str(name): rows.get_column(name).to_arrow() for name in whole}
             yield Chunk(columns, len(rows), fraction=(i + len(rows)) / n)
 
 

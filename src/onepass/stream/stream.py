@@ -35,7 +35,6 @@ __all__ = [
     "Rebatcher",
     "Rows",
     "Stream",
-    "TypedChunks",
     "changed",
     "differences",
     "rows_a_block",
@@ -420,135 +419,6 @@ def _columns(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> l
     return said
 
 
-class TypedChunks:
-    """A source's chunks from its first row on, of fixed types, ready to be cut into blocks.
-
-    Parameters
-    ----------
-    source : Source
-        Where the rows come from.
-    selection : ColumnSelection
-        What its columns are for.
-    types, kinds : dict of str to str
-        Kinds of columns that are fixed beforehand, and of those that may be there.
-    literals : Literals
-        How text is parsed.
-    block : int, optional
-        Rows a block; by default as many as suit the columns.
-    start : int
-        Rows before this one will be passed over.
-
-    Attributes
-    ----------
-    block : int
-        Rows a block.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        selection: ColumnSelection,
-        types: Mapping[str, str],
-        kinds: Mapping[str, str],
-        literals: Literals,
-        block: int | None,
-        start: int,
-    ) -> None:
-        self._source = source
-        self._selection = selection
-        self._asked = dict(types)
-        self._types = {**kinds, **types}
-        self._literals = literals
-        self._start = start
-        self._begun = False
-        self._columns: tuple[ColumnTypes, ColumnTypes] | None = None
-        self._ahead: Iterator[Chunk] | None = None  # chunks looked at, then the rest
-        self._head: Head | None = None
-        names = self._names() if source.repeatable else None  # a pipe's may be slow to come
-        columns = None if names is None else len(names)
-        self.block = rows_a_block(columns, source.n_rows) if block is None else block
-
-    def __iter__(self) -> Iterator[Chunk]:
-        """All chunks, those that were looked at among them; refused where they have been read."""
-        if self._ahead is not None:
-            chunks, self._ahead = self._ahead, None
-            return chunks
-        chunks = self._opened(self._start)
-        if self._source.repeatable or self._head is not None:
-            return chunks
-        self._head = head = Head(named=self._source.columns() is not None)
-        return self._tapped(chunks, head)
-
-    def _opened(self, start: int) -> Iterator[Chunk]:
-        if self._begun and not self._source.repeatable:
-            raise SourceError(
-                f"op.stream: {self._source.name} can be read only once, and it was begun before. "
-                "Write it to a file to read it again, or learn all in one pass."
-            )
-        self._begun = True
-        return self._typed(self._names(), start)
-
-    def _typed(self, names: list[str] | None, start: int) -> Iterator[Chunk]:
-        if self._columns is None:  # the same at each pass: warnings come once
-            located, literals = self._source.located, self._literals
-            skip = self._selection.bad_rows == "skip"
-            self._columns = (
-                ColumnTypes(
-                    self._types, located, names or (), literals,
-                    targets=self._selection.targets, skip=skip,
-                ),
-                ColumnTypes({}, located, skip=skip),
-            )  # fmt: skip
-        columns, answers = self._columns
-        seen = 0
-        for chunk in self._source.chunks(names, self.block, start):
-            passed = seen >= LOOKED_AT and seen + chunk.n <= start
-            typed = columns.convert(chunk, seen, passed=passed)
-            if chunk.answers is not None and not passed:
-                apart = Chunk(chunk.answers, chunk.n, bad=typed.bad)
-                apart = answers.convert(apart, seen)
-                typed = replace(typed, answers=apart.columns, bad=apart.bad)
-            seen += chunk.n
-            yield typed
-
-    def _names(self) -> list[str] | None:
-        names = self._source.columns()
-        return None if names is None else self._selection.of(names, self._asked)
-
-    @staticmethod
-    def _tapped(chunks: Iterator[Chunk], head: Head) -> Iterator[Chunk]:
-        """The chunks; their first rows are kept, for nobody can look at them later."""
-        for chunk in chunks:
-            head.add(chunk)
-            yield chunk
-
-    def head(self) -> Head:
-        """The first rows; of what can be read only once, as many as were given once it is read."""
-        if self._head is None:
-            self.first_answers()
-        return self._head or Head()
-
-    def first_answers(self) -> list[Array]:
-        """The first targets. What can be read only once will give them again."""
-        once = not self._source.repeatable
-        chunks = iter(self) if once else self._opened(0)
-        head = Head(named=self._source.columns() is not None)
-        looked, answers, known = [], [], 0
-        for chunk in chunks:
-            looked.append(chunk)
-            head.add(chunk)
-            split = self._selection.split(chunk)
-            if split.y is not None:
-                answers.append(split.y[split.kept])
-                known += len(answers[-1])
-            if head.full and (split.y is None or known >= LOOKED_AT):
-                break
-        if once:
-            self._ahead = chain(looked, chunks)
-        self._head = head
-        return answers
-
-
 _AHEAD = 2  # blocks that may wait while others are learned
 _SHOWN = 3  # bad rows that the warning at the end names
 _REMEDY = re.compile(r"\. (?=Fix|Leave|Write)")  # begins the last sentence of an error of a row
@@ -572,7 +442,7 @@ class Stream:
     ----------
     source : Source
         Where the rows come from.
-    selection : ColumnSelection
+    choice : ColumnSelection
         What its columns are for.
     block : int, optional
         Rows a block; by default as many as suit the columns.
@@ -626,7 +496,7 @@ class Stream:
     def __init__(
         self,
         source: Source,
-        selection: ColumnSelection,
+        choice: ColumnSelection,
         *,
         block: int | None,
         types: Mapping[str, str],
@@ -644,14 +514,25 @@ class Stream:
         self.bad_rows = 0
         self._bad: list[str] = []  # errors of the first of them
         self._source = source
-        self._selection = selection
+        self._selection = choice
         self._asked = dict(types)
         self._task = task
         self._read = dict(read or {})
-        self._chunks = TypedChunks(
-            source, selection, types, kinds or {}, literals, asked, self.start
-        )
-        self.block, self.block_asked = self._chunks.block, asked
+        skip = choice.bad_rows == "skip"
+        self._types = (  # the same at each pass, so that warnings come once
+            ColumnTypes(
+                {**(kinds or {}), **types}, source.located, literals,
+                targets=choice.targets, skip=skip,
+            ),
+            ColumnTypes({}, source.located, skip=skip),
+        )  # fmt: skip
+        self._begun = False
+        self._looked: Iterator[Chunk] | None = None  # chunks looked at, then the rest
+        self._head: Head | None = None
+        names = self._names() if source.repeatable else None  # a pipe's may be slow to come
+        columns = None if names is None else len(names)
+        self.block = rows_a_block(columns, source.n_rows) if asked is None else asked
+        self.block_asked = asked
         self._n_rows = source.n_rows if n_rows is None else n_rows
 
     @property
@@ -683,7 +564,7 @@ class Stream:
         (:mod:`onepass.stream.sources`).
         """
         if self._task is None:
-            answers = self._chunks.first_answers()
+            answers = self._first_answers()
             if isinstance(self.target, str) and self.target not in self._asked:
                 check_labels(
                     answers, f"op.stream: {self.name}: the target {self.target!r}", self.target
@@ -700,7 +581,7 @@ class Stream:
         be read only once gives the first rows all the same; once its blocks are being read, those
         that were given are told of.
         """
-        head, selection = self._chunks.head(), self._selection
+        head, selection = self._first_rows(), self._selection
         return {
             "name": self.name, "read": self._read, "target": self.target, "time": selection.time,
             "drop": list(selection.drop),
@@ -736,7 +617,7 @@ class Stream:
         >>> len(read(grown, target="km").differences(then))
         1
         """
-        return differences(fingerprint, self.fingerprint, self._chunks.head())
+        return differences(fingerprint, self.fingerprint, self._first_rows())
 
     def cut(self, block: int) -> None:
         """Have blocks of so many rows from now on, if their number was left to the stream.
@@ -756,14 +637,79 @@ class Stream:
         """
         if self.block_asked is None:
             asked = whole(block, "block", "op.stream", low=1)
-            self.block = self.block_asked = self._chunks.block = asked
+            self.block = self.block_asked = asked
 
     def __repr__(self) -> str:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows} rows"
         return f"<Stream {self.name}: {rows}, target {self.target!r}, block {self.block}>"
 
     def __iter__(self) -> Iterator[Rows]:
-        return self._counted(self._blocks(iter(self._chunks)))
+        return self._counted(self._blocks(self._begin()))
+
+    def _names(self) -> list[str] | None:
+        """The columns to be read; None where only the rows can tell."""
+        names = self._source.columns()
+        return None if names is None else self._selection.of(names, self._asked)
+
+    def _begin(self) -> Iterator[Chunk]:
+        """All chunks, those that were looked at among them; refused where they have been read."""
+        if self._looked is not None:
+            chunks, self._looked = self._looked, None
+            return chunks
+        return self._opened(self.start, tap=not self.repeatable and self._head is None)
+
+    def _opened(self, start: int, *, tap: bool = False) -> Iterator[Chunk]:
+        if self._begun and not self.repeatable:
+            raise SourceError(
+                f"op.stream: {self.name} can be read only once, and it was begun before. "
+                "Write it to a file to read it again, or learn all in one pass."
+            )
+        self._begun = True
+        names = self._names()
+        if tap:  # nobody can look at these first rows later
+            self._head = Head(named=names is not None)
+        return self._typed(names, start, self._head if tap else None)
+
+    def _typed(self, names: list[str] | None, start: int, head: Head | None) -> Iterator[Chunk]:
+        """The chunks of the source, all columns converted; their first rows are added to a head."""
+        columns, answers = self._types
+        columns.order(names or ())
+        seen = 0
+        for chunk in self._source.chunks(names, self.block, start):
+            passed = seen >= LOOKED_AT and seen + chunk.n <= start
+            typed = columns.convert(chunk, seen, passed=passed)
+            if chunk.answers is not None and not passed:
+                apart = answers.convert(Chunk(chunk.answers, chunk.n, bad=typed.bad), seen)
+                typed = replace(typed, answers=apart.columns, bad=apart.bad)
+            seen += chunk.n
+            if head is not None:
+                head.add(typed)
+            yield typed
+
+    def _first_rows(self) -> Head:
+        """The first rows; of what can be read only once, as many as were given once it is read."""
+        if self._head is None:
+            self._first_answers()
+        return self._head or Head()
+
+    def _first_answers(self) -> list[Array]:
+        """The first targets. What can be read only once will give them again."""
+        chunks = self._opened(0) if self.repeatable else self._begin()
+        head = Head(named=self._source.columns() is not None)
+        looked, answers, known = [], [], 0
+        for chunk in chunks:
+            looked.append(chunk)
+            head.add(chunk)
+            split = self._selection.split(chunk)
+            if split.y is not None:
+                answers.append(split.y[split.kept])
+                known += len(answers[-1])
+            if head.full and (split.y is None or known >= LOOKED_AT):
+                break
+        if not self.repeatable:
+            self._looked = chain(looked, chunks)
+        self._head = head
+        return answers
 
     def _blocks(self, chunks: Iterator[Chunk]) -> Generator[_Block]:
         """The blocks, each with how much has been read and how many rows were bad by then."""
