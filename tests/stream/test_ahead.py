@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from onepass.errors import SourceError
 from onepass.stream import read
-from onepass.stream.sources import Ahead
+from onepass.stream.sources import ahead
 
 
 def threads() -> list[threading.Thread]:
-    return [one for one in threading.enumerate() if one.name == "onepass reads ahead"]
+    return [one for one in threading.enumerate() if one.name.startswith("onepass reads ahead")]
 
 
 def none_left() -> bool:
@@ -57,31 +57,31 @@ class Counting:
 @given(n=st.integers(0, 40), depth=st.integers(1, 5))
 def test_the_same_items_in_the_same_order(n: int, depth: int) -> None:
     items = Counting(n)
-    ahead, said = Ahead(iter(items), depth), []
-    for item in ahead:
+    taken, said = ahead(iter(items), depth), []
+    for item in taken:
         items.taken += 1
         said.append(item)
     assert said == list(range(n))
     assert items.lead <= depth + 1  # one more is on its way from one thread to the other
-    assert list(ahead) == []
+    assert list(taken) == []
     assert none_left()
 
 
 def test_an_error_comes_after_what_was_before_it() -> None:
-    ahead = Ahead(iter(Counting(5, SourceError("here"))), 2)
-    assert [next(ahead) for _ in range(5)] == [0, 1, 2, 3, 4]
+    items = ahead(iter(Counting(5, SourceError("here"))), 2)
+    assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(SourceError, match="here"):
-        next(ahead)
+        next(items)
     assert none_left()
 
 
 def test_no_more_is_read_than_may_wait() -> None:
     items = Counting(1000)
-    ahead = Ahead(iter(items), 3)
-    assert next(ahead) == 0
+    taken = ahead(iter(items), 3)
+    assert next(taken) == 0
     time.sleep(0.05)
     assert items.given <= 4
-    ahead.close()
+    taken.close()
     assert items.closed
     assert none_left()
 

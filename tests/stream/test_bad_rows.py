@@ -27,9 +27,9 @@ DAMAGE = {
             b"1,a,x\n", b'"?","a\nb",2\n', b"1,\xed\xa0\xbd,2\n"),
     "jsonl": (b"{\n", b"[1]\n", b'{"x":"?","by":"a","y":2}\n', b'{"x":[1],"by":"a","y":2}\n',
               b'{"x":1,"by":"\xff","y":2}\n', b'{"x":1,"by":"\\ud83d","y":2}\n',
-              b'{"x":1e999,"by":"a","y":2}\n', b'{"x":1,"x":1,"by":"a","y":2}\n',
+              b'{"x":1e999,"by":"a","y":2}\n',
               b'{"\\ud83d":1,"x":1,"by":"a","y":2}\n',
-              b'{"x":{"z":1},"x.z":1,"by":"a","y":2}\n', b"\xff\xfe\n",
+              b"\xff\xfe\n",
               b'{"x":' * 3000 + b"1" + b"}" * 3000 + b"\n"),
 }  # fmt: skip
 HEAD = 20  # undamaged rows at the beginning, which say what the columns hold
@@ -58,7 +58,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, list[bytes], list[int]]:
 def small() -> Any:
     """Files are parsed a few rows at a time, and what they hold is known by their first rows."""
     with pytest.MonkeyPatch.context() as patch:
-        for source, sample in ((csv, 7 + HEAD * 8), (jsonlines, HEAD * 34)):
+        for source, sample in ((csv, HEAD * 8), (jsonlines, HEAD * 34)):
             patch.setattr(source, "_SAMPLE", sample)
             patch.setattr(source, "_CHUNK", 200)
         yield
@@ -148,7 +148,7 @@ def test_the_warning_names_the_first_rows_and_their_errors() -> None:
         assert sum(map(len, read(io.BytesIO(text), target="y", bad_rows="skip"))) == 31
     assert str(caught[0].message) == (
         "the file object: 4 bad rows were skipped: the file object: row 30 (counting from 0) must "
-        "have 3 fields, as there are names, got 1; the file object: row 31 (counting from 0), "
+        "have 3 fields, as in the first line, got 1; the file object: row 31 (counting from 0), "
         "column 'x' must be a number, as in the first rows, got '?'; the file object: row 32 "
         "(counting from 0), column 'x' must be finite, got inf; and others."
     )

@@ -129,7 +129,7 @@ X20, Y20 = np.arange(20.0)[:, None], np.repeat([0, 1], 10)
     ("arguments", "error", "match"),
     [
         ({"y": Y20 * 0.5}, ParameterError, "`by` must say"),
-        ({"by": 3}, ParameterError, "place of a column"),
+        ({"by": 3}, ParameterError, "place of one of"),
         ({"by": "x"}, ParameterError, "column's place"),
         ({"by": np.ones(3)}, ShapeError, "a key for each row"),
         ({"by": 0, "groups": [(0,)]}, ParameterError, "left out with `by`"),

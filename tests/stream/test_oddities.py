@@ -32,10 +32,10 @@ def test_an_odd_feature_is_warned_of_once(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(text())
     said = r"a.csv: column 'a' is taken as text: 39 of the first 40 .*'\?' in row 3 .*--na '\?'"
+    stream = read(path, target="y")
     with pytest.warns(MixedColumnWarning, match=said) as caught:
-        stream = read(path, target="y")
+        assert stream.task == "regression"
     assert len(caught) == 1
-    assert stream.task == "regression"
     assert sum(len(rows) for rows in stream) == N  # and nothing more is said
 
 

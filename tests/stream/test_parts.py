@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import onepass.stream.stream
 from onepass.errors import ColumnError, SourceError
-from onepass.stream import formats, read
+from onepass.stream import arrow, read
 
 N = 90
 
@@ -71,7 +72,8 @@ def test_files_are_one_stream(suffix: str, frame: pd.DataFrame, tmp_path: Path) 
 def test_a_stream_of_files_may_start_anywhere(
     suffix: str, frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(formats, "LOOKED_AT", 20)
+    for module in (arrow, onepass.stream.stream):
+        monkeypatch.setattr(module, "LOOKED_AT", 20)
     frame["late"] = np.where(frame.index < 70, None, "x")
     cut(frame, tmp_path, suffix, [25, 25, 25, 15])
     whole = read(tmp_path, target="load", block=7)

@@ -41,7 +41,7 @@ def refused(error: type[Exception], pattern: str, source: Any, **options: Any) -
         ("a.csv", b"", r"a.csv must hold rows, got an empty file. Check"),
         ("a.csv", b"\n\n", r"must hold rows, got an empty file"),
         ("a.csv", b"a,y\n", r"must hold rows, got none. Check"),
-        ("a.csv", b"a,y", r"must hold rows, got a header alone. Check"),
+        ("a.csv", b"a,y", r"must hold rows, got none. Check"),
         ("a.csv", b"a,y\n1,2\n3\n", r"row 1 \(counting from 0\) must have 2 fields.*got 1. Fix"),
         ("a.csv", b"a,y\n1,2\n1,2,3\n", r"row 1 .* must have 2 fields.*got 3. Fix"),
         ("a.csv", b"a,y\nx,2\n\xff,2\n", r"row 1 .*column 'a' must be UTF-8.* Write it"),

@@ -2,7 +2,6 @@
 
 import gzip
 import io
-import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,9 +67,3 @@ def test_no_password_or_key_is_shown() -> None:
     with pytest.raises((SourceError, MissingExtraError)) as caught:
         read("nowhere://user:secret@host/a.csv")
     assert "secret" not in str(caught.value)
-
-
-def test_fsspec_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(MissingExtraError, match=r"needs fsspec. .*onepass\[remote\]"):
-        read("memory://store/a.csv")

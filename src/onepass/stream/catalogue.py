@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from onepass.errors import SourceError, meant
-from onepass.stream.choice import Choice
+from onepass.stream.choice import ColumnSelection
 from onepass.stream.dataset_files import (
     Content,
     Description,
@@ -279,7 +279,9 @@ def dataset(name: str, *, block: int | None = None, cache: Cache = None) -> Stre
     """
     entry = find_entry(name)
     source = opened(name, cache)
-    choice = Choice(entry.target, entry.time, entry.drop, None, f"op.stream.dataset: {name}")
+    choice = ColumnSelection(
+        entry.target, entry.time, entry.drop, None, f"op.stream.dataset: {name}"
+    )
     return Stream(source, choice, block=block, types={}, n_rows=entry.rows, task=entry.task)
 
 

@@ -17,20 +17,20 @@ from onepass.errors import (
     meant,
 )
 from onepass.stream.literals import SKIP
-from onepass.stream.sources import Piece
+from onepass.stream.sources import Chunk
 from onepass.types import Array
 from onepass.validation.table import Table, is_missing
 
-__all__ = ["BAD_ROWS", "MISSING", "Choice", "Split"]
+__all__ = ["ColumnSelection", "Split"]
 
 _EXACT = 2.0**53  # float64 represents all integers up to this
-MISSING = ("keep", "skip", "error")
-BAD_ROWS = ("error", "skip")
+_MISSING = ("keep", "skip", "error")
+_BAD_ROWS = ("error", "skip")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """A piece, taken apart: features, answers, times, and which rows are kept.
+    """A chunk, taken apart: features, answers, times, and which rows are kept.
 
     ``gaps`` is how many rows have an answer and are not kept, for want of a feature. ``bad`` holds
     the errors of skipped rows, by index.
@@ -52,7 +52,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ColumnSelection:
     """Which columns are answers, time and features.
 
     Parameters
@@ -89,7 +89,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         for option, value, known in (
-            ("missing", self.missing, MISSING), ("bad_rows", self.bad_rows, BAD_ROWS),
+            ("missing", self.missing, _MISSING), ("bad_rows", self.bad_rows, _BAD_ROWS),
         ):  # fmt: skip
             if value not in known:
                 raise ParameterError(
@@ -148,13 +148,13 @@ class Choice:
         read = {*self._features(names), *self._others()}
         return [name for name in names if name in read]
 
-    def split(self, piece: Piece) -> Split:
-        """A piece's features, answers and times.
+    def split(self, chunk: Chunk) -> Split:
+        """A chunk's features, targets and times.
 
         Parameters
         ----------
-        piece : Piece
-            Its columns and answers held to their kinds.
+        chunk : Chunk
+            Its columns and targets as arrays.
 
         Raises
         ------
@@ -164,7 +164,8 @@ class Choice:
         ColumnError, TypeMismatchError, ShapeError
             If answers are missing altogether, are dates, or mix text and numbers.
         """
-        table, answers = piece.table, piece.answers
+        table = chunk.table
+        answers = None if chunk.answers is None else Chunk(chunk.answers, chunk.n).table
         if self.targets and answers is not None:
             raise ParameterError(
                 f"{self.where}: `target` must be left out where the source brings its answers, "
@@ -175,7 +176,7 @@ class Choice:
         kept = np.ones(len(table), dtype=bool)
         y = None
         if answers is not None:
-            flat = piece.flat if not self.targets else isinstance(self.target, str)
+            flat = chunk.flat if not self.targets else isinstance(self.target, str)
             y, kept = self._answers(answers, flat=flat)
         time = None
         if self.time is not None:
@@ -187,11 +188,11 @@ class Choice:
                     "dates, or numbers in a larger unit."
                 )
         features = table.select(self._features(table.names))
-        kept[list(piece.bad)] = False
+        kept[list(chunk.bad)] = False
         if self.missing != "skip":
-            return Split(features, y, time, kept, bad=dict(piece.bad))
+            return Split(features, y, time, kept, bad=dict(chunk.bad))
         gaps = kept & _gaps(features)
-        return Split(features, y, time, kept & ~gaps, int(gaps.sum()), dict(piece.bad))
+        return Split(features, y, time, kept & ~gaps, int(gaps.sum()), dict(chunk.bad))
 
     def check(self, split: Split, first: int, located: Callable[[int], str]) -> None:
         """Refuse or skip rows that hold infinity; refuse rows that lack a feature.

@@ -22,10 +22,10 @@ import narwhals as nw
 import numpy as np
 
 from onepass.errors import LabelError, NotFiniteError, ParameterError, ShapeError
-from onepass.stream.tasks import Experiences, Part, Task, in_order
+from onepass.stream.tasks import Experiences, Part, Task, as_rows, in_order, make_tasks
 from onepass.types import Array, ArrayLike
 from onepass.validation import in_range, labels, whole
-from onepass.validation.table import Table, TableLike, has_names, is_frame, is_missing
+from onepass.validation.table import Table, TableLike, is_missing
 
 __all__ = ["TaskRows", "experiences", "some_of"]
 
@@ -90,11 +90,7 @@ def _sources(
 
 
 def _source(X: TableLike, y: ArrayLike, by: ArrayLike | None, where: str, suffix: str) -> TaskRows:
-    rows: Any = X
-    if is_frame(X):
-        rows = Table.from_frame(X) if has_names(X) else np.asarray(X)
-    elif not isinstance(X, Table):
-        rows = np.asarray(X)
+    rows = as_rows(X)
     if isinstance(y, str) and isinstance(rows, Table):
         rows, y = rows.drop([y]), _answers(X, rows, y)
     answers = np.asarray(y)
@@ -141,20 +137,14 @@ def _key(
             )
         return rows[by], by
     if isinstance(by, (int, np.integer)) and not isinstance(by, bool):
-        if isinstance(rows, Table):
-            if not -len(rows.names) <= by < len(rows.names):
-                raise ParameterError(
-                    f"{where}: `by` must be the place of one of the {len(rows.names)} columns "
-                    f"that are left, got {by}. Count from 0, or name the column."
-                )
-            name = rows.names[by]
-            return rows[name], name
-        if rows.ndim != 2 or not -rows.shape[1] <= by < rows.shape[1]:
+        flat = isinstance(rows, Table) or rows.ndim == 2
+        names = rows.names if isinstance(rows, Table) else [f"x{j}" for j in range(rows.shape[1])]
+        if not flat or not -len(names) <= by < len(names):
             raise ParameterError(
-                f"{where}: `by` must be the place of a column of `X{suffix}`, of shape "
-                f"{rows.shape}, got {by}. Count from 0."
+                f"{where}: `by` must be the place of one of the {len(names)} columns that are left "
+                f"in `X{suffix}`, got {by}. Count from 0."
             )
-        return rows[:, by], f"x{by % rows.shape[1]}"
+        return (rows[names[by]] if isinstance(rows, Table) else rows[:, by]), names[by]
     key = np.asarray(by)
     if key.shape != (n,):
         raise ShapeError(
@@ -233,27 +223,23 @@ def _by_domains(
     seed: int,
     *,
     shuffle: bool,
-    where: str,
-) -> list[Task]:
+) -> tuple[Task, ...]:
     """Tasks by the ranges or values of the sources' keys."""
-    keys = [_of(source, where) for source in known]
-    placed, names = _placed(keys[0], (n_tasks, cuts), known[0].title, where)
+    keys = [_of(source, _WHERE) for source in known]
+    placed, names = _placed(keys[0], (n_tasks, cuts), known[0].title, _WHERE)
     places = [placed(key) for key in keys]
-    tasks = []
-    for i, name in enumerate(names):
-        parts = []
-        for j, source in enumerate(known):
-            rng = np.random.default_rng([seed, i, j])
-            rows = source.rows[places[j] == i]
-            if not len(rows):
-                raise ParameterError(
-                    f"{where}: `by` must leave each task rows to {('learn', 'test')[j]}, got none "
-                    f"of {name!r}. Ask for fewer tasks, or other cuts."
-                )
-            rows = rng.permutation(rows) if shuffle else rows
-            parts.append(Part(rows, source.y[rows]))
-        tasks.append(Task(name, _classes(known[0]), *parts))
-    return tasks
+
+    def draw(i: int, j: int, rng: np.random.Generator) -> Part:
+        rows = known[j].rows[places[j] == i]
+        if not len(rows):
+            raise ParameterError(
+                f"{_WHERE}: `by` must leave each task rows to {('learn', 'test')[j]}, got none "
+                f"of {names[i]!r}. Ask for fewer tasks, or other cuts."
+            )
+        rows = rng.permutation(rows) if shuffle else rows
+        return Part(rows, known[j].y[rows])
+
+    return make_tasks(names, [_classes(known[0])] * len(names), draw, seed)
 
 
 def _classes(source: TaskRows) -> tuple[str | int, ...]:
@@ -451,8 +437,8 @@ def experiences(
                 f"{_WHERE}: `groups`, `within` and rows a class must be left out with `by`, got "
                 "them. Tasks are made by classes, or by a key."
             )
-        tasks = _by_domains(known, n_tasks, cuts, seed, shuffle=shuffle, where=_WHERE)
-    made = Experiences(name, known[0].X, known[1].X, tuple(tasks))
+        tasks = _by_domains(known, n_tasks, cuts, seed, shuffle=shuffle)
+    made = Experiences(name, known[0].X, known[1].X, tasks)
     return in_order(made, order, _WHERE, seed=seed)
 
 
@@ -508,19 +494,18 @@ def _by_classes(
     *,
     shuffle: bool,
     within: bool,
-) -> list[Task]:
-    tasks = []
-    for i, classes in enumerate(named):
-        parts = []
-        for j, wanted in enumerate(sizes):
-            rng = np.random.default_rng([seed, i, j])
-            rows = _drawn(known[j], classes, wanted, rng, f"{('', 'test_')[j]}rows_per_class")
-            rows = rows if shuffle else np.sort(rows)
-            y = known[j].y[rows]
-            parts.append(Part(rows, np.searchsorted(np.array(classes), y) if within else y))
-        title = "–".join(str(label) for label in classes)
-        tasks.append(Task(title, tuple(range(len(classes))) if within else classes, *parts))
-    return tasks
+) -> tuple[Task, ...]:
+    """Tasks that each have classes of their own."""
+
+    def draw(i: int, j: int, rng: np.random.Generator) -> Part:
+        rows = _drawn(known[j], named[i], sizes[j], rng, f"{('', 'test_')[j]}rows_per_class")
+        rows = rows if shuffle else np.sort(rows)
+        y = known[j].y[rows]
+        return Part(rows, np.searchsorted(np.array(named[i]), y) if within else y)
+
+    titles = ["–".join(str(label) for label in classes) for classes in named]
+    own = [tuple(range(len(classes))) if within else classes for classes in named]
+    return make_tasks(titles, own, draw, seed)
 
 
 def _drawn(

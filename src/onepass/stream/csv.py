@@ -1,47 +1,35 @@
 """Delimited text (CSV, TSV) as a source.
 
-pyarrow would fix the type of a column by the first block: a column of whole numbers would refuse
-3.5 a million rows later, and a column that is empty at first every value. It also infers types
-whose values it does not convert. So :mod:`onepass.stream.literals` decides the form of each column
-by the first bytes, or by its first values where it is empty there. pyarrow parses plain numbers,
-truth values and ISO dates, of which it accepts fewer spellings than literals do. A chunk with any
-other value in such a column is parsed again as text and converted by literals.
+The text is cut into whole rows here, and pyarrow parses them from memory, all columns as text;
+:class:`~onepass.stream.dtypes.ColumnTypes` converts it. If pyarrow read the file itself, it would
+fix the type of a column by the first block, so that a column of whole numbers would refuse 3.5 a
+million rows later; and it would read many blocks ahead in a thread that calls back into Python,
+which aborts at exit.
 
-The text is cut into whole rows here, and pyarrow parses them from memory. If it read the file
-itself, it would read many blocks ahead in a thread that calls back into Python, which aborts at
-exit. A line break ends a row unless it is in a quoted field. A field is quoted if it begins with a
+A line break ends a row unless it is in a quoted field. A field is quoted if it begins with a
 quotation mark; a doubled mark within it is one mark; what follows the closing mark belongs to the
 field unchanged. This is how pyarrow reads, and agrees with RFC 4180 where that is defined.
-
-pyarrow's errors give the number of a column and the line of a row. Here they are raised with the
-column's name, the row as :class:`~onepass.stream.stream.Rows` counts it, and what to do.
 """
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
-from pyarrow import compute, csv
+from pyarrow import csv
 
-from onepass.errors import OnepassError, RowsRefusedWarning, SourceError
-from onepass.stream.arrow import to_array
-from onepass.stream.dtypes import Undecided
-from onepass.stream.files import DAMAGED, Bytes, Readable, Remote
-from onepass.stream.literals import ISO, LETTERS, SKIP, ZONED, Literals, Oddity
-from onepass.stream.sources import Piece
-from onepass.stream.stream import stacked
-from onepass.validation.table import Table
+from onepass.errors import RowsRefusedWarning, SourceError
+from onepass.stream.files import Bytes, File
+from onepass.stream.literals import SKIP
+from onepass.stream.sources import BaseSource, Chunk, RawColumn
 
 __all__ = ["Delimited", "Misread", "Records", "is_left"]
 
 
 _WHERE = "op.stream.read"
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
-_PACKED = re.compile(r"[Ii]nvalid data stream|ZSTD|zstd")
 _OTHER_CODES = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
@@ -53,33 +41,19 @@ _SHELL = {"\t": "tab"}
 
 
 class Misread:
-    """Makes four-part errors for one file.
+    """Makes four-part errors for one text.
 
     Parameters
     ----------
     source : str
-        The file's name.
-    names : sequence of str
-        Its columns.
-    first : int
-        Where the first row of the text at hand stands in the source.
+        The source's name.
     headed : bool
-        Whether the columns' names stand before it.
+        Whether the columns' names are its first line.
     """
 
-    def __init__(
-        self,
-        source: str,
-        names: Sequence[str] = (),
-        *,
-        first: int = 0,
-        headed: bool = True,
-    ) -> None:
+    def __init__(self, source: str, *, headed: bool = True) -> None:
         self._source = source
-        self._names = names
         self._headed = headed
-        # pyarrow counts from 1, the line of names included
-        self._shift = first - (2 if headed else 1)
 
     def check_beginning(self, sample: bytes, delimiter: str) -> None:
         """Refuse what is no delimited text in UTF-8 by its first bytes.
@@ -115,44 +89,34 @@ class Misread:
             )
 
     def error(self, wrong: Exception) -> SourceError:
-        """The error in the user's words."""
-        said = str(wrong)
-        if isinstance(wrong, DAMAGED) or "compressed stream" in said or _PACKED.search(said):
-            return self._error(
-                f"must be a whole packed file, got one that breaks off or is damaged ({said})",
-                "Copy or download it again",
-            )
-        if isinstance(wrong, UnicodeDecodeError) or "invalid UTF8" in said:
-            return self._code(said)
-        if "Empty CSV" in said:
+        """An error of pyarrow, which parsed the whole text, in the user's words."""
+        message = str(wrong)
+        if isinstance(wrong, UnicodeDecodeError) or "invalid UTF8" in message:
+            row = re.search(r"Row #(\d+)", message)
+            return self.encoding(int(row[1]) - 2 if row else None)
+        if "Empty CSV" in message:
             return self._error("must hold rows, got a header alone", "Check that it was written")
-        return self._ragged(said) or self._other(wrong)
+        if found := _RAGGED.search(message):  # it counts from 1, the line of names too
+            return self.ragged(int(found[1]) - 2, int(found[2]), int(found[3]))
+        return self._error(f"must be delimited text, got: {wrong}", "Check the file")
 
-    def _ragged(self, said: str) -> SourceError | None:
-        found = _RAGGED.search(said)
-        if found is None:
-            return None
-        line, expected, came = (int(number) for number in found.groups())
+    def ragged(self, row: int, expected: int, came: int) -> SourceError:
+        """The error of a row with another number of fields."""
         return self._error(
-            f"row {line + self._shift} (counting from 0) must have {expected} fields, as "
+            f"row {row} (counting from 0) must have {expected} fields, as "
             f"{'in the first line' if self._headed else 'there are names'}, got {came}",
             "Fix the line, where a field that holds the delimiter must stand in quotation marks, "
             f"or give {SKIP}",
         )
 
-    def _code(self, said: str) -> SourceError:
-        line = re.search(r"Row #(\d+)", said)
-        column = re.search(r"column #(\d+)", said)
-        place = f"row {int(line[1]) + self._shift} (counting from 0)" if line else "the text"
-        if column and int(column[1]) < len(self._names):
-            place += f", column {self._names[int(column[1])]!r}"
+    def encoding(self, row: int | None, name: str | None = None) -> SourceError:
+        """The error of text that is not UTF-8."""
+        place = "the text" if row is None else f"row {row} (counting from 0)"
+        place += "" if name is None else f", column {name!r}"
         return self._error(
             f"{place} must be UTF-8, got other bytes",
             f"Write it in UTF-8, as with: iconv -f latin1 -t utf-8; or give {SKIP}",
         )
-
-    def _other(self, wrong: Exception) -> SourceError:
-        return self._error(f"must be delimited text, got: {wrong}", "Check the file")
 
     def _error(self, what: str, remedy: str) -> SourceError:
         joint = "" if what.startswith("must") else ":"
@@ -234,18 +198,46 @@ class Records:
             end = found.end() if found is not None and found.end() > end else len(text)
         return end
 
-    def chunks(self, file: _Readable, size: int) -> Iterator[bytes]:
-        """Texts of whole rows, about ``size`` bytes each, or as long as one row.
+    def beginning(self, file: Bytes, size: int) -> tuple[bytes, int]:
+        """The first bytes, at least ``size`` or all, and where their first row ends.
+
+        Raises
+        ------
+        SourceError
+            If that row is longer than 16 MiB.
+        """
+        while True:
+            text = file.look(size)
+            end = self.first(text)
+            if end < len(text) or len(text) < size or text.endswith(b"\n"):
+                return text, end
+            if size > _LONGEST:
+                raise self.too_long()
+            size *= 2
+
+    def chunks(
+        self, file: _Readable, first: int, size: int, *, whole: bool = True
+    ) -> Iterator[bytes]:
+        """Texts of whole rows, about ``first`` and then ``size`` bytes each, or one row.
+
+        Parameters
+        ----------
+        file : file object
+            It gives as many bytes as asked, but at its end.
+        first, size : int
+            Bytes of the first text, and of those behind it.
+        whole : bool
+            Whether a last row without a line break is whole; else it is a text of its own.
 
         Raises
         ------
         SourceError
             If a row is longer than 16 MiB.
         """
-        left, wanted = b"", size
+        left, wanted = b"", first
         while more := file.read(wanted):
             text = left + more
-            end = self.end(text)
+            end = len(text) if whole and len(more) < wanted else self.end(text)
             if end:
                 yield text[:end]
                 left, wanted = text[end:], size
@@ -257,25 +249,25 @@ class Records:
             yield left
 
     def too_long(self) -> SourceError:
-        """What is said where no row ends."""
+        """The error of a row that does not end."""
         return SourceError(
             f"op.stream.read: {self._source} must have rows of some mebibytes at most, got one "
             "that is longer. Look for a quotation mark that is not closed."
         )
 
 
-_SAMPLE = 4 << 20  # bytes by which the types are fixed
+_SAMPLE = 4 << 20  # bytes of the first chunk, by which types are decided
 _CHUNK = 256 << 10  # bytes parsed at a time
 _DECLARED = re.compile(rb"(?:\xef\xbb\xbf)?sep=([!-~\t])(?:\r\n|\n|\r)")
 
 
-class Delimited:
+class Delimited(BaseSource):
     """Rows of a delimited text file, or of a pipe.
 
     Parameters
     ----------
-    source : Path, Remote, or file object
-        What lies at a place can be read again and again, a file object once.
+    source : File or Bytes
+        A file can be read again and again, bytes once.
     name : str
         What messages call it.
     delimiter : str
@@ -284,8 +276,6 @@ class Delimited:
         The columns' names, where the file has no line of them; () for x0, x1, ….
     na : sequence of str
         Further spellings of a missing value.
-    literals : Literals
-        How text is parsed.
     skip : bool
         Whether rows that cannot be parsed are skipped.
     leave : int or None
@@ -299,302 +289,157 @@ class Delimited:
         While reading: if the text is not as promised.
     """
 
-    n_rows: int | None = None
-
     def __init__(
         self,
-        source: Path | Remote | Readable[bytes | str],
+        source: File | Bytes,
         name: str,
         *,
         delimiter: str = ",",
         header: Sequence[str] | None = None,
         na: Sequence[str] = (),
-        literals: Literals = Literals(),  # noqa: B008  it does not change
         skip: bool = False,
         leave: int | None = None,
         declared: bool = True,
     ) -> None:
-        self.name = name
-        self.repeatable = self.ahead = isinstance(source, (Path, Remote))
+        super().__init__(name, repeatable=isinstance(source, File))
         self._source = source
         self._delimiter = delimiter
-        self._records = Records(delimiter, name)
-        self._header = None if header is None else list(header)
+        self._header = header
         self._na = list(na)
         self._skip, self.leave, self._declared = skip, leave, declared
-        stamp, zoned = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
-        self._types = {ISO: stamp, ISO + ZONED: zoned, "true or false": pa.bool_()}
-        if not literals.given.keys() & {"decimal", "thousands"}:
-            self._types["number"] = pa.float64()
-        self._literals = literals
+        self._misread = Misread(name, headed=header is None)
         self._names: list[str] | None = None
-        self._called: list[str] = []  # the same, set before the sample is parsed, for its errors
-        self._sample: pa.Table = None  # the first rows as text
-        self._forms: dict[str, str | None] = {}
-        self._odd: list[Oddity] = []
-        self._waiting: Bytes | None = None  # a pipe whose first bytes were looked at
+        self._waiting: Bytes | None = None  # a pipe of which the names have been read
 
     def columns(self) -> list[str]:
         """The names in the first line, which may hold duplicates."""
         if self._names is None:
             opened = self._open()
-            try:
-                with self._told(headed=self._header is None):
-                    self._names = self._looked(opened)
-            finally:
-                if self.repeatable or self._names is None:
-                    opened.close()
-            self._waiting = None if self.repeatable else opened
-        return list(self._names)
+            if self.repeatable:
+                opened.close()
+            else:
+                self._waiting = opened
+        return list(self._names or ())
 
-    def kinds(self) -> dict[str, str]:
-        """The letters of the columns that have values in the first bytes."""
-        kind = self._literals.kind
-        return {name: LETTERS[kind(form)] for name, form in self._forms.items() if form}
-
-    def oddities(self) -> list[Oddity]:
-        """The columns to report of the rows read so far."""
-        return list(self._odd)
-
-    def located(self, row: int) -> str:
-        """Where a row stands."""
-        return f"{self.name}: row {row} (counting from 0)"
-
-    def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
-    ) -> Iterator[Piece]:
-        """The rows, some hundred kibibytes of text at a time."""
-        del block  # pieces are bounded by their bytes
-        every = self.columns()
+    def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
+        """The rows, some hundred kibibytes of text at a time; some mebibytes at first."""
+        del block, start  # chunks are bounded by their bytes
+        wanted = self.columns() if names is None else list(names)
         opened, self._waiting = self._waiting or self._open(), None
-        forms = dict(self._forms)
-        self._odd = [one for one in self._odd if one.name not in types]
-        for name in types.keys() & forms.keys():
-            forms[name] = self._decided(name, self._sample[name], types[name])
-        wanted = every if names is None else list(names)
-        undecided = Undecided([name for name in wanted if forms[name] is None], start)
-        header, first = self._header, 0
-        chunks = self._records.chunks(opened, _CHUNK)
+        records, first = Records(self._delimiter, self.name), 0
         try:
-            while True:
-                with self._told(first, headed=header is None):
-                    chunk = next(chunks, b"")
-                if not chunk:
+            for text in records.chunks(opened, _SAMPLE, _CHUNK, whole=self.leave is None):
+                unterminated = not text.endswith((b"\n", b"\r"))
+                if unterminated and is_left(self.name, first, self.leave):
                     break
-                if not chunk.endswith((b"\n", b"\r")) and is_left(self.name, first, self.leave):
-                    break
-                table, bad = self._passed(chunk, forms, types, undecided, first), dict[int, str]()
-                if table is None:
-                    table, bad = self._rows(chunk, header, forms, types, wanted, first)
-                header, first = every, first + len(table)
-                undecided.learn(table)
-                yield Piece(table, fraction=opened.fraction, bad=bad)
+                columns, n, bad = self._parsed(text, wanted, first)
+                first += n
+                yield Chunk(columns, n, "csv", fraction=opened.fraction, bad=bad)
         finally:
             opened.close()
 
-    def _rows(
-        self,
-        text: bytes,
-        header: list[str] | None,
-        forms: dict[str, str | None],
-        types: Mapping[str, str],
-        names: list[str],
-        first: int,
-    ) -> tuple[Table, dict[int, str]]:
-        """Parse rows as a table; with ``skip``, rows that cannot be parsed have no values.
-
-        They are found by parsing the halves of a text that cannot be parsed.
-        """
-        try:
-            with self._told(first, headed=header is None):
-                return self._table(self._typed(text, header, forms, names), forms, types, first), {}
-        except SourceError as error:
-            if not self._skip:
-                raise
-            wrong = str(error)
-        if header is None:
-            rows = text[self._records.first(text) :]
-            return self._rows(rows, self.columns(), forms, types, names, first)
-        cut = self._records.end(text[: len(text) // 2]) or self._records.first(text)
-        if cut == len(text):
-            return Table({}, 1), {0: wrong}
-        upper, bad = self._rows(text[:cut], header, forms, types, names, first)
-        first += len(upper)
-        lower, more = self._rows(text[cut:], header, forms, types, names, first)
-        return stacked((upper, lower)), bad | {len(upper) + i: why for i, why in more.items()}
-
-    def _passed(
-        self,
-        chunk: bytes,
-        forms: dict[str, str | None],
-        types: Mapping[str, str],
-        undecided: Undecided,
-        first: int,
-    ) -> Table | None:
-        """The undecided columns of rows before ``start``; None where rows must be read in full."""
-        if not undecided.passes(first):
-            return None
-        every = list(forms)
-        names = undecided.names or every[:1]
-        kinds = {n: pa.string() if n in names else pa.binary() for n in every}
-        convert = self._convert(include_columns=names, column_types=kinds)
-        try:
-            parsed = self._parsed(chunk, every, convert)
-            if not undecided.passes(first, parsed.num_rows):
-                return None
-            table = self._table(parsed.select(undecided.names), forms, types, first)
-        except (ValueError, OnepassError):  # raised or skipped when the rows are parsed in full
-            return None
-        return Table(table.columns, parsed.num_rows)
-
     def _open(self) -> Bytes:
-        with self._told():
-            opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source)
-            try:
-                mark = _DECLARED.match(opened.look(10))
-            except BaseException:
-                opened.close()
-                raise
+        """The text behind the line of names, which are read by then."""
+        opened = self._source if isinstance(self._source, Bytes) else Bytes(self._source, self.name)
+        try:
+            mark = _DECLARED.match(opened.look(10))
             if mark is not None:
                 opened.read(mark.end())
                 if self._declared:
                     self._delimiter = mark[1].decode()
-                    self._records = Records(self._delimiter, self.name)
-            return opened
+            records = Records(self._delimiter, self.name)
+            sample, end = records.beginning(opened, _CHUNK)
+            self._misread.check_beginning(sample, self._delimiter)
+            if self._header is None:
+                opened.read(end)
+            if self._names is None:
+                self._names = self._named(sample[:end])
+        except BaseException:
+            opened.close()
+            raise
+        return opened
 
-    def _looked(self, opened: Bytes) -> list[str]:
-        """Read the names of the columns, and decide their forms from the first bytes."""
-        sample = opened.look(_SAMPLE)
-        misread = Misread(self.name, headed=self._header is None)
-        misread.check_beginning(sample, self._delimiter)
-        if len(sample) == _SAMPLE:  # cut within a row
-            sample = sample[: self._records.end(sample)]
-            if not sample:
-                raise self._records.too_long()
-        elif self.leave is not None and (end := self._records.end(sample)):
-            sample = sample[:end]
-        first = sample[: self._records.first(sample)]
-        # the line break: pyarrow finds no column in a single line without one
-        names = self._parsed(first + b"\n", self._header, self._convert()).column_names
-        if self._header == []:
-            names = self._header = [f"x{j}" for j in range(len(names))]
-        self._called = list(names)
-        kinds = dict.fromkeys(names, pa.string())
-        convert = self._convert(column_types=kinds)
-        self._sample = self._parsed(sample, self._header, convert, ragged=self._skip)
-        for name, column in zip(names, self._sample.columns, strict=True):
-            self._forms[name] = self._decided(name, column)
-        return list(names)
+    def _named(self, first: bytes) -> list[str]:
+        """The columns' names by the first row."""
+        if self._header:
+            return list(self._header)
+        try:
+            # the line break: pyarrow finds no column in a single line without one
+            names: list[str] = self._read(first + b"\n", self._header)[0].column_names
+        except (pa.ArrowInvalid, UnicodeDecodeError) as wrong:
+            raise self._misread.error(wrong) from wrong
+        return names if self._header is None else [f"x{j}" for j in range(len(names))]
 
-    def _decided(
-        self, name: str, column: pa.ChunkedArray, kind: str | None = None, first: int = 0
-    ) -> str | None:
-        """Decide the form of a column of text, and note any oddity."""
-        if not self._literals.given and column.null_count < len(column):
-            zeros = compute.any(compute.match_substring_regex(column, "^0[0-9]"))
-            for quick in ("number", ISO, ISO + ZONED):  # a faster way to the result of `decide`
-                codes = quick == "number" and zeros.as_py()
-                if kind in {None, self._literals.kind(quick)} and not codes:
-                    with suppress(pa.ArrowInvalid):
-                        column[:99].cast(self._types[quick])  # a cast that fails is slow
-                        column.cast(self._types[quick])
-                        return quick
-        form, odd = self._literals.decide(
-            name, column.to_pylist(), kind, source=self.name, first=first
-        )
-        self._odd += [] if odd is None else [odd]
-        return form
+    def _read(
+        self, text: bytes, header: Sequence[str] | None, wanted: Sequence[str] = ()
+    ) -> tuple[pa.Table, list[csv.InvalidRow]]:
+        """Whole rows as an Arrow table of bytes, and the rows with other numbers of fields."""
+        ragged: list[csv.InvalidRow] = []
 
-    def _convert(self, **options: object) -> csv.ConvertOptions:
-        """How text becomes values."""
-        convert = csv.ConvertOptions(strings_can_be_null=True, **options)
+        def handle(row: csv.InvalidRow) -> str:
+            ragged.append(row)
+            return "skip"
+
+        convert = csv.ConvertOptions(
+            strings_can_be_null=True, include_columns=wanted,
+            column_types=dict.fromkeys(header or (), pa.binary()),
+        )  # fmt: skip
         convert.null_values = [*convert.null_values, *self._na]
-        return convert
-
-    def _parsed(
-        self,
-        text: bytes,
-        header: list[str] | None,
-        convert: csv.ConvertOptions,
-        *,
-        ragged: bool = False,
-    ) -> pa.Table:
-        """Whole rows as an Arrow table; the first line names the columns if ``header`` does not.
-
-        With ``ragged``, rows of another number of fields are left out.
-        """
-        if header is not None and not text.strip():
-            return pa.table({})
-        # one thread and one block: rows stay in order, and errors know theirs
-        return csv.read_csv(
+        table = csv.read_csv(  # one thread and one block: rows stay in order, and have numbers
             pa.BufferReader(text),
             read_options=csv.ReadOptions(
-                use_threads=False,
-                block_size=len(text) + 1,
-                column_names=header,
-                autogenerate_column_names=header == [],
+                use_threads=False, block_size=len(text) + 1, column_names=header,
+                autogenerate_column_names=header == (),
             ),
             parse_options=csv.ParseOptions(
-                delimiter=self._delimiter,
-                newlines_in_values=True,
-                invalid_row_handler=(lambda _: "skip") if ragged else None,
+                delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=handle
             ),
             convert_options=convert,
-        )
+        )  # fmt: skip
+        return table, ragged
 
-    def _typed(
-        self,
-        text: bytes,
-        header: list[str] | None,
-        forms: Mapping[str, str | None],
-        names: list[str],
-    ) -> pa.Table:
-        """Parse rows; all columns as text if pyarrow cannot convert a value."""
-        words = dict.fromkeys(forms, pa.string())
-        kinds = words | {n: self._types[f] for n, f in forms.items() if f in self._types}
-        try:
-            convert = self._convert(include_columns=names, column_types=kinds)
-            return self._parsed(text, header, convert)
-        except pa.ArrowInvalid as wrong:
-            if "conversion error" not in str(wrong):
-                raise
-        convert = self._convert(include_columns=names, column_types=words)
-        return self._parsed(text, header, convert)
-
-    def _table(
-        self,
-        read: pa.Table,
-        forms: dict[str, str | None],
-        types: Mapping[str, str],
-        first: int,
-    ) -> Table:
-        """Convert columns of text by their forms; decide forms that are not decided yet."""
+    def _parsed(
+        self, text: bytes, wanted: Sequence[str], first: int
+    ) -> tuple[dict[str, RawColumn], int, dict[int, str]]:
+        """Rows as columns of text, their number, and the errors of rows to be skipped."""
+        if not text.strip(b"\r\n"):
+            return {}, 0, {}
+        every = self._names or []
+        table, ragged = self._read(text, every, wanted or every[:1])
+        n = table.num_rows + len(ragged)
+        bad: dict[int, str] = {}
+        for row in ragged:
+            at, fields = row.number - 1, (row.expected_columns, row.actual_columns)
+            self._refuse(at, self._misread.ragged(first + at, *fields), bad)
+        take = None
+        if bad:  # they are rows without values
+            places = np.zeros(n, dtype=np.int64)
+            good = np.setdiff1d(np.arange(n), list(bad))
+            places[good] = np.arange(len(good))
+            take = pa.array(places, mask=np.isin(np.arange(n), list(bad)))
         columns = {}
-        for name, column in zip(read.column_names, read.columns, strict=True):
-            if not pa.types.is_string(column.type) or forms[name] == "text":
-                columns[name] = to_array(column.combine_chunks(), name, self.name)
-                continue
-            form = forms[name] or self._decided(name, column, types.get(name), first)
-            values, forms[name] = column.to_pylist(), form
-            columns[name], unfit = self._literals.array(values, form or "number")
-            if unfit:
-                place, value = self.located(first + unfit[0]), values[unfit[0]]
-                because = "it is asked for" if name in types else "in the first rows"
-                na = f"na=({value!r},) (--na {value!r}) if it means missing, "
-                raise SourceError(
-                    f"op.stream.read: {place}, column {name!r} must be "
-                    f"{self._literals.word(form or '')}, as {because}, got {value!r}. "
-                    f"{self._literals.remedy(name, value, na)}"
-                )
-        return Table(columns, read.num_rows)
+        for name in wanted:
+            column = table[name].combine_chunks()
+            column = column if take is None else column.take(take)
+            columns[name] = self._decoded(column, name, first, bad)
+        return columns, n, bad
 
-    @contextmanager
-    def _told(self, first: int = 0, *, headed: bool = True) -> Iterator[None]:
-        """Raise errors from below as SourceErrors that name the row and the column."""
+    def _decoded(self, column: pa.Array, name: str, first: int, bad: dict[int, str]) -> pa.Array:
+        """Bytes as text, which must be UTF-8."""
         try:
-            yield
-        except OnepassError:
-            raise
-        except (OSError, ValueError, *DAMAGED) as wrong:
-            misread = Misread(self.name, self._called, first=first, headed=headed)
-            raise misread.error(wrong) from wrong
+            return column.cast(pa.string())
+        except pa.ArrowInvalid:
+            texts: list[str | None] = []
+            for i, value in enumerate(column.to_pylist()):
+                try:
+                    texts.append(None if value is None else value.decode())
+                except UnicodeDecodeError:
+                    texts.append(None)
+                    self._refuse(i, self._misread.encoding(first + i, name), bad)
+            return pa.array(texts, pa.string())
+
+    def _refuse(self, i: int, error: SourceError, bad: dict[int, str]) -> None:
+        """Raise the error of a row, or note it if such rows are skipped."""
+        if not self._skip:
+            raise error
+        bad.setdefault(i, str(error))

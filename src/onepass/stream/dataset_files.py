@@ -10,33 +10,35 @@ Files are looked for in this order:
 Sets of OpenML are fetched by scikit-learn's client, checked, and stored in the cache.
 """
 
-import csv
-import gzip
 import os
 import sys
-import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from onepass.errors import SourceError
+from onepass.serialization.atomic import replacing
 from onepass.stream.arrow import Parquet
 from onepass.stream.csv import Delimited
+from onepass.stream.dtypes import ColumnTypes
+from onepass.stream.files import File
 from onepass.stream.pictures import Images, Pictures
-from onepass.stream.sources import Matrix, Piece, Source
+from onepass.stream.sources import BaseSource, Chunk, Matrix, Source
 from onepass.stream.stream import stacked
+from onepass.stream.write import write
+from onepass.validation.table import Table
 
 __all__ = [
     "Content",
     "Description",
     "Electricity",
     "Entry",
+    "Facts",
     "Fetcher",
     "Form",
     "OpenMLImages",
@@ -116,7 +118,7 @@ def csv_form(*header: str, order: str | None = None) -> Form:
     """A CSV file; ``header`` where it has no line of names, ``order`` the column to sort by."""
 
     def opened(paths: Sequence[Path], name: str) -> Source:
-        source: Source = Delimited(paths[0], name, header=header or None)
+        source: Source = Delimited(File(str(paths[0])), name, header=header or None)
         return source if order is None else Ordered(source, order)
 
     return opened
@@ -124,7 +126,7 @@ def csv_form(*header: str, order: str | None = None) -> Form:
 
 def parquet() -> Form:
     """A Parquet file."""
-    return lambda paths, name: Parquet(paths[0], name)
+    return lambda paths, name: Parquet(File(str(paths[0])), name)
 
 
 def recording(time: str, *groups: str) -> Form:
@@ -158,7 +160,7 @@ def recording(time: str, *groups: str) -> Form:
     return opened
 
 
-class Ordered:
+class Ordered(BaseSource):
     """A source sorted by one of its columns; all its rows are held, so it must be small.
 
     Parameters
@@ -170,10 +172,7 @@ class Ordered:
     """
 
     def __init__(self, source: Source, by: str) -> None:
-        self.name = source.name
-        self.n_rows = source.n_rows
-        self.repeatable = source.repeatable
-        self.ahead = False
+        super().__init__(source.name, source.n_rows, repeatable=source.repeatable, ahead=False)
         self._source = source
         self._by = by
 
@@ -181,23 +180,27 @@ class Ordered:
         """The names of its columns."""
         return self._source.columns()
 
-    def kinds(self) -> dict[str, str]:
-        """What the source is certain of."""
-        return self._source.kinds()
-
     def located(self, row: int) -> str:
         """Where a row stands, once they are sorted."""
         return f"{self.name}: row {row} (counting from 0, sorted by {self._by!r})"
 
-    def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
-    ) -> Iterator[Piece]:
+    def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """All rows, in order."""
         del start  # all must be read
         wanted = None if names is None else [*names, *({self._by} - set(names))]
-        whole = stacked(tuple(p.table for p in self._source.pieces(wanted, types, block)))
+        whole = stacked(tuple(_tables(self._source, wanted, block)))
         ordered = whole[np.argsort(whole[self._by], kind="stable")]
-        yield Piece(ordered if names is None else ordered.select(names), fraction=1.0)
+        chosen = ordered if names is None else ordered.select(names)
+        yield Chunk(chosen.columns, len(chosen), fraction=1.0)
+
+
+def _tables(source: Source, names: Sequence[str] | None, block: int) -> Iterator[Table]:
+    """The rows of a source, its columns converted."""
+    types, seen = ColumnTypes({}, source.located), 0
+    for chunk in source.chunks(names, block):
+        typed = types.convert(chunk, seen)
+        seen += chunk.n
+        yield typed.table
 
 
 Progress = Callable[[str, float | None], None]
@@ -239,8 +242,9 @@ class OpenMLImages:
         progress("check", 0.8)
         images = self.pictures.parted(bunch.data, bunch.target, f"{self.name} of OpenML")
         progress("write", 0.9)
-        with _whole(path) as file:
-            arrays = {part: getattr(images, part) for part in Images.__slots__}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arrays = {part: getattr(images, part) for part in Images.__slots__}
+        with replacing(path) as draft, draft.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
@@ -268,14 +272,10 @@ class Electricity:
                 f"{list(self.columns[:-1])}, got {names}. It has changed; report this."
             )
         data = np.asarray(bunch.data)
-        features = data[:, [names.index(name) for name in self.columns[:-1]]].astype(np.float64)
-        up = np.asarray(bunch.target).astype(str) == "UP"
-        with _whole(path) as file, gzip.open(file, "wt", newline="", encoding="utf-8") as text:
-            writer = csv.writer(text)
-            writer.writerow(self.columns)
-            writer.writerows(
-                [*row, int(label)] for row, label in zip(features.tolist(), up, strict=True)
-            )
+        block = {name: data[:, names.index(name)].astype(float) for name in self.columns[:-1]}
+        block[self.columns[-1]] = (np.asarray(bunch.target).astype(str) == "UP").astype(float)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write([block], path)
 
 
 def _bunch(name: str, version: int, progress: Progress) -> Any:
@@ -295,20 +295,6 @@ def _bunch(name: str, version: int, progress: Progress) -> Any:
         ) from wrong
 
 
-@contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes its place only once it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
-
-
 @dataclass(frozen=True, slots=True)
 class Content:
     """What a table must be, by which it is checked before its first row is given.
@@ -326,8 +312,8 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
-    """A data set in words.
+class Facts:
+    """What is known of a data set, wherever its files lie.
 
     Parameters
     ----------
@@ -340,45 +326,55 @@ class Description:
     task : str
         ``"regression"`` or ``"classification"``.
     target : str or list of str
-        The answers.
+        The answers; None in an entry whose form brings them.
     licence : str
         Under which it may be used, as its source states it.
     source : str
         Where it comes from.
     how : str
         How to get its files.
-    place : Path
-        Where its first file lies, or should lie.
-    found : bool
-        Whether all its files lie there.
     """
 
     name: str
     title: str
     rows: int
     task: str
-    target: str | list[str]
+    target: str | list[str] | None
     licence: str
     source: str
     how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Description(Facts):
+    """A data set in words.
+
+    Parameters
+    ----------
+    name, title, rows, task, target, licence, source, how
+        As in the catalogue.
+    place : Path
+        Where its first file lies, or should lie.
+    found : bool
+        Whether all its files lie there.
+    """
+
     place: Path
     found: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Facts):
     """A data set in the catalogue.
 
     Parameters
     ----------
-    name, title, rows, task, licence, source, how
-        As in :class:`Description`.
+    name, title, rows, task, target, licence, source, how
+        As in :class:`Facts`.
     files : tuple of str
         Its files, as ``set/file`` below a folder of data.
     form : callable
         Opens them.
-    target : str, list of str or None
-        The columns of answers; None where the form brings the answers with it.
     content : Content or Pictures
         By which it is checked.
     time : str, optional
@@ -393,16 +389,8 @@ class Entry:
         The file that the fetcher writes, where it is another than ``files[0]``.
     """
 
-    name: str
-    title: str
-    rows: int
-    task: str
-    licence: str
-    source: str
-    how: str
     files: tuple[str, ...]
     form: Form
-    target: str | list[str] | None
     content: Content | Pictures
     time: str | None = None
     drop: tuple[str, ...] = ()
@@ -414,12 +402,11 @@ class Entry:
         """The entry in words, with the place of its files."""
         paths = self.located(cache)
         last = _folders(cache)[1]  # what the user names, or else the cache
-        return Description(
-            name=self.name, title=self.title, rows=self.rows, task=self.task,
-            target="label" if self.target is None else self.target, licence=self.licence,
-            source=self.source, how=self.how, place=(paths or [last / self.files[0]])[0],
-            found=paths is not None,
-        )  # fmt: skip
+        facts = {fact.name: getattr(self, fact.name) for fact in fields(Facts)}
+        if self.target is None:
+            facts["target"] = "label"
+        place = (paths or [last / self.files[0]])[0]
+        return Description(**facts, place=place, found=paths is not None)
 
     def located(self, cache: str | os.PathLike[str] | None = None) -> list[Path] | None:
         """The paths of its files; None where they are not there."""
@@ -476,8 +463,8 @@ class Entry:
             raise self._wrong(path, f"the columns {list(content.columns)}", f"{columns}")
         targets = [self.target] if isinstance(self.target, str) else list(self.target or [])
         crc, rows = 0, 0
-        for piece in source.pieces(targets, {}, 65536):
-            answers = np.column_stack([piece.table[name] for name in targets])
+        for table in _tables(source, targets, 65536):
+            answers = np.column_stack([table[name] for name in targets])
             if answers.dtype.kind != "f":
                 raise self._wrong(path, "numbers as answers", "text")
             crc = zlib.crc32(np.nan_to_num(answers).astype("<f8").tobytes(), crc)

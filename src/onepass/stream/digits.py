@@ -30,7 +30,7 @@ from scipy import ndimage
 from onepass.stream.catalogue import images as images_of
 from onepass.stream.class_tasks import experiences, some_of
 from onepass.stream.pictures import Images
-from onepass.stream.tasks import Change, Experiences, Part, Task, in_order
+from onepass.stream.tasks import Change, Experiences, Part, Task, in_order, make_tasks
 from onepass.types import Array, Floats
 from onepass.validation import in_range, whole
 
@@ -249,16 +249,14 @@ def _all_classes(
     whole(seed, "seed", where, low=0)
     labels = (known.train_labels, known.test_labels)
     classes = tuple(np.unique(labels[0]).tolist())
-    tasks = []
-    for task, name in enumerate(names):
-        parts = []
-        for j, kind in enumerate(("", "test_")):
-            rng = np.random.default_rng([seed, task, j])
-            every = np.arange(len(labels[j]))
-            rows = some_of(every, sizes[j], rng, where, f"{kind}rows_per_task")
-            parts.append(Part(rows, labels[j][rows], change(task, len(rows))))
-        tasks.append(Task(name, classes, *parts))
-    return Experiences("", known.train_images, known.test_images, tuple(tasks))
+
+    def draw(task: int, j: int, rng: np.random.Generator) -> Part:
+        every = np.arange(len(labels[j]))
+        rows = some_of(every, sizes[j], rng, where, f"{('', 'test_')[j]}rows_per_task")
+        return Part(rows, labels[j][rows], change(task, len(rows)))
+
+    tasks = make_tasks(names, [classes] * len(names), draw, seed)
+    return Experiences("", known.train_images, known.test_images, tasks)
 
 
 SplineOrder: TypeAlias = Literal[0, 1, 2, 3, 4, 5]

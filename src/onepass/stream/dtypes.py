@@ -1,95 +1,35 @@
-"""Types of columns, which are fixed by the first values of each.
+"""Types of columns: one decision and one conversion for the columns of all sources.
 
-A type is number, truth, text or date (see :mod:`onepass.validation.table`). It is fixed by the
-first piece of the stream in which the column has a value, or beforehand: by the user's ``types``,
-or by the source, as a Parquet file does. A column without a type is nan. A later value of another
-type is refused, with its place. Text columns that look like numbers, dates or truth values raise a
-warning or an error: one ``?`` among twenty thousand numbers makes a column text and each of its
-numbers a category, and only the user knows what such a cell means.
+A type is number, truth, text or date (see :mod:`onepass.validation.table`). The first chunk in
+which a column has a value fixes its form, which is its type and, in text, its spelling; the user's
+``types`` fix it beforehand. A column without a value so far is nan. A later value of another form
+is refused, with its place.
 
-A stream may begin in the middle of a source; its columns have the types that they would have had
-there. Most are known beforehand, but a column may be empty in the first bytes of a text. Of the
-rows that are skipped, these columns are read until each has a value.
+How a column arrives decides what is parsed. Text of CSV may spell any type. JSON quotes text, which
+may be dates, times of day or durations, and numbers only where they have other separators. All
+other sources have types of their own; their text is text unless ``types`` says otherwise.
 """
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from onepass.errors import MixedColumnWarning, ParameterError, SourceError, TypeMismatchError
-from onepass.stream.literals import KINDS, LETTERS, Literals, Oddity, as_text, typed
-from onepass.stream.sources import LOOKED_AT
+from onepass.errors import ParameterError, SourceError, TypeMismatchError
+from onepass.stream.arrow import is_exact, letter, to_array
+from onepass.stream.literals import KINDS, LETTERS, NATIVE, SKIP, Literals, as_text
+from onepass.stream.sources import Chunk, RawColumn
 from onepass.types import Array
-from onepass.validation.table import Table, as_python, is_missing
+from onepass.validation.table import as_python, is_missing, to_column
 
-__all__ = ["Kinds", "Undecided", "absent", "checked_types", "refuse", "report"]
+__all__ = ["ColumnTypes", "absent", "checked_types"]
 
-
-_MOST = 0.9  # if more of the values of a target are of one kind, the others are errors
-
-
-def report(
-    odd: Iterable[Oddity],
-    *,
-    read: Sequence[str],
-    targets: Sequence[str],
-    types: Mapping[str, str],
-    skip: bool = False,
-) -> None:
-    """Warn of columns that are taken as text; refuse those whose values would be misread.
-
-    Parameters
-    ----------
-    odd : iterable of Oddity
-        The columns to check.
-    read, targets : sequence of str
-        The columns that are read, and those of them that are targets.
-    types : dict of str to str
-        The kinds that are given; only ambiguous dates are reported of these columns.
-    skip : bool
-        Whether bad rows are skipped, so that a given kind is a remedy.
-
-    Raises
-    ------
-    TypeMismatchError
-        If numbers have separators or dates an order that the options do not name, or nearly all
-        values of a target are of one kind.
-    """
-    for one in odd:
-        given = types.get(one.name)
-        ambiguous = one.what == "ambiguous" and given == "date"
-        if one.name not in read or not (given is None or ambiguous):
-            continue
-        where = f"{one.source}: column {one.name!r}"
-        at = f"{one.value!r} in row {one.row} (counting from 0)"
-        text, kind = typed(one.name, "text"), typed(one.name, one.kind)
-        if one.what in {"spelling", "ambiguous"}:
-            raise TypeMismatchError(
-                f"op.stream.read: {where} must hold {one.noun}, got {at}. Give {one.remedy}, or "
-                f"{text} if it is text."
-            )
-        count = f"{one.fits:,} of the first {one.values:,} values are {one.noun}"
-        if one.what == "zeros":
-            found, ways = f"{count}, as {at}", [f"{kind} if they are numbers"]
-        else:
-            found = f"{count}, but {at} is not"
-            spelling = f"na=({one.value!r},) (--na {one.value!r}) if it means missing"
-            options = f"{one.remedy} and {kind}" if one.remedy else kind
-            rest = f"{options} to skip the rows with other values"
-            ways = [spelling] * (not one.quoted) + [rest] * skip
-        give = f"Give {', '.join(ways)}{', or ' * bool(ways)}{text} if"
-        if one.what == "mixed" and one.name in targets and one.fits > _MOST * one.values:
-            raise TypeMismatchError(
-                f"op.stream.read: {one.source}: the target {one.name!r} must hold numbers or "
-                f"labels, got both: {found}. {give} all of them are labels: then the task is "
-                "classification."
-            )
-        warnings.warn(
-            f"{where} is taken as text: {found}. {give} it is text.",
-            MixedColumnWarning,
-            stacklevel=2,
-        )
+_Converted = tuple[Array, list[int], Any]
+"""A column's array, the places of values of another type, and the values as they came."""
 
 
 def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]:
@@ -111,7 +51,7 @@ def checked_types(types: Mapping[str, str] | None, where: str) -> dict[str, str]
 
 
 def absent(kind: str, n: int) -> Array:
-    """A column of n missing values; ``kind`` is its letter: f, b, O or M."""
+    """A column of n missing values; ``kind`` is the letter of its dtype: f, O or M."""
     if kind == "O":
         return np.full(n, None, dtype=object)
     if kind == "M":
@@ -119,164 +59,248 @@ def absent(kind: str, n: int) -> Array:
     return np.full(n, np.nan)
 
 
-class Kinds:
-    """Holds every column of a stream to one kind.
+class ColumnTypes:
+    """Converts the chunks of one source; every column has one type.
 
     Parameters
     ----------
     types : dict of str to str
-        Kinds fixed beforehand.
+        Kinds of columns that the user gave.
     located : callable
         Says in words where a row of the source stands, by its number.
-    known : dict of str to str or None, optional
-        The columns in their order, where it is known beforehand; each with the letter of its dtype
-        (f, O or M) where the source is certain of it.
     literals : Literals
         How text is parsed.
+    targets : sequence of str
+        The columns of targets. Truth values there are labels, as they are written.
+    skip : bool
+        Whether rows with values of another type are skipped.
 
     Examples
     --------
-    >>> kinds = Kinds({"code": "text"}, "meter.csv: row {}".format)
-    >>> table = kinds.fit(Table.from_rows([{"code": 7, "load": None}]), first=0)
-    >>> table.row(0)
-    {'code': '7', 'load': nan}
-    >>> kinds.fit(Table.from_rows([{"load": "high"}]), first=1).row(0)
-    {'code': None, 'load': 'high'}
+    >>> types = ColumnTypes({"code": "text"}, "meter.csv: row {}".format)
+    >>> types.convert(Chunk({"code": [7], "load": [None]}, 1), first=0).columns
+    {'code': array(['7'], dtype=object), 'load': array([nan])}
+    >>> types.convert(Chunk({"load": ["high"]}, 1), first=1).columns
+    {'code': array([None], dtype=object), 'load': array(['high'], dtype=object)}
     """
 
     def __init__(
         self,
         types: Mapping[str, str],
         located: Callable[[int], str],
-        known: Mapping[str, str | None] | None = None,
         literals: Literals = Literals(),  # noqa: B008  it does not change
+        *,
+        targets: Sequence[str] = (),
+        skip: bool = False,
     ) -> None:
-        self._types = types
+        self._types = dict(types)
         self._located = located
         self._literals = literals
-        self._forms: dict[str, str] = {}
-        self._known: dict[str, str | None] = dict(known or {})
+        self._targets, self._skip = targets, skip
+        self._forms: dict[str, str | None] = {}
 
-    def fit(self, table: Table, first: int, bad: dict[int, str] | None = None) -> Table:
-        """The table with all columns so far, each of its kind.
+    def order(self, names: Sequence[str]) -> None:
+        """Have these columns come first, in this order."""
+        self._forms = {**dict.fromkeys(names), **self._forms}
+
+    def convert(self, chunk: Chunk, first: int, *, passed: bool = False) -> Chunk:
+        """The chunk with all columns so far, each of its type.
 
         Parameters
         ----------
-        table : Table
+        chunk : Chunk
             The next rows. A column that it lacks is missing in all of them.
         first : int
             Where its first row stands in the source.
-        bad : dict of int to str, optional
-            Gets the errors of rows to be skipped, by index.
+        passed : bool
+            Whether the rows are passed over: only columns without a form are looked at.
 
         Raises
         ------
         SourceError
-            If a value is not of its column's kind, and ``bad`` is not given.
+            If a value is not of its column's type, unless such rows are skipped.
         """
-        names = dict.fromkeys((*self._known, *table.names))
-        return Table({name: self._fit(table, name, first, bad) for name in names}, len(table))
+        bad = dict(chunk.bad)
+        if passed:
+            for name, column in chunk.columns.items():
+                if self._forms.get(name) is None:
+                    self._convert(name, column, first, chunk, bad)
+            return replace(chunk, columns={}, bad={})
+        columns = {}
+        for name in dict.fromkeys((*self._forms, *chunk.columns)):
+            column = chunk.columns.get(name)
+            if column is None:
+                columns[name] = absent(self._letter(name), chunk.n)
+            else:
+                columns[name] = self._convert(name, column, first, chunk, bad)
+        return replace(chunk, columns=columns, bad=bad)
 
-    def _fit(self, table: Table, name: str, first: int, bad: dict[int, str] | None) -> Array:
-        known = self._known.setdefault(name, None)
-        column = table.columns.get(name)
-        if column is None:
-            column = absent(known or "f", len(table))
+    def _letter(self, name: str) -> str:
+        """The letter of a column's dtype; that of numbers while it has no form."""
+        kind = self._types.get(name) or self._literals.kind(self._forms.get(name) or "number")
+        return LETTERS[kind].replace("b", "f")
+
+    def _convert(
+        self, name: str, column: RawColumn, first: int, chunk: Chunk, bad: dict[int, str]
+    ) -> Array:
+        """One column as an array; values of another type are refused."""
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        self._forms.setdefault(name)
         if name in self._types:
-            column = self._converted(column, name, first, bad)
-            self._known[name] = column.dtype.kind
-            return column
-        if known == column.dtype.kind:
-            return column
-        missing = is_missing(column)
-        if missing.all():
-            return absent(known or "f", len(table))
-        if known is None:
-            self._known[name] = column.dtype.kind
-            return column
-        for i in np.flatnonzero(~missing).tolist():
-            expected = self._literals.word(KINDS[known])
-            error = self._refused(name, first + i, expected, column[i], "as in the first rows")
-            refuse(i, error, bad)
-        return absent(known, len(table))
-
-    def _converted(self, column: Array, name: str, first: int, bad: dict[int, str] | None) -> Array:
-        """The column converted to the kind that the user gave."""
-        kind, missing = self._types[name], is_missing(column)
-        if missing.all():
-            return absent(LETTERS[kind], len(column))
-        if column.dtype.kind == LETTERS[kind]:
-            return column
-        values = as_python(column)
-        words = [None if gone else as_text(v) for v, gone in zip(values, missing, strict=True)]
-        form = self._form(name, words, first)
-        converted, unfit = self._literals.array(words, form)
-        word, because = self._literals.word(form), "as it is asked for"
+            array, unfit, values = self._asked(name, column, first)
+        elif chunk.spelled and isinstance(column, (list, pa.Array)):
+            array, unfit, values = self._spelled(name, column, first)
+        else:
+            array, unfit, values = self._own(name, column, first)
+        because = "it is asked for" if name in self._types else "in the first rows"
         for i in unfit:
-            refuse(i, self._refused(name, first + i, word, values[i], because), bad)
-        return converted
+            expected = f"{self._literals.word(self._forms[name] or 'number')}, as {because}"
+            error = self._error(name, first + i, values[i], expected, csv=chunk.spelled == "csv")
+            if not self._skip:
+                raise error
+            bad.setdefault(i, str(error))
+        return array
 
-    def _form(self, name: str, words: list[str | None], first: int) -> str:
-        """Decide the form of a column of text that is to be of another kind."""
-        if name not in self._forms:
-            kind, where = self._types[name], self._located(first).partition(":")[0]
-            form, odd = self._literals.decide(name, words, kind, source=where, first=first)
-            report([] if odd is None else [odd], read=[name], targets=[], types=self._types)
-            self._forms[name] = form or kind
-        return self._forms[name]
+    def _asked(self, name: str, column: RawColumn, first: int) -> _Converted:
+        """A column of the kind that the user gave."""
+        kind, typed = self._types[name], None
+        texts: Any = column
+        if not isinstance(column, pa.Array) or not pa.types.is_string(column.type):
+            try:
+                typed = self._typed(name, column, first)
+            except TypeMismatchError:
+                if not isinstance(column, list):
+                    raise
+            if typed is not None and typed.dtype.kind == LETTERS[kind]:
+                return typed, [], []
+            texts = _texts(column, typed, kind)
+        if _is_empty(texts):
+            return absent(self._letter(name), len(texts)), [], []
+        if self._forms[name] is None:
+            listed = texts.to_pylist() if isinstance(texts, pa.Array) else texts
+            quick = self._literals.quick(texts, kind) if isinstance(texts, pa.Array) else None
+            self._forms[name] = quick or self._literals.decide(
+                name, listed, kind, source=self._source(first), first=first
+            )
+        array, unfit = self._literals.array(texts, self._forms[name] or kind)
+        if unfit and typed is not None and not isinstance(column, list):
+            return array, unfit, as_python(typed)
+        return array, unfit, column
 
-    def _refused(
-        self, name: str, row: int, expected: str, value: object, because: str
+    def _spelled(self, name: str, column: pa.Array | list[Any], first: int) -> _Converted:
+        """A column of CSV or JSON, whose values are parsed."""
+        if _is_empty(column):
+            return absent(self._letter(name), len(column)), [], []
+        if self._forms[name] is None:
+            form = self._decided(name, column, first)
+            if form == "true or false" and name in self._targets and not _is_mixed(column):
+                self._types[name] = "text"
+                return self._asked(name, column, first)
+            self._forms[name] = form
+        form = self._forms[name] or "text"
+        if isinstance(column, pa.Array):
+            return *self._literals.array(column, form), column
+        wanted = (int, float) if form in NATIVE else str  # a bool is an int
+        given = [value if isinstance(value, wanted) else None for value in column]
+        others = [i for i, v in enumerate(column) if v is not None and given[i] is None]
+        if form in NATIVE:
+            return to_column(given, name), others, column
+        array, unfit = self._literals.array(given, form)
+        return array, sorted(others + unfit), column
+
+    def _decided(self, name: str, column: pa.Array | list[Any], first: int) -> str:
+        """The form of a column of CSV or JSON by its first values."""
+        decide = partial(
+            self._literals.decide, name, source=self._source(first), first=first,
+            target=name in self._targets, skip=self._skip,
+        )  # fmt: skip
+        if isinstance(column, pa.Array):
+            return self._literals.quick(column, None) or decide(column.to_pylist()) or "text"
+        given = [value for value in column if isinstance(value, (str, int, float))]
+        texts = [value if isinstance(value, str) else None for value in column]
+        numbers = len(given) - len(texts) + texts.count(None)
+        if 2 * numbers > len(given) or (2 * numbers == len(given) and not _is_text(given[:1])):
+            shown = next((value for value in given if not isinstance(value, str)), None)
+            return "true or false" if isinstance(shown, bool) else "number"
+        return decide(texts, "quoted", numbers=numbers) or "text"
+
+    def _own(self, name: str, column: RawColumn, first: int) -> _Converted:
+        """A column of a source whose columns have types of their own."""
+        if isinstance(column, pa.Array) and self._forms[name] is None:
+            certain = letter(column.type)
+            if certain == "b" and name in self._targets:
+                self._types[name] = "text"
+                return self._asked(name, column, first)
+            self._forms[name] = None if certain is None else KINDS[certain]
+        array = self._typed(name, column, first)
+        form = self._forms[name]
+        if form is None or form != KINDS[array.dtype.kind]:
+            given = np.flatnonzero(~is_missing(array)).tolist()
+            if form is None and given:
+                self._forms[name] = KINDS[array.dtype.kind]
+                return array, [], []
+            return absent(self._letter(name), len(array)), given, as_python(array)
+        return array, [], []
+
+    def _typed(self, name: str, column: RawColumn, first: int) -> Array:
+        """A column by its own type."""
+        if isinstance(column, pa.Array):
+            return to_array(column, name, self._source(first))
+        return to_column(column, name)
+
+    def _source(self, row: int) -> str:
+        """What messages call the source that has a row."""
+        return self._located(row).rpartition(": row ")[0]
+
+    def _error(
+        self, name: str, row: int, value: object, expected: str, *, csv: bool
     ) -> SourceError:
-        return SourceError(
-            f"op.stream.read: {self._located(row)}, column {name!r} must be {expected}, {because}, "
-            f"got {_shown(value)}. {self._literals.remedy(name, value)}"
-        )
+        place = f"op.stream.read: {self._located(row)}, column {name!r}"
+        if isinstance(value, list):
+            return SourceError(
+                f"{place} must be a number, text, true, false, null or an object, got a list. "
+                f"Leave it out with drop=[{name!r}] (--drop {name}) or give {SKIP}."
+            )
+        value = value.as_py() if isinstance(value, pa.Scalar) else value
+        shown = str(value) if isinstance(value, np.datetime64) else value
+        shown = shown.item() if isinstance(shown, np.generic) else shown
+        na = f"na=({value!r},) (--na {value!r}) if it means missing, " if csv else ""
+        remedy = self._literals.remedy(name, value, na)
+        return SourceError(f"{place} must be {expected}, got {shown!r}. {remedy}")
 
 
-def refuse(i: int, error: SourceError, bad: dict[int, str] | None) -> None:
-    """Raise the error of a row, or note it if bad rows are skipped."""
-    if bad is None:
-        raise error from None
-    bad.setdefault(i, str(error))
+def _is_empty(column: pa.Array | list[Any]) -> bool:
+    """Whether all values are missing."""
+    if isinstance(column, pa.Array):
+        return bool(column.null_count == len(column))
+    return all(value is None for value in column)
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, np.datetime64):
-        return repr(str(value))
-    return repr(value.item() if isinstance(value, np.generic) else value)
+def _is_mixed(column: pa.Array | list[Any]) -> bool:
+    """Whether some values of JSON are not truth values."""
+    return isinstance(column, list) and any(type(v) not in {bool, type(None)} for v in column)
 
 
-class Undecided:
-    """Which columns must still be read of rows that are passed over.
+def _is_text(values: Sequence[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
-    Parameters
-    ----------
-    names : iterable of str
-        The columns that are not certain, in the source's order.
-    start : int
-        Rows before this one are passed over.
 
-    Examples
-    --------
-    >>> undecided = Undecided(["gear", "when"], start=5000)
-    >>> undecided.learn(Table.from_rows([{"gear": "low", "when": None}]))
-    >>> undecided.names, undecided.passes(2000, 1000), undecided.passes(4500, 1000)
-    (['when'], True, False)
-    """
+def _texts(column: RawColumn, typed: Array | None, kind: str) -> pa.Array | list[str | None]:
+    """The values of a column as text; whole numbers keep all their digits."""
+    if isinstance(column, list) or typed is None:
+        return [_text(value) for value in column]
+    if kind == "text" and isinstance(column, pa.Array) and is_exact(column.type):
+        return column.cast(pa.string())
+    if kind == "text" and isinstance(column, np.ndarray) and column.dtype.kind in "iu":
+        words: list[str | None] = column.astype(str).tolist()
+        return words
+    values = zip(as_python(typed), is_missing(typed), strict=True)
+    return [None if missing else as_text(value) for value, missing in values]
 
-    def __init__(self, names: Iterable[str], start: int) -> None:
-        self.names = list(names)
-        self.start = start
 
-    def passes(self, first: int, n: int = 1) -> bool:
-        """Whether n rows, the first of which stands at ``first``, need not be given in full."""
-        return first >= LOOKED_AT and first + n <= self.start
-
-    def learn(self, table: Table) -> None:
-        """Take note of the columns that have a value here."""
-        if self.names:
-            seen = table.columns
-            self.names = [
-                name for name in self.names if name not in seen or is_missing(seen[name]).all()
-            ]
+def _text(value: Any) -> str | None:
+    """A value as text, truth values and lists as in JSON; None if it is missing."""
+    if value is None or type(value).__name__ == "NAType" or value != value:  # noqa: PLR0124  nan
+        return None
+    return json.dumps(value) if isinstance(value, (bool, list)) else as_text(value)

@@ -9,36 +9,22 @@ called ``key=value``, as in Hive, are columns too.
 
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 
 from onepass.errors import ColumnError, ParameterError, SourceError, listed, meant
-from onepass.stream.arrow import MARK, Ipc, Parquet, spooled
+from onepass.stream.arrow import MARK, Ipc, Parquet
 from onepass.stream.csv import Delimited
-from onepass.stream.dtypes import Kinds, absent
-from onepass.stream.files import Bytes, Remote
+from onepass.stream.files import Bytes, File
 from onepass.stream.jsonlines import JsonLines
-from onepass.stream.literals import KINDS, Literals, Oddity
-from onepass.stream.sources import LOOKED_AT, Piece, Source
-from onepass.validation.table import Table, is_missing
+from onepass.stream.literals import Literals
+from onepass.stream.sources import BaseSource, Chunk, RawColumn, Source
 
-__all__ = [
-    "FORMATS",
-    "PACKED",
-    "SUFFIXES",
-    "Part",
-    "Parts",
-    "Reading",
-    "format_of",
-    "hive",
-    "is_read_once",
-    "natural",
-]
+__all__ = ["FORMATS", "PACKED", "SUFFIXES", "Parts", "Reading", "format_of", "hive", "natural"]
 
 
 _WHERE = "op.stream.read"
@@ -49,6 +35,10 @@ SUFFIXES = {
 }  # fmt: skip
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 _STREAM = b"\xff\xff\xff\xff"  # how an Arrow stream begins
+_REMEDIES = {
+    "na": "Put None or nan there in the source", "delimiter": "Leave it out",
+    "header": "Leave it out",
+}  # fmt: skip
 
 
 def format_of(name: str) -> str | None:
@@ -126,11 +116,11 @@ class Reading:
                 f"{_WHERE}: `delimiter` must be one ASCII character that is no quotation mark and "
                 f"no line break, got {mark!r}. Give one such as ';' or a tab."
             )
-        if self.format not in {None, "csv", "tsv"}:
+        if self.format is not None:
             self.check(self.format, self.format)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """The options that change the rows and differ from their defaults, for fingerprints."""
         header = list(self.header) if isinstance(self.header, tuple) else self.header
         given = {"delimiter": self.delimiter, "header": header, "na": list(self.na)}
@@ -138,19 +128,10 @@ class Reading:
 
     def check(self, kind: str | None, name: str) -> None:
         """Refuse options of CSV for other formats."""
-        if kind in {"csv", "tsv"}:
-            return
-        remedies = {
-            "na": "Put None or nan there in the source",
-            "delimiter": "Leave it out",
-            "header": "Leave it out",
-        }
-        for option, value in self.told.items():
-            if option in self.literals.given:
-                continue
+        for option in self.given.keys() & _REMEDIES if kind not in {"csv", "tsv"} else ():
             raise ParameterError(
                 f"{_WHERE}: `{option}` must be left out unless the source is CSV or TSV, got "
-                f"{value!r} for {name}. {remedies[option]}."
+                f"{self.given[option]!r} for {name}. {_REMEDIES[option]}."
             )
 
     def passes(self, key: str) -> bool:
@@ -159,11 +140,11 @@ class Reading:
             return key in self.dropped
         return not any(name == key or name.startswith(f"{key}.") for name in self.only)
 
-    def place(self, file: Path | Remote, name: str | None = None) -> Source:
-        """The source that reads a Path or a Remote; ``name`` is by default its last part."""
+    def file(self, file: File, name: str | None = None) -> Source:
+        """The source that reads a file; ``name`` is by default its last part."""
         kind = self.format or format_of(file.name)
-        if is_read_once(file, kind):
-            opened = file.open("rb")
+        if self.is_read_once(file):
+            opened = file.open()
             source = replace(self, format=kind).stream(opened, name or str(file))
             weakref.finalize(source, opened.close)
             return source
@@ -178,58 +159,45 @@ class Reading:
                 f"is text or Arrow also with {', '.join(PACKED)}, got {suffix or 'none'!r}. "
                 f"{remedy}."
             )
-        return self._opened(kind, file, name or file.name)
+        return self._source(kind, file, name or file.name)
 
-    def stream(self, file: IO[bytes] | IO[str], name: str) -> Source:
+    def is_read_once(self, file: File) -> bool:
+        """Whether a path is a pipe or a device, such as /dev/stdin."""
+        kind = self.format or format_of(file.name)
+        device = kind is None and file.path.startswith("/dev/")
+        return file.local and (device or not file.is_file())
+
+    def is_empty(self, file: File) -> bool:
+        """Whether a text file has no bytes, and so no rows."""
+        text = (self.format or format_of(file.name)) in {"csv", "tsv", "jsonl"}
+        return text and file.local and file.is_file() and file.size == 0
+
+    def stream(self, file: Any, name: str) -> Source:
         """The source that reads a file object, whose first bytes tell what it is."""
-        try:
-            start = file.tell() if file.seekable() else None
-        except (AttributeError, OSError, ValueError):
-            start = None
-        opened = Bytes(file)
-        head = opened.look(16)
-        kind = self.format or _sniffed(head)
-        if kind != "parquet" and not head.startswith(MARK):
-            return self._opened(kind, opened, name)
-        if start is not None and opened.packing is None and isinstance(file.read(0), bytes):
-            file.seek(start)
-            return self._opened(kind, file, name)
-        laid = spooled(opened)
-        source = self._opened(kind, laid, name)
-        weakref.finalize(source, laid.close)
+        opened = Bytes(file, name)
+        kind = self.format or _sniffed(opened.look(16))
+        if kind != "parquet":
+            return self._source(kind, opened, name)
+        source = self._source(kind, opened.seekable(), name)
+        weakref.finalize(source, opened.close)
         return source
 
-    def _opened(self, kind: str, file: Any, name: str) -> Source:
+    def _source(self, kind: str, file: Any, name: str) -> Source:
         self.check(kind, name)
         if kind == "parquet":
             return Parquet(file, name)
         if kind == "arrow":
             return Ipc(file, name)
         if kind == "jsonl":
-            return JsonLines(
-                file, name, self.passes, self.literals, skip=self.skip, leave=self.leave
-            )
+            return JsonLines(file, name, self.passes, skip=self.skip, leave=self.leave)
         header: Sequence[str] | None = None
         if self.header is not True:
             header = () if self.header is False else self.header
         delimiter = self.delimiter or ("\t" if kind == "tsv" else ",")
         return Delimited(
-            file, name, delimiter=delimiter, header=header, na=self.na, literals=self.literals,
-            skip=self.skip, leave=self.leave, declared=self.delimiter is None,
+            file, name, delimiter=delimiter, header=header, na=self.na, skip=self.skip,
+            leave=self.leave, declared=self.delimiter is None,
         )  # fmt: skip
-
-
-def is_read_once(file: Path | Remote, kind: str | None) -> bool:
-    """Whether a path is a pipe or a device, such as /dev/stdin.
-
-    Examples
-    --------
-    >>> is_read_once(Path("/dev/null"), None), is_read_once(Path(__file__), None)
-    (True, False)
-    """
-    if isinstance(file, Remote):
-        return False
-    return not file.is_file() or (kind is None and file.parts[:2] == ("/", "dev"))
 
 
 def _sniffed(head: bytes) -> str:
@@ -283,43 +251,17 @@ def hive(folders: Sequence[str]) -> dict[str, str | None]:
     return {unquote(k): None if v == _NOTHING else unquote(v) for k, v in pairs}
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One file of several.
-
-    Parameters
-    ----------
-    name : str
-        What messages call it.
-    open : callable
-        Gives its source.
-    size : int
-        Its bytes, for the progress.
-    told : dict of str to str or None
-        Columns that its folders tell.
-    """
-
-    name: str
-    open: Callable[[], Source]
-    size: int
-    told: Mapping[str, str | None]
-
-
-class Parts:
+class Parts(BaseSource):
     """Files one after the other.
 
     Parameters
     ----------
-    parts : sequence of Part
-        At least one, in order.
+    files : sequence of (File, dict of str to str or None)
+        At least one, in order, each with the columns that its folders tell.
     name : str
         What messages call them together.
-    literals : Literals
-        How text is parsed.
-    skip : bool
-        Whether rows with a value that is not of its column's kind are skipped.
-    repeatable : bool
-        Whether all of them can be read again.
+    reading : Reading
+        How each is read.
 
     Raises
     ------
@@ -327,91 +269,61 @@ class Parts:
         While reading: if a file has other columns than the first.
     """
 
-    n_rows: int | None = None
-
     def __init__(
-        self,
-        parts: Sequence[Part],
-        name: str,
-        literals: Literals = Literals(),  # noqa: B008  it does not change
-        *,
-        skip: bool = False,
-        repeatable: bool = True,
+        self, files: Sequence[tuple[File, dict[str, str | None]]], name: str, reading: Reading
     ) -> None:
-        self.name = name
-        self.repeatable = self.ahead = repeatable
-        self._skip = skip
-        self._parts = list(parts)
+        once = any(reading.is_read_once(file) for file, _ in files)
+        super().__init__(name, repeatable=not once)
+        self._files = list(files)
+        self._reading = reading
         self._begins: list[tuple[int, str]] = []
-        self._first = self._parts[0].open()
-        self._literals = literals
-        self._odd: list[Oddity] = []
-        self._current = self._first
-        values = {n: [part.told.get(n) for part in self._parts] for n in self._parts[0].told}
+        self._first = self._opened(0)
+        values = {n: [told.get(n) for _, told in files] for n in files[0][1]}
         self._numbers = {n for n, told in values.items() if all(map(_is_number, told))}
 
     def columns(self) -> list[str] | None:
         """Those of the first file, then those that folders tell."""
-        return self._columns(self._first, self._parts[0])
-
-    def kinds(self) -> dict[str, str]:
-        """What the first file is certain of."""
-        told = {n: "f" if n in self._numbers else "O" for n in self._parts[0].told}
-        return {**self._first.kinds(), **told}
-
-    def oddities(self) -> list[Oddity]:
-        """The columns to report of the files read so far."""
-        return [*self._odd, *getattr(self._current, "oddities", list)()]
+        return self._columns(self._first, 0)
 
     def located(self, row: int) -> str:
         """The file, and the row in it."""
         for begin, name in reversed(self._begins):
             if begin <= row:
                 return f"{name}: row {row - begin} (counting from 0)"
-        return f"{self.name}: row {row} (counting from 0)"
+        return super().located(row)
 
-    def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
-    ) -> Iterator[Piece]:
+    def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows of all files."""
         every = self.columns()
-        if every is not None and set(every) - set(self.kinds()):
-            start = 0  # a column that is empty in the first file may hang on any of the others
-        known = {n: KINDS[letter] for n, letter in self.kinds().items()}
-        begins, seen, done = [], 0, 0
-        whole = sum(part.size for part in self._parts) or 1
-        for i, part in enumerate(self._parts):
-            self._odd = self.oddities() if i else []
-            self._current = source = part.open() if i else self._first
-            self._same(source, part, every)
-            begins.append((seen, part.name))
-            self._begins = begins
-            if getattr(source, "leave", None) is not None:
-                source.leave = max(0, source.leave - seen)  # type: ignore[attr-defined]
-            if source.n_rows is not None and LOOKED_AT <= seen <= start - source.n_rows:
-                yield Piece(Table({}, source.n_rows), fraction=(done + part.size) / whole)
-                seen, done = seen + source.n_rows, done + part.size
-                continue
-            inner = None if names is None else [n for n in names if n not in part.told]
-            asked = {**known, **types} if i else types
-            kinds = Kinds(asked if i else {}, self.located, literals=self._literals)
-            for piece in source.pieces(inner, asked, block, max(0, start - seen)):
-                bad = dict(piece.bad) if self._skip else None
-                table = kinds.fit(piece.table, seen, bad) if piece.table.columns else piece.table
-                seen += len(table)
-                known |= {n: w for n, w in _shown(table).items() if n not in known}
-                share = (done + part.size * (piece.fraction or 0.0)) / whole
-                table = self._with(table, part, names)
-                yield replace(piece, table=table, fraction=share, bad=bad or {})
-            done += part.size
+        self._begins, seen, done = [], 0, 0
+        total = sum(file.size for file, _ in self._files) or 1
+        for i, (file, told) in enumerate(self._files):
+            source = self._opened(i, seen) if i else self._first
+            self._check_columns(self._columns(source, i), every, file)
+            self._begins = [*self._begins, (seen, str(file))]
+            inner = None if names is None else [n for n in names if n not in told]
+            for chunk in source.chunks(inner, block, max(0, start - seen)):
+                columns = dict(chunk.columns)
+                for name in told if names is None else told.keys() & set(names):
+                    columns[name] = self._told(name, told[name], chunk.n)
+                seen += chunk.n
+                share = (done + file.size * (chunk.fraction or 0.0)) / total
+                yield replace(chunk, columns=columns, fraction=share)
+            done += file.size
 
-    def _columns(self, source: Source, part: Part) -> list[str] | None:
-        names = source.columns()
-        return None if names is None else [*names, *(n for n in part.told if n not in names)]
+    def _opened(self, i: int, seen: int = 0) -> Source:
+        """The source of a file; of the last one a line may be left, as it may still grow."""
+        leave = self._reading.leave if i == len(self._files) - 1 else None
+        reading = replace(self._reading, leave=None if leave is None else max(0, leave - seen))
+        file = self._files[i][0]
+        return reading.file(file, str(file))
 
-    def _same(self, source: Source, part: Part, every: list[str] | None) -> None:
+    def _columns(self, source: Source, i: int) -> list[str] | None:
+        names, told = source.columns(), self._files[i][1]
+        return None if names is None else [*names, *(n for n in told if n not in names)]
+
+    def _check_columns(self, there: list[str] | None, every: list[str] | None, file: File) -> None:
         """Refuse a file that has other columns than the first."""
-        there = self._columns(source, part)
         if every is None or there is None:
             return
         lacks, more = sorted(set(every) - set(there)), sorted(set(there) - set(every))
@@ -419,31 +331,19 @@ class Parts:
             came = [f"no {listed(lacks)}"] if lacks else []
             came += [f"{listed(more)} too"] if more else []
             raise ColumnError(
-                f"op.stream.read: {part.name} must have the columns of {self._parts[0].name}, got "
+                f"op.stream.read: {file} must have the columns of {self._files[0][0]}, got "
                 f"{' and '.join(came)}. Fix the file, or leave it out."
             )
 
-    def _with(self, table: Table, part: Part, names: Sequence[str] | None) -> Table:
-        """The table with what the folders tell, in the order asked for."""
-        columns = dict(table.columns)
-        for name, value in part.told.items():
-            if names is None or name in names:
-                word = float(value) if value is not None and name in self._numbers else value
-                kind = "f" if name in self._numbers else "O"
-                known = np.full(len(table), word, dtype=float if kind == "f" else object)
-                columns[name] = absent(kind, len(table)) if value is None else known
-        order = columns if names is None else [n for n in names if n in columns]
-        return Table({n: columns[n] for n in order}, len(table))
-
-
-def _shown(table: Table) -> dict[str, str]:
-    """The kinds of columns that have a value."""
-    shown = [(n, c) for n, c in table.columns.items() if not is_missing(c).all()]
-    return {name: KINDS[column.dtype.kind] for name, column in shown}
+    def _told(self, name: str, value: str | None, n: int) -> RawColumn:
+        """A column that the folders of a file tell."""
+        if name in self._numbers:
+            return np.full(n, np.nan if value is None else float(value))
+        return np.full(n, value, dtype=object)
 
 
 def _is_number(text: str | None) -> bool:
     try:
-        return text is None or np.isfinite(float(text))
+        return text is None or bool(np.isfinite(float(text)))
     except ValueError:
         return False

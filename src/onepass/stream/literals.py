@@ -10,27 +10,28 @@ below a microsecond are cut off.
 import datetime as dt
 import re
 import shlex
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute
 
-from onepass.errors import ParameterError
+from onepass.errors import MixedColumnWarning, ParameterError, TypeMismatchError
 from onepass.types import Array
 
 __all__ = [
     "ISO",
     "KINDS",
     "LETTERS",
+    "NATIVE",
     "SKIP",
-    "SOME",
     "ZONED",
     "Literals",
-    "Oddity",
     "as_text",
     "typed",
 ]
@@ -40,6 +41,8 @@ LETTERS = {"number": "f", "truth": "b", "text": "O", "date": "M"}
 KINDS = {"f": "number", "b": "number", "O": "text", "M": "date"}
 """The kind of a column by its letter; truth values are numbers in tables."""
 ISO, ZONED = "%Y-%m-%d", " with UTC offset"
+NATIVE = frozenset({"number", "true or false"})
+"""Forms of values that JSON does not quote."""
 SKIP = "bad_rows='skip' (--bad-rows skip) to leave such rows out"
 """A remedy for rows that cannot be read, for error messages."""
 _WORDS = {"number": "a number", "truth": "true or false", "text": "text", "date": "a date"}
@@ -76,51 +79,13 @@ _SPELLINGS = [
     *((d, t) for t in ",. \u00a0\u202f'\u2019" for d in ".," if d != t),
 ]
 _HEAD = 256  # values from which the likeliest forms are chosen
-SOME = 0.1  # a form that fewer of the values have is ignored: the column is text
+_SOME = 0.1  # a form that fewer of the values have is ignored: the column is text
 _MOST = 0.9  # if more of the values are numbers with other separators, that is an error
+_ARROW = {
+    "number": pa.float64(), "true or false": pa.bool_(), ISO: pa.timestamp("us"),
+    ISO + ZONED: pa.timestamp("us", tz="UTC"),
+}  # fmt: skip
 _Parse = Callable[[str], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Oddity:
-    """Why a column of text is not read as the kind that most of its values have.
-
-    Parameters
-    ----------
-    source, name : str
-        The source and the column.
-    values : int
-        How many values were looked at.
-    row : int
-        The row of the example, counting from 0.
-    what : {"mixed", "spelling", "ambiguous", "zeros"}
-        Some values are of another kind; the values are numbers with other separators, dates in
-        which either number may be the month, or digits with leading zeros.
-    noun : str
-        What most values are, or what all must be.
-    kind : str
-        The kind of most values.
-    fits : int
-        How many values are ``noun``.
-    value : str
-        The example.
-    remedy : str
-        Options that read the values.
-    quoted : bool
-        Whether the source is JSON, where missing values have no spelling.
-    """
-
-    source: str
-    name: str
-    values: int
-    row: int
-    what: str
-    noun: str
-    kind: str
-    fits: int
-    value: str
-    remedy: str = ""
-    quoted: bool = False
 
 
 def typed(name: str, kind: str) -> str:
@@ -167,7 +132,7 @@ class Literals:
     --------
     >>> literals = Literals(decimal=",", thousands=".")
     >>> literals.decide("load", ["1.234,5", "7"])
-    ('number', None)
+    'number'
     >>> literals.array(["1.234,5", None, "?"], "number")
     (array([1234.5,    nan,    nan]), [2])
     >>> len(literals.array(["Jan 5, 2024 3:04 PM"], "%b %d %Y")[0])
@@ -234,8 +199,11 @@ class Literals:
         *,
         source: str = "",
         first: int = 0,
-    ) -> tuple[str | None, Oddity | None]:
-        """The form of a column by its first values.
+        numbers: int = 0,
+        target: bool = False,
+        skip: bool = False,
+    ) -> str | None:
+        """The form of a column of text by its first values.
 
         Parameters
         ----------
@@ -250,35 +218,78 @@ class Literals:
             The source, for messages.
         first : int
             The row of the first value.
+        numbers : int
+            How many numbers JSON has beside the values.
+        target : bool
+            Whether the column is a target.
+        skip : bool
+            Whether bad rows are skipped, so that a given kind is a remedy.
 
         Returns
         -------
         form : str or None
             None while there is no value, unless the kind is given.
-        oddity : Oddity or None
-            The warning or error about the column.
+
+        Raises
+        ------
+        TypeMismatchError
+            If numbers have separators or dates an order that the options do not name, or nearly
+            all values of a target are of one kind.
         """
         counts = Counter(value for value in values if value is not None)
-        free = kind in {None, "quoted"}
+        free, total = kind in {None, "quoted"}, counts.total()
         if not counts or kind == "text":
-            return (None if free and not counts else "text"), None
-        least = max(1, SOME * counts.total()) if free else 0
+            return None if free and not counts else "text"
+        form, found = self._found(name, counts, kind)
+        if found is None and form == "text" and skip and numbers > _SOME * (numbers + total):
+            found, total = ("mixed", "numbers", numbers, next(iter(counts)), ""), numbers + total
+            form = "number"
+        if found is None:
+            return form
+        what, noun, fits, value, remedy = found
+        where = f"{source}: column {name!r}"
+        at = f"{value!r} in row {first + values.index(value)} (counting from 0)"
+        text, typing = typed(name, "text"), typed(name, self.kind(form))
+        if what in {"spelling", "ambiguous"}:
+            raise TypeMismatchError(
+                f"op.stream.read: {where} must hold {noun}, got {at}. Give {remedy}, or {text} if "
+                "it is text."
+            )
+        count = f"{fits:,} of the first {total:,} values are {noun}"
+        if what == "zeros":
+            shown, ways = f"{count}, as {at}", [f"{typing} if they are numbers"]
+        else:
+            shown = f"{count}, but {at} is not"
+            ways = [] if kind else [f"na=({value!r},) (--na {value!r}) if it means missing"]
+            options = f"{remedy} and {typing}" if remedy else typing
+            ways += [f"{options} to skip the rows with other values"] * skip
+        give = f"Give {', '.join(ways)}{', or ' * bool(ways)}{text} if"
+        if what == "mixed" and target and fits > _MOST * total:
+            raise TypeMismatchError(
+                f"op.stream.read: {source}: the target {name!r} must hold numbers or labels, got "
+                f"both: {shown}. {give} all of them are labels: then the task is classification."
+            )
+        warnings.warn(
+            f"{where} is taken as text: {shown}. {give} it is text.",
+            MixedColumnWarning,
+            stacklevel=2,
+        )
+        return "text"
+
+    def _found(
+        self, name: str, counts: Counter[str], kind: str | None
+    ) -> tuple[str, tuple[str, str, int, str, str] | None]:
+        """The form of most values, and what to report of the column."""
+        free = kind in {None, "quoted"}
+        least = max(1, _SOME * counts.total()) if free else 0
         if free and "date_format" not in self.given:
             likely = sum(n for value, n in counts.items() if _LIKELY.match(value))
             if likely < least:
                 return "text", None
         best, fits = _best(counts, self._forms[kind])
-        if fits < least:
-            return "text", None
-        found = self._odd(best, fits, counts, kind, name)
-        if found is None:
-            return best[0], None
-        what, noun, fits, value, remedy = found
-        odd = Oddity(
-            source, name, counts.total(), first + values.index(value), what, noun,
-            self.kind(best[0]), fits, value, remedy, kind == "quoted",
-        )  # fmt: skip
-        return (best[0] if what == "ambiguous" else "text"), odd
+        return (
+            ("text", None) if fits < least else (best[0], self._odd(best, fits, counts, kind, name))
+        )
 
     def _odd(
         self, best: list[str], fits: int, counts: Counter[str], kind: str | None, name: str
@@ -310,17 +321,56 @@ class Literals:
             return "zeros", "numbers with leading zeros", fits, zeros[0], ""
         return None
 
-    def array(self, values: Sequence[str | None], form: str) -> tuple[Array, list[int]]:
+    def array(self, values: pa.Array | Sequence[str | None], form: str) -> tuple[Array, list[int]]:
         """Text as values of one form, and the places of texts that do not have it.
 
         These values are missing in the array.
         """
+        if isinstance(values, pa.Array):
+            if (column := self.cast(values, form)) is not None:
+                return column, []
+            values = values.to_pylist()
+        if form == "text":
+            texts = np.empty(len(values), dtype=object)
+            texts[:] = values
+            return texts, []
         parse, dtype = self._parsers[form], _DTYPES[self.kind(form)]
         parsed = {v: None if v is None else _parsed(v, parse) for v in set(values)}
         unfit = [i for i, v in enumerate(values) if v is not None and parsed[v] is None]
         missing = np.nan if dtype == "f8" else None
         found = [missing if parsed[v] is None else parsed[v] for v in values]
         return np.array(found, dtype=dtype), unfit
+
+    def cast(self, texts: pa.Array, form: str) -> Array | None:
+        """Text as Arrow converts it, faster and to the same values; None where it does not.
+
+        Arrow knows plain numbers, truth values and ISO dates, of which it takes fewer spellings.
+        """
+        if form == "text":
+            return np.asarray(texts.to_numpy(zero_copy_only=False), dtype=object)
+        kind = _ARROW.get(form)
+        if kind is None or (form == "number" and self.given.keys() & {"decimal", "thousands"}):
+            return None
+        try:
+            texts[:99].cast(kind)  # a cast that fails is slow
+            values = texts.cast(kind)
+        except pa.ArrowInvalid:
+            return None
+        if kind == pa.bool_():
+            values = values.cast(pa.uint8()).cast(pa.float64())
+        elif kind != pa.float64():
+            values = values.cast(pa.timestamp("us"))
+        return np.array(values.to_numpy(zero_copy_only=False))
+
+    def quick(self, texts: pa.Array, kind: str | None) -> str | None:
+        """A form that Arrow finds in all values; a faster way to the result of :meth:`decide`."""
+        if self.given or texts.null_count == len(texts):
+            return None
+        for form in ("number", ISO, ISO + ZONED):
+            if kind in {None, self.kind(form)} and self.cast(texts, form) is not None:
+                zeros = form == "number" and compute.match_substring_regex(texts, "^0[0-9]")
+                return None if zeros and compute.any(zeros).as_py() else form
+        return None
 
     def remedy(self, name: str, value: object, na: str = "") -> str:
         """The end of an error message about a value of another kind than its column."""

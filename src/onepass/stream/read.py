@@ -1,13 +1,10 @@
 """``read``: streams from files, pipes, frames, arrays, iterables and named data sets."""
 
-import glob
 import io
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -21,27 +18,18 @@ from onepass.errors import (
     unencodable,
 )
 from onepass.stream import catalogue
-from onepass.stream.choice import Choice
+from onepass.stream.choice import ColumnSelection
 from onepass.stream.dtypes import checked_types
-from onepass.stream.files import Remote, is_address
-from onepass.stream.formats import (
-    FORMATS,
-    Part,
-    Parts,
-    Reading,
-    format_of,
-    hive,
-    is_read_once,
-    natural,
-)
+from onepass.stream.files import File
+from onepass.stream.formats import FORMATS, Parts, Reading, format_of, hive, natural
 from onepass.stream.literals import Literals
-from onepass.stream.sources import Frame, Matrix, OneByOne, Pair, Source
+from onepass.stream.sources import Frame, Matrix, Pair, RowIterable, Source
 from onepass.stream.stream import Stream
 from onepass.validation.table import TableLike, is_frame
 
 __all__ = ["read"]
 
-_Place = Path | Remote
+_WHERE = "op.stream.read"
 
 
 def _open_source(source: Any, reading: Reading) -> Source:
@@ -51,12 +39,12 @@ def _open_source(source: Any, reading: Reading) -> Source:
     if isinstance(source, (str, os.PathLike)):
         return _named(os.fsdecode(os.fspath(source)), reading)
     if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
-        files = [_place(os.fsdecode(os.fspath(one))) for one in source]
-        return _together(files, [()] * len(files), f"{len(files)} files", reading)
+        files = [_file(os.fsdecode(os.fspath(one))) for one in source]
+        return _together(files, 0, f"{len(files)} files", reading)
     if isinstance(source, io.IOBase) or callable(getattr(source, "read", None)):
         name = getattr(source, "name", None)
         return reading.stream(source, name if isinstance(name, str) else "the file object")
-    held = _held(source)
+    held = _in_memory(source)
     if reading.format is not None:
         raise ParameterError(
             f"{_WHERE}: `format` must be left out unless the source is a file, got "
@@ -66,7 +54,7 @@ def _open_source(source: Any, reading: Reading) -> Source:
     return held
 
 
-def _held(source: Any) -> Source:
+def _in_memory(source: Any) -> Source:
     """The source that reads rows which are in memory, or are made one by one."""
     if isinstance(source, tuple) and len(source) == 2 and not isinstance(source[0], Mapping):
         X, y = source
@@ -76,7 +64,7 @@ def _held(source: Any) -> Source:
     if isinstance(source, np.ndarray) or hasattr(source, "nnz"):
         return Matrix(source)
     if isinstance(source, Iterable) and not isinstance(source, (bytes, Mapping)):
-        return OneByOne(source)
+        return RowIterable(source)
     raise TypeMismatchError(
         f"{_WHERE}: `source` must be a path, a file object, a DataFrame, an array, (X, y) or an "
         f"iterable of rows, got {type(source).__name__}. Collect lazy frames first, and give "
@@ -90,62 +78,53 @@ def _is_path(source: object) -> bool:
 
 def _named(text: str, reading: Reading) -> Source:
     """The source at a path, an address or a pattern."""
-    pattern = any(mark in text for mark in "*?[")
-    if is_address(text):
-        there = Remote(text)
-        if pattern and not there.exists():
-            return _matching(there.matching(), text, reading)
-        return _within(there, there.within(), reading) if there.is_dir() else reading.place(there)
-    path = Path(text)
-    if path.is_dir():
-        inner = [Path(folder, file) for folder, _, files in os.walk(path) for file in files]
-        return _within(path, inner, reading)
-    if pattern and not path.exists():
-        found = [Path(name) for name in glob.glob(text, recursive=True)]  # noqa: PTH207  any depth
-        return _matching([one for one in found if not one.is_dir()], text, reading)
-    return reading.place(_place(text))
+    place = File(text)
+    if place.is_dir():
+        return _within(place, reading)
+    if any(mark in text for mark in "*?[") and not place.exists():
+        return _matching(place, reading)
+    return reading.file(_file(text))
 
 
-def _place(text: str) -> _Place:
+def _file(text: str) -> File:
     """A file, which is there."""
-    if is_address(text):
-        return Remote(text)
-    path = Path(text)
-    if path.is_dir():
+    file = File(text)
+    if not file.local:
+        return file
+    if file.is_dir():
         raise SourceError(
-            f"{_WHERE}: {path} must be a file, got a directory. Give it alone, or the files in it."
+            f"{_WHERE}: {file} must be a file, got a directory. Give it alone, or the files in it."
         )
-    if not path.exists():
-        known = format_of(path.name) is not None
+    if not file.exists():
+        known = format_of(file.name) is not None
         sets = "" if known else f" Data sets by name are {', '.join(catalogue.names())}."
         raise SourceError(
-            f"{_WHERE}: {path} must be a file, got nothing by that name. "
+            f"{_WHERE}: {file} must be a file, got nothing by that name. "
             f"Check the path, which is taken from {Path.cwd()}.{sets}"
             f"{'' if known else meant(text, catalogue.names())}"
         )
-    return path
+    return file
 
 
-def _matching(
-    files: list[_Place] | list[Path] | list[Remote], text: str, reading: Reading
-) -> Source:
+def _matching(pattern: File, reading: Reading) -> Source:
     """The files that a pattern means."""
+    files = pattern.matching()
     if not files:
         raise SourceError(
-            f"{_WHERE}: the pattern {text} must match at least one file, got none. Check it; a "
+            f"{_WHERE}: the pattern {pattern} must match at least one file, got none. Check it; a "
             f"relative one is taken from {Path.cwd()}."
         )
-    words = PurePath(text.partition("://")[2] or text).parts
+    words = pattern.parts()
     fixed = next(i for i, word in enumerate(words) if any(mark in word for mark in "*?["))
-    return _together(files, [_parts(file)[:-1][fixed:] for file in files], text, reading)
+    return _together(files, fixed, str(pattern), reading)
 
 
-def _within(folder: _Place, files: Sequence[_Place], reading: Reading) -> Source:
+def _within(folder: File, reading: Reading) -> Source:
     """The files in a folder and below it; those that begin with a point or a dash below are not."""
-    depth = len(_parts(folder))
+    depth = len(folder.parts())
     seen = [
-        file for file in files
-        if not any(word.startswith((".", "_")) for word in _parts(file)[depth:])
+        file for file in folder.within()
+        if not any(word.startswith((".", "_")) for word in file.parts()[depth:])
     ]  # fmt: skip
     other = [file for file in seen if format_of(file.name) is None and reading.format is None]
     if other or not seen:
@@ -154,18 +133,16 @@ def _within(folder: _Place, files: Sequence[_Place], reading: Reading) -> Source
             f"{_WHERE}: the folder {folder} must hold files of one format ({', '.join(FORMATS)}), "
             f'got {came}. Name those that are meant by a pattern, such as "{folder}/*.parquet".'
         )
-    return _together(seen, [_parts(file)[depth:-1] for file in seen], f"{folder}", reading)
+    return _together(seen, depth, str(folder), reading)
 
 
-def _parts(place: _Place) -> tuple[str, ...]:
-    return tuple(part for part in (place.parts() if isinstance(place, Remote) else place.parts))
+def _together(files: Sequence[File], depth: int, name: str, reading: Reading) -> Source:
+    """Some files as one source, in natural order unless the user gave one.
 
-
-def _together(
-    files: Sequence[_Place], folders: Sequence[Sequence[str]], name: str, reading: Reading
-) -> Source:
-    """Some files as one source, in natural order unless the user gave one."""
-    told = [hive(each) for each in folders]
+    Folders behind the first ``depth`` words of the path may tell columns.
+    """
+    listed = name.endswith(" files")
+    told = [{} if listed else hive(file.parts()[depth:-1]) for file in files]
     if any(list(one) != list(told[0]) for one in told):
         odd = next(i for i, one in enumerate(told) if list(one) != list(told[0]))
         raise SourceError(
@@ -174,31 +151,12 @@ def _together(
             "Move the file, or name those that are meant by a pattern."
         )
     given = list(zip(files, told, strict=True))
-    if not name.endswith(" files"):
+    if not listed:
         given.sort(key=lambda pair: natural(str(pair[0])))
-    given = [pair for pair in given if not _is_empty(pair[0], reading)] or given
+    given = [pair for pair in given if not reading.is_empty(pair[0])] or given
     if len(given) == 1 and not told[0]:
-        return reading.place(given[0][0])
-    readings = [replace(reading, leave=None)] * (len(given) - 1) + [reading]  # the last may grow
-    parts = [
-        Part(str(file), partial(each.place, file, str(file)), _size(file), extra)
-        for (file, extra), each in zip(given, readings, strict=True)
-    ]
-    once = any(is_read_once(file, reading.format or format_of(file.name)) for file, _ in given)
-    return Parts(parts, name, reading.literals, skip=reading.skip, repeatable=not once)
-
-
-def _is_empty(file: _Place, reading: Reading) -> bool:
-    """Whether a text file has no bytes, and so no rows."""
-    text = (reading.format or format_of(file.name)) in {"csv", "tsv", "jsonl"}
-    return text and isinstance(file, Path) and file.is_file() and _size(file) == 0
-
-
-def _size(file: _Place) -> int:
-    return file.size if isinstance(file, Remote) else file.stat().st_size
-
-
-_WHERE = "op.stream.read"
+        return reading.file(given[0][0])
+    return Parts(given, name, reading)
 
 
 def read(
@@ -311,7 +269,7 @@ def read(
         order that the options do not name; or more than nine in ten values of a target in text are
         numbers and some are not.
     MissingExtraError
-        If a file lies at an address and fsspec is not installed: ``pip install 'onepass[remote]'``.
+        If a file lies at an address for which fsspec needs a package that is not installed.
 
     Notes
     -----
@@ -360,13 +318,13 @@ def read(
         reading.check(None, f"the data set {source}")
     else:
         opened = _open_source(source, reading)
-    choice = replace(_choice(opened, target, time, drop, columns, missing), bad_rows=bad_rows)
-    told = reading.told | {"missing": missing, "bad_rows": bad_rows}
+    selection = _selection(opened, target, time, drop, columns, missing, bad_rows)
+    options = reading.given | {"missing": missing, "bad_rows": bad_rows}
     usual = ("missing", "keep"), ("bad_rows", "error")
     return Stream(
-        opened, choice, block=block, types=asked, n_rows=n_rows, task=task, kinds=expected,
+        opened, selection, block=block, types=asked, n_rows=n_rows, task=task, kinds=expected,
         literals=reading.literals, start=start,
-        read={key: value for key, value in told.items() if (key, value) not in usual},
+        read={key: value for key, value in options.items() if (key, value) not in usual},
     )  # fmt: skip
 
 
@@ -389,15 +347,16 @@ def _header(header: Any) -> bool | tuple[str, ...]:
     return names
 
 
-def _choice(
+def _selection(
     opened: Source,
     target: str | int | Sequence[str | int] | None,
     time: str | int | None,
     drop: Iterable[str | int],
     columns: Iterable[str | int] | None,
     missing: str,
-) -> Choice:
-    """The columns' parts; numbers of columns as names."""
+    bad_rows: str,
+) -> ColumnSelection:
+    """The roles of columns; numbers of columns as names."""
     known = opened.columns() if isinstance(opened, (Matrix, Pair)) else None
 
     def named(name: object) -> str:
@@ -415,13 +374,14 @@ def _choice(
         return [named(name) for name in ([names] if isinstance(names, (str, int)) else names)]
 
     single = target is None or isinstance(target, (str, int, np.integer))
-    return Choice(
+    return ColumnSelection(
         target=None if target is None else named(target) if single else listed(target),
         time=None if time is None else named(time),
         drop=tuple(listed(drop)),
         columns=None if columns is None else tuple(listed(columns)),
         where=f"{_WHERE}: {opened.name}",
         missing=missing,
+        bad_rows=bad_rows,
     )
 
 

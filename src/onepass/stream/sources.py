@@ -1,12 +1,8 @@
 """Sources: the protocol, arrays, frames and iterables in memory, reading ahead, and the task.
 
-A source gives pieces of any length, in order, from which blocks are cut. Iterables give rows one by
-one, as dicts or as (x, y) pairs.
-
-Reading ahead takes items from an iterator in a thread of its own, so that reading a file overlaps
-with learning. Items, their order and errors are those of the iterator; at most ``depth`` items
-wait. The thread ends with the iterator, or as soon as the iteration is closed, left by an error or
-an interrupt, or garbage collected; it takes no further item then.
+A source gives chunks of any length, in order, from which blocks are cut. Their columns are as they
+come: :class:`~onepass.stream.dtypes.ColumnTypes` decides their types and converts them. Iterables
+give rows one by one, as dicts or as (x, y) pairs.
 
 The task is inferred from the targets of the first rows:
 
@@ -22,129 +18,163 @@ Truth values are 0 and 1 in every table. No other numbers are taken for labels: 
 digits, or counts. The user can set the task.
 """
 
-import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import narwhals.stable.v1 as nw
 import numpy as np
+import pyarrow as pa
 
 from onepass.errors import ColumnError, ShapeError, TypeMismatchError
-from onepass.stream.literals import as_text
 from onepass.types import Array, ArrayLike
-from onepass.validation.table import Table, to_column
+from onepass.validation.table import Table
 
 __all__ = [
     "LOOKED_AT",
-    "Ahead",
+    "BaseSource",
+    "Chunk",
     "Frame",
     "Matrix",
-    "OneByOne",
     "Pair",
-    "Piece",
+    "RawColumn",
+    "RowIterable",
     "Source",
+    "ahead",
+    "by_name",
     "check_labels",
     "suggested",
 ]
 
+LOOKED_AT = 1024
+"""How many rows are looked at, whatever the width of a block."""
+
+RawColumn: TypeAlias = Array | pa.Array | pa.ChunkedArray | list[Any]
+"""A column as a source gives it: an array of NumPy or Arrow, or Python values (None is missing)."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Piece:
+class Chunk:
     """Some consecutive rows as a source gives them.
 
     Parameters
     ----------
-    table : Table
+    columns : dict of str to RawColumn
         The rows' columns.
-    answers : Table, optional
-        The rows' answers, where the source keeps them apart from its columns.
+    n : int
+        The number of rows.
+    spelled : {"", "csv", "json"}
+        How the values of text columns are spelled: as in CSV, where text may be of any type, or as
+        in JSON, which quotes text; "" where columns have types of their own.
+    answers : dict of str to RawColumn, optional
+        The rows' targets, where the source has them apart from its columns.
     flat : bool
-        Whether those answers are one value a row, shape (n,), rather than (n, c).
+        Whether those targets are one value a row, shape (n,), rather than (n, c).
     fraction : float, optional
-        How much of the source has been read once this piece is, in [0, 1]; None if unknown.
+        How much of the source has been read once this chunk is, in [0, 1]; None if unknown.
     bad : dict of int to str
-        Rows that are to be skipped because they cannot be read, by their place in the piece, and
-        the error of each. They are among the rows of ``table``.
+        Rows that are to be skipped because they cannot be read, by their place in the chunk, and
+        the error of each. They are among the rows of ``columns``.
     """
 
-    table: Table
-    answers: Table | None = None
+    columns: Mapping[str, RawColumn]
+    n: int
+    spelled: str = ""
+    answers: Mapping[str, RawColumn] | None = None
     flat: bool = True
     fraction: float | None = None
     bad: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def table(self) -> Table:
+        """The columns as a table, once they are converted."""
+        return Table({name: np.asarray(column) for name, column in self.columns.items()}, self.n)
 
 
 class Source(Protocol):
     """A source of rows: the members that every source must define.
 
-    To add a source, write a class with these members, which need not inherit from this one, and
+    To add a source, write a class with these members, which may inherit :class:`BaseSource`, and
     return it from :func:`onepass.stream.read`; if it reads files, list its format and suffixes in
     :mod:`onepass.stream.formats`. :class:`onepass.stream.Stream` does the rest: it chooses columns,
-    settles their kinds and cuts blocks. A row that cannot be read raises a SourceError that says
-    where the row stands.
+    converts them and cuts blocks. A row that cannot be read raises a SourceError that says where
+    the row stands.
     """
 
-    @property
-    def name(self) -> str:
-        """What messages call it: a file's name, or what it is."""
-
-    @property
-    def n_rows(self) -> int | None:
-        """The number of rows, where it is known without reading them."""
-
-    @property
-    def repeatable(self) -> bool:
-        """Whether it can be read again from its beginning."""
-
-    @property
-    def ahead(self) -> bool:
-        """Whether blocks may be read before they are asked for, in another thread."""
+    name: str
+    """What messages call it: a file's name, or what it is."""
+    n_rows: int | None
+    """The number of rows, where it is known without reading them."""
+    repeatable: bool
+    """Whether it can be read again from its beginning."""
+    ahead: bool
+    """Whether blocks may be read before they are asked for, in another thread."""
 
     def columns(self) -> list[str] | None:
         """The names of its columns; None where only the rows themselves can tell."""
 
-    def kinds(self) -> dict[str, str]:
-        """The letters of columns whose kind is known even while they are empty.
-
-        They are those of dtypes: f, O and M, but b for truth values, which are floats in tables.
-        They stand in their order where ``columns`` does not know it.
-        """
-
     def located(self, row: int) -> str:
         """Where a row stands, in words, by its number from 0: the file and the row."""
 
-    def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
-    ) -> Iterator[Piece]:
+    def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows, in order and the bad ones too; from the first at each call, if ``repeatable``.
 
-        The iterator may be closed before its end, and then lets go of what it has opened.
+        The iterator may be closed before its end, and then closes what it has opened.
 
         Parameters
         ----------
         names : sequence of str, optional
             The columns that are wanted; None for all.
-        types : dict of str to str
-            The kinds that the user asked for. :class:`~onepass.stream.dtypes.Kinds` applies them;
-            a source needs them only where its values would be lost if they were read as another
-            kind.
         block : int
-            The number of rows in one block. A piece should not hold many times more.
+            The number of rows in one block. A chunk should not hold many times more.
         start : int
             The caller skips the rows before this one. Yield them all the same, so that they are
-            counted. After the first :data:`~onepass.stream.sources.LOOKED_AT` rows, a piece that
-            holds only skipped rows may leave out the columns that ``kinds`` lists. A source may
-            ignore this argument.
+            counted. After the first :data:`LOOKED_AT` rows, columns of a chunk that holds only
+            skipped rows may be empty Arrow arrays, which tell a type. A source may ignore this
+            argument.
         """
+
+
+class BaseSource:
+    """What most sources have in common.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    n_rows : int, optional
+        The number of rows, where it is known.
+    repeatable : bool
+        Whether it can be read again from its beginning.
+    ahead : bool, optional
+        Whether blocks may be read ahead; as ``repeatable`` by default.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        n_rows: int | None = None,
+        *,
+        repeatable: bool,
+        ahead: bool | None = None,
+    ) -> None:
+        self.name, self.n_rows = name, n_rows
+        self.repeatable = repeatable
+        self.ahead = repeatable if ahead is None else ahead
+
+    def located(self, row: int) -> str:
+        """Where a row stands."""
+        return f"{self.name}: row {row} (counting from 0)"
 
 
 _WHERE = "op.stream.read"
 
 
-class Matrix:
+class Matrix(BaseSource):
     """Rows of an array of shape (n, d); its columns are x0, x1, … unless they are named.
 
     Parameters
@@ -164,9 +194,6 @@ class Matrix:
         If X is sparse.
     """
 
-    repeatable = True
-    ahead = False
-
     def __init__(
         self, X: ArrayLike, name: str = "array", header: Sequence[str] | None = None
     ) -> None:
@@ -181,8 +208,7 @@ class Matrix:
                 f"{_WHERE}: the array must have shape (n, d), got {array.shape}. "
                 "Reshape it: X.reshape(-1, 1) if it is one feature."
             )
-        self.name = name
-        self.n_rows: int | None = array.shape[0]
+        super().__init__(name, array.shape[0], repeatable=True, ahead=False)
         self._array = array
         self._header = [f"x{j}" for j in range(array.shape[1])] if header is None else list(header)
 
@@ -190,41 +216,19 @@ class Matrix:
         """The names of its columns."""
         return list(self._header)
 
-    def kinds(self) -> dict[str, str]:
-        """None: the values alone can tell."""
-        return {}
-
-    def located(self, row: int) -> str:
-        """Where a row stands."""
-        return f"{self.name}: row {row} (counting from 0)"
-
-    def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
-    ) -> Iterator[Piece]:
+    def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows, a block at a time."""
         del start  # what is in memory is quickly passed over
         wanted = set(self._header if names is None else names)
-        places = {j: name for j, name in enumerate(self._header) if name in wanted}
-        whole = self._array.dtype.kind in "iu"
-        n = self._array.shape[0]
+        n = len(self._array)
         for i in range(0, n, block):
-            rows = self._array[i : i + block]
-            if rows.dtype.kind in "biuf":
-                # a copy, each column in one stretch of memory
-                numbers = np.array(rows, dtype=np.float64, order="F")
-                columns = {name: numbers[:, j] for j, name in places.items()}
-            else:
-                columns = {name: to_column(rows[:, j], name) for j, name in places.items()}
-            if whole:  # as float64 they would lose digits beyond 2^53
-                columns |= {
-                    name: to_column(rows[:, j].astype(str), name)
-                    for j, name in places.items()
-                    if types.get(name) == "text"
-                }
-            yield Piece(Table(columns, len(rows)), fraction=(i + len(rows)) / n)
+            rows = self._array[i : i + block].T
+            pairs = zip(self._header, rows, strict=True)
+            columns = {name: column for name, column in pairs if name in wanted}
+            yield Chunk(columns, rows.shape[1], fraction=(i + rows.shape[1]) / n)
 
 
-class Frame:
+class Frame(BaseSource):
     """Rows of a DataFrame of any library that narwhals knows.
 
     Parameters
@@ -239,9 +243,6 @@ class Frame:
     ColumnError
         If two columns have one name, or one has a name of several levels.
     """
-
-    repeatable = True
-    ahead = False
 
     def __init__(self, frame: Any, name: str = "frame") -> None:
         try:
@@ -258,60 +259,44 @@ class Frame:
                     "Join the levels: frame.columns = ['_'.join(map(str, c)) for c in "
                     "frame.columns]."
                 )
-        self.name = name
-        self.n_rows: int | None = len(self._frame)
+        super().__init__(name, len(self._frame), repeatable=True, ahead=False)
 
     def columns(self) -> list[str]:
         """The names of its columns."""
         return [str(name) for name in self._frame.columns]
 
-    def kinds(self) -> dict[str, str]:
-        """None: the values alone can tell."""
-        return {}
-
-    def located(self, row: int) -> str:
-        """Where a row stands."""
-        return f"{self.name}: row {row} (counting from 0)"
-
-    def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
-    ) -> Iterator[Piece]:
+    def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows, a block at a time."""
         del start  # what is in memory is quickly passed over
         own = dict(zip(self.columns(), self._frame.columns, strict=True))
-        frame = self._frame.select([own[n] for n in (own if names is None else names)])
-        whole = [
-            name
-            for name in frame.columns
-            if types.get(str(name)) == "text" and frame[name].dtype.is_integer()
-        ]
+        frame = self._frame.select([nw.col(own[n]) for n in (own if names is None else names)])
+        whole = [n for n in frame.columns if frame.get_column(n).dtype.is_integer()]
+        others = [nw.col(n) for n in frame.columns if n not in whole]
         n = len(frame)
         for i in range(0, n, block):
             rows = frame[i : i + block]
-            if whole:  # as float64 they would lose digits beyond 2^53
-                rows = rows.with_columns([nw.col(name).cast(nw.String) for name in whole])
-            table = Table.from_frame(rows.to_native())
-            yield Piece(table, fraction=(i + len(table)) / n)
+            columns: dict[str, RawColumn] = {}
+            columns |= Table.from_frame(rows.select(others).to_native()).columns
+            # whole numbers as they are: float64 would not hold digits beyond 2^53
+            columns |= {str(name): rows.get_column(name).to_arrow() for name in whole}
+            yield Chunk(columns, len(rows), fraction=(i + len(rows)) / n)
 
 
-class Pair:
-    """Features and answers that lie apart, ``(X, y)``.
+class Pair(BaseSource):
+    """Features and targets that lie apart, ``(X, y)``.
 
     Parameters
     ----------
     features : Matrix or Frame
         The rows.
     y : array-like of shape (n,) or (n, c), or DataFrame
-        Their answers.
+        Their targets.
 
     Raises
     ------
     ShapeError
-        If the answers are not one a row.
+        If the targets are not one a row.
     """
-
-    repeatable = True
-    ahead = False
 
     def __init__(self, features: Matrix | Frame, y: ArrayLike) -> None:
         answers = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
@@ -321,49 +306,31 @@ class Pair:
                 f"{_WHERE}: `y` must have shape ({n},) or ({n}, c), one answer for each row of X, "
                 f"got {answers.shape}. Check that X and y come from the same rows."
             )
-        self.name = features.name
-        self.n_rows: int | None = n
+        super().__init__(features.name, n, repeatable=True, ahead=False)
         self._features = features
-        self._answers: Array = answers
+        flat = answers.ndim == 1
+        names = ["y"] if flat else [f"y{j}" for j in range(answers.shape[1])]
+        self._flat = flat
+        self._answers = dict(zip(names, (answers[:, None] if flat else answers).T, strict=True))
 
     def columns(self) -> list[str]:
         """The names of the features."""
         return self._features.columns()
 
-    def kinds(self) -> dict[str, str]:
-        """None: the values alone can tell."""
-        return {}
-
-    def located(self, row: int) -> str:
-        """Where a row stands."""
-        return f"{self.name}: row {row} (counting from 0)"
-
-    def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
-    ) -> Iterator[Piece]:
+    def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows, a block at a time."""
         at = 0
-        flat = self._answers.ndim == 1
-        for piece in self._features.pieces(names, types, block, start):
-            y = self._answers[at : at + len(piece.table)]
-            at += len(y)
-            columns = y[:, None] if flat else y
-            answers = {
-                _called(j, flat=flat): to_column(np.array(columns[:, j]), _called(j, flat=flat))
-                for j in range(columns.shape[1])
-            }
-            yield Piece(piece.table, Table(answers, len(y)), flat, piece.fraction)
+        for chunk in self._features.chunks(names, block, start):
+            rows = slice(at, at := at + chunk.n)
+            answers = {name: column[rows] for name, column in self._answers.items()}
+            yield replace(chunk, answers=answers, flat=self._flat)
 
 
-def _called(j: int, *, flat: bool) -> str:
-    return "y" if flat else f"y{j}"
-
-
-class OneByOne:
+class RowIterable(BaseSource):
     """Rows of an iterable.
 
     Each is a dict of named features, or a pair (x, y): features as a dict or an array of shape
-    (d,), and their answer, a number, a label, None where it is not known, or several as a dict or
+    (d,), and their target, a number, a label, None where it is not known, or several as a dict or
     an array of shape (c,). A dict may lack features that others have.
 
     Parameters
@@ -375,29 +342,16 @@ class OneByOne:
     """
 
     def __init__(self, rows: Iterable[object], name: str = "iterable") -> None:
-        self.name = name
-        self.ahead = False
-        self.repeatable = not isinstance(rows, Iterator)
-        self.n_rows: int | None = len(rows) if isinstance(rows, Sequence) else None
+        n_rows = len(rows) if isinstance(rows, Sequence) else None
+        super().__init__(name, n_rows, repeatable=not isinstance(rows, Iterator), ahead=False)
         self._rows = rows
 
     def columns(self) -> None:
         """Unknown: only the rows can tell."""
 
-    def kinds(self) -> dict[str, str]:
-        """None: the values alone can tell."""
-        return {}
-
-    def located(self, row: int) -> str:
-        """Where a row stands."""
-        return f"{self.name}: row {row} (counting from 0)"
-
-    def pieces(
-        self, names: Sequence[str] | None, types: Mapping[str, str], block: int, start: int = 0
-    ) -> Iterator[Piece]:
+    def chunks(self, names: Sequence[str] | None, block: int, start: int = 0) -> Iterator[Chunk]:
         """The rows, a block at a time: none is asked for before it is needed."""
         del names, start  # chosen and passed over above
-        text = [name for name, kind in types.items() if kind == "text"]
         rows = iter(self._rows)
         done = 0
         pairs: bool | None = None
@@ -405,27 +359,34 @@ class OneByOne:
             where = f"{_WHERE}: {self.name}: row {done}"
             pairs = _is_pair(taken[0]) if pairs is None else pairs
             parted = [
-                _parted(row, text, f"{_WHERE}: {self.name}: row {done + i}", pairs=pairs)
+                _parted(row, f"{_WHERE}: {self.name}: row {done + i}", pairs=pairs)
                 for i, row in enumerate(taken)
             ]
             done += len(taken)
+            columns = by_name([x for x, _ in parted])
+            answers, flat = _answers([y for _, y in parted], where) if pairs else (None, True)
             fraction = done / self.n_rows if self.n_rows else None
-            table = Table.from_rows([x for x, _ in parted])
-            if pairs:
-                answers, flat = _answers([y for _, y in parted], where)
-                yield Piece(table, answers, flat, fraction)
-            else:
-                yield Piece(table, fraction=fraction)
+            yield Chunk(columns, len(taken), answers=answers, flat=flat, fraction=fraction)
+
+
+def by_name(rows: Sequence[Mapping[Any, Any]]) -> dict[str, list[Any]]:
+    """The values of each column of rows given as dicts; None where a row has none."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {str(name): [row.get(name) for row in rows] for name in names}
+    if len(columns) < len(names):
+        raise ColumnError(
+            "Table: each column must have a name of its own, got names that are the same as text, "
+            f"of {list(names)}. Rename one of them."
+        )
+    return columns
 
 
 def _is_pair(row: object) -> bool:
     return isinstance(row, (tuple, list)) and len(row) == 2
 
 
-def _parted(
-    row: Any, text: Sequence[str], where: str, *, pairs: bool
-) -> tuple[dict[str, Any], Any]:
-    """One row as a dict of features, and its answer."""
+def _parted(row: Any, where: str, *, pairs: bool) -> tuple[Mapping[str, Any], Any]:
+    """One row as a dict of features, and its target."""
     good = _is_pair(row) if pairs else isinstance(row, Mapping)
     if not good:
         form = "a pair (x, y), as the first row" if pairs else "a dict of named features"
@@ -442,26 +403,18 @@ def _parted(
                 "Give one row at a time."
             )
         x = {f"x{j}": value for j, value in enumerate(array.tolist())}
-    # whole numbers keep the digits that float64 would not; others may stand beside text
-    worded = {name: as_text(x[name]) for name in text if _is_number(x.get(name))}
-    return {**x, **worded}, y
+    return x, y
 
 
-def _is_number(value: object) -> bool:
-    """Whether it is a number; nan is none."""
-    number = isinstance(value, (int, float, np.integer, np.floating))
-    return number and not isinstance(value, bool) and value == value  # noqa: PLR0124
-
-
-def _answers(answers: list[Any], where: str) -> tuple[Table, bool]:
-    """Answers one below the other, and whether each is one value."""
+def _answers(answers: list[Any], where: str) -> tuple[dict[str, list[Any]], bool]:
+    """Targets one below the other, and whether each is one value."""
     known = [y for y in answers if y is not None]
     if not known:
-        return Table({}, len(answers)), True
+        return {}, True
     if isinstance(known[0], Mapping):
-        return Table.from_rows([y or {} for y in answers]), False
+        return by_name([y or {} for y in answers]), False
     if all(np.ndim(y) == 0 for y in known):
-        return Table({"y": to_column(answers, "y")}, len(answers)), True
+        return {"y": answers}, True
     c = len(known[0]) if np.ndim(known[0]) == 1 else -1
     if any(np.shape(y) != (c,) for y in known):
         raise ShapeError(
@@ -469,135 +422,57 @@ def _answers(answers: list[Any], where: str) -> tuple[Table, bool]:
             f"{sorted({np.shape(y) for y in known})}. Give every row the same answers."
         )
     filled = [[None] * c if y is None else list(y) for y in answers]
-    columns = {f"y{j}": to_column([row[j] for row in filled], f"y{j}") for j in range(c)}
-    return Table(columns, len(filled)), False
+    return {f"y{j}": [row[j] for row in filled] for j in range(c)}, False
 
 
 _Item = TypeVar("_Item")
-_CHECK = 0.1  # seconds after which a waiting thread looks whether the interpreter is to end
 
 
-class _Shelf(Generic[_Item]):
-    """Items that wait, between the thread that puts and the one that takes."""
+def ahead(items: Iterator[_Item], depth: int) -> Generator[_Item]:
+    """The items of an iterator, taken from it in another thread before they are asked for.
 
-    def __init__(self, items: Iterator[_Item], depth: int) -> None:
-        self.source = items
-        self.depth = depth
-        self.waiting: deque[_Item] = deque()
-        self.changed = threading.Condition()
-        self.wanted = True
-        self.ended = False  # the thread has; what is left of the source is for whoever takes
-        self.error: BaseException | None = None
-
-    def room(self) -> bool:
-        """Wait until there is room; whether more is wanted of the thread."""
-        with self.changed:
-            while self.wanted and threading.main_thread().is_alive():
-                if len(self.waiting) < self.depth:
-                    return True
-                self.changed.wait(_CHECK)
-            return False
-
-    def put(self, item: _Item) -> None:
-        """Put an item where it will be taken from."""
-        with self.changed:
-            self.waiting.append(item)
-            self.changed.notify_all()
-
-    def end(self, error: BaseException | None) -> None:
-        """Say that the thread puts no more."""
-        with self.changed:
-            self.ended, self.error = True, error
-            self.changed.notify_all()
-
-    def take(self) -> _Item:
-        """Wait for an item; StopIteration at the end."""
-        with self.changed:
-            while not self.waiting and not self.ended:
-                self.changed.wait()
-            if self.waiting:
-                item = self.waiting.popleft()
-                self.changed.notify_all()
-                return item
-            if self.error is not None:
-                error, self.error = self.error, None
-                raise error
-        return next(self.source)  # at its end, or let go of because the interpreter ends
-
-    def close(self) -> None:
-        """Say that no more is wanted."""
-        with self.changed:
-            self.wanted = False
-            self.waiting.clear()
-            self.changed.notify_all()
-
-
-class Ahead(Generic[_Item]):
-    """Iterates over what another iterator gives, which is asked beforehand.
+    Items, their order and errors are those of the iterator. The thread ends with it, or when this
+    generator is closed or forgotten, or the interpreter ends.
 
     Parameters
     ----------
     items : iterator
-        Asked in another thread from now on, and by nobody else.
+        It is closed with the thread.
     depth : int
         How many items may wait.
 
     Examples
     --------
-    >>> sum(Ahead(iter(range(5)), depth=2))
+    >>> sum(ahead(iter(range(5)), depth=2))
     10
     """
+    pool = ThreadPoolExecutor(1, thread_name_prefix="onepass reads ahead")
+    waiting: deque[Future[list[_Item]]] = deque()
 
-    def __init__(self, items: Iterator[_Item], depth: int) -> None:
-        self._shelf = _Shelf(items, depth)
-        # the thread knows the shelf and not this object: so this may be forgotten; and it is no
-        # daemon, for one that is stopped within Arrow takes the whole process with it
-        self._thread = threading.Thread(
-            target=_filled, args=(self._shelf,), name="onepass reads ahead", daemon=False
-        )
-        self._thread.start()
+    def order() -> None:
+        with suppress(RuntimeError):  # no thread takes work any more: the interpreter ends
+            waiting.append(pool.submit(_next, items))
 
-    def __iter__(self) -> Iterator[_Item]:
-        return self
-
-    def __next__(self) -> _Item:
-        return self._shelf.take()
-
-    def close(self) -> None:
-        """End the thread, wait until it has, and close the iterator."""
-        self._shelf.close()
-        self._thread.join()
-        _close(self._shelf.source)
-
-    def __del__(self) -> None:
-        shelf = getattr(self, "_shelf", None)
-        if shelf is not None:
-            shelf.close()
-
-
-def _filled(shelf: "_Shelf[_Item]") -> None:
-    """Put what the iterator gives on the shelf, as long as it is wanted."""
-    error: BaseException | None = None
     try:
-        while shelf.room():
-            shelf.put(next(shelf.source))
-    except StopIteration:
-        pass
-    except BaseException as wrong:  # noqa: BLE001  it is raised where the items are taken
-        error = wrong
-    shelf.end(error)
-    if not shelf.wanted:
-        _close(shelf.source)
+        for _ in range(depth):
+            order()
+        while waiting:
+            if not (taken := waiting.popleft().result()):
+                return
+            order()
+            yield from taken
+        yield from items
+    finally:
+        with suppress(RuntimeError):  # forgotten within that thread, which cannot await itself
+            pool.shutdown(cancel_futures=True)
+        if hasattr(items, "close"):
+            items.close()
 
 
-def _close(items: Iterator[object]) -> None:
-    close = getattr(items, "close", None)
-    if close is not None:
-        close()
+def _next(items: Iterator[_Item]) -> list[_Item]:
+    """The next item, or nothing at the end; a future cannot hold a StopIteration."""
+    return list(islice(items, 1))
 
-
-LOOKED_AT = 1024
-"""How many rows are looked at, whatever the width of a block."""
 
 _FEWEST = 10  # rows by which labels are judged
 

@@ -14,7 +14,7 @@ import hashlib
 import re
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -22,18 +22,17 @@ from typing import Any
 import numpy as np
 
 from onepass.errors import RowsRefusedWarning, SourceError
-from onepass.stream.choice import Choice, Split
-from onepass.stream.dtypes import Kinds, absent, report
-from onepass.stream.literals import KINDS, Literals, Oddity
-from onepass.stream.sources import LOOKED_AT, Ahead, Piece, Source, check_labels, suggested
+from onepass.stream.choice import ColumnSelection, Split
+from onepass.stream.dtypes import ColumnTypes, absent
+from onepass.stream.literals import KINDS, Literals
+from onepass.stream.sources import LOOKED_AT, Chunk, Source, ahead, check_labels, suggested
 from onepass.types import Array
 from onepass.validation import whole
 from onepass.validation.table import Table, is_missing
 
 __all__ = [
-    "Cutter",
-    "Fitted",
     "Head",
+    "Rebatcher",
     "Rows",
     "Stream",
     "changed",
@@ -132,7 +131,7 @@ def rows_a_block(columns: int | None, rows: int | None) -> int:
     return min(max(1 << (fitting.bit_length() - 1), _LEAST), _MOST)
 
 
-class Cutter:
+class Rebatcher:
     """Cuts pieces into blocks; holds less than one block and one piece.
 
     A block is given as soon as it is full. Rows without an answer take no place in it.
@@ -253,7 +252,7 @@ class Head:
     Examples
     --------
     >>> head = Head()
-    >>> head.add(Table.from_rows([{"km": 1.0}, {"km": 2.0}]), None)
+    >>> head.add(Chunk({"km": np.array([1.0, 2.0])}, 2))
     >>> head.rows, head.full
     (2, False)
     """
@@ -269,13 +268,13 @@ class Head:
         """Whether no more rows are wanted."""
         return self.rows >= LOOKED_AT
 
-    def add(self, table: Table, answers: Table | None) -> None:
+    def add(self, chunk: Chunk) -> None:
         """Take the next rows, as many as are wanted."""
         if not self.full:
             wanted = slice(0, LOOKED_AT - self.rows)
-            self._tables.append(table[wanted])
-            if answers is not None:
-                self._answers.append(answers[wanted])
+            self._tables.append(chunk.table[wanted])
+            if chunk.answers is not None:
+                self._answers.append(Chunk(chunk.answers, chunk.n).table[wanted])
             self.rows += len(self._tables[-1])
 
     def columns(self, rows: int) -> dict[str, str | None]:
@@ -420,148 +419,6 @@ def _columns(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> l
     return said
 
 
-class Fitted:
-    """A source's pieces from its first row on, ready to be cut into blocks.
-
-    Parameters
-    ----------
-    source : Source
-        Where the rows come from.
-    choice : Choice
-        What its columns are for.
-    types, kinds : dict of str to str
-        Kinds of columns that are fixed beforehand, and of those that may be there.
-    literals : Literals
-        How text is parsed.
-    block : int, optional
-        Rows a block; by default as many as suit the columns.
-
-    Attributes
-    ----------
-    block : int
-        Rows a block.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        choice: Choice,
-        types: Mapping[str, str],
-        kinds: Mapping[str, str],
-        literals: Literals,
-        block: int | None,
-    ) -> None:
-        self._source = source
-        self._choice = choice
-        self._asked = dict(types)
-        self._types = {**kinds, **types}
-        self._literals = literals
-        self._warned: set[str] = set()
-        self._begun = False
-        self._ahead: Iterator[Piece] | None = None  # pieces looked at, then the rest
-        self._head: Head | None = None
-        names = self._names() if source.repeatable else None  # a pipe's may be slow to come
-        columns = None if names is None else len(names)
-        self.block = rows_a_block(columns, source.n_rows) if block is None else block
-
-    def pieces(self, start: int) -> Iterator[Piece]:
-        """All pieces, those that were looked at among them; refused where they have been read.
-
-        Parameters
-        ----------
-        start : int
-            Rows before this one will be passed over.
-        """
-        if self._ahead is not None:
-            pieces, self._ahead = self._ahead, None
-            return pieces
-        pieces = self._opened(start)
-        if self._source.repeatable or self._head is not None:
-            return pieces
-        self._head = head = Head(named=self._source.columns() is not None)
-        return self._tapped(pieces, head)
-
-    def _opened(self, start: int) -> Iterator[Piece]:
-        if self._begun and not self._source.repeatable:
-            raise SourceError(
-                f"op.stream: {self._source.name} can be read only once, and it was begun before. "
-                "Write it to a file to read it again, or learn all in one pass."
-            )
-        self._begun = True
-        names, certain = self._names(), self._source.kinds()
-        # labels stay as they are written in the source: true or True, not 1
-        labels = {name: "text" for name in self._choice.targets if certain.get(name) == "b"}
-        self._types = {**labels, **self._types}
-        return self._fit(names, certain, self._source.pieces(names, self._types, self.block, start))
-
-    def _fit(
-        self, names: list[str] | None, certain: dict[str, str], pieces: Iterator[Piece]
-    ) -> Iterator[Piece]:
-        certain = {name: letter.replace("b", "f") for name, letter in certain.items()}
-        known = certain if names is None else {name: certain.get(name) for name in names}
-        columns = Kinds(self._types, self._source.located, known, self._literals)
-        answers = Kinds({}, self._source.located)
-        seen = 0
-        for piece in pieces:
-            bad = dict(piece.bad) if self._choice.bad_rows == "skip" else None
-            table = columns.fit(piece.table, seen, bad)
-            apart = None if piece.answers is None else answers.fit(piece.answers, seen, bad)
-            seen += len(table)
-            self._report(names or table.names)
-            yield replace(piece, table=table, answers=apart, bad=bad or {})
-
-    def _names(self) -> list[str] | None:
-        names = self._source.columns()
-        if names is None:
-            return None
-        read = self._choice.of(names, self._asked)
-        self._report(read)
-        return read
-
-    def _report(self, read: Sequence[str]) -> None:
-        """Warn of columns, once each, or refuse them."""
-        found: list[Oddity] = getattr(self._source, "oddities", list)()
-        odd = {one.name: one for one in found if one.name not in self._warned}
-        targets, skip = self._choice.targets, self._choice.bad_rows == "skip"
-        report(odd.values(), read=read, targets=targets, types=self._types, skip=skip)
-        self._warned |= odd.keys()
-
-    # -- the first rows ----------------------------------------------------------------------------
-
-    @staticmethod
-    def _tapped(pieces: Iterator[Piece], head: Head) -> Iterator[Piece]:
-        """The pieces; their first rows are kept, for nobody can look at them later."""
-        for piece in pieces:
-            head.add(piece.table, piece.answers)
-            yield piece
-
-    def head(self) -> Head:
-        """The first rows; of what can be read only once, as many as were given once it is read."""
-        if self._head is None:
-            self.first_answers()
-        return self._head or Head()
-
-    def first_answers(self) -> list[Array]:
-        """The first answers, piece by piece. What can be read only once will give them again."""
-        once = not self._source.repeatable
-        pieces = self.pieces(0) if once else self._opened(0)
-        head = Head(named=self._source.columns() is not None)
-        looked, answers, known = [], [], 0
-        for piece in pieces:
-            looked.append(piece)
-            head.add(piece.table, piece.answers)
-            split = self._choice.split(piece)
-            if split.y is not None:
-                answers.append(split.y[split.kept])
-                known += len(answers[-1])
-            if head.full and (split.y is None or known >= LOOKED_AT):
-                break
-        if once:
-            self._ahead = chain(looked, pieces)
-        self._head = head
-        return answers
-
-
 _AHEAD = 2  # blocks that may wait while others are learned
 _SHOWN = 3  # bad rows that the warning at the end names
 _REMEDY = re.compile(r"\. (?=Fix|Leave|Write)")  # begins the last sentence of an error of a row
@@ -585,7 +442,7 @@ class Stream:
     ----------
     source : Source
         Where the rows come from.
-    choice : Choice
+    choice : ColumnSelection
         What its columns are for.
     block : int, optional
         Rows a block; by default as many as suit the columns.
@@ -639,7 +496,7 @@ class Stream:
     def __init__(
         self,
         source: Source,
-        choice: Choice,
+        choice: ColumnSelection,
         *,
         block: int | None,
         types: Mapping[str, str],
@@ -657,23 +514,36 @@ class Stream:
         self.bad_rows = 0
         self._bad: list[str] = []  # errors of the first of them
         self._source = source
-        self._choice = choice
+        self._selection = choice
         self._asked = dict(types)
         self._task = task
         self._read = dict(read or {})
-        self._pieces = Fitted(source, choice, types, kinds or {}, literals, asked)
-        self.block, self.block_asked = self._pieces.block, asked
+        skip = choice.bad_rows == "skip"
+        self._types = (  # the same at each pass, so that warnings come once
+            ColumnTypes(
+                {**(kinds or {}), **types}, source.located, literals,
+                targets=choice.targets, skip=skip,
+            ),
+            ColumnTypes({}, source.located, skip=skip),
+        )  # fmt: skip
+        self._begun = False
+        self._looked: Iterator[Chunk] | None = None  # chunks looked at, then the rest
+        self._head: Head | None = None
+        names = self._names() if source.repeatable else None  # a pipe's may be slow to come
+        columns = None if names is None else len(names)
+        self.block = rows_a_block(columns, source.n_rows) if asked is None else asked
+        self.block_asked = asked
         self._n_rows = source.n_rows if n_rows is None else n_rows
 
     @property
     def target(self) -> str | list[str] | None:
         """The column of answers, or several; None where there are none or they have no name."""
-        return self._choice.target
+        return self._selection.target
 
     @property
     def time(self) -> str | None:
         """The column that says when a row happened; None where there is none or it has no name."""
-        return self._choice.time
+        return self._selection.time
 
     @property
     def n_rows(self) -> int | None:
@@ -694,7 +564,7 @@ class Stream:
         (:mod:`onepass.stream.sources`).
         """
         if self._task is None:
-            answers = self._pieces.first_answers()
+            answers = self._first_answers()
             if isinstance(self.target, str) and self.target not in self._asked:
                 check_labels(
                     answers, f"op.stream: {self.name}: the target {self.target!r}", self.target
@@ -711,11 +581,11 @@ class Stream:
         be read only once gives the first rows all the same; once its blocks are being read, those
         that were given are told of.
         """
-        head, choice = self._pieces.head(), self._choice
+        head, selection = self._first_rows(), self._selection
         return {
-            "name": self.name, "read": self._read, "target": self.target, "time": choice.time,
-            "drop": list(choice.drop),
-            "features": None if choice.columns is None else list(choice.columns),
+            "name": self.name, "read": self._read, "target": self.target, "time": selection.time,
+            "drop": list(selection.drop),
+            "features": None if selection.columns is None else list(selection.columns),
             "types": self._asked, "columns": head.columns(head.rows), "rows": head.rows,
             "digest": head.digest(head.rows),
         }  # fmt: skip
@@ -747,7 +617,7 @@ class Stream:
         >>> len(read(grown, target="km").differences(then))
         1
         """
-        return differences(fingerprint, self.fingerprint, self._pieces.head())
+        return differences(fingerprint, self.fingerprint, self._first_rows())
 
     def cut(self, block: int) -> None:
         """Have blocks of so many rows from now on, if their number was left to the stream.
@@ -767,50 +637,113 @@ class Stream:
         """
         if self.block_asked is None:
             asked = whole(block, "block", "op.stream", low=1)
-            self.block = self.block_asked = self._pieces.block = asked
+            self.block = self.block_asked = asked
 
     def __repr__(self) -> str:
         rows = "rows unknown" if self.n_rows is None else f"{self.n_rows} rows"
         return f"<Stream {self.name}: {rows}, target {self.target!r}, block {self.block}>"
 
     def __iter__(self) -> Iterator[Rows]:
-        return self._counted(self._blocks(self._pieces.pieces(self.start)))
+        return self._counted(self._blocks(self._begin()))
 
-    def _blocks(self, pieces: Iterator[Piece]) -> Iterator[_Block]:
+    def _names(self) -> list[str] | None:
+        """The columns to be read; None where only the rows can tell."""
+        names = self._source.columns()
+        return None if names is None else self._selection.of(names, self._asked)
+
+    def _begin(self) -> Iterator[Chunk]:
+        """All chunks, those that were looked at among them; refused where they have been read."""
+        if self._looked is not None:
+            chunks, self._looked = self._looked, None
+            return chunks
+        return self._opened(self.start, tap=not self.repeatable and self._head is None)
+
+    def _opened(self, start: int, *, tap: bool = False) -> Iterator[Chunk]:
+        if self._begun and not self.repeatable:
+            raise SourceError(
+                f"op.stream: {self.name} can be read only once, and it was begun before. "
+                "Write it to a file to read it again, or learn all in one pass."
+            )
+        self._begun = True
+        names = self._names()
+        if tap:  # nobody can look at these first rows later
+            self._head = Head(named=names is not None)
+        return self._typed(names, start, self._head if tap else None)
+
+    def _typed(self, names: list[str] | None, start: int, head: Head | None) -> Iterator[Chunk]:
+        """The chunks of the source, all columns converted; their first rows are added to a head."""
+        columns, answers = self._types
+        columns.order(names or ())
+        seen = 0
+        for chunk in self._source.chunks(names, self.block, start):
+            passed = seen >= LOOKED_AT and seen + chunk.n <= start
+            typed = columns.convert(chunk, seen, passed=passed)
+            if chunk.answers is not None and not passed:
+                apart = answers.convert(Chunk(chunk.answers, chunk.n, bad=typed.bad), seen)
+                typed = replace(typed, answers=apart.columns, bad=apart.bad)
+            seen += chunk.n
+            if head is not None:
+                head.add(typed)
+            yield typed
+
+    def _first_rows(self) -> Head:
+        """The first rows; of what can be read only once, as many as were given once it is read."""
+        if self._head is None:
+            self._first_answers()
+        return self._head or Head()
+
+    def _first_answers(self) -> list[Array]:
+        """The first targets. What can be read only once will give them again."""
+        chunks = self._opened(0) if self.repeatable else self._begin()
+        head = Head(named=self._source.columns() is not None)
+        looked, answers, known = [], [], 0
+        for chunk in chunks:
+            looked.append(chunk)
+            head.add(chunk)
+            split = self._selection.split(chunk)
+            if split.y is not None:
+                answers.append(split.y[split.kept])
+                known += len(answers[-1])
+            if head.full and (split.y is None or known >= LOOKED_AT):
+                break
+        if not self.repeatable:
+            self._looked = chain(looked, chunks)
+        self._head = head
+        return answers
+
+    def _blocks(self, chunks: Iterator[Chunk]) -> Generator[_Block]:
         """The blocks, each with how much has been read and how many rows were bad by then."""
-        cutter, seen, bad = Cutter(self.block, self.start, self._source.located), 0, 0
+        cutter, seen, bad = Rebatcher(self.block, self.start, self._source.located), 0, 0
         given = self.start
-        for piece in pieces:
-            first, seen = seen, seen + len(piece.table)
+        for chunk in chunks:
+            first, seen = seen, seen + chunk.n
             over = max(0, self.start - first)
-            if over < len(piece.table):
-                split = self._choice.split(piece).after(over)
-                self._choice.check(split, first + over, self._source.located)
+            if over < chunk.n:
+                split = self._selection.split(chunk).after(over)
+                self._selection.check(split, first + over, self._source.located)
                 places = sorted(split.bad)
                 self._bad += [split.bad[i] for i in places][: _SHOWN - len(self._bad)]
                 for rows in cutter.add(split):
                     given += len(rows) + rows.skipped
-                    yield rows, piece.fraction, bad + bisect_left(places, given - first - over)
+                    yield rows, chunk.fraction, bad + bisect_left(places, given - first - over)
                 bad += len(places)
         self._check(cutter, seen, bad)
         for rows in cutter.rest():
             yield rows, 1.0, bad
 
-    def _counted(self, blocks: Iterator[_Block]) -> Iterator[Rows]:
+    def _counted(self, blocks: Generator[_Block]) -> Iterator[Rows]:
         self.rows_read, self.fraction = self.start, None
         self.bad_rows, self._bad = 0, []
-        ahead: Ahead[_Block] | None = None
         try:
             for block in islice(blocks, 1):
                 yield self._given(*block)
-            if self._source.ahead:  # from the second block on: who wants one needs no thread
-                blocks = ahead = Ahead(blocks, max(_AHEAD, _FEWEST // self.block))
+            if self._source.ahead:  # from the second block on: one block needs no thread
+                blocks = ahead(blocks, max(_AHEAD, _FEWEST // self.block))
             for block in blocks:
                 yield self._given(*block)
             self.fraction = 1.0
         finally:
-            if ahead is not None:
-                ahead.close()
+            blocks.close()
             if self.bad_rows:
                 n, first = self.bad_rows, self._bad[: self.bad_rows]
                 shown = "; ".join(_REMEDY.split(one)[0] for one in first)
@@ -827,7 +760,7 @@ class Stream:
         self.fraction, self.bad_rows = fraction, bad
         return rows
 
-    def _check(self, cutter: Cutter, seen: int, bad: int) -> None:
+    def _check(self, cutter: Rebatcher, seen: int, bad: int) -> None:
         if not seen:
             raise SourceError(
                 f"op.stream: {self.name} must hold rows, got none. "

@@ -10,7 +10,6 @@ order of tasks may be given or drawn.
 from images; :mod:`onepass.stream.boundaries` blurs or removes the boundaries between tasks.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -31,8 +30,10 @@ __all__ = [
     "Listed",
     "Part",
     "Task",
+    "as_rows",
     "experience",
     "in_order",
+    "make_tasks",
 ]
 
 
@@ -212,7 +213,7 @@ class Experiences:
     @property
     def digest(self) -> str:
         """Tells a stream of tasks from others: of names, answers, order and some rows."""
-        known = hashlib.blake2b(digest_size=16)
+        known = blake2b(digest_size=16)
         for task in (*self.tasks, *self.tests):
             known.update(repr((self.name, task.name, task.classes)).encode())
             for part, source in ((task.train, self.X), (task.test, self.X_test)):
@@ -340,13 +341,29 @@ def _testable(one: Experience, where: str) -> Experience:
     return one
 
 
+def as_rows(X: TableLike) -> Any:
+    """Rows as a table, where their columns have names, or as an array."""
+    if isinstance(X, Table):
+        return X
+    return Table.from_frame(X) if is_frame(X) and has_names(X) else np.asarray(X)
+
+
+def make_tasks(
+    names: Sequence[str],
+    classes: Sequence[tuple[str | int, ...]],
+    draw: Callable[[int, int, np.random.Generator], Part],
+    seed: int,
+) -> tuple[Task, ...]:
+    """Tasks by their names and classes; ``draw(i, j, rng)`` gives what is learned (0) or tested."""
+    rng = np.random.default_rng
+    return tuple(
+        Task(name, own, *(draw(i, j, rng([seed, i, j])) for j in range(2)))
+        for i, (name, own) in enumerate(zip(names, classes, strict=True))
+    )
+
+
 def _pair(X: TableLike, y: ArrayLike, where: str) -> tuple[Any, Array]:
-    rows: Any = X
-    if is_frame(X):
-        rows = Table.from_frame(X) if has_names(X) else np.asarray(X)
-    elif not isinstance(X, Table):
-        rows = np.asarray(X)
-    answers = np.asarray(y)
+    rows, answers = as_rows(X), np.asarray(y)
     if answers.ndim < 1 or len(rows) != len(answers):
         raise ShapeError(
             f"{where}: an experience must have one answer a row, got {len(rows)} rows and answers "
