@@ -418,8 +418,9 @@ import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        if top in {"httptools", "matplotlib", "onnxruntime", "pandas",
-                   "polars", "redis", "river", "torch", "uvicorn", "uvloop"}:
+        if top in {"httptools", "httpx", "matplotlib", "onnxruntime", "pandas",
+                   "polars", "prometheus_client", "redis", "river", "starlette", "torch",
+                   "uvicorn", "uvloop"}:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Absent())
