@@ -23,6 +23,8 @@ class Limits:
     ----------
     nbytes : int, default 64 MiB
         Bytes of the body.
+    json_bytes : int, default 8 MiB
+        Bytes of a body of JSON.
     unpacked : int, default 256 MiB
         Bytes of what is packed within the body, once it is unpacked: Arrow's buffers.
     rows : int, default 1,048,576
@@ -48,6 +50,7 @@ class Limits:
     """
 
     nbytes: int = 64 << 20
+    json_bytes: int = 8 << 20
     unpacked: int = 256 << 20
     rows: int = 1 << 20
     columns: int = 1 << 16
