@@ -165,15 +165,14 @@ def serve(
 
                 app = create_app(
                     registry, tokens=found, limits=Limits(nbytes=most_bytes, rows=most_rows),
-                    default_model=first, commit_timeout=patience, request_timeout=seconds,
+                    default_model=first, commit_timeout=patience,
                 )  # fmt: skip
                 feed(registry, sources)
                 if found and certificate is None and not is_loopback(host):
                     write_log("tokens are sent over plain HTTP", why="there is no --certificate")
                 run(
-                    app, listening, sockets, lambda at: _ready(at, registry, first, quiet),
-                    stopping, where,
-                )  # fmt: skip
+                    app, listening, sockets, lambda at: _ready(at, registry, first, quiet), stopping
+                )
                 write_log("stopping")
         except KeyboardInterrupt:  # while they were opened, or closed
             if not stopping.code:

@@ -33,7 +33,6 @@ def create_app(
     limits: Limits = Limits(),  # noqa: B008  the same
     default_model: str | None = None,
     commit_timeout: float = 60.0,
-    request_timeout: float = 30.0,
 ) -> Starlette:
     """The service as an ASGI application.
 
@@ -49,10 +48,8 @@ def create_app(
         The learner of ``/invocations``; by default the only one.
     commit_timeout : float, default 60
         Seconds until a request whose rows are not on disk fails with 503.
-    request_timeout : float, default 30
-        Seconds until a request whose body is not complete fails with 408.
     """
-    service = Service(registry, tokens, limits, default_model, commit_timeout, request_timeout)
+    service = Service(registry, tokens, limits, default_model, commit_timeout)
     paths: dict[str, list[Endpoint]] = {}
     for each in ENDPOINTS:
         paths.setdefault(each.path, []).append(each)

@@ -26,7 +26,7 @@ def max_connections() -> int:
 class Connection(HttpToolsProtocol):
     """One connection.
 
-    ``request_timeout`` is that of the whole server: seconds until a head must be complete.
+    ``request_timeout`` is that of the whole server: seconds until a request must be complete.
     """
 
     request_timeout = 30.0
@@ -38,7 +38,7 @@ class Connection(HttpToolsProtocol):
     _unsent = 0  # bytes of responses that the client had not received at the last look
 
     def connection_made(self, transport: Any) -> None:
-        """Close a connection beyond the limit; wait for its first head."""
+        """Close a connection beyond the limit; wait for its first request."""
         super().connection_made(transport)
         if len(self.connections) > self.limit:
             transport.abort()
@@ -50,18 +50,19 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Refuse a head that is too long; wait for the rest of another."""
+        """Refuse a head that is too long; wait for the rest of a request."""
         self._size += len(data)
         super().data_received(data)
         if self._size > _HEAD:
             self._refuse(431, b"the head of the request is too long")
-        elif self.cycle is None or self.cycle.response_complete:
+        elif self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
             self._wait()
+        else:
+            self._stop_waiting()
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
         self._size = 0
-        self._stop_waiting()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -84,18 +85,24 @@ class Connection(HttpToolsProtocol):
 
     def _wait(self) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(
-                self.request_timeout, self._refuse, 408, b"the request must arrive in time"
-            )
+            self._timer = self.loop.call_later(self.request_timeout, self._late)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    def _late(self) -> None:
+        self._timer = None
+        if self.flow.read_paused:  # the rest may have come
+            self._wait()
+        else:
+            self._refuse(408, b"the request must arrive in time, but it did not; send it again")
+
     def _refuse(self, status: int, error: bytes) -> None:
-        """Close the connection, with a response if there is a request without one."""
-        if self._size and (self.cycle is None or self.cycle.response_complete):
+        """Close the connection, with a response to a request that has none."""
+        idle = self.cycle is None or self.cycle.response_complete
+        if self._size if idle else not (self.cycle.response_started or self.pipeline):
             self.transport.write(
                 b"%bcontent-type: application/json\r\nconnection: close\r\n\r\n"
                 b'{"error":"%b"}' % (STATUS_LINE[status], error)

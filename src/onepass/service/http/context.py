@@ -83,8 +83,8 @@ class Service:
         Of one request.
     default_model : str or None
         The learner of ``/invocations``; by default the only one.
-    commit_timeout, request_timeout : float
-        As for :func:`.create_app`.
+    commit_timeout : float
+        Seconds until a request whose rows are not on disk fails.
 
     Attributes
     ----------
@@ -99,11 +99,10 @@ class Service:
         limits: Limits,
         default_model: str | None,
         commit_timeout: float,
-        request_timeout: float,
     ) -> None:
         self.registry, self.tokens, self.limits = registry, tokens, limits
         self.default_model = default_model
-        self.commit_timeout, self.request_timeout = commit_timeout, request_timeout
+        self.commit_timeout = commit_timeout
         self.room = Room(_BODIES * limits.nbytes)
         self.statuses: Counter[int] = Counter()
         self.completions = Completions()

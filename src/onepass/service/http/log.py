@@ -2,8 +2,8 @@
 
 import json
 import logging
-import time
 import traceback
+from datetime import UTC, datetime
 from typing import Any
 
 __all__ = ["LOG", "log", "set_up"]
@@ -14,8 +14,7 @@ LOG = logging.getLogger("onepass.service")
 class _JSONLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03d}Z",
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "what": record.getMessage(),
             **getattr(record, "told", {}),

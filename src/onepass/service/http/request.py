@@ -1,11 +1,9 @@
 """Request of the service: its headers, and its body within limits."""
 
-import asyncio
 import zlib
 from collections.abc import Iterable
 from functools import partial
 
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope
 
@@ -74,21 +72,12 @@ class ServiceRequest(Request):
             If the bodies of all requests have too many bytes.
         ParameterError
             If it is compressed in an unknown way, or damaged.
-        HTTPException
-            With 408 if it is not complete within ``request_timeout``.
+        ClientDisconnect
+            If the client closes the connection, or the server because the body comes too slowly.
         """
         limit = self.service.limits.nbytes if limit is None else limit
         check_length(int(self.fields.get(b"content-length", b"0")), limit)
-        try:
-            async with asyncio.timeout(self.service.request_timeout):
-                body = await self._received(limit)
-        except TimeoutError:
-            raise HTTPException(
-                408,
-                f"the request must arrive within {self.service.request_timeout:g} seconds, got "
-                "only a part of it. Send it again.",
-                {"Connection": "close"},
-            ) from None
+        body = await self._received(limit)
         self._reserve(len(body))
         packing = self.fields.get(b"content-encoding", b"identity").lower()
         self.large = len(body) > _SMALL or packing != b"identity"

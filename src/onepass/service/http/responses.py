@@ -10,25 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from onepass.errors import (
-    BusyError,
-    CheckpointError,
-    ForbiddenError,
-    KeyReusedError,
-    LongError,
-    MethodError,
-    MissingExtraError,
-    OnepassError,
-    PendingError,
-    SourceError,
-    StoreError,
-    TakenError,
-    UnauthorizedError,
-    UnknownError,
-)
+from onepass import errors
 from onepass.service.http.log import LOG
 from onepass.service.http.status import pathless
 from onepass.service.protocol.rows import Reply
@@ -37,27 +21,25 @@ from onepass.service.protocol.v2 import failed
 __all__ = ["ErrorResponses", "json_response", "sent"]
 
 _STATUS: tuple[tuple[type[BaseException], int], ...] = (
-    (UnauthorizedError, 401),
-    (ForbiddenError, 403),
-    (UnknownError, 404),
-    (MethodError, 405),
-    (KeyReusedError, 409),
-    (TakenError, 409),
-    (LongError, 413),
-    (BusyError, 429),
-    (MissingExtraError, 501),
-    (PendingError, 503),
-    (StoreError, 503),
-    (OnepassError, 400),
+    (errors.UnauthorizedError, 401),
+    (errors.ForbiddenError, 403),
+    (errors.UnknownError, 404),
+    (errors.MethodError, 405),
+    (errors.KeyReusedError, 409),
+    (errors.TakenError, 409),
+    (errors.LongError, 413),
+    (errors.BusyError, 429),
+    (errors.MissingExtraError, 501),
+    (errors.PendingError, 503),
+    (errors.StoreError, 503),
+    (errors.OnepassError, 400),
 )
-_ABOUT_FILES = (StoreError, CheckpointError, SourceError)
+_ABOUT_FILES = (errors.StoreError, errors.CheckpointError, errors.SourceError)
 _LONGEST_MESSAGE = 4000  # characters
 _LOG_INTERVAL = 60.0  # seconds until the same error of a file is logged again
 
 
-def sent(
-    reply: Reply, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
+def sent(reply: Reply, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An encoded reply as a response."""
     return Response(
         reply.body, status, {**(reply.headers or {}), **(headers or {})}, media_type=reply.kind
@@ -90,14 +72,12 @@ class ErrorResponses:
         error : Exception
         request_id : str
         """
-        if isinstance(error, HTTPException):
-            return sent(failed(error.detail), error.status_code, error.headers)
         status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
         message = str(error)
         if status == 500:
             LOG.error("request failed", exc_info=error, extra={"told": {"request": request_id}})
             message = f"the server failed; its log has the cause under {request_id}."
-        if isinstance(error, StoreError):
+        if isinstance(error, errors.StoreError):
             status = 507 if error.full else 503
             self._log(message, request_id)
         if isinstance(error, _ABOUT_FILES):
@@ -113,10 +93,10 @@ class ErrorResponses:
 
 
 def _headers(error: Exception) -> dict[str, str]:
-    if isinstance(error, UnauthorizedError):
+    if isinstance(error, errors.UnauthorizedError):
         return {"WWW-Authenticate": 'Bearer realm="onepass"'}
-    if isinstance(error, MethodError):
+    if isinstance(error, errors.MethodError):
         return {"Allow": error.allowed}
-    if isinstance(error, (BusyError, PendingError)):
+    if isinstance(error, (errors.BusyError, errors.PendingError)):
         return {"Retry-After": str(max(1, round(error.seconds)))}
     return {}

@@ -86,15 +86,6 @@ class RetiredModel(msgspec.Struct):
     kept: str
 
 
-class Description(msgspec.Struct):
-    """This description."""
-
-    openapi: str
-    info: dict[str, Any]
-    paths: dict[str, Any]
-    components: dict[str, Any]
-
-
 # -- health and metadata ---------------------------------------------------------------------------
 
 
@@ -364,7 +355,8 @@ ENDPOINTS = [
     Endpoint("GET", "/state", status, PREDICT, "Status of all learners, as the page shows it.",
              {JSON: openapi.State}),
     Endpoint("GET", "/metrics", metrics, PREDICT, "Metrics for Prometheus.", {_TEXT: str}),
-    Endpoint("GET", "/openapi.json", description, None, "This description.", {JSON: Description}),
+    Endpoint("GET", "/openapi.json", description, None, "This description.",
+             {JSON: dict[str, Any]}),
     Endpoint("GET", "/", page_file, None, "The page.", {"text/html": str}),
     Endpoint("GET", "/page/{file}", page_file, None, "Files of the page.", {"*/*": bytes}),
 ]  # fmt: skip

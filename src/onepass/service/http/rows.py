@@ -22,7 +22,6 @@ from onepass.service.http.auth import LEARN
 from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import sent
 from onepass.service.protocol import arrow, mlflow, records, v2
-from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.rows import ANSWERS, ROLES, Asked, Output, Reply
 from onepass.service.registry import Served
 from onepass.service.requests import Receipt, Request
@@ -263,9 +262,7 @@ async def learn(request: ServiceRequest) -> Response:
     return await _run(request, partial(_learn_response, form, served, asked, result))
 
 
-async def _learned(
-    request: ServiceRequest, served: Served, asked: Asked, body: bytes
-) -> Receipt:
+async def _learned(request: ServiceRequest, served: Served, asked: Asked, body: bytes) -> Receipt:
     service, key = request.service, request.field(b"idempotency-key")
     future: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
     done = partial(service.completions.post, future)
@@ -273,7 +270,7 @@ async def _learned(
     former = b"" if key is None else hashlib.sha256(body).digest()
     with _row_errors(served.name):
         await _run(request, lambda: served.learn(rows, done, key=key, former=former))
-        served.wake()
+        asyncio.get_running_loop().call_soon(served.wake)  # once all that have come are enqueued
         return (await service.committed(future, served.name)).result()
 
 
@@ -311,6 +308,4 @@ def _learn_response(form: _Format, served: Served, asked: Asked, result: Receipt
     """Predictions of rows before they were learned."""
     if asked.outputs is not ANSWERS:
         asked.outputs = tuple(each for each in asked.outputs if each.name == "y") or ANSWERS
-    return form.response(
-        served.name, result.version, asked, {"y": result.said}, again=result.again
-    )
+    return form.response(served.name, result.version, asked, {"y": result.said}, again=result.again)

@@ -9,8 +9,8 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -84,7 +84,7 @@ class Listening:
     certificate, key : Path, optional
         Files of PEM, for TLS.
     request_timeout : float
-        Seconds until the head of a request must be complete.
+        Seconds until a request must be complete, its head and its body.
     idle_timeout : float
         Seconds that a connection without a request stays open.
     """
@@ -107,18 +107,18 @@ class Listening:
         Raises
         ------
         ParameterError
-            If the address is not free, or TLS is not given as two files.
+            If the address is not free, or the files of TLS cannot be read.
         """
-        if (self.certificate is None) != (self.key is None):
-            raise ParameterError(
-                f"{where}: TLS needs a certificate and a key, got one of them. Give both."
-            )
-        for option, path in {"--certificate": self.certificate, "--key": self.key}.items():
-            if path is not None and not path.is_file():
-                raise ParameterError(
-                    f"{where}: {option} must be a PEM file, got {path}, which is no file. Choose "
-                    "another."
+        try:
+            if self.certificate or self.key:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                    self.certificate or "", self.key
                 )
+        except OSError as error:
+            raise ParameterError(
+                f"{where}: --certificate and --key must be PEM files that belong together, got: "
+                f"{error}. Make them again, or give the right ones."
+            ) from error
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
             return [
@@ -139,7 +139,6 @@ def run(
     sockets: list[socket.socket],
     ready: Callable[[str], None],
     stopping: Stopping,
-    where: str,
 ) -> None:
     """Serve until a signal; requests under way are answered first.
 
@@ -152,22 +151,16 @@ def run(
     ready : callable
         Called with the address once the server is configured.
     stopping : Stopping
-    where : str
-        The public call, for messages.
-
-    Raises
-    ------
-    ParameterError
-        If the files of TLS cannot be read.
     """
     import uvicorn  # noqa: PLC0415  an extra
 
     from onepass.service.http.connection import Connection, max_connections  # noqa: PLC0415
 
     class Server(uvicorn.Server):
-        def capture_signals(self) -> AbstractContextManager[None]:
+        @contextmanager
+        def capture_signals(self) -> Generator[None, None, None]:
             """Leave signals to ``stopping``."""
-            return nullcontext()
+            yield
 
     protocol = type("Protocol", (Connection,), {
         "request_timeout": listening.request_timeout, "limit": max_connections(),
@@ -179,13 +172,6 @@ def run(
         timeout_keep_alive=listening.idle_timeout,  # type: ignore[arg-type]  # loops take floats
         timeout_graceful_shutdown=_GRACE,
     )  # fmt: skip
-    try:
-        config.load()
-    except (OSError, ssl.SSLError) as error:
-        raise ParameterError(
-            f"{where}: certificate and key must be PEM files that belong together, got: {error}. "
-            "Make them again, or give the right ones."
-        ) from error
     server = Server(config)
     stopping.stop = lambda: setattr(server, "should_exit", True)
     host, port = sockets[0].getsockname()[:2]

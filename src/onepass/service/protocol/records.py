@@ -28,7 +28,7 @@ class RecordsResponse(msgspec.Struct):
     version: str
 
 
-_DECODER = msgspec.json.Decoder(list[Record] | Record)  # type: ignore[var-annotated]
+_DECODER = msgspec.json.Decoder(list[Record] | Record)
 
 
 def is_records(body: bytes) -> bool:
