@@ -11,6 +11,7 @@ if sys.platform != "win32":
 
 __all__ = ["Connection", "max_connections"]
 
+_BODY = {b"content-length", b"transfer-encoding"}
 _HEAD = 1 << 16  # bytes without a complete head, or a part of a body
 _RESERVED_FILES = 128  # left to learners and to Python
 
@@ -61,14 +62,23 @@ class Connection(HttpToolsProtocol):
             self._stop_waiting()
 
     def on_headers_complete(self) -> None:
-        """The head is complete."""
+        """Refuse a body behind an upgrade: httptools would read it as the next request."""
         self._size = 0
+        if self.parser.should_upgrade() and not _BODY.isdisjoint(dict(self.headers)):
+            raise ValueError("a body behind an upgrade")
         super().on_headers_complete()
+        self.headers = []  # of trailers, which are no headers of the request
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self._size = 0
         super().on_body(body)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request."""
+        del msg
+        self._size += 1
+        self._refuse(400, b"the request must be one of HTTP/1.1, without an upgrade or a tunnel")
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection; abort it if the client receives nothing of its responses."""
@@ -102,7 +112,7 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: int, error: bytes) -> None:
         """Close the connection, with a response to a request that has none."""
         idle = self.cycle is None or self.cycle.response_complete
-        if self._size if idle else not (self.cycle.response_started or self.pipeline):
+        if self._size if idle else self.cycle.more_body and not self.pipeline:
             self.transport.write(
                 b"%bcontent-type: application/json\r\nconnection: close\r\n\r\n"
                 b'{"error":"%b"}' % (STATUS_LINE[status], error)
