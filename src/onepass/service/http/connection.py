@@ -117,4 +117,7 @@ class Connection(HttpToolsProtocol):
                 b"%bcontent-type: application/json\r\nconnection: close\r\n\r\n"
                 b'{"error":"%b"}' % (STATUS_LINE[status], error)
             )
+        if not idle:  # its handler need not wait for the rest
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         self.transport.close()

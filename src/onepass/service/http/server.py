@@ -119,17 +119,20 @@ class Listening:
                 f"{where}: --certificate and --key must be PEM files that belong together, got: "
                 f"{error}. Make them again, or give the right ones."
             ) from error
+        if self.port >= 1 << 16:  # getaddrinfo would take the rest of it
+            raise ParameterError(
+                f"{where}: --port must be a number from 0 to 65535, got {self.port}. Choose another."
+            )
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
             return [
                 socket.create_server(address[:2], family=family, backlog=4096)
                 for family, _, _, _, address in dict.fromkeys(found)
             ]
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise ParameterError(
-                f"{where}: {self.host}:{self.port} must be an address that is free, with a port "
-                "from 0 to 65535, but the server cannot listen on it. Stop what listens there, or "
-                "choose another --port."
+                f"{where}: {self.host}:{self.port} must be an address that is free, but the server "
+                "cannot listen on it. Stop what listens there, or choose another --port."
             ) from error
 
 
