@@ -13,7 +13,8 @@ from web_server import Server, rows
 from onepass.service.http.routes import ENDPOINTS
 
 KINDS = ["application/json", "application/octet-stream", "application/vnd.apache.arrow.stream",
-         "text/csv", "application/x-onepass", "", "multipart/form-data"]  # fmt: skip
+         "text/csv", "application/x-ndjson", "application/x-onepass", "",
+         "multipart/form-data"]  # fmt: skip
 ODD = [None, True, -1, 0, 1, 2**63, 10**400, -0.0, 1e308, "", "x", "NaN", "\ud800", [], {}, [[]]]
 VALUES = st.recursive(
     st.sampled_from(ODD), lambda inner: st.lists(inner, max_size=3)

@@ -33,6 +33,8 @@ def test_records_are_learned_and_predicted(server: Server) -> None:
     status, told, headers = server.asked("POST", "/v2/models/records/infer", {"x": {"km": 3.0}})
     assert (status, told["predictions"]) == (200, found["outputs"][0]["data"])
     assert headers["x-onepass-version"] == "2"
+    lines = b'{"x": {"km": 5.0}, "y": 11.0}\n{"x": {"km": 6.0}, "y": 13.0}\n'
+    assert server.asked("POST", "/v2/models/records/learn", lines, NDJSON)[0] == 200
     for body in ({"x": 1}, {"y": 1}, [], [{"x": {"km": "a"}}, 3], {"x": {"km": 1.0}}):
         assert server.asked("POST", "/v2/models/records/learn", body)[0] == 400
 

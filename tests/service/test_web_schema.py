@@ -43,7 +43,12 @@ def description() -> dict[str, Any]:
     return found
 
 
-@schemathesis.serializer("application/vnd.apache.arrow.stream", "application/x-onepass", "text/csv")
+@schemathesis.serializer(
+    "application/vnd.apache.arrow.stream",
+    "application/x-ndjson",
+    "application/x-onepass",
+    "text/csv",
+)
 def sent(_: Any, value: Any) -> bytes:
     data = getattr(value, "data", value)
     return data if isinstance(data, bytes) else str(data).encode(errors="replace")

@@ -80,6 +80,7 @@ def _write_mlflow(asked: Asked, found: Mapping[str, Array], *, model: str, versi
 
 _V2 = _Format(v2.read, v2.write)
 _RECORDS = _Format(records.read, records.write)
+_NDJSON = _Format(partial(records.read, ndjson=True), records.write)
 _ARROW = _Format(arrow.read, arrow.write, compressed=True)
 _CSV = _Format(mlflow.read_csv, _write_mlflow, has_ids=False)
 _MLFLOW = _Format(mlflow.read, _write_mlflow, has_ids=False)
@@ -108,8 +109,10 @@ async def _decoded(
         form = _CSV if kind == CSV else _MLFLOW
     elif header is not None:
         form = _V2._replace(read=partial(v2.read, header=header))
+    elif kind == NDJSON:
+        form = _NDJSON
     else:
-        form = _RECORDS if kind == NDJSON or records.is_records(body) else _V2
+        form = _RECORDS if records.is_records(body) else _V2
     request.large = request.large or form.compressed
     return form, body, await _run(request, partial(form.read, body, limits, learning=learning))
 
@@ -221,27 +224,29 @@ def _without_roles(learner: "Learner | Pipeline", X: Array | Table) -> Array | T
 
 
 def _awaits_labels(parameters: Mapping[str, object] | None, *, allowed: bool) -> bool:
-    """Whether a request has ``ask``: its rows are stored until their labels arrive.
+    """Whether a request has ``await_label``: its rows are stored until their labels arrive.
 
-    Other parameters are ignored: they may be meant for other servers of the protocol. ``ask`` and
-    ``seconds`` in a wrong place are refused, or rows would be lost that somebody means to label.
+    Its former name is ``ask``. Other parameters are ignored: they may be meant for other servers of
+    the protocol. These and ``seconds`` in a wrong place are refused, or rows would be lost that
+    somebody means to label.
     """
     if not parameters:
         return False
-    wanted = parameters.get("ask", False)
+    name = "await_label" if "await_label" in parameters else "ask"
+    wanted = parameters.get(name, False)
     if not isinstance(wanted, bool):
         raise ParameterError(
-            f"the parameter 'ask' must be true or false, got {wanted!r:.40}. Give one of them."
+            f"the parameter {name!r} must be true or false, got {wanted!r:.40}. Give one of them."
         )
     if wanted and not allowed:
         raise ParameterError(
-            "the parameter 'ask' must come with infer, got true elsewhere. Send the rows to "
+            f"the parameter {name!r} must come with infer, got true elsewhere. Send the rows to "
             "/v2/models/NAME/infer, and their labels, with the ids of its response, to answers."
         )
     if "seconds" in parameters and not wanted:
         raise ParameterError(
-            "the parameter 'seconds' must come with 'ask', got it alone. Send \"ask\": true to "
-            "infer too, or leave it out."
+            f"the parameter 'seconds' must come with {name!r}, got it alone. Send \"{name}\": true "
+            "to infer too, or leave it out."
         )
     return wanted
 

@@ -121,7 +121,7 @@ class Listening:
             ) from error
         if self.port >= 1 << 16:  # getaddrinfo would take the rest of it
             raise ParameterError(
-                f"{where}: --port must be a number from 0 to 65535, got {self.port}. Choose another."
+                f"{where}: --port must be from 0 to 65535, got {self.port}. Choose another."
             )
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)

@@ -36,8 +36,10 @@ def is_records(body: bytes) -> bool:
     return b'"inputs"' not in body
 
 
-def read(body: bytes, limits: Limits, *, learning: bool) -> Asked:
+def read(body: bytes, limits: Limits, *, learning: bool, ndjson: bool = False) -> Asked:
     """Rows of a body."""
+    if ndjson:
+        body = b"[%b]" % b",".join(line for line in body.split(b"\n") if line.strip())
     try:
         found = _DECODER.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
