@@ -163,7 +163,7 @@ def test_what_is_no_whole_stream_is_refused(body: bytes) -> None:
 
 
 def test_nothing_may_stand_behind_the_stream() -> None:
-    with pytest.raises(RequestError, match="must end with its stream, got 3 bytes behind it"):
+    with pytest.raises(RequestError, match="must end with its stream, got 3 bytes after it"):
         arrow.read(WHOLE + b"abc")
 
 
@@ -227,7 +227,7 @@ def test_what_is_packed_is_measured_before_it_is_unpacked(
     column = pa.DictionaryArray.from_arrays(pa.array([0]), text) if dictionary else text
     table = pa.table({"a": column})
     assert len(arrow_stream(table, compression=packing)) < 1 << 18
-    refused(table, Limits(unpacked=1 << 20), "1,048,576 bytes once it is unpacked",
+    refused(table, Limits(unpacked=1 << 20), "1,048,576 bytes once it is decoded",
             compression=packing)  # fmt: skip
 
 
@@ -241,7 +241,7 @@ def test_views_may_all_lie_at_the_same_bytes() -> None:
     long = pa.array(["a" * 60_000], pa.string_view())
     views = pa.py_buffer(long.buffers()[1].to_pybytes()[:16] * 10_000)
     column = pa.Array.from_buffers(pa.string_view(), 10_000, [None, views, long.buffers()[2]])
-    refused(pa.table({"a": column}), Limits(), "text of at most 268,435,456 bytes in all")
+    refused(pa.table({"a": column}), Limits(), "at most 268,435,456 bytes once it is decoded")
 
 
 def indices(n: int, kind: Any = None) -> pa.Table:
@@ -260,8 +260,8 @@ def test_what_a_dictionary_repeats_is_counted(kind: Any) -> None:
     """Whoever writes the rows down writes each of the texts."""
     table = indices(5_000, kind)
     assert len(arrow_stream(table, compression="zstd")) < 1 << 11
-    refused(table, Limits(), "text of at most 268,435,456 bytes in all", compression="zstd")
-    refused(table, Limits(), "text of at most 268,435,456 bytes in all", rows=100)
+    refused(table, Limits(), "at most 268,435,456 bytes once it is decoded", compression="zstd")
+    refused(table, Limits(), "at most 268,435,456 bytes once it is decoded", rows=100)
 
 
 def test_texts_of_a_dictionary_are_texts() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from wire_bodies import arrow_stream, binary_request, request, tensor
 from onepass.errors import RequestError
 
 pytest.importorskip("msgspec")
-from onepass.service.protocol import arrow, mlflow, v2
+from onepass.service.protocol import arrow, mlflow, records, v2
 from onepass.service.protocol.limits import Limits
 from onepass.service.protocol.mlflow import read_csv
 from onepass.service.protocol.rows import Asked
@@ -42,6 +43,12 @@ FORMS: list[Any] = [
     {"inputs": {"a": [1, None], "b": ["x", "y"]}, "params": {"k": 1}},
     {"inputs": {"X": [[1, 2], [3, 4]]}},
 ]
+RECORDS: list[Any] = [
+    [{"x": {"a": 1, "b": "x"}, "y": 1, "time": "2026-11-22"}, {"x": {}, "y": 2, "time": 3}],
+    {"x": [1, None], "y": [0.5, 1], "outputs": ["y"]},
+    {"x": [{"a": 1}, {"b": "x"}], "y": ["u", None], "sample_weight": [1, 2]},
+    {"x": [[1, 2], [3, None]], "await_label": True, "seconds": 9},
+]
 BODIES: dict[str, list[bytes]] = {
     "tensors": [
         request(tensor("X", X), id="1", outputs=OUTPUTS, parameters={"a": 1}),
@@ -49,6 +56,8 @@ BODIES: dict[str, list[bytes]] = {
     ],
     "binary": [binary_request({"X": X})[0], binary_request(NAMED)[0]],
     "invocations": [json.dumps(each).encode() for each in FORMS],
+    "records": [json.dumps(each).encode() for each in RECORDS],
+    "ndjson": [b"\n".join(json.dumps(each).encode() for each in RECORDS[0])],
     "csv": [b'a,b,y\n1,x,2\n,"y,\n",3\n', b"a\n1\n"],
     "arrow": [
         arrow_stream(TABLE.drop(["m"])), arrow_stream(TABLE.select(["m", "text"]), rows=1),
@@ -82,7 +91,8 @@ def read_binary(body: bytes, limits: Limits, *, learning: bool) -> Asked:
 
 READERS: dict[str, Callable[..., Asked]] = {
     "tensors": v2.read, "binary": read_binary, "invocations": mlflow.read,
-    "csv": read_csv, "arrow": arrow.read,
+    "csv": read_csv, "arrow": arrow.read, "records": records.read,
+    "ndjson": partial(records.read, ndjson=True),
 }  # fmt: skip
 
 
@@ -113,7 +123,7 @@ def test_any_bytes(name: str, body: bytes, *, learning: bool) -> None:
     hold(name, body, learning=learning)
 
 
-@pytest.mark.parametrize("name", ["tensors", "invocations"])
+@pytest.mark.parametrize("name", ["tensors", "invocations", "records"])
 @settings(max_examples=200)
 @given(data=st.data())
 def test_any_json(name: str, data: st.DataObject) -> None:
@@ -121,11 +131,12 @@ def test_any_json(name: str, data: st.DataObject) -> None:
     trees = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3)
                          | st.dictionaries(st.text(max_size=2), inner, max_size=3))  # fmt: skip
     told = json.loads(BODIES[name][data.draw(st.integers(0, len(BODIES[name]) - 1))])
-    place, key = told, data.draw(st.sampled_from(sorted(told)))
+    keys = range(len(told)) if isinstance(told, list) else sorted(told)
+    place, key = told, data.draw(st.sampled_from(keys))
     while isinstance(place[key], (dict, list)) and place[key] and data.draw(st.booleans()):
         place = place[key]
-        keys = sorted(place) if isinstance(place, dict) else range(len(place))
-        key = data.draw(st.sampled_from(keys))
+        inner = sorted(place) if isinstance(place, dict) else range(len(place))
+        key = data.draw(st.sampled_from(inner))
     place[key] = data.draw(trees)
     hold(name, json.dumps(told).encode(), learning=data.draw(st.booleans()))
 

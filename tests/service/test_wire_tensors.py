@@ -16,7 +16,8 @@ from onepass.validation.table import Table
 pytest.importorskip("msgspec")
 from onepass.service.protocol import v2
 from onepass.service.protocol.limits import Limits
-from onepass.service.protocol.rows import DATATYPES, Asked, Output
+from onepass.service.protocol.rows import Asked, Output
+from onepass.service.protocol.v2 import DATATYPES
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -44,41 +45,6 @@ def test_doubles_keep_every_bit(*, rows: list[list[float]], nested: bool) -> Non
     assert (asked.id, asked.outputs, asked.parameters) == ("", (Output("y"),), None)
 
 
-@given(st.data())
-def test_short_requests_are_read_as_all_others(data: st.DataObject) -> None:
-    """One that names its outputs is read the long way."""
-    number = st.one_of(doubles, st.integers(-(2**70), 2**70), st.none(), st.just("x"))
-    row = st.lists(number, max_size=3)
-    tensors_of = st.fixed_dictionaries(
-        {
-            "name": st.sampled_from(["X", "y", "time", "a"]),
-            "shape": st.lists(st.integers(-1, 3), max_size=3),
-            "datatype": st.sampled_from(["FP64", "FP64", "FP64", "FP32", "INT64"]),
-            "data": st.one_of(row, st.lists(row, max_size=3)),
-        }
-    )
-    body: Any = {"inputs": data.draw(st.lists(tensors_of, max_size=3))}
-    learning = data.draw(st.booleans())
-    body |= data.draw(st.sampled_from([{}, {"id": "seven"}, {"id": "long" * 8}, {"id": None}]))
-    limits = Limits(rows=2, columns=data.draw(st.integers(1, 3)), values=5, text=20)
-    long = {**body, "outputs": [{"name": "y"}]}
-    assert outcome(body, limits, learning=learning) == outcome(long, limits, learning=learning)
-
-
-def outcome(body: Any, limits: Limits, *, learning: bool) -> Any:
-    try:
-        asked = v2.read(json.dumps(body).encode(), limits, learning=learning)
-    except RequestError as wrong:
-        return str(wrong)
-    columns = {"": asked.X} if isinstance(asked.X, np.ndarray) else asked.X.columns
-    arrays = [*columns.values(), asked.y, asked.sample_weight, asked.time]
-    told = [
-        None if each is None else (each.dtype.str, each.shape, repr(each.tolist()))
-        for each in arrays
-    ]
-    return list(columns), told, asked.outputs, asked.id
-
-
 @given(
     st.from_regex(r"-?(0|[1-9][0-9]{0,40})(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 )
@@ -86,7 +52,7 @@ def test_a_number_is_the_double_nearest_to_its_text(text: str) -> None:
     body = b'{"inputs":[{"name":"X","shape":[1,1],"datatype":"FP64","data":[%b]}]}' % text.encode()
     expected = float(text)
     if np.isinf(expected):
-        with pytest.raises(RequestError, match=r"inputs\[0\]\.data\[0\].* within float64"):
+        with pytest.raises(RequestError, match=r"inputs\[0\]\.data\[0\].* number out of range"):
             v2.read(body)
     elif text.startswith("-0") and expected == 0.0 and text == "-0":
         assert v2.read(body).X == 0.0  # a whole number, which has no sign
@@ -97,7 +63,7 @@ def test_a_number_is_the_double_nearest_to_its_text(text: str) -> None:
 @pytest.mark.parametrize("n", [2_000, 9_000])
 @pytest.mark.parametrize("nested", [True, False])
 @pytest.mark.parametrize("gap", ["", " ", " \n\t"])
-def test_long_lists_are_read_piece_by_piece(*, n: int, nested: bool, gap: str) -> None:
+def test_long_lists(*, n: int, nested: bool, gap: str) -> None:
     X = np.random.default_rng(0).standard_normal((n, 7))
     told = tensor("X", X) | ({} if nested else {"data": X.ravel().tolist()})
     body = json.dumps({"inputs": [told]}, separators=("," + gap, ":" + gap)).encode()
@@ -258,7 +224,10 @@ def test_times_may_be_dates() -> None:
     ("told", "message"),
     [
         ([tensor("y", [1.0])], "must have columns that are features, got y"),
-        ([tensor("X", [[1.0]]), tensor("y", [[["a"]]])], "must be .n. or .n, d."),
+        (
+            [tensor("X", [[1.0]]), tensor("y", [[["a"]]])],
+            r"must be a list of length <= 2.* as \[n, d\]",
+        ),
         ([tensor("X", [[1.0]]), tensor("y", [["a", "b"]])], "numbers, or one text a row"),
         ([tensor("X", [[1.0]]), tensor("sample_weight", ["a"])], "must be numbers"),
         ([tensor("X", [[1.0]]), tensor("sample_weight", [[1.0, 2.0]])], r"\[n\] or \[n, 1\]"),
@@ -288,9 +257,9 @@ DATA = r"inputs\[0\]\.data"
     [
         (b"", "must be JSON, got other text"),
         (b"[]", "the request must be an object, got a list"),
-        (b"{}", "must have `inputs`, got none"),
+        (b"{}", "missing required field `inputs`"),
         (b'{"inputs": []}', "must have columns"),
-        (b'{"inputs": [{}]}', r"inputs\[0\]` must have `name`"),
+        (b'{"inputs": [{}]}', r"inputs\[0\]` must fit the schema, got object missing"),
         (b'{"inputs": []} x', "must be JSON"),
         (b"\xef\xbb\xbf{}", "must be JSON"),
         (b'{"inputs": ' + b"[" * 100_000, "must be a"),
@@ -300,17 +269,17 @@ DATA = r"inputs\[0\]\.data"
         (changed(name=3), r"inputs\[0\]\.name` must be text, got a whole number"),
         (changed(shape=[2]), DATA),
         (changed(shape=[2, 3]), f"{DATA}.*must hold"),
-        (changed(shape=[2, 2, 1]), r"must be \[n\] or \[n, d\], got \[2, 2, 1\]"),
-        (changed(shape=[]), r"must be \[n\] or \[n, d\]"),
-        (changed(shape=[1] * 1000), "got 1,000 axes"),
+        (changed(shape=[2, 2, 1]), r"shape` must be a list of length <= 2.* as \[n, d\]"),
+        (changed(shape=[]), r"shape` must be a list of length >= 1"),
+        (changed(shape=[1] * 1000), "must be a list of length <= 2"),
         (changed(shape=[-1, 2]), r"shape\[0\]` must be a whole number >= 0"),
         (changed(shape=[2.0, 2]), r"shape\[0\]` must be a whole number, got a number"),
         (changed(shape=[1 << 70, 2]), r"shape\[0\]` must be a whole number <="),
         (changed(shape=[1 << 40, 1 << 40]), "at most 1,048,576 rows"),
         (changed(shape=[2, 1 << 40]), "at most 65,536 columns"),
         (changed(shape=[1 << 20, 1 << 10]), "at most 16,777,216 values"),
-        (changed(datatype="FP65"), "must be one of 'BOOL'"),
-        (changed(datatype="BF16"), "Send FP32"),
+        (changed(datatype="FP65"), "got invalid value 'FP65'. Choose one of BOOL, "),
+        (changed(datatype="BF16"), "invalid value 'BF16'"),
         (changed(data=[[1, 2], [3]]), rf"{DATA}\[1\]` must hold 2 values.* got 1"),
         (changed(data=[[1, 2, 3, 4]]), rf"{DATA}\[0\]` must hold 2 values.* got 4"),
         (changed(data=[1, 2, 3]), f"{DATA}` must hold 4 values.* got 3"),
@@ -318,41 +287,41 @@ DATA = r"inputs\[0\]\.data"
         (changed(data=[[1, 2], [3, [4]]]), rf"{DATA}\[1\]\[1\]`.* got a list"),
         (changed(data=[[1, 2], 3, 4]), DATA),
         (changed(data=[1, 2, [3, 4]]), DATA),
-        (changed(data={"a": 1}), f"{DATA}` must be a list, got an object"),
-        (changed(data="1, 2"), f"{DATA}` must be a list, got text"),
+        (changed(data={"a": 1}), f"{DATA}` must be a list or null, got an object"),
+        (changed(data="1, 2"), f"{DATA}` must be a list or null, got text"),
         (changed(data=None), "neither"),
-        (changed(data=[1, 2, 3, "4"]), rf"{DATA}\[3\]` must be a number, as FP64 says, got '4'"),
-        (changed(data=[1, 2, 3, "NaN"]), "Give null for what is missing"),
+        (changed(data=[1, 2, 3, "4"]), rf"{DATA}\[3\]` must be a number, a list or null, got text"),
+        (changed(data=[1, 2, 3, "NaN"]), "and null for what is missing"),
         (changed(data=[1, 2, 3, float("nan")]), "NaN or Infinity, which JSON has not"),
         (changed(data=[1, 2, 3, float("-inf")]), "NaN or Infinity, which JSON has not"),
         (changed(data=[1, 2, 3, True]), rf"{DATA}\[3\]` must be a number"),
         (changed(data=[1, 2, 3, 10**400]), rf"{DATA}\[3\]`"),
-        (changed(data=[[1, 2], [3, 4.5]], datatype="INT8"), rf"{DATA}\[1\]\[1\]` must be a whole"),
-        (changed(data=[[1, 2], [3, 400]], datatype="INT8"), "from -128 to 127, got 400"),
-        (changed(data=[1, 2, 3, -1], datatype="UINT64"), "from 0 to 18,446,744,073,709,551,615"),
-        (changed(data=[1, 2, 3, 1 << 64], datatype="UINT64"), rf"{DATA}\[3\]`"),
+        (changed(data=[[1, 2], [3, 4.5]], datatype="INT8"), r"a multiple of 1"),
+        (changed(data=[[1, 2], [3, 400]], datatype="INT8"), r"\[1\]\[1\]` must be .* <= 127"),
+        (changed(data=[1, 2, 3, -1], datatype="UINT64"), rf"{DATA}\[3\]` must be .* >= 0"),
+        (changed(data=[1, 2, 3, 1 << 64], datatype="UINT64"), f"{DATA}` must hold whole"),
         (changed(data=[1, 2, 3, 1e300], datatype="INT64"), rf"{DATA}\[3\]`"),
-        (changed(data=[1, 2, 3, 1e39], datatype="FP32"), rf"{DATA}\[3\]`.* that FP32 can hold"),
-        (changed(data=[[1, 2], [65520, 1]], datatype="FP16"), rf"{DATA}\[1\]\[0\]`.* FP16"),
-        (changed(data=[1, 0, 1, 2], datatype="BOOL"), rf"{DATA}\[3\]` must be true or false"),
+        (changed(data=[1, 2, 3, 1e39], datatype="FP32"), rf"{DATA}\[3\]` must be a number <= 3.4"),
+        (changed(data=[[1, 2], [65520, 1]], datatype="FP16"), rf"{DATA}\[1\]\[0\]`.* <= 65504"),
+        (changed(data=[1, 0, 1, 2], datatype="BOOL"), rf"{DATA}\[3\]` must be a whole number <= 1"),
         (changed(data=["a"] * 4, datatype="BYTES"), "must be a column"),
-        (changed(data=["a", 1], datatype="BYTES", shape=[2]), r"data\[1\]` must be text.* got 1"),
+        (changed(data=["a", 1], datatype="BYTES", shape=[2]), r"data\[1\]` must be text.* a whole"),
         (changed(data=[["a", "b"], ["c"]], datatype="BYTES", shape=[2]),
-         rf"{DATA}\[0\]` must be a number, text, .* got a list"),
+         f"{DATA}` must hold 2 values.* got lists"),
         (changed(data=["\ud83d"], datatype="BYTES", shape=[1]), "must be JSON"),
         (changed(data=["a" * 70_000], datatype="BYTES", shape=[1]), "at most 65,536 characters"),
         (changed(name="a" * 70_000), "name` must hold texts of at most 65,536 characters"),
         (request(tensor("a", [1.0]), tensor("a", [1.0])), r"\[1\].name` must be new, got 'a'"),
         (request(tensor("a", [1.0]), tensor("b", [[1.0, 2.0]])), r"inputs\[1\]` must be a column"),
         (request(tensor("a", [1.0]), tensor("b", [1.0, 2.0])), "must have 1 rows, as inputs"),
-        (changed(parameters={"shared_memory_region": "r"}), "bring its values"),
+        (changed(parameters={"shared_memory_region": "r"}), "Send the values in the body"),
         (changed(parameters={"binary_data_size": 32}), "got both"),
         (changed(parameters={"binary_data_size": -1}), "binary_data_size` must be"),
-        (request(tensor("X", [[1.0]]), outputs=[{"name": "z"}]), r"outputs\[0\].name` must be one"),
-        (request(tensor("X", [[1.0]]), outputs=[{"name": "class"}]), "Did you mean 'classes'"),
+        (request(tensor("X", [[1.0]]), outputs=[{"name": "z"}]), r"outputs\[0\].name` must fit"),
+        (request(tensor("X", [[1.0]]), outputs=[{"name": "class"}]), "Choose one of y, prob"),
         (request(tensor("X", [[1.0]]), outputs=[{"name": "y"}] * 2), r"outputs\[1\].name` must be"),
         (request(ONE, outputs=[{"name": "y", "parameters": {"classification": 2}}]),
-         "without `classification`"),
+         r"outputs\[0\].parameters.classification` .* Request `probabilities`"),
         (request(ONE, parameters={"binary_data_output": 1}), "true or false, got 1"),
         (request(tensor("X", [[1.0]]), parameters={"a": [1]}), r"parameters\[\.\.\.\]`"),
         (request(tensor("X", [[1.0]]), id=7), "id` must be text"),
@@ -371,14 +340,16 @@ def test_what_is_wrong_is_said_with_its_place(body: bytes, message: str) -> None
 def test_what_is_wrong_far_behind_is_said_too(n: int) -> None:
     data: list[Any] = [[0.5, 0.25]] * n
     told = {"name": "X", "shape": [n, 2], "datatype": "FP64"}
-    with pytest.raises(RequestError, match=rf"data\[{n - 2}\]\[1\]` must be a number.* got 'no'"):
+    with pytest.raises(
+        RequestError, match=rf"data\[{n - 2}\]\[1\]` must be a number or null, got text"
+    ):
         v2.read(request(told | {"data": [*data[:-2], [1, "no"], [1, 2]]}))
     with pytest.raises(RequestError, match=rf"data\[{n - 1}\]` must hold 2 values.* got 3"):
         v2.read(request(told | {"data": [*data[:-1], [1, 2, 3]]}))
-    with pytest.raises(RequestError, match=f"hold {2 * n:,} values.* got {2 * n + 2:,} or more"):
+    with pytest.raises(RequestError, match=f"hold {2 * n:,} values.* got {2 * n + 2:,}"):
         v2.read(request(told | {"data": [*data, [1, 2]]}))
     with pytest.raises(
-        RequestError, match=r"data.* must be a number, text, true, .* got an object"
+        RequestError, match=rf"data.{n - 1}..1.` must be a number or null, got an object"
     ):
         v2.read(request(told | {"data": [*data[:-1], [1, {}]]}))
 
@@ -466,5 +437,5 @@ def test_half_a_character_cannot_be_written() -> None:
 def test_ask_in_the_wrong_place_is_not_passed_over(more: int) -> None:
     body = request(tensor("X", np.ones((1, 2))))
     wrong = body[:-1] + b', "ask": true' + b" " * more + b"}"
-    with pytest.raises(RequestError, match="`ask` must stand among the `parameters`"):
+    with pytest.raises(RequestError, match=r"`ask` must be null.* Send .parameters.: .*ask.: true"):
         v2.read(wrong)

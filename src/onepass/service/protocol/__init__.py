@@ -2,16 +2,18 @@
 
 ================ ===================================================================================
 :mod:`~.v2`      the Open Inference Protocol, version 2: JSON, binary tensors, metadata and errors
+:mod:`~.records` records: rows as plain JSON, or NDJSON
 :mod:`~.mlflow`  MLflow's ``/invocations``: JSON in four forms, and CSV
 :mod:`~.arrow`   Arrow streams
 :mod:`~.json`    decoding and encoding of JSON
-:mod:`~.rows`    decoded requests, and replies
+:mod:`~.rows`    decoded requests, and responses
 :mod:`~.limits`  limits of one request
 ================ ===================================================================================
 
-Each reader makes an :class:`~.rows.Asked` out of bytes, or raises RequestError, whatever they are:
-what is wrong and where, what was expected, and what to do. Nothing takes memory before
-:class:`~.limits.Limits` allow it. Numbers keep every bit, in both directions.
+Each reader turns bytes into an :class:`~.rows.Asked` or raises RequestError, which names the place,
+what was expected, what was received, and what to do. :class:`~.limits.Limits` bound the memory that
+a request takes. Numbers keep every bit, in both directions. The structs of JSON bodies also give
+their schemas: ``msgspec.json.schema_components([v2.InferRequest, …])``.
 """
 
 from onepass.errors import need

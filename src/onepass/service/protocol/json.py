@@ -1,360 +1,157 @@
-"""Decoding of JSON requests with msgspec, in bounded memory.
+"""JSON of requests: msgspec decodes a body at once, and its errors become errors of the request.
 
-A list of numbers takes sixteen times the bytes of its text as Python objects. A long list is
-therefore cut into pieces of whole elements, each of which becomes an array before the next is
-decoded. The end of an element is guessed: a piece that was cut within a string or a list is not
-valid JSON, and is decoded again at twice the length.
-
-Values that have the declared data type are decoded directly. If that fails, each value is checked:
-null is a missing number or text, 3.0 is an integer, 0 and 1 are booleans; anything else is an
-error.
+Rows that JSON gives as lists, objects or columns become arrays and tables here.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 
-from onepass.errors import LabelError, RequestError
+from onepass.errors import LabelError, NumericalError, RequestError, TypeMismatchError
 from onepass.service.protocol.limits import Limits, refused, shown
-from onepass.service.protocol.rows import Datatype
 from onepass.types import Array
+from onepass.validation.table import Table
 
 __all__ = [
-    "COLUMN",
-    "DAMAGED",
-    "ELEMENT",
-    "LIST",
-    "OBJECT",
-    "PIECE",
-    "TEXT",
-    "Gathered",
+    "ALIKE",
+    "Number",
+    "Object",
+    "Row",
+    "Scalar",
     "column",
     "decoded",
-    "elements",
     "encoded",
-    "exact",
-    "in_pieces",
-    "short",
+    "features",
     "texts",
-    "told",
     "unwritable",
 ]
 
+Scalar: TypeAlias = bool | int | float | str | None
+Number: TypeAlias = bool | float | None
+Row: TypeAlias = Annotated[list[Number], msgspec.Meta(description="Numbers of a row")]
+Object: TypeAlias = Annotated[
+    dict[str, Scalar], msgspec.Meta(description="Values of a row by the names of their columns")
+]
 
-DAMAGED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises of text that is not what it should be."""
-
-PIECE = 1 << 16
-"""Bytes of a piece; what is no longer is decoded at once."""
-
-ELEMENT = re.compile(rb"(,)")
-COLUMN = re.compile(rb"(,)\s*\"")
-LIST = re.compile(rb"\]\s*(,)")
-OBJECT = re.compile(rb"\}\s*(,)")
-TEXT = re.compile(rb"(?:\"|null)\s*(,)")
-"""How elements end: numbers, named columns, lists, objects, and texts."""
-
-_ENCODER = msgspec.json.Encoder()
 _T = TypeVar("_T")
+_Place = Callable[[int], str]
+_ENCODER = msgspec.json.Encoder()
 _PATH = re.compile(r"(.*) - at `\$(.*)`", re.DOTALL)
 _TYPES = re.compile(r"Expected `(.*)`, got `(.*)`")
-_BOUND = re.compile(r"Expected `int` (>=|<=) (-?\d+)")
-_FIELD = re.compile(r"Object missing required field `(.*)`")
+_BOUND = re.compile(r"Expected `(\w+)` (.*)")
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _WORDS = {
     "array": "a list", "bool": "true or false", "float": "a number", "int": "a whole number",
     "null": "null", "object": "an object", "str": "text",
-    "bool | int | float | str | null": "a number, text, true, false or null",
 }  # fmt: skip
 
+ALIKE = "Send numbers as numbers, text as text, and null for what is missing"
+"""The remedy for values of several kinds."""
 
-def decoded(decoder: msgspec.json.Decoder[_T], text: bytes | memoryview, place: str = "") -> _T:
-    """What a decoder of msgspec makes of a text.
+
+def decoded(
+    decoder: msgspec.json.Decoder[_T],
+    text: bytes | memoryview,
+    limits: Limits,
+    hints: Mapping[str, str] | None = None,
+    place: str = "",
+) -> _T:
+    """Decode a body, or the JSON at its beginning.
 
     Parameters
     ----------
     decoder : msgspec.json.Decoder
     text : bytes-like
+    limits : Limits
+    hints : mapping of str to str, optional
+        What to do if a field of this name is not what it should be.
     place : str, default ""
-        Where it stands in the request, for messages.
+        Where the text stands in the request, for messages.
 
     Raises
     ------
     RequestError
-        If it is no JSON, or not of the decoder's type.
+        If it is too long, not JSON, or not of the decoder's type.
     """
+    limits.hold_json(len(text))
     try:
         return decoder.decode(text)
-    except DAMAGED as wrong:
-        raise told(wrong, text, place) from wrong
+    except RecursionError as wrong:
+        must = "be nested a few levels deep"
+        raise refused(place, must, "hundreds", "Give plain lists") from wrong
+    except UnicodeDecodeError as wrong:
+        must, got = "be UTF-8", f"other bytes ({wrong.reason})"
+        raise refused(place, must, got, "Write text in UTF-8") from wrong
+    except msgspec.ValidationError as wrong:
+        raise _invalid(str(wrong), place, hints or {}) from wrong
+    except msgspec.DecodeError as wrong:
+        raise _malformed(str(wrong), text, place) from wrong
 
 
-def encoded(told: object) -> bytes:
-    """A tree of plain values as JSON.
+def _invalid(problem: str, place: str, hints: Mapping[str, str]) -> RequestError:
+    """The error of a value of another type, or beyond its bounds."""
+    path = ""
+    if found := _PATH.fullmatch(problem):
+        problem, path = found.groups()
+        place = f"{place}{path}" if place else path.lstrip(".")
+    field = re.sub(r"\[[\d.]*\]", "", path).rpartition(".")[2]
+    if types := _TYPES.fullmatch(problem):
+        must, got = map(_in_words, types.groups())
+        must = f"be {must}"
+    elif bound := _BOUND.fullmatch(problem):
+        must, got = f"be {_WORDS[bound[1]]} {bound[2]}", "another"
+    else:
+        must, got = "fit the schema", problem[0].lower() + problem[1:200]
+    return refused(place, must, got, hints.get(field, "See /openapi.json"))
 
-    Parameters
-    ----------
-    told : object
-        nan and infinity in it are null.
+
+def _in_words(types: str) -> str:
+    """Types of msgspec in plain words."""
+    *others, last = (_WORDS.get(each, each) for each in types.split(" | "))
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _malformed(problem: str, text: bytes | memoryview, place: str) -> RequestError:
+    """The error of text that is not JSON, such as NaN and Infinity, which Python writes."""
+    found = _BYTE.search(problem)
+    at = int(found[1]) if found else 0
+    if found and bytes(memoryview(text)[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
+        remedy = "Give null for what is missing, or send binary tensors"
+        return refused(place, "be JSON", "NaN or Infinity, which JSON has not", remedy)
+    problem = problem.removeprefix("JSON is malformed: ")
+    return refused(place, "be JSON", f"other text: {problem}", "Correct it")
+
+
+def encoded(value: object) -> bytes:
+    """Encode a tree of plain values or structs; nan and infinity become null.
 
     Raises
     ------
     LabelError
-        If there is text in it that UTF-8 cannot write.
+        If it contains text that UTF-8 cannot encode.
     """
     try:
-        return _ENCODER.encode(told)
+        return _ENCODER.encode(value)
     except UnicodeEncodeError as wrong:
         raise unwritable(wrong) from wrong
 
 
 def unwritable(wrong: UnicodeEncodeError) -> LabelError:
-    """The error of an answer that UTF-8 cannot write.
-
-    Parameters
-    ----------
-    wrong : UnicodeEncodeError
-    """
+    """The error of a prediction that UTF-8 cannot encode."""
     return LabelError(
-        "the answers: text must be such as UTF-8 can write, got half a character "
+        "the predictions: text must be such as UTF-8 can encode, got half a character "
         f"({wrong.object[:40]!a}). Learn other labels."
     )
 
 
-def in_pieces(
-    read: Callable[[bytes], _T],
-    text: bytes,
-    end: re.Pattern[bytes],
-    place: str,
-    limits: Limits | None,
-) -> Iterator[_T]:
-    """What is read of a JSON list or object, some elements at a time.
-
-    Parameters
-    ----------
-    read : callable
-        Takes a shorter list or object as JSON text; may raise what msgspec raises.
-    text : bytes
-        The whole of it. If it is neither, ``read`` has it all, and may say so.
-    end : re.Pattern
-        How an element ends that a comma follows, which is its group.
-    place : str
-        Where it stands in the request, for messages.
-    limits : Limits or None
-        None if what is read of an element is still text, and may be long.
-
-    Raises
-    ------
-    RequestError
-        If it is not what ``read`` takes.
-    """
-    start, stop, size = 1, len(text) - 1, PIECE
-    if len(text) <= size or text[:1] not in {b"[", b"{"}:
-        yield _at_once(read, text, place)
-        return
-    while start < stop:
-        cut = end.search(text, start + size)
-        inner = memoryview(text)[start : stop if cut is None else cut.start(1)]
-        piece = b"".join((text[:1], inner, text[-1:]))
-        if limits is not None:
-            _hold_piece(piece, place, limits)
-        try:
-            found = read(piece)
-        except DAMAGED as wrong:
-            mended = not isinstance(wrong, (msgspec.ValidationError, UnicodeDecodeError))
-            if cut is None or not mended:
-                raise told(wrong, piece, place, whole=start == 1) from wrong
-            size *= 2
-            continue
-        yield found
-        start, size = stop if cut is None else cut.end(1), PIECE
-
-
-def short(text: msgspec.Raw, place: str) -> msgspec.Raw:
-    """A part of the request that has no reason to be long, if it is not.
-
-    Parameters
-    ----------
-    text : msgspec.Raw
-    place : str
-        Where it stands in the request, for messages.
-
-    Raises
-    ------
-    RequestError
-        If it is.
-    """
-    size = len(memoryview(text))
-    if size > PIECE:
-        raise refused(place, f"have at most {PIECE:,} bytes", f"{size:,}", "Shorten it")
-    return text
-
-
-def told(
-    wrong: Exception, text: bytes | memoryview, place: str, *, whole: bool = True
-) -> RequestError:
-    """What msgspec said of a text, in the asker's words.
-
-    Parameters
-    ----------
-    wrong : Exception
-        One of ``DAMAGED``.
-    text : bytes-like
-        What was decoded.
-    place : str
-        Where that stands in the request.
-    whole : bool, default True
-        Whether its elements are counted from the first.
-    """
-    if isinstance(wrong, RecursionError):
-        return refused(place, "be nested a few levels deep", "hundreds", "Give plain lists")
-    if isinstance(wrong, UnicodeDecodeError):
-        return refused(place, "be UTF-8", f"other bytes ({wrong.reason})", "Write text in UTF-8")
-    said = str(wrong)
-    if not isinstance(wrong, msgspec.ValidationError):
-        return _malformed(said, text, place)
-    path = _PATH.fullmatch(said)
-    if path is not None:
-        inner = path[2] if whole else ""
-        said, place = path[1], (place + inner if place else inner.lstrip("."))
-    return _unfit(said, place)
-
-
-def _at_once(read: Callable[[bytes], _T], text: bytes, place: str) -> _T:
-    try:
-        return read(text)
-    except DAMAGED as wrong:
-        raise told(wrong, text, place) from wrong
-
-
-def _hold_piece(piece: bytes, place: str, limits: Limits) -> None:
-    """Refuse an element of more values than there may be: a list within a list, an object."""
-    if len(piece) > 2 * PIECE and piece.count(b",") > 4 * PIECE + limits.columns:
-        must = f"hold at most {limits.columns:,} values a row"
-        raise refused(place, must, "more", "Leave out columns that are not needed")
-
-
-def _unfit(said: str, place: str) -> RequestError:
-    """The error of a value that is not what it should be."""
-    if types := _TYPES.fullmatch(said):
-        must, came = map(_in_words, types.groups())
-        return refused(place, f"be {must}", came, "Give it as such")
-    if bound := _BOUND.fullmatch(said):
-        must = f"be a whole number {bound[1]} {bound[2]}"
-        return refused(place, must, "one beyond", "Give one that is")
-    if field := _FIELD.fullmatch(said):
-        return refused(place, f"have `{field[1]}`", "none", "Give it")
-    if said.endswith("out of range"):
-        return refused(place, "be a number within float64", "one beyond", "Use larger units")
-    return refused(place, "be as the protocol has it", said, "Fix it")
-
-
-def _in_words(types: str) -> str:
-    """What msgspec calls types, as whoever writes JSON would."""
-    each = " or ".join(_WORDS.get(one, one) for one in types.split(" | "))
-    return _WORDS.get(types, each)
-
-
-def _malformed(said: str, text: bytes | memoryview, place: str) -> RequestError:
-    """The error of what is no JSON; NaN and Infinity, which Python writes, have a remedy."""
-    found = _BYTE.search(said)
-    at = int(found[1]) if found else 0
-    if found and bytes(memoryview(text)[at : at + 3]).lstrip(b"-") in {b"NaN", b"Inf", b"In"}:
-        remedy = "Give null for what is missing, or send binary tensors"
-        return refused(place, "be JSON", "NaN or Infinity, which JSON has not", remedy)
-    said = said.removeprefix("JSON is malformed: ")
-    return refused(place, "be JSON", f"other text: {said}", "Fix it, or check what wrote it")
-
-
-_WHOLE_FLOAT = 1 << 53  # whole numbers of a greater size may have been others in the text
-_NESTED = re.compile(rb"\[\s*\[")
-_SCALAR = bool | int | float | str | None
-_MIXED = msgspec.json.Decoder(list[_SCALAR])
-_MIXED_ROWS = msgspec.json.Decoder(list[list[_SCALAR]])
-_WANTED = {"f": "a number", "i": "a whole number", "u": "a whole number", "b": "true or false",
-           "O": "text"}  # fmt: skip
-
-
-def elements(
-    text: bytes | memoryview, datatype: Datatype, shape: tuple[int, ...], place: str, limits: Limits
-) -> Array:
-    """A tensor's values.
-
-    Parameters
-    ----------
-    text : bytes-like
-        A JSON list of them, flat or, if there are two axes, nested.
-    datatype : Datatype
-    shape : tuple of one or two int
-    place : str
-        Where the list stands in the request, for messages.
-    limits : Limits
-
-    Returns
-    -------
-    array : ndarray of this shape
-        Of ``datatype.within``; float64 with nan where a number is missing.
-
-    Raises
-    ------
-    RequestError
-        If they are not of the datatype, or not as many as the shape says.
-    """
-    d = shape[1] if len(shape) == 2 and _NESTED.match(text) else None
-    read = _Reader(datatype, d, place, limits)
-    if len(text) <= PIECE:
-        try:
-            array = read(text)
-        except DAMAGED as wrong:
-            raise told(wrong, text, place) from wrong
-    else:
-        array = _in_pieces(read, bytes(text), shape, limits)
-    _hold_count(len(array), shape, place)
-    return array.reshape(shape)
-
-
-def exact(values: Array, datatype: Datatype, place: Callable[[int], str]) -> Array:
-    """Numbers as they are once their datatype has rounded them, as float64.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,), float64
-        Finite, or nan.
-    datatype : Datatype
-        Of numbers with a fraction.
-    place : callable
-        Where a value stands in the request, by its number.
-
-    Raises
-    ------
-    RequestError
-        If the datatype cannot hold one.
-    """
-    if datatype.dtype == np.float64:
-        return values
-    with np.errstate(over="ignore"):
-        narrow = values.astype(datatype.dtype)
-    beyond = np.isinf(narrow)
-    if beyond.any():
-        i = int(np.argmax(beyond))
-        must = f"be a number that {datatype.name} can hold"
-        raise refused(place(i), must, shown(float(values[i])), "Choose FP64")
-    return narrow.astype(np.float64)
-
-
-def texts(values: list[str | None], place: str, limits: Limits) -> Array:
+def texts(values: list[Any], place: str, limits: Limits) -> Array:
     """Texts and None as an array of objects.
-
-    Parameters
-    ----------
-    values : list of str or None
-    place : str
-        Where they stand in the request, for messages.
-    limits : Limits
 
     Raises
     ------
@@ -367,292 +164,119 @@ def texts(values: list[str | None], place: str, limits: Limits) -> Array:
     return array
 
 
-class _Reader:
-    """Reads lists of values, one after the other, each as a flat array."""
-
-    def __init__(self, datatype: Datatype, d: int | None, place: str, limits: Limits) -> None:
-        self.datatype, self.d, self.place, self.limits = datatype, d, place, limits
-        self.end = ELEMENT if datatype.dtype != object else TEXT
-        self.end = self.end if d is None else LIST
-        self.before = 0  # values of the lists before
-
-    def __call__(self, text: bytes | memoryview) -> Array:
-        plain = self.datatype.flat if self.d is None else self.datatype.nested
-        try:
-            values = plain.decode(text)
-        except msgspec.ValidationError:
-            values = (_MIXED if self.d is None else _MIXED_ROWS).decode(text)
-            array = self._mixed(self._flat(values))
-        else:
-            array = self._typed(values)
-        self.before += len(array)
-        return array
-
-    def _typed(self, values: list[object]) -> Array:
-        datatype = self.datatype
-        if datatype.dtype == object:
-            return texts(self._flat(values), self.place, self.limits)
-        try:
-            array = np.array(values, dtype=datatype.within)
-        except OverflowError:
-            return self._mixed(self._flat(values))  # says which
-        except ValueError:  # rows of several lengths: says which
-            array = np.array(self._flat(values), dtype=datatype.within)
-        if self.d is not None:
-            if array.shape[1:] != (self.d,):
-                self._flat(values)
-            array = array.ravel()
-        return exact(array, datatype, self._at) if datatype.within.kind == "f" else array
-
-    def _flat(self, values: list[Any]) -> list[Any]:
-        """Rows one after the other, if each is as long as the shape says."""
-        if self.d is None:
-            return values
-        for i, row in enumerate(values):
-            if len(row) != self.d:
-                place = f"{self.place}[{i + self.before // max(self.d, 1)}]"
-                raise _miscounted(place, self.d, f"{len(row):,}")
-        return list(chain.from_iterable(values))
-
-    def _mixed(self, values: list[object]) -> Array:
-        """Values of several types, as what they mean; the first that does not fit is refused."""
-        kind = self.datatype.within.kind
-        sound = {"f": _number, "i": self._whole, "u": self._whole, "b": _truth}.get(kind, _text)
-        found: list[Any] = [None if each is None else sound(each) for each in values]
-        for i, (came, each) in enumerate(zip(values, found, strict=True)):
-            if each is None and came is not None:
-                raise self._unfit(i, came)
-        if kind == "O":
-            return texts(found, self.place, self.limits)
-        if kind == "f" or None in found:
-            array = np.array(found, dtype=np.float64)
-            return exact(array, self.datatype, self._at) if kind == "f" else array
-        return np.array(found, dtype=self.datatype.within)
-
-    def _whole(self, value: object) -> int | None:
-        """A whole number within the datatype's bounds; None for anything else."""
-        low, high = self.datatype.bounds
-        if type(value) is float and value.is_integer() and abs(value) <= _WHOLE_FLOAT:
-            value = int(value)
-        return value if type(value) is int and low <= value <= high else None
-
-    def _at(self, i: int) -> str:
-        """Where a value of the list that is read stands."""
-        i += self.before
-        return f"{self.place}[{i}]" if not self.d else f"{self.place}[{i // self.d}][{i % self.d}]"
-
-    def _unfit(self, i: int, came: object) -> RequestError:
-        datatype = self.datatype
-        must = f"be {_WANTED[datatype.within.kind]}, as {datatype.name} says"
-        remedy = "Give another datatype, or other data"
-        if datatype.within.kind in "iu":
-            must += ", from {:,} to {:,}".format(*datatype.bounds)
-        elif isinstance(came, str) and came.strip("+-").lower() in {"nan", "inf", "infinity"}:
-            remedy = "Give null for what is missing, or send binary tensors"
-        return refused(self._at(i), must, shown(came), remedy)
-
-
-def _in_pieces(read: _Reader, text: bytes, shape: tuple[int, ...], limits: Limits) -> Array:
-    """A long list; no more of it is read than the shape says."""
-    parts, count = [], 0
-    for part in in_pieces(read, text, read.end, read.place, limits):
-        parts.append(part)
-        count += len(part)
-        if count > int(np.prod(shape)):
-            break
-    _hold_count(count, shape, read.place)
-    return np.concatenate(parts)
-
-
-def _hold_count(count: int, shape: tuple[int, ...], place: str) -> None:
-    expected = shape[0] if len(shape) == 1 else shape[0] * shape[1]
-    if count != expected:
-        came = f"{count:,}" + (" or more" if count > expected else "")
-        raise _miscounted(place, expected, came)
-
-
-def _miscounted(place: str, expected: int, came: str) -> RequestError:
-    must = f"hold {expected:,} values, as the shape says"
-    return refused(place, must, came, "Give all values, row after row, and their shape")
-
-
-def _number(value: Any) -> float | None:
-    """A number; None for anything else."""
-    try:
-        return float(value) if type(value) in {int, float} else None
-    except OverflowError:
-        return None
-
-
-def _truth(value: object) -> bool | None:
-    """True, false, 1 or 0; None for anything else."""
-    return bool(value) if type(value) in {bool, int} and value in {0, 1} else None
-
-
-def _text(value: object) -> str | None:
-    return value if type(value) is str else None
-
-
-_NUMBERS = {bool, int, float}
-_RUNS = 16
-_KIND_NAMES = {"f": "numbers", "O": "text", "M": "dates"}
-_Run = tuple[int, Mapping[str, Array | None]]
-_REMEDY = "Send numbers as numbers and text as text, and null for what is missing"
-_MISSING: dict[str, Any] = {"f": np.nan, "O": None, "M": np.datetime64("NaT", "us")}
-
-
-class Gathered:
-    """Columns by their names, which grow.
+def features(rows: list[Any], place: _Place, limits: Limits, nbytes: int) -> Array | Table:
+    """Rows as lists of numbers, or as objects, whose missing keys are missing values.
 
     Parameters
     ----------
-    limits : Limits
+    rows : list of list of number or None, or list of dict
     place : callable
-        Where a column stands in the request, by its name.
-    """
-
-    def __init__(self, limits: Limits, place: Callable[[str], str]) -> None:
-        self._limits, self._place = limits, place
-        self._runs: list[_Run] = []
-        self._recent: list[_Run] = []
-        self._wide: dict[str, int] = {}  # values a row, as the limits count them
-        self.n = 0
-
-    def add(self, columns: Mapping[str, Array | None], n: int) -> None:
-        """Take some rows more.
-
-        Parameters
-        ----------
-        columns : mapping of str to ndarray of shape (n,) or (n, k), or None
-            Those that came; one of None has no value in these rows, and one that did not come
-            neither.
-        n : int
-            How many rows.
-
-        Raises
-        ------
-        RequestError
-            If they are too many.
-        """
-        for name, array in columns.items():
-            wide = 1 if array is None else _wide(array)
-            self._wide[name] = max(wide, self._wide.get(name, 0))
-        self.n += n
-        self._limits.hold(self.n, len(self._wide), "")
-        if self.n * sum(self._wide.values()) > self._limits.values:
-            must = f"hold at most {self._limits.values:,} values, a text counted as 8"
-            raise refused("", must, "more", "Send fewer rows at a time")
-        self._recent.append((n, columns))
-        if len(self._recent) == _RUNS:  # an array of one row takes the room of fifteen numbers
-            self._runs.append(self._one(self._recent))
-            self._recent = []
-
-    def joined(self) -> dict[str, Array]:
-        """All columns, whole: where nothing came, there is nan, None or NaT.
-
-        Raises
-        ------
-        RequestError
-            If a column is of several kinds.
-        """
-        n, columns = self._one([*self._runs, *self._recent])
-        return {name: np.full(n, np.nan) if array is None else array
-                for name, array in columns.items()}  # fmt: skip
-
-    def _one(self, runs: list[_Run]) -> _Run:
-        """Runs of rows as one."""
-        names = dict.fromkeys(name for _, columns in runs for name in columns)
-        runs = [run for run in runs if run[0]]
-        sizes = [n for n, _ in runs]
-        return sum(sizes), {
-            name: self._joined(name, [columns.get(name) for _, columns in runs], sizes)
-            for name in names
-        }
-
-    def _joined(self, name: str, parts: list[Array | None], sizes: list[int]) -> Array | None:
-        """A column of each run as one; None if it has no value in any."""
-        known = [array for array in parts if array is not None]
-        if not known:
-            return None
-        kinds = {_kind(array) for array in known}
-        shapes = {array.shape[1:] for array in known}
-        if len(kinds) > 1 or len(shapes) > 1:
-            words = sorted(_KIND_NAMES[kind] for kind in kinds)
-            came = " and ".join(words) if len(kinds) > 1 else "several"
-            raise refused(self._place(name), "hold one kind of value", came, _REMEDY)
-        if len(known) == len(parts):
-            return known[0] if len(known) == 1 else np.concatenate(known)
-        (kind,), (inner,) = kinds, shapes
-        dtype = np.float64 if kind == "f" else known[0].dtype
-        whole = np.full((sum(sizes), *inner), _MISSING[kind], dtype=dtype)
-        start = 0
-        for array, n in zip(parts, sizes, strict=True):
-            if array is not None:
-                whole[start : start + n] = array
-            start += n
-        return whole
-
-
-def _kind(array: Array) -> str:
-    return array.dtype.kind if array.dtype.kind in _MISSING else "f"
-
-
-def _wide(array: Array) -> int:
-    """The values of a row, as the limits count them."""
-    return 8 if array.dtype == object else 1 if array.ndim == 1 else array.shape[1]
-
-
-def column(values: list[Any], place: str, limits: Limits, *, first: int = 0) -> Array | None:
-    """Values of JSON as a column; None if all of them are null.
-
-    Parameters
-    ----------
-    values : list of bool, int, float, str or None
-    place : str
-        Where they stand in the request, for messages.
+        Where a row stands in the request, by its number.
     limits : Limits
-    first : int, default 0
-        The number of the first of them, for messages.
+    nbytes : int
+        Bytes of the request.
 
     Returns
     -------
-    array : ndarray of shape (n,), or None
-        bool, int64, float64 with nan, or objects: text and None.
+    X : ndarray of shape (n, d) or Table
 
     Raises
     ------
     RequestError
-        If they are text and numbers, or a number is too large for float64.
+        If rows are not alike, or there is too much of something.
+    """
+    if type(rows[0]) is not dict:
+        return _matrix(rows, place, limits)
+    for i, row in enumerate(rows):
+        if type(row) is not dict:
+            raise refused(place(i), "be an object, as the rows before", _kind(row), ALIKE)
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
+    limits.hold(len(rows), len(names), "columns")
+    limits.hold_sparse(len(rows) * len(names), nbytes, "columns")
+    try:
+        table = Table.from_rows(rows)
+    except (TypeMismatchError, NumericalError):
+        for name in names:  # which raises the error of a value with its place
+            where = partial(_in_column, place, name)
+            column([row.get(name) for row in rows], where, limits)
+        raise
+    words: list[Any] = [each for each in table.columns.values() if each.dtype == object]
+    limits.hold(len(rows), len(names), "columns", texts=len(words))
+    for each in (names, *words):
+        limits.hold_text(max((len(text) for text in each if text), default=0), "columns")
+    return table
+
+
+def _in_column(place: _Place, name: str, i: int) -> str:
+    return f"{place(i)}[{shown(name)}]"
+
+
+def _matrix(rows: list[Any], place: _Place, limits: Limits) -> Array:
+    """Rows of numbers, all as long as the first."""
+    d = len(rows[0]) if rows else 0
+    limits.hold(len(rows), d, "rows")
+    for i, row in enumerate(rows):
+        if type(row) is not list or len(row) != d:
+            must = f"hold {d:,} values, as the rows before"
+            got = f"{len(row):,}" if type(row) is list else _kind(row)
+            raise refused(place(i), must, got, "Send as many")
+    flat = column(list(chain.from_iterable(rows)), lambda i: f"{place(i // d)}[{i % d}]", limits)
+    if flat.dtype == object or flat.ndim != 1:
+        raise refused(place(0), "hold numbers", "text or lists", ALIKE)
+    return flat.astype(np.float64).reshape(len(rows), d)
+
+
+def column(values: list[Any], place: _Place, limits: Limits) -> Array:
+    """A column of JSON values; whole numbers and truth values stay what they are.
+
+    Parameters
+    ----------
+    values : list of bool, int, float, str, None, or lists of numbers
+    place : callable
+        Where a value stands in the request, by its number.
+    limits : Limits
+
+    Returns
+    -------
+    array : ndarray of shape (n,) or (n, c)
+        bool, int64, uint64, float64 with nan, or objects: text and None.
+
+    Raises
+    ------
+    RequestError
+        If they are of several kinds, or a number is too large for float64.
 
     Examples
     --------
-    >>> limits = Limits()
-    >>> column([1, None], "y", limits), column([1, 2], "y", limits)
+    >>> column([1, None], str, Limits()), column([1, 2], str, Limits())
     (array([ 1., nan]), array([1, 2]))
     """
-    kinds = set(map(type, values)) - {type(None)}
-    if not kinds:
-        return None
-    if kinds == {str}:
-        return texts(values, place, limits)
-    if not kinds <= _NUMBERS:
-        i = next(i for i, each in enumerate(values) if type(each) is str)
-        remedy = "Send numbers as numbers and text as text, and null for what is missing"
-        raise refused(
-            f"{place}[{first + i}]", "be a number, as others are", shown(values[i]), remedy
-        )
-    plain = len(kinds) == 1 and None not in values
-    try:
-        return np.array(values, dtype=np.int64 if plain and kinds == {int} else None if plain else
-                        np.float64)  # fmt: skip
-    except OverflowError:
-        return _large(values, place)
-
-
-def _large(values: list[object], place: str) -> Array:
-    """Numbers beyond 64 bits, as float64."""
+    types = set(map(type, values))
+    if types == {list}:
+        return _matrix(values, place, limits)
+    types -= {type(None)}
+    if types == {str}:
+        return texts(values, place(0), limits)
+    if types & {str, list}:
+        kinds = [_kind(each) for each in values]
+        first = next(kind for kind in kinds if kind != "null")
+        fit = {first} if first == "a list" else {first, "null"}
+        i = next(i for i, kind in enumerate(kinds) if kind not in fit)
+        raise refused(place(i), f"be {first}, as the values before", shown(values[i]), ALIKE)
+    if types == {bool} and None not in values:
+        return np.array(values)
+    if types == {int} and None not in values:
+        for dtype in (np.int64, np.uint64):
+            with suppress(OverflowError):
+                return np.array(values, dtype=dtype)
     try:
         return np.array(values, dtype=np.float64)
     except OverflowError as wrong:
-        must, came = "hold numbers within float64", "one beyond"
-        raise refused(place, must, came, "Use larger units, or send it as text") from wrong
+        i = max(range(len(values)), key=lambda i: abs(values[i] or 0))
+        must = "be a number within float64"
+        raise refused(place(i), must, shown(values[i]), "Use larger units, or text") from wrong
+
+
+def _kind(value: object) -> str:
+    kinds = {str: "text", list: "a list", dict: "an object", type(None): "null"}
+    return kinds.get(type(value), "a number")

@@ -1,7 +1,4 @@
-"""Limits: how much one request may bring, and what is said of one that may not be.
-
-They hold before memory is taken: of what is longer than its place allows, no more is read.
-"""
+"""Limits on what one request may contain, and the errors of a request that cannot be read."""
 
 from dataclasses import dataclass, fields
 
@@ -11,33 +8,33 @@ from onepass.errors import RequestError
 __all__ = ["Limits", "refused", "shown"]
 
 _SHOWN = 60  # characters of a value in a message
-_SPARSE, _FEW = 64, 1 << 16  # missing values for a byte, and for none
-_TEXT_AS_NUMBERS = 8  # the memory of a short text for that of a number
+_SPARSE, _FEW = 64, 1 << 16  # missing values per byte of the request, and always
+_TEXT_AS_NUMBERS = 8  # a short text takes the memory of this many numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one request may bring.
+    """How much one request may contain.
 
     Parameters
     ----------
     nbytes : int, default 64 MiB
         Bytes of the body.
-    json_bytes : int, default 8 MiB
-        Bytes of a body of JSON.
     unpacked : int, default 256 MiB
-        Bytes of what is packed within the body, once it is unpacked: Arrow's buffers.
+        Bytes of Arrow buffers once they are decompressed.
     rows : int, default 1,048,576
     columns : int, default 65,536
     values : int, default 16,777,216
         Numbers in all, at 8 bytes each; a text counts as eight of them.
     text : int, default 65,536
         Characters of one text.
+    json_bytes : int, default 8 MiB
+        Bytes of JSON, which takes up to 48 times as much memory while it is decoded.
 
     Raises
     ------
     ParameterError
-        If one is no whole number > 0.
+        If one is not a whole number > 0.
 
     Examples
     --------
@@ -50,32 +47,39 @@ class Limits:
     """
 
     nbytes: int = 64 << 20
-    json_bytes: int = 8 << 20
     unpacked: int = 256 << 20
     rows: int = 1 << 20
     columns: int = 1 << 16
     values: int = 1 << 24
     text: int = 1 << 16
+    json_bytes: int = 8 << 20
 
     def __post_init__(self) -> None:
         for field in fields(self):
             validation.whole(getattr(self, field.name), field.name, "Limits", low=1)
 
     def hold_body(self, body: bytes) -> None:
-        """Refuse a body that is too long."""
+        """Raise RequestError if a body is too long."""
         if len(body) > self.nbytes:
             must = f"have at most {self.nbytes:,} bytes"
             raise refused("", must, f"{len(body):,}", "Send fewer rows at a time")
 
+    def hold_json(self, nbytes: int) -> None:
+        """Raise RequestError if there are too many bytes of JSON."""
+        if nbytes > self.json_bytes:
+            must = f"have at most {self.json_bytes:,} bytes of JSON"
+            remedy = "Send fewer rows at a time, or an Arrow stream or binary tensors"
+            raise refused("", must, f"{nbytes:,}", remedy)
+
     def hold(self, n: int, columns: int, place: str, *, texts: int = 0) -> None:
-        """Refuse too many rows, columns or values.
+        """Raise RequestError if there are too many rows, columns or values.
 
         Parameters
         ----------
         n, columns : int
             Rows, and columns in all.
         place : str
-            Where the request says so.
+            Where they stand in the request.
         texts : int, default 0
             How many of the columns are text.
         """
@@ -87,28 +91,28 @@ class Limits:
             raise refused(place, must, f"{columns:,}", "Leave out columns that are not needed")
         if n * (columns + (_TEXT_AS_NUMBERS - 1) * texts) > self.values:
             must = f"have at most {self.values:,} values, a text counted as {_TEXT_AS_NUMBERS}"
-            came = f"{n:,} rows of {columns:,} columns, {texts:,} of them text"
-            raise refused(place, must, came, "Send fewer rows at a time")
+            got = f"{n:,} rows of {columns:,} columns, {texts:,} of them text"
+            raise refused(place, must, got, "Send fewer rows at a time")
 
     def hold_sparse(self, cells: int, nbytes: int, place: str) -> None:
-        """Refuse rows of which nearly all is missing: a few bytes may tell of as many as may be.
+        """Raise RequestError if a few bytes describe very many missing values.
 
         Parameters
         ----------
         cells : int
             Values that may be missing.
         nbytes : int
-            Bytes of the text or stream that tells of them.
+            Bytes that describe them.
         place : str
-            Where the request says so.
+            Where they stand in the request.
         """
         if cells > _SPARSE * nbytes + _FEW:
-            must = f"bring a byte for {_SPARSE} values"
-            came = f"{nbytes:,} for {cells:,}, nearly all missing"
-            raise refused(place, must, came, "Send fewer rows, or fewer columns, at a time")
+            must = f"have a byte for {_SPARSE} values"
+            got = f"{nbytes:,} for {cells:,}, nearly all missing"
+            raise refused(place, must, got, "Send fewer rows, or fewer columns, at a time")
 
     def hold_text(self, longest: int, place: str) -> None:
-        """Refuse a text of so many characters if it is too long."""
+        """Raise RequestError if a text of this many characters is too long."""
         if longest > self.text:
             must = f"hold texts of at most {self.text:,} characters"
             raise refused(place, must, f"one of {longest:,}", "Shorten the text")
@@ -122,7 +126,7 @@ def refused(place: str, must: str, got: object, remedy: str) -> RequestError:
     place : str
         Where within the request, such as ``inputs[0].data``; empty for all of it.
     must, got : str
-        What was expected there, after "must", and what came.
+        What was expected there, after "must", and what it was.
     remedy : str
         What to do: a sentence without its full stop, or a question.
     """
@@ -132,7 +136,7 @@ def refused(place: str, must: str, got: object, remedy: str) -> RequestError:
 
 
 def shown(value: object) -> str:
-    """A value that came, for a message: quoted, and cut where it is long.
+    """A received value for a message: quoted, and cut if it is long.
 
     Parameters
     ----------

@@ -1,89 +1,43 @@
-"""Decoded requests and responses, and the data types of the Open Inference Protocol.
-
-Floating-point types become float64, integers int64 or uint64, which hold all narrower types
-exactly. Dates are ISO 8601 text, and become datetime64 in microseconds, UTC.
-"""
+"""Decoded requests and responses: what every format reads into and writes from."""
 
 import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-import msgspec
 import numpy as np
 
-from onepass.errors import listed, meant
 from onepass.service.protocol.limits import refused, shown
 from onepass.types import Array
 from onepass.validation.table import Table
 
 __all__ = [
     "ANSWERS",
-    "DATATYPES",
     "OUTPUTS",
     "ROLES",
     "Asked",
-    "Datatype",
     "Output",
+    "OutputName",
     "Reply",
     "asked",
-    "datatype_named",
     "datatype_of",
     "dates",
-    "hold_output",
+    "with_roles",
 ]
 
+OutputName: TypeAlias = Literal["y", "probabilities", "classes"]
 
-def dates(texts: Array, place: Callable[[int], str]) -> Array:
-    """Dates out of text.
-
-    Parameters
-    ----------
-    texts : ndarray of shape (n,), of objects
-        Text such as ``2026-11-22T23:08:40.5Z`` or ``2026-11-22``, or None. Without a zone it is
-        taken as UTC; what is finer than a microsecond is left out.
-    place : callable
-        Where a text stands in the request, by its number.
-
-    Returns
-    -------
-    dates : ndarray of shape (n,), datetime64[us]
-        NaT for None.
-
-    Raises
-    ------
-    RequestError
-        If one is no date.
-
-    Examples
-    --------
-    >>> dates(np.array(["2026-11-22T01:00+02:00", None], dtype=object), str)
-    array(['2026-11-21T23:00:00.000000', 'NaT'], dtype='datetime64[us]')
-    """
-    found = [None if each is None else _date(each, i, place) for i, each in enumerate(texts)]
-    return np.array(found, dtype="datetime64[us]")
-
-
-def _date(text: str, i: int, place: Callable[[int], str]) -> dt.datetime:
-    try:
-        date = dt.datetime.fromisoformat(text)
-        return date if date.tzinfo is None else date.astimezone(dt.UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError) as wrong:
-        must = "be a date as ISO 8601 writes it, such as '2026-11-22T23:08:40Z'"
-        raise refused(place(i), must, shown(text), "Write it so") from wrong
-
-
-OUTPUTS = ("y", "probabilities", "classes")
-"""What can be asked for: answers (n,), the classes' probabilities (n, k), and the classes (k,)."""
+OUTPUTS: tuple[str, ...] = get_args(OutputName)
+"""Outputs: predictions (n,), probabilities of the classes (n, k), and the classes (k,)."""
 
 ROLES = ("y", "sample_weight", "time")
-"""What columns are called that belong to rows to be learned, and are no features."""
+"""Names of columns that belong to rows to be learned and are not features."""
 
 _Place = Callable[[str], str]
 
 
 class Output(NamedTuple):
-    """Something that is to be sent back."""
+    """An output of the response."""
 
     name: str
     """One of ``OUTPUTS``."""
@@ -92,29 +46,29 @@ class Output(NamedTuple):
 
 
 ANSWERS = (Output("y"),)
-"""What is sent back if nothing is said of it."""
+"""The outputs of a request that names none."""
 
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """What a request asks.
+    """A decoded request.
 
     Parameters
     ----------
     X : ndarray of shape (n, d) or Table
         The rows: numbers without names, or named columns.
     y : ndarray of shape (n,) or (n, c), optional
-        Their answers, if they are to be learned: float64, int64, uint64, bool, or text as objects.
+        Targets of rows to be learned: float64, int64, uint64, bool, or text as objects.
     sample_weight : ndarray of shape (n,), optional
         float64.
     time : ndarray of shape (n,), optional
         float64, int64, or datetime64[us] in UTC.
     id : str, default ""
-        What the asker calls the request.
+        The client's name of the request.
     outputs : tuple of Output
-        What is to be sent back, in this order.
+        Outputs of the response, in this order.
     parameters : mapping of str to bool, int, float, str or None, optional
-        What else came, as it came.
+        Further parameters, as they were received.
     """
 
     X: Array | Table
@@ -127,7 +81,7 @@ class Asked:
 
 
 class Reply(NamedTuple):
-    """What is sent back."""
+    """An encoded response."""
 
     body: bytes
     kind: str = "application/json"
@@ -137,7 +91,7 @@ class Reply(NamedTuple):
 
 
 def asked(named: dict[str, Array], place: _Place, *, learning: bool) -> Asked:
-    """Columns by their names as rows, and, if they are to be learned, as what belongs to them.
+    """Build a request from named arrays.
 
     Parameters
     ----------
@@ -153,43 +107,42 @@ def asked(named: dict[str, Array], place: _Place, *, learning: bool) -> Asked:
     Raises
     ------
     RequestError
-        If they do not go together.
+        If the arrays do not fit together.
     """
     parts = {role: named[role] for role in ROLES if role in named} if learning else {}
     others = {name: array for name, array in named.items() if name not in ROLES}
     if learning or [array.ndim for array in others.values()] == [2]:
         named = others
     if not named:
-        came = " and ".join(parts) or "none"
-        raise refused("", "have columns that are features", came, "Send rows, one or more columns")
-    X = _features(named, place)
-    for role, part in parts.items():
-        if len(part) != len(X):
-            must = f"have {len(X):,} rows, as the features have"
-            raise refused(place(role), must, f"{len(part):,}", "Send as many as there are rows")
-    found = Asked(X)
-    if "y" in parts:
-        found.y = _answers(parts["y"], place("y"))
-    if "sample_weight" in parts:
-        found.sample_weight = _weights(parts["sample_weight"], place("sample_weight"))
-    if "time" in parts:
-        found.time = _times(parts["time"], place("time"))
-    return found
+        got = " and ".join(parts) or "none"
+        raise refused("", "have columns that are features", got, "Send rows, one or more columns")
+    return with_roles(_features(named, place), parts, place)
 
 
-def hold_output(name: str, place: str) -> None:
-    """Refuse an output that there is none of.
+def with_roles(X: Array | Table, parts: Mapping[str, Array], place: _Place) -> Asked:
+    """Build a request from features and the columns that belong to them.
 
     Parameters
     ----------
-    name : str
-    place : str
-        Where it is asked for.
+    X : ndarray of shape (n, d) or Table
+    parts : mapping of str to ndarray
+        By the names of ``ROLES``.
+    place : callable
+        Where a column stands in the request, by its name.
+
+    Raises
+    ------
+    RequestError
+        If a column has another number of rows or other values than its role has.
     """
-    if name not in OUTPUTS:
-        remedy = meant(name[:40], OUTPUTS).strip() or "Leave it out to have y"
-        must = f"be one of {', '.join(map(repr, OUTPUTS))}"
-        raise refused(place, must, shown(name), remedy)
+    request = Asked(X)
+    for role, part in parts.items():
+        where = place(role)
+        if len(part) != len(X):
+            must = f"have {len(X):,} rows, as the features have"
+            raise refused(where, must, f"{len(part):,}", "Send as many as there are rows")
+        setattr(request, role, _CHECKS[role](part, where))
+    return request
 
 
 def _features(named: dict[str, Array], place: _Place) -> Array | Table:
@@ -199,28 +152,28 @@ def _features(named: dict[str, Array], place: _Place) -> Array | Table:
         if only.ndim == 2 and only.dtype.kind in "biuf":
             return only.astype(np.float64, copy=False)
     n = len(next(iter(named.values())))
-    columns = {name: _column(array, n, name, place) for name, array in named.items()}
+    columns = {name: _column(array, n, place(name)) for name, array in named.items()}
     return Table(columns, n)
 
 
-def _column(array: Array, n: int, name: str, place: _Place) -> Array:
+def _column(array: Array, n: int, place: str) -> Array:
     if array.ndim == 2 and array.shape[1] != 1:
         must = "be a column of shape [n] or [n, 1], as text or one of several is"
         remedy = "Send numbers as one matrix [n, d], or each column by its name"
-        raise refused(place(name), must, f"{list(array.shape)}", remedy)
+        raise refused(place, must, f"{list(array.shape)}", remedy)
     if len(array) != n:
         must = f"have {n:,} rows, as the column before"
-        raise refused(place(name), must, f"{len(array):,}", "Send columns of equal length")
+        raise refused(place, must, f"{len(array):,}", "Send columns of equal length")
     array = array.reshape(n)
     return array if array.dtype.kind in "OM" else array.astype(np.float64, copy=False)
 
 
-def _answers(array: Array, place: str) -> Array:
-    """Answers: text without a second axis, and whole numbers of one kind wherever they fit."""
+def _targets(array: Array, place: str) -> Array:
+    """Targets: text without a second axis, and whole numbers as int64 where they fit."""
     kind = array.dtype.kind
     if kind == "M" or (kind == "O" and array.ndim == 2 and array.shape[1] != 1):
-        came = "dates" if kind == "M" else f"text of shape {list(array.shape)}"
-        raise refused(place, "be numbers, or one text a row", came, "Send such answers")
+        got = "dates" if kind == "M" else f"text of shape {list(array.shape)}"
+        raise refused(place, "be numbers, or one text a row", got, "Send such targets")
     if kind == "O":
         return array.reshape(len(array))
     if kind == "u" and (not array.size or int(array.max()) < 1 << 63):
@@ -250,62 +203,50 @@ def _one_a_row(array: Array, place: str) -> Array:
     return array.reshape(len(array))
 
 
-_WRITTEN = {"b": "BOOL", "U": "BYTES"}
+_CHECKS = {"y": _targets, "sample_weight": _weights, "time": _times}
 
 
-@dataclass(frozen=True, slots=True)
-class Datatype:
-    """One of them.
-
-    Parameters
-    ----------
-    name : str
-        The protocol's.
-    dtype : numpy.dtype
-        Of its bytes, little-endian; object for BYTES.
-    within : numpy.dtype
-        What it becomes here.
-    flat, nested : msgspec.json.Decoder
-        Of a list of its values, and of a list of such lists.
-    """
-
-    name: str
-    dtype: np.dtype[Any]
-    within: np.dtype[Any]
-    flat: msgspec.json.Decoder[list[Any]]
-    nested: msgspec.json.Decoder[list[Any]]
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """The least and the greatest of whole numbers."""
-        found = np.iinfo(self.dtype)
-        return int(found.min), int(found.max)
-
-
-def datatype_named(name: str, place: str) -> Datatype:
-    """The datatype of a name that came.
+def dates(texts: Array, place: Callable[[int], str]) -> Array:
+    """Parse dates.
 
     Parameters
     ----------
-    name : str
-    place : str
-        Where it stands in the request, for messages.
+    texts : ndarray of shape (n,), of objects
+        Text such as ``2026-11-22T23:08:40.5Z`` or ``2026-11-22``, or None. A date without a time
+        zone is UTC; digits below a microsecond are left out.
+    place : callable
+        Where a text stands in the request, by its number.
+
+    Returns
+    -------
+    dates : ndarray of shape (n,), datetime64[us]
+        NaT for None.
 
     Raises
     ------
     RequestError
-        If it is none that is read here.
+        If one is not a date.
+
+    Examples
+    --------
+    >>> dates(np.array(["2026-11-22T01:00+02:00", None], dtype=object), str)
+    array(['2026-11-21T23:00:00.000000', 'NaT'], dtype='datetime64[us]')
     """
-    known = DATATYPES.get(name)
-    if known is None:
-        remedy = "Send FP32, which holds each BF16" if name == "BF16" else "Choose one of these"
-        must = f"be one of {listed(list(DATATYPES), most=len(DATATYPES))}"
-        raise refused(place, must, shown(name), remedy)
-    return known
+    found = [None if each is None else _date(each, i, place) for i, each in enumerate(texts)]
+    return np.array(found, dtype="datetime64[us]")
 
 
-def datatype_of(array: Array) -> Datatype:
-    """The datatype in which an array of answers is written.
+def _date(text: str, i: int, place: Callable[[int], str]) -> dt.datetime:
+    try:
+        date = dt.datetime.fromisoformat(text)
+        return date if date.tzinfo is None else date.astimezone(dt.UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError) as wrong:
+        must = "be a date as ISO 8601 writes it, such as '2026-11-22T23:08:40Z'"
+        raise refused(place(i), must, shown(text), "Write it so") from wrong
+
+
+def datatype_of(array: Array) -> str:
+    """The datatype of the Open Inference Protocol in which predictions are written.
 
     Parameters
     ----------
@@ -314,43 +255,15 @@ def datatype_of(array: Array) -> Datatype:
 
     Examples
     --------
-    >>> [datatype_of(np.array(y)).name for y in (0.5, 3, True, "late")]
+    >>> [datatype_of(np.array(y)) for y in (0.5, 3, True, "late")]
     ['FP64', 'INT64', 'BOOL', 'BYTES']
-    >>> datatype_of(np.array([None, 3])).name  # nan stands for None
+    >>> datatype_of(np.array([None, 3]))  # nan stands for None
     'FP64'
     """
     kind = array.dtype.kind
-    if kind == "f":
-        return _FP64
     if kind == "O":
         words = any(isinstance(each, str) for each in array.flat)
-        return DATATYPES["BYTES" if words or not array.size else "FP64"]
+        return "BYTES" if words or not array.size else "FP64"
     if kind == "u" and array.dtype.itemsize == 8:
-        return DATATYPES["UINT64"]
-    return DATATYPES[_WRITTEN.get(kind, "INT64")]
-
-
-def _made(name: str, code: str, within: type, kind: Any) -> Datatype:
-    flat, nested = (msgspec.json.Decoder(each) for each in (list[kind], list[list[kind]]))
-    return Datatype(name, np.dtype(code), np.dtype(within), flat, nested)
-
-
-def _whole(name: str, code: str) -> Datatype:
-    low, high = (int(each) for each in (np.iinfo(code).min, np.iinfo(code).max))
-    most = None if high >= 1 << 63 else high  # msgspec's bounds have 64 bits with a sign
-    within = np.uint64 if most is None else np.int64
-    return _made(name, code, within, Annotated[int, msgspec.Meta(ge=low, le=most)])
-
-
-DATATYPES = {
-    each.name: each
-    for each in (
-        _made("BOOL", "?", np.bool_, bool),
-        *(_whole(f"UINT{8 * size}", f"<u{size}") for size in (1, 2, 4, 8)),
-        *(_whole(f"INT{8 * size}", f"<i{size}") for size in (1, 2, 4, 8)),
-        *(_made(f"FP{8 * size}", f"<f{size}", np.float64, float) for size in (2, 4, 8)),
-        _made("BYTES", "O", object, str | None),
-    )
-}
-"""All that are read here, by their names."""
-_FP64 = DATATYPES["FP64"]
+        return "UINT64"
+    return {"f": "FP64", "b": "BOOL", "U": "BYTES"}.get(kind, "INT64")
