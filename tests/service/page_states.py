@@ -1,4 +1,4 @@
-"""States that the page is shown: such as a server has, and such as none should say."""
+"""States for the page: lively, empty, and hostile ones."""
 
 import math
 from typing import Any
@@ -27,7 +27,6 @@ def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -
     beat = 812 + 60 * np.sin(seconds / 23) + rng.normal(0, 18, seconds.size)
     beat[55:60] = 0.0
     asked = 12_034 + 900 * np.sin(seconds / 41) + rng.normal(0, 260, seconds.size)
-    spectrum = 31.0 * np.exp(-np.arange(24) / 5.0) + 0.05
     state: dict[str, Any] = {
         "name": name,
         "class": "RLSRegressor",
@@ -44,19 +43,21 @@ def lively(name: str = "flow", rows: int = 48_210, seed: int = 0, **over: Any) -
             "all": float(whole[-1]),
             "window": float(window[-1]),
             "window_rows": 1000,
-            "curve": np.stack([at, whole, window], axis=1).tolist(),
+            "curve": [
+                [int(n), *values, NOW - 0.2 * (rows - int(n))]
+                for n, *values in zip(at, whole.tolist(), window.tolist(), strict=True)
+            ],
         },
         "rates": {
             "learned": float(beat[-1]),
             "predicted": float(asked[-1]),
-            "curve": np.stack([seconds, beat, asked], axis=1).tolist(),
+            "curve": np.stack([seconds, beat, asked], axis=1).astype(int).tolist(),
         },
         "latency": {
             "learn": {"p50": 0.0003, "p99": 0.00214},
             "predict": {"p50": 4.1e-5, "p99": 0.00031},
         },
-        "spectrum": spectrum.tolist(),
-        "drift": [{"rows": int(0.632 * rows), "at": NOW - 1260.0, "detector": "ADWIN"}],
+        "drift": [{"rows": int(0.632 * rows), "at": NOW - 0.2 * 0.368 * rows, "detector": "adwin"}],
         "refused": [
             {"at": NOW - age, "rows": 1, "why": each}
             for age, each in zip((14.2, 4021.0, 90_210.0), WHY, strict=True)
@@ -88,11 +89,11 @@ def unborn(name: str = "new") -> dict[str, Any]:
     """A model before anything was learned: all that may be null is."""
     return {
         "name": name, "class": "ORFitClassifier", "parameters": "memory=100", "ready": False,
-        "trouble": None, "version": 0, "rows_seen": 0, "rows_refused": 0, "nbytes": None,
-        "waiting": 0, "error": {"name": None, "all": None, "window": None, "window_rows": 1000,
-        "curve": []}, "rates": {"learned": None, "predicted": None, "curve": []},
+        "trouble": None, "version": 0, "rows_seen": 0, "rows_refused": 0, "nbytes": 0,
+        "waiting": 0, "error": {"name": "accuracy", "all": None, "window": None, "window_rows": 0,
+        "curve": []}, "rates": {"learned": 0.0, "predicted": 0.0, "curve": []},
         "latency": {"learn": {"p50": None, "p99": None}, "predict": {"p50": None, "p99": None}},
-        "spectrum": None, "drift": [], "refused": [], "snapshots": [], "watching": {},
+        "drift": [], "refused": [], "snapshots": [], "watching": {},
         "positions": {},
     }  # fmt: skip
 
@@ -102,26 +103,21 @@ ATTACK = (
     "</td><svg onload=window.hurt=1>\"'`${window.hurt=1}&lt;b&gt;javascript:window.hurt=1"
 )
 LONG = "a-very-long-name-" * 60
-STRANGE = "\u202eevil\u202c \u202e z\u0336\u0321a\u0337l\u0338go 模型 🚀 \ud800 \x00 \n\t نموذج"
+STRANGE = "\u202eevil\u202c \u202e z\u0336\u0321a\u0337l\u0338go 模型 🚀 \x00 \n\t نموذج"
 
 
 def hostile() -> dict[str, Any]:
-    """What hurts a page that trusts: markup, giants, what is no text, and curves of thousands."""
+    """Markup, giants and strange letters wherever text may stand, and curves of thousands."""
     huge = [
-        [i, abs(math.sin(i)) * 10 ** (i % 17 - 8), 1e300 if i % 7 else None] for i in range(5000)
+        [i, 1e300 if i % 7 else None, abs(math.sin(i)) * 10 ** (i % 17 - 8), NOW - 5000 + i]
+        for i in range(5000)
     ]
     names = [ATTACK, LONG, STRANGE, "", "__proto__", "#model=../../state?", "model", "detail"]
     return state(
         *(_misused(i, name, huge) for i, name in enumerate(names)),
-        {"name": "nothing else"},
-        {"name": 7, "class": [], "ready": "yes", "error": 3, "rates": "fast", "latency": [],
-         "spectrum": {"a": 1}, "drift": "x", "refused": [None, 1, "a", {}],
-         "snapshots": [{"at": "then"}], "positions": [1, 2]},
-        {"name": {"toString": 1}, "error": {"curve": [None, [], [1], ["a", "b", "c"], {"0": 1}]},
-         "rates": {"curve": [[-5, -1, -1], [1e300, 1e300, 1e300]]}, "spectrum": [None, "x", -1, 0]},
-        None,
+        {"name": "nothing else", "ready": False, "trouble": ATTACK},
         onepass=ATTACK,
-    )  # fmt: skip
+    )
 
 
 def _misused(i: int, name: str, curve: Any) -> dict[str, Any]:
@@ -133,11 +129,10 @@ def _misused(i: int, name: str, curve: Any) -> dict[str, Any]:
         **{"class": name},
         parameters=name,
         trouble=name if i % 2 else None,
-        error={"name": name, "all": 1e308, "window": -1e-308, "window_rows": 1e15, "curve": curve},
-        spectrum=[10.0 ** (3 - j / 90) for j in range(2000)],
+        error={"name": name, "all": 1e308, "window": 5e-324, "window_rows": 10**15, "curve": curve},
         drift=[{"rows": 7 * j, "at": NOW - j, "detector": name} for j in range(300)],
         refused=[{"at": NOW - j, "rows": j, "why": name} for j in range(300)],
-        snapshots=[_snapshot(j, j, -1e14 * j, name, 2**j) for j in range(60)],
+        snapshots=[_snapshot(j, j, 1e9 * j, name, 2**j) for j in range(60)],
         positions={f"{name}{j}": name for j in range(40)},
     )
 
@@ -145,7 +140,7 @@ def _misused(i: int, name: str, curve: Any) -> dict[str, Any]:
 def dozen() -> dict[str, Any]:
     """Twelve models, as a server for many things has them."""
     names = (
-        "flow", "pressure", "bearing-7/temperature", "demand", "arrival delay", "fraud", "clicks",
+        "flow", "pressure", "bearing-7_temperature", "demand", "arrival-delay", "fraud", "clicks",
         "churn", "voltage", "routing", "wind", "tides",
     )  # fmt: skip
     models = [
@@ -157,7 +152,6 @@ def dozen() -> dict[str, Any]:
             nbytes=900 * 4**i,
             waiting=i % 3,
             rows_refused=i * i % 5,
-            spectrum=None if i % 3 else [3.0 / (j + 1) for j in range(4 + 90 * i)],
             drift=[] if i % 2 else lively()["drift"],
         )
         for i, name in enumerate(names)

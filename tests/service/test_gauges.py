@@ -1,5 +1,6 @@
-"""Gauges: what is told of a learner is what op.evaluate would say, over restarts too."""
+"""Metrics of a served learner equal those of op.evaluate, over restarts too."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +123,11 @@ def test_drift_and_contradictions() -> None:
     gauges = Gauges(op.RLSRegressor(), window=100, detectors=detectors(["adwin"], "here"))
     gauges.resume(None, 0)
     told(gauges, rng.normal(size=1000))
-    assert (gauges.alarms, gauges.contradictions) == (0, 0)
+    assert (gauges.drift.alarms, gauges.contradictions) == (0, 0)
     told(gauges, 20 + rng.normal(size=300))
-    assert gauges.alarms >= 1
-    assert 1000 < gauges.drift[0]["rows"] <= 1300
-    assert gauges.drift[0]["detector"] == "adwin"
+    assert gauges.drift.alarms >= 1
+    assert 1000 < gauges.drift.marks[0]["rows"] <= 1300
+    assert gauges.drift.marks[0]["detector"] == "adwin"
     assert gauges.contradictions > 0
 
 
@@ -198,23 +199,26 @@ def test_a_detector_that_fails_watches_no_longer_and_the_others_do(tmp_path: Pat
     failing, good = Watching(fails=True), Watching(fails=False)
     gauges = Gauges(op.RLSRegressor(), window=100, detectors={"failing": failing, "good": good})
     gauges.resume(None, 0)
-    assert gauges.trouble is None
+    assert gauges.drift.trouble is None
     for error in (6.0, 7.0, 1.0, 8.0):
         told(gauges, [error, 1.0])
-    assert gauges.watching() == {"good": True, "failing": False}
-    assert "failing has failed and watches no longer: no 7" in str(gauges.trouble)
+    assert gauges.drift.watching() == {"good": True, "failing": False}
+    assert "failing has failed and watches no longer: no 7" in str(gauges.drift.trouble)
     assert (gauges.seen, gauges.rows, gauges.error()["all"]) == (8, 8, 26 / 8)
     assert (failing.told, good.told) == ([6.0, 1.0], [6.0, 1.0, 7.0, 1.0, 1.0, 1.0, 8.0, 1.0])
-    marks = [(each["rows"], each["detector"]) for each in gauges.drift]
-    assert (gauges.alarms, marks) == (4, [(1, "failing"), (1, "good"), (3, "good"), (7, "good")])
+    marks = [(each["rows"], each["detector"]) for each in gauges.drift.marks]
+    assert (gauges.drift.alarms, marks) == (
+        4,
+        [(1, "failing"), (1, "good"), (3, "good"), (7, "good")],
+    )
     diary = Diary(tmp_path / "m.gauges")
     diary.write(gauges)
     failing, good = Watching(fails=True), Watching(fails=False)
     again = Gauges(op.RLSRegressor(), window=100, detectors={"failing": failing, "good": good})
     diary.read(again, 8)
-    assert (again.rows, again.alarms, len(again.drift)) == (8, 4, 4)
+    assert (again.rows, again.drift.alarms, len(again.drift.marks)) == (8, 4, 4)
     assert (failing.told, len(good.told)) == ([6.0, 1.0], 8)
-    assert "failing" in str(again.trouble)
+    assert "failing" in str(again.drift.trouble)
 
 
 def test_errors_of_several_answers_do_not_make_up_for_each_other() -> None:
@@ -237,48 +241,6 @@ def test_detectors_are_told_nothing_that_is_not_finite() -> None:
     assert (gauges.rows, good.told) == (3, [2.0, 2.0])
 
 
-def ones(rows: int) -> tuple[Block, Any]:
-    return Block(np.zeros((rows, 1)), np.ones(rows)), np.zeros(rows)
-
-
-@pytest.mark.parametrize(("blocks", "rows"), [(256, 1), (4, 1024), (1, 9000)])
-def test_when_there_is_much_to_count_it_is_handed_on(
-    blocks: int, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("onepass.service.monitoring.time.monotonic", lambda: 100.0)
-    gauges = Gauges(op.RLSRegressor())
-    gauges.resume(None, 0)
-    handed = [gauges.learned(*ones(rows)) for _ in range(blocks)]
-    assert handed[:-1] == [None] * (blocks - 1)
-    handed[-1]()
-    assert (gauges._told, gauges._course.rows) == ([], blocks * rows)
-    assert gauges.learned(*ones(1)) is None
-
-
-def test_what_is_to_be_counted_is_no_older_than_the_rows_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = [100.0]
-    monkeypatch.setattr("onepass.service.monitoring.time.monotonic", lambda: now[0])
-    gauges = Gauges(op.RLSRegressor())
-    gauges.resume(None, 0)
-    assert gauges.learned(*ones(1)) is None
-    now[0] += 1
-    gauges.learned(*ones(1))()
-    assert gauges._course.rows == 2
-    assert gauges.learned(*ones(1)) is None
-
-
-def test_what_is_still_to_be_counted_stays_short(tmp_path: Path) -> None:
-    held, gauges, _ = durable(tmp_path)
-    X, y = stream(700)
-    with held:
-        for x, t in zip(X, y, strict=True):
-            held.learn_one(x, t)
-            assert len(gauges._told) < 256
-        assert gauges._course.rows == 700 - len(gauges._told)
-
-
 def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("onepass.service.monitoring.time.monotonic", lambda: now[0])
@@ -293,12 +255,36 @@ def test_classes_and_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     rates = gauges.rates()
     assert (rates["learned"], rates["predicted"]) == (0.4, 5.0)
     assert rates["curve"] == [[1, 4, 50]]
-    assert gauges.latency()["predict"] == {"p50": 0.25, "p99": 0.25}
-    assert gauges.latency()["learn"] == {"p50": None, "p99": None}
-    assert gauges.took()["predict"] == (5, 1.25)
     gauges.refuse(2, "why" * 1000)
     assert (gauges.rows_refused, len(gauges.refused[0]["why"])) == (2, 1000)
     assert Gauges(op.Perceptron(), window=3).error()["all"] is None
+
+
+def test_quantiles_of_durations_are_those_of_the_histogram() -> None:
+    """Linear between the bounds of a bucket, as Prometheus computes them."""
+    gauges = Gauges(op.RLSRegressor())
+    assert gauges.latency()["learn"] == {"p50": None, "p99": None}
+    for seconds in (0.2, 0.2, 0.2, 0.4):
+        gauges.predicted(1, seconds)
+    found = gauges.latency()["predict"]
+    assert found["p50"] == pytest.approx(0.1 + 0.15 * 2 / 3)
+    assert found["p99"] == pytest.approx(0.25 + 0.25 * 0.96)
+    gauges.answered(99.0)  # beyond all bounds: the largest one
+    assert gauges.latency()["learn"] == {"p50": 10.0, "p99": 10.0}
+    samples = {(name, *labels.values()): value for name, labels, value in gauges.duration_samples()}
+    assert samples["onepass_request_seconds_sum", "predict"] == pytest.approx(1.0)
+    assert samples["onepass_request_seconds_count", "predict"] == 4
+    assert samples["onepass_request_seconds_bucket", "predict", "0.25"] == 3
+
+
+def test_points_of_a_curve_have_their_time() -> None:
+    gauges = Gauges(op.RLSRegressor())
+    gauges.resume(None, 0)
+    before = time.time()
+    told(gauges, [1.0, 3.0])
+    curve = gauges.error()["curve"]
+    assert [point[:3] for point in curve] == [[1, 1.0, 1.0], [2, 2.0, 2.0]]
+    assert before <= curve[0][3] <= curve[1][3] <= time.time()
 
 
 def test_a_curve_stays_short() -> None:

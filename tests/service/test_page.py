@@ -1,7 +1,6 @@
 """The page in a real browser: what it shows, and what it withstands."""
 
 import json
-import random
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -10,9 +9,8 @@ from typing import Any
 import pytest
 from page_browser import Browser, Tab
 from page_server import Player
-from page_states import ATTACK, LONG, NOW, STRANGE, dozen, hostile, lively, state, unborn
+from page_states import ATTACK, LONG, NOW, STRANGE, WHY, dozen, hostile, lively, state, unborn
 
-from onepass.service import page
 from programs import program
 
 PROGRAM = program("a browser")
@@ -89,10 +87,25 @@ def anew(tab: Tab) -> None:
 # -- what is shown --------------------------------------------------------------------------------
 
 
-def test_the_documented_answer_is_shown(opened: Open) -> None:
-    _, tab = opened(json.loads((page.__doc__ or "").partition("For example::")[2]))
+def test_a_state_is_shown(opened: Open) -> None:
+    curve = [[1, 4.2, 4.2, NOW - 60], [1500, 0.9, 0.85, NOW - 30], [3002, 0.81, 0.79, NOW - 1]]
+    model = lively(
+        rows=3002,
+        version=1004,
+        nbytes=5114,
+        error={
+            "name": "mean absolute error", "all": 0.81, "window": 0.79, "window_rows": 1000,
+            "curve": curve,
+        },
+        rates={"learned": 812.0, "predicted": 12034.0, "curve": [[2, 790, 11800], [1, 801, 11950]]},
+        latency={
+            "learn": {"p50": 0.0003, "p99": 0.002}, "predict": {"p50": 4.1e-5, "p99": 0.00031},
+        },
+        drift=[{"rows": 1200, "at": NOW - 42, "detector": "adwin"}],
+    )  # fmt: skip
+    _, tab = opened(state(model))
     assert tab.text("h2") == "flow"
-    assert tab.text("#made") == "RLSRegressor(ridge=1e-06)"
+    assert tab.text("#made") == "RLSRegressor(ridge=1e-06, forgetting=0.9999)"
     assert tab.text("#state") == "ready"
     assert not shown(tab, "trouble")
     assert texts(tab, "dl dt") == [
@@ -101,17 +114,21 @@ def test_the_documented_answer_is_shown(opened: Open) -> None:
     ]  # fmt: skip
     assert texts(tab, "dl dd") == [
         "0.7900", "0.8100 over all rows", "3,002", "version 1,004", "812", "rows/s", "12,034",
-        "rows/s", "5.0 KiB", "5,114 bytes", "2", "rows, for answers", "3", "rows",
+        "rows/s", "4.99 KiB", "2", "rows, for labels", "3", "rows",
     ]  # fmt: skip
     assert texts(tab, ".pace td") == ["300 µs", "2.00 ms", "41.0 µs", "310 µs"]
-    assert texts(tab, "#refused-rows td")[1:] == ["1", "`X` holds nan in row 0, column 2."]
-    assert texts(tab, "#snapshots-rows > tr > *") == ["0", "0", "2 h ago", "beginning", "328 bytes"]
-    assert texts(tab, "#drift-rows td") == ["1,200", "2 min ago", "ADWIN"]
-    assert texts(tab, "#sources-rows > tr > *") == ["redis://localhost/flow", "1795-0"]
-    assert texts(tab, ".error .readout span") == [
-        "row 3,002", "window 0.7900", "all rows 0.8100", "drift",
+    assert texts(tab, "#refused-rows tr:first-child td")[1:] == ["1", WHY[0]]
+    assert texts(tab, "#snapshots-rows tr:last-child > *") == [
+        "0", "0", "1d ago", "beginning", "328 bytes",
     ]  # fmt: skip
-    assert texts(tab, "#spectrum .readout span") == ["direction 1", "3.100"]
+    assert texts(tab, "#drift-rows td") == ["1,200", "42s ago", "adwin"]
+    assert texts(tab, "#sources-rows > tr > *")[:2] == [
+        "redis://localhost:6379/readings", "1795388746123-0",
+    ]  # fmt: skip
+    assert texts(tab, ".error .readout span") == [
+        "2026-11-22 23:05:45 UTC, row 3,002", "window 0.7900", "all rows 0.8100", "drift",
+    ]  # fmt: skip
+    assert texts(tab, "#learned-chart .readout span") == ["23:05:46", "801 rows/s"]
     assert not shown(tab, "models")
     assert tab.evaluate("document.title") == "flow · onepass"
     assert tab.text("h1") == "onepass 0.1.0"
@@ -122,20 +139,11 @@ def test_what_a_build_adds_to_the_version_is_left_out(opened: Open) -> None:
     assert tab.text("h1") == "onepass 0.1.0.dev435"
 
 
-def test_bars_are_numbered_by_whole_numbers(opened: Open) -> None:
-    _, tab = opened(state(lively(spectrum=[3.0, 2.0, 1.0])))
-    said = (
-        "[...document.querySelectorAll('#spectrum-chart text.x')].map((each) => each.textContent)"
-    )
-    assert tab.evaluate(said) == ["1", "2", "3"]
-
-
 def test_before_anything_was_learned(opened: Open) -> None:
     _, tab = opened(state(unborn()))
     assert tab.text("#state") == "not ready"
     assert texts(tab, "dl dd")[0] == "–"
-    assert not shown(tab, "spectrum")
-    assert "No row was predicted and learned yet." in tab.text(".error")
+    assert "Nothing yet." in tab.text(".error")
     assert tab.text("#refused-rows") == "No row was refused."
     words = tab.text("body")
     for word in ("null", "undefined", "NaN", "Infinity", "object"):
@@ -151,7 +159,7 @@ def test_no_model_at_all(opened: Open) -> None:
 def test_trouble_is_told(opened: Open) -> None:
     _, tab = opened(state(lively(trouble="The disk is full.", ready=False), lively("b")))
     assert tab.text("#trouble") == "The disk is full."
-    assert texts(tab, ".chip")[:2] == ["in trouble", "ready"]
+    assert texts(tab, ".chip")[:3] == ["Live", "problem", "ready"]
     assert tab.evaluate("document.title").startswith("! flow")
 
 
@@ -160,21 +168,20 @@ def test_times_are_relative_with_the_absolute_beside(opened: Open) -> None:
     first = "document.querySelector('#refused-rows time')"
     assert tab.evaluate(f"{first}.title") == "2026-11-23 04:35:32 GMT+5:30"
     assert tab.evaluate(f"{first}.dateTime") == "2026-11-22T23:05:32.600Z"
-    tab.until(f"{first}.innerText === '14\\u00a0s ago'")
-    assert texts(tab, "#refused-rows time")[1:] == ["1 h ago", "1 d ago"]
+    tab.until(f"{first}.innerText === '14s ago'")
+    assert texts(tab, "#refused-rows time")[1:] == ["1h ago", "1d ago"]
     player.status = 503  # and they go on while nobody answers
-    tab.until(f"{first}.innerText === '17\\u00a0s ago'")
+    tab.until(f"{first}.innerText === '17s ago'")
 
 
 def test_long_tables_show_the_latest_and_say_so(opened: Open) -> None:
     rows = [{"at": NOW - i, "rows": i, "why": f"reason {i}"} for i in range(30)]
-    random.Random(0).shuffle(rows)  # noqa: S311  no secret
     _, tab = opened(state(lively(refused=rows)))
     assert [texts(tab, "#refused-rows tr")[i].split("\t")[1] for i in range(12)] == [
         str(i) for i in range(12)
     ]
     assert len(texts(tab, "#refused-rows tr")) == 12
-    assert tab.text("#refused-more") == "the last 12 of 30"
+    assert tab.text("#refused-more") == "12 of 30"
 
 
 # -- curves ---------------------------------------------------------------------------------------
@@ -191,7 +198,10 @@ def drawn(tab: Tab, selector: str) -> str:
 
 
 def test_a_curve_is_where_its_numbers_are(opened: Open) -> None:
-    curve = [[1, 8.0, 4.0], [50, 6.0, None], [101, 4.0, 2.0], [201, 2.0, 1.0]]
+    curve = [
+        [1, 8.0, 4.0, NOW - 200], [50, 6.0, None, NOW - 150], [77, 4.0, 2.0, NOW - 100],
+        [201, 2.0, 1.0, NOW],
+    ]  # fmt: skip
     _, tab = opened(state(lively(error={"name": "e", "curve": curve, "window_rows": 9})))
     whole, window = drawn(tab, "#error-chart path.c1"), drawn(tab, "#error-chart path.c0")
     points = numbers(whole)
@@ -204,16 +214,16 @@ def test_a_curve_is_where_its_numbers_are(opened: Open) -> None:
 
 
 def test_numbers_far_apart_stand_on_a_logarithmic_axis(opened: Open) -> None:
-    curve = [[i, 10.0 ** (4 - i), 10.0 ** (4 - i)] for i in range(1, 7)]
+    curve = [[i, 10.0 ** (4 - i), 10.0 ** (4 - i), NOW + i] for i in range(1, 7)]
     _, tab = opened(state(lively(error={"name": "e", "curve": curve})))
     assert tab.text(".error .scale") == "log scale"
     steps = [y for _, y in numbers(drawn(tab, "#error-chart path.c0"))]
     assert [b - a for a, b in pairwise(steps)] == pytest.approx([steps[1] - steps[0]] * 5, abs=0.2)
 
 
-def test_drift_is_marked_at_its_row(opened: Open) -> None:
-    drift = [{"rows": rows, "at": NOW, "detector": "KSWIN"} for rows in (20_000, 900_000)]
-    _, tab = opened(state(lively(rows=40_000, drift=drift)))
+def test_drift_is_marked_at_its_time(opened: Open) -> None:
+    drift = [{"rows": 20_000, "at": NOW - back, "detector": "kswin"} for back in (4000, 90_000)]
+    _, tab = opened(state(lively(rows=40_000, drift=drift)))  # of which one in 0.2 s
     marks = tab.evaluate(
         "[...document.querySelectorAll('#error-chart g.mark')].map((each) => each.textContent)"
     )
@@ -225,30 +235,51 @@ def test_drift_is_marked_at_its_row(opened: Open) -> None:
     assert tab.evaluate("document.querySelectorAll('#error-chart g.mark').length") == 1
 
 
+def test_points_of_a_former_version_have_no_time_and_are_left_out(opened: Open) -> None:
+    curve = [[1, 9.0, 9.0, None], [2, 4.0, 4.0, NOW - 9], [3, 3.0, 3.0, NOW]]
+    _, tab = opened(state(lively(error={"name": "e", "curve": curve})))
+    assert len(numbers(drawn(tab, "#error-chart path.c0"))) == 2
+
+
+def test_times_on_an_axis_are_round_where_the_reader_is(opened: Open) -> None:
+    """Half an hour off where the time zone is."""
+    _, tab = opened(state(lively(rows=48_210)), zone="Asia/Kolkata")
+    labels = "[...document.querySelectorAll('#error-chart text.x')].map((each) => each.textContent)"
+    assert tab.evaluate(labels) == ["02:00", "02:30", "03:00", "03:30", "04:00", "04:30"]
+    curve = [[1, 2.0, 2.0, NOW - 86_400 * 3], [2, 1.0, 1.0, NOW]]
+    _, tab = opened(state(lively(error={"name": "e", "curve": curve})))
+    assert tab.evaluate(labels)[:4] == ["20 Nov", "12:00", "21 Nov", "12:00"]
+
+
 def test_a_curve_is_read_with_keys_and_pointer(opened: Open) -> None:
     player, tab = opened(state(lively(rows=400)))
     tab.evaluate("document.querySelector('#error-chart input').focus()")
     tab.press("Home")
     value = "document.querySelector('#error-chart input').getAttribute('aria-valuetext')"
-    assert tab.evaluate(value).startswith("row 1, window ")
+
+    def row() -> int:
+        return int(texts(tab, ".error .readout span")[0].split(", row ")[1])
+
+    assert ", row 1, window " in tab.evaluate(value)
     tab.press("ArrowRight")
-    assert tab.evaluate(value).startswith("row 2, window ")
-    assert texts(tab, ".error .readout span")[0] == "row 2"
-    player.state = state(lively(rows=900))  # what is looked at stays
-    tab.until("document.getElementById('rows-seen').innerText === '900'")
-    assert texts(tab, ".error .readout span")[0] in {"row 1", "row 3"}
+    assert ", row 2, window " in tab.evaluate(value)
+    assert row() == 2
+    longer = lively(rows=400)
+    longer["error"]["curve"].append([401, 0.8, 0.8, NOW + 0.2])
+    player.state = state({**longer, "rows_seen": 401})  # the point that is read stays
+    tab.until("document.getElementById('rows-seen').innerText === '401'")
+    assert row() == 2
     tab.evaluate("document.activeElement.blur()")
-    assert texts(tab, ".error .readout span")[0] == "row 900"
+    assert row() == 401
     box = tab.evaluate(
         "(({x, y, width, height}) => [x, y, width, height])"
         "(document.querySelector('#error-chart svg').getBoundingClientRect())"
     )
     tab.point(box[0] + box[2] / 2, box[1] + box[3] / 2)
-    middle = texts(tab, ".error .readout span")[0]
-    assert 380 < int(middle.split()[1]) < 520
+    assert 170 < row() < 230
     assert tab.evaluate("document.querySelectorAll('#error-chart .cross circle').length") == 2
     tab.point(1, 1)
-    assert texts(tab, ".error .readout span")[0] == "row 900"
+    assert row() == 401
 
 
 def test_the_last_part_can_be_looked_at_alone(opened: Open) -> None:
@@ -257,14 +288,6 @@ def test_the_last_part_can_be_looked_at_alone(opened: Open) -> None:
     count = len(numbers(drawn(tab, "#error-chart path.c0")))
     assert 38 <= count <= 42
     assert not texts(tab, ".error .key.mark")
-
-
-def test_all_points_are_to_be_had_as_a_table(opened: Open) -> None:
-    _, tab = opened(state(lively(rows=60)))
-    tab.evaluate("document.querySelector('.error summary').click()")
-    tab.until("document.querySelectorAll('.error details tbody tr').length === 60")
-    assert texts(tab, ".error details thead th") == ["Row", "window", "all rows"]
-    assert texts(tab, ".error details tbody tr")[-1].startswith("row 60\t0.")
 
 
 # -- several models -------------------------------------------------------------------------------
@@ -290,21 +313,46 @@ def test_a_model_is_chosen_by_its_link(opened: Open) -> None:
     _, tab = opened(dozen())
     assert len(texts(tab, "#models-rows tr")) == 12
     assert texts(tab, "[aria-current=true]") == ["tides"]
+    assert texts(tab, "#models-rows .of")[4:6] == ["RLSRegressor", "ORFitClassifier"]
     tab.evaluate("document.querySelectorAll('#models-rows a')[2].focus()")
     tab.press("Enter", "\r")
-    tab.until("document.querySelector('h2').innerText === 'bearing-7/temperature'")
-    assert texts(tab, "[aria-current=true]") == ["bearing-7/temperature"]
-    assert tab.evaluate("location.hash") == "#model=bearing-7%2Ftemperature"
+    tab.until("document.querySelector('h2').innerText === 'bearing-7_temperature'")
+    assert texts(tab, "[aria-current=true]") == ["bearing-7_temperature"]
+    assert tab.evaluate("location.hash") == "#model=bearing-7_temperature"
     assert tab.text("#rows-seen") == "83,000"
     tab.evaluate("history.back()")
     tab.until("document.querySelector('h2').innerText === 'tides'")
 
 
+def test_models_of_a_class_are_told_apart_by_the_parameters_that_differ(opened: Open) -> None:
+    steps = "Encode(), RLSRegressor(ridge=10, forgetting={})"
+    one, two = (
+        lively(name, **{"class": "Pipeline"}, parameters=steps.format(forgetting))
+        for name, forgetting in (("slow", 0.999), ("fast", 0.9))
+    )
+    plain = lively("plain", parameters="")
+    _, tab = opened(state(one, two, plain, lively("ridge", parameters="ridge=(1, 2), memory=3")))
+    assert texts(tab, "#models-rows a") == ["slow", "fast", "plain", "ridge"]
+    kinds = [each.replace("\u200b", "") for each in texts(tab, "#models-rows .of")]
+    assert kinds == [
+        "Pipeline · RLSRegressor(ridge=10, forgetting=0.999)",
+        "Pipeline · RLSRegressor(ridge=10, forgetting=0.9)",
+        "RLSRegressor",
+        "RLSRegressor · ridge=(1, 2), memory=3",
+    ]
+
+
+def test_many_marks_do_not_hide_the_curves(opened: Open) -> None:
+    drift = [{"rows": i, "at": NOW - i, "detector": "adwin"} for i in range(1, 31)]
+    _, tab = opened(state(lively(drift=drift)))
+    counts = [f"document.querySelectorAll('.mark path{kind}').length" for kind in ("", ".flag")]
+    assert [tab.evaluate(each) for each in counts] == [30, 30]
+
+
 @pytest.mark.parametrize(
     ("at", "name"),
     [
-        ("#model=arrival%20delay", "arrival delay"),
-        ("#model=bearing-7/temperature", "bearing-7/temperature"),
+        ("#model=arrival-delay", "arrival-delay"),
         ("#model=gone", "tides"),
         ("#model=%E0%A4%A", "tides"),
         ("#detail", "tides"),
@@ -324,7 +372,7 @@ def test_a_model_that_goes_makes_room(opened: Open) -> None:
     tab.until("!document.getElementById('models').checkVisibility()")
 
 
-# -- hostile answers ------------------------------------------------------------------------------
+# -- hostile texts ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [1280, 360])
@@ -334,15 +382,13 @@ def test_nothing_that_the_server_says_is_run_or_breaks_the_page(opened: Open, wi
         .sort().join()"""
     before = tab.evaluate(tags)
     links = tab.evaluate("document.querySelectorAll('#models-rows a').length")
-    assert links == 12
+    assert links == 9
     for i in range(links):
         tab.evaluate(f"location.hash = document.querySelectorAll('#models-rows a')[{i}].hash")
-        tab.until(
-            f"document.querySelectorAll('#models-rows tr')[{i}].className === 'chosen' || {i} > 7"
-        )
+        tab.until(f"document.querySelectorAll('#models-rows tr')[{i}].className === 'chosen'")
         assert tab.evaluate("window.hurt") is None
         assert tab.evaluate("document.documentElement.scrollWidth") == width
-        assert tab.evaluate(tags) == before or i > 7
+        assert tab.evaluate(tags) == before or i == 8
     assert not {"script", "img", "b"} & set(before.split(","))
     assert tab.evaluate(
         "[...document.querySelectorAll('a')].every((each) => each.getAttribute('href')[0] === '#')"
@@ -353,56 +399,9 @@ def test_nothing_that_the_server_says_is_run_or_breaks_the_page(opened: Open, wi
 @pytest.mark.parametrize("name", [ATTACK, STRANGE, LONG[:100], "__proto__", "</title>&amp;"])
 def test_names_are_shown_as_they_are(opened: Open, name: str) -> None:
     _, tab = opened(state(lively(name, trouble=name, positions={name: name})))
-    expected = json.dumps(name.replace("\ud800", "\ufffd"))
-    for place in ("name", "trouble"):
-        assert tab.evaluate(
-            f"document.getElementById('{place}').textContent.toWellFormed() === {expected}"
-        )
-    assert tab.evaluate(
-        f"document.querySelector('#sources-rows td').textContent.toWellFormed() === {expected}"
-    )
-
-
-def mutated(x: Any, rng: random.Random) -> Any:
-    """The same, with some parts of it replaced by what does not belong there."""
-    if rng.random() < 0.06:
-        junk: list[Any] = [
-            None, True, -1, 0, 1e308, -1e308, 5e-324, 1e21, "", "x", "1e5", [], {}, [[]], [None],
-            {"__proto__": 1}, {"length": 5}, ATTACK,
-        ]  # fmt: skip
-        return rng.choice(junk)
-    if isinstance(x, dict):
-        return {name: mutated(value, rng) for name, value in x.items() if rng.random() > 0.02}
-    return [mutated(each, rng) for each in x[:40]] if isinstance(x, list) else x
-
-
-def test_answers_that_are_not_as_they_should_be_are_shown_as_far_as_they_go(opened: Open) -> None:
-    """100 answers, each shown at once; none throws, and none writes what is no word."""
-    _, tab = opened(state(lively()))
-    rng = random.Random(1)  # noqa: S311  no secret
-    for _ in range(2):
-        states = []
-        for _ in range(50):
-            said = mutated(state(lively(), unborn(), lively("b", rows=7)), rng)
-            if isinstance(said, dict) and isinstance(said.get("models"), list):
-                states.append(said)
-        found = tab.evaluate(f"""(async () => {{
-            const states = {json.dumps(states)};
-            const odd = [];
-            for (const each of states) {{
-                window.fetch = async () => new Response(JSON.stringify(each));
-                document.getElementById("pause").click();
-                document.getElementById("pause").click();
-                for (let i = 0; i < 8; i += 1) await new Promise((done) => setTimeout(done));
-                if ({LINK} !== "live") odd.push(["link", each]);
-                const html = document.documentElement.outerHTML;
-                const at = html.search(/NaN|Infinity|undefined/);
-                if (at >= 0) odd.push([html.slice(at - 90, at + 50), each]);
-            }}
-            return odd.slice(0, 1);
-        }})()""")
-        assert not found
-    assert tab.evaluate("window.hurt") is None
+    for place in ("#name", "#trouble", "#sources-rows td"):
+        found = tab.evaluate(f"document.querySelector('{place}').textContent")
+        assert found == name
 
 
 # -- asking ---------------------------------------------------------------------------------------
@@ -437,7 +436,7 @@ def delays(tab: Tab) -> None:
         window.delays = [];
         const timer = window.setTimeout;
         window.setTimeout = (what, delay) => {
-            if (delay !== 10000) window.delays.push(delay);
+            window.delays.push(delay);
             return timer(what, delay);
         };
     """)
@@ -462,16 +461,16 @@ def test_it_backs_off_and_says_so(opened: Open) -> None:
     delays(tab)
     player.status = 503
     tab.until(f"{LINK} === 'lost'")
-    assert tab.text("#lost-why") == "The server answered 503. Below is what it said last."
+    assert tab.text("#lost-why") == "The server answered 503. Below is its last state."
     for i in range(5):
         assert tab.text("#lost-wait").startswith(("Next try in ", "Trying."))
-        tab.evaluate("document.getElementById('again').click()")
+        tab.evaluate("document.getElementById('retry').click()")
         tab.until(f"window.delays.filter((each) => each > 1000).length > {i + 1}")
     waits = tab.evaluate("window.delays.filter((each) => each > 1000)")
     assert waits[:6] == [2000, 4000, 8000, 16000, 30000, 30000]
     assert tab.text("#rows-seen") == "48,210"
     player.status = 200
-    tab.evaluate("document.getElementById('again').click()")
+    tab.evaluate("document.getElementById('retry').click()")
     tab.until(f"{LINK} === 'live'")
     assert not shown(tab, "lost")
 
@@ -484,11 +483,11 @@ def test_a_server_that_is_gone_and_comes_back(opened: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"{", b"[]", b"{}", b'{"models": 3}', b"null", b"\xff\xfe", b"<html>"]
+    "said", [b"", b"{", b"[]", b'{"models": 3}', b"null", b"\xff\xfe", b"<html>"]
 )
 def test_an_answer_that_is_none(opened: Open, said: bytes) -> None:
     _, tab = opened(said, expect="lost")
-    assert tab.text("#lost-why") == "What the server answered is no state of onepass."
+    assert tab.text("#lost-why") == "The server's answer cannot be shown."
     assert not shown(tab, "model")
 
 
@@ -497,8 +496,8 @@ def test_a_server_that_is_silent(opened: Open) -> None:
     player.silent.set()
     tab.evaluate("""
         document.getElementById("pause").click();
-        const timer = window.setTimeout;
-        window.setTimeout = (what, wait) => timer(what, wait === 10000 ? 50 : wait);
+        const timeout = AbortSignal.timeout;
+        AbortSignal.timeout = () => timeout.call(AbortSignal, 50);
         document.getElementById("pause").click();
     """)
     tab.until(f"{LINK} === 'lost'")
@@ -535,7 +534,7 @@ def test_what_has_not_changed_is_left_alone(opened: Open) -> None:
 
 def enter(tab: Tab, token: str) -> None:
     tab.evaluate(f"document.getElementById('token').value = {json.dumps(token)}")
-    tab.evaluate("document.querySelector('#door button').click()")
+    tab.evaluate("document.querySelector('#login button').click()")
 
 
 def test_a_token_is_asked_for_once_and_brought(opened: Open) -> None:
@@ -548,15 +547,15 @@ def test_a_token_is_asked_for_once_and_brought(opened: Open) -> None:
     assert player.asked == asked  # a locked door is not knocked at again and again
     enter(tab, "wrong")
     tab.until(
-        "document.getElementById('door-why').innerText === 'The server did not take this token.'"
+        "document.getElementById('login-why').innerText === 'The server did not accept this token.'"
     )
     for bad in ("schlüssel", "two words", "\u202e", "   "):
         asked = player.asked
         tab.evaluate("document.getElementById('token').required = false")
         enter(tab, bad)
-        assert tab.text("#door-why") == "A token is letters, digits and signs without spaces."
+        assert tab.text("#login-why") == "A token is letters, digits and signs without spaces."
         assert player.asked == asked
-    tab.until("document.getElementById('door').checkVisibility()")
+    tab.until("document.getElementById('login').checkVisibility()")
     enter(tab, f" {TOKEN} ")
     tab.until(f"{LINK} === 'live'")
     assert player.brought[-1] == f"Bearer {TOKEN}"
@@ -577,23 +576,19 @@ def test_a_token_that_holds_no_more_is_asked_for_again(opened: Open) -> None:
     tab.until(f"{LINK} === 'live'")
     player.token += "!"
     tab.until(f"{LINK} === 'locked'")
-    assert tab.text("#door-why") == "The server did not take this token."
+    assert tab.text("#login-why") == "The server did not accept this token."
     assert not shown(tab, "model")
 
 
 # -- for all who look -----------------------------------------------------------------------------
 
 
-def test_colours_are_the_systems_or_those_that_were_chosen(opened: Open) -> None:
-    _, tab = opened(state(lively()), dark=True)
-    ground = "getComputedStyle(document.body).backgroundColor"
-    assert tab.evaluate(ground) == "rgb(13, 17, 21)"
-    choose(tab, "colours", "light")
-    assert tab.evaluate(ground) == "rgb(243, 245, 247)"
-    tab.again()
-    tab.until(f"{LINK} === 'live'")
-    assert tab.evaluate(ground) == "rgb(243, 245, 247)"
-    assert tab.evaluate("document.getElementById('colours').value") == "light"
+@pytest.mark.parametrize(
+    ("dark", "ground"), [(True, "rgb(13, 17, 21)"), (False, "rgb(243, 245, 247)")]
+)
+def test_colours_are_the_systems(opened: Open, ground: str, *, dark: bool) -> None:
+    _, tab = opened(state(lively()), dark=dark)
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == ground
 
 
 @pytest.mark.parametrize("width", [320, 360, 412, 700, 1000, 1280, 2200])
@@ -623,7 +618,7 @@ def test_a_screen_reader_is_told_what_is_what(opened: Open) -> None:
     roles = [role for role, _ in nodes]
     for landmark in ("banner", "navigation", "main", "contentinfo"):
         assert roles.count(landmark) == 1, landmark
-    assert roles.count("region") == 7
+    assert roles.count("region") == 6
     for role, name in nodes:
         if role in {
             "button",
@@ -639,17 +634,19 @@ def test_a_screen_reader_is_told_what_is_what(opened: Open) -> None:
             assert name, role
     assert [name for role, name in nodes if role == "heading"] == [
         "onepass 0.1.0", "flow", "Prequential mean absolute error", "Throughput and latency",
-        "Memory spectrum", "Last refused", "Snapshots", "Drift", "Sources",
+        "Last refused", "Sources", "Snapshots", "Drift",
     ]  # fmt: skip
     images = [name for role, name in nodes if role == "image"]
-    assert len(images) == 4
-    assert images[0].startswith("Prequential curve, row 1 to row 3,000: window from 0.7")
-    assert roles.count("slider") == 4
-    assert roles.count("columnheader") == 10 + 3 + 3 + 5 + 3 + 2
+    assert len(images) == 3
+    assert images[0].startswith(
+        "Prequential error: 2026-11-22 23:05:46 UTC, row 3,000, window 0.8178, all rows 0."
+    )
+    assert roles.count("slider") == 3
+    assert roles.count("columnheader") == 9 + 3 + 3 + 5 + 3 + 2
     assert roles.count("rowheader") == 12 + 2 + 4 + 2
     live = "[role=status], [role=alert], [aria-live]"
     ids = f"[...document.querySelectorAll('{live}')].map((each) => each.id).join()"
-    assert tab.evaluate(ids) == "link-says,lost-why,door-why,trouble"
+    assert tab.evaluate(ids) == "link-text,lost-why,login-why,trouble"
 
 
 def test_all_is_reached_with_the_keyboard(opened: Open) -> None:
@@ -669,8 +666,7 @@ def test_all_is_reached_with_the_keyboard(opened: Open) -> None:
         })()""")
         assert rings, reached[-1]
     assert reached == [
-        "skip", "pause", "data", "data", "span", "unseen", "summary", "unseen", "unseen", "unseen",
-        "summary", "colours", "body",
+        "skip", "pause", "data", "data", "span", "unseen", "unseen", "unseen", "body",
     ]  # fmt: skip
 
 
@@ -693,13 +689,13 @@ FORMATS = {
     "amount(0.79)": "0.7900",
     "amount(12.34567)": "12.35",
     "amount(123456)": "123,500",
-    "amount(0)": "0",
+    "amount(0)": "0.000",
     "amount(-0.5)": "−0.5000",
     "amount(1234567)": "1.235e6",
     "amount(0.00001234)": "1.234e−5",
     "amount(null)": "–",
     "rate(0)": "0",
-    "rate(0.25)": "0.25",
+    "rate(0.25)": "0.250",
     "rate(81.24)": "81.2",
     "rate(9.999)": "10.0",
     "rate(99.96)": "100",
@@ -709,45 +705,33 @@ FORMATS = {
     "duration(0.9996)": "1.00 s",
     "duration(0.0009999)": "1.00 ms",
     "duration(3e-8)": "0.0300 µs",
-    "duration(75)": "1.25 min",
     "duration(null)": "–",
     "size(328)": "328 bytes",
     "size(1023)": "1,023 bytes",
-    "size(1024)": "1.0 KiB",
-    "size(8388608)": "8.0 MiB",
-    "size(1048575)": "1.0 MiB",
+    "size(1024)": "1.00 KiB",
+    "size(8388608)": "8.00 MiB",
+    "size(1048575)": "1,020 KiB",
     "size(5e14)": "455 TiB",
     "size(null)": "–",
-    "tick(0, 5)": "0",
-    "tick(0.25, 0.05)": "0.25",
-    "tick(1500, 500)": "1,500",
-    "tick(20000, 5000)": "20k",
-    "tick(12500, 500)": "12.5k",
-    "tick(1500000, 500000)": "1.5M",
-    "tick(2e9, 1e9)": "2G",
-    "tick(0.00001, 0.00001)": "1e−5",
-    "tick(-4, 2)": "−4",
+    "tick(0)": "0",
+    "tick(0.25)": "0.25",
+    "tick(1500)": "1.5K",
+    "tick(20000)": "20K",
+    "tick(12500)": "12.5K",
+    "tick(1500000)": "1.5M",
+    "tick(0.00001)": "1e−5",
+    "tick(-4)": "−4",
     "ago(0.4)": "now",
-    "ago(12.9)": "12 s ago",
-    "ago(3599)": "59 min ago",
-    "ago(-5)": "in 5 s",
-    "ago(90000)": "1 d ago",
-    "ago(null)": "–",
-    "past(297)": "−297 s",
-    "past(0)": "now",
-    "past(300)": "−5 min",
-    "past(7200)": "−2 h",
-    "moment(null)": "",
-    "moment(1e15)": "",
-    "moment(0)": "1970-01-01 00:00:00 UTC",
-    "stamp(1e15)": "",
-    "stamp(0)": "1970-01-01T00:00:00.000Z",
+    "ago(12.9)": "12s ago",
+    "ago(3599)": "59m ago",
+    "ago(-5)": "in 5s",
+    "ago(90000)": "1d ago",
 }
 
 
 def test_numbers_in_words(opened: Open) -> None:
     _, tab = opened(state(lively()))
-    said = tab.evaluate(f"""import(new URL("page/formats.js", location)).then((formats) =>
+    said = tab.evaluate(f"""import(new URL("page/page.js", location)).then((formats) =>
         {json.dumps(list(FORMATS))}.map((each) => {{
             const [, name, given] = each.match(/(\\w+)\\((.*)\\)/);
             return formats[name](...JSON.parse(`[${{given}}]`));
@@ -757,26 +741,27 @@ def test_numbers_in_words(opened: Open) -> None:
 
 
 def test_ticks_are_round_and_few(opened: Open) -> None:
-    """Whatever the numbers: at least one, never many, all within, in order, none not finite."""
+    """Whatever the numbers: at least one, never many, all within, and in order."""
     _, tab = opened(state(lively()))
-    odd = tab.evaluate("""import(new URL("page/axes.js", location)).then((axes) => {
-        const { level, course, timeStep } = axes;
+    odd = tab.evaluate("""import(new URL("page/page.js", location)).then(({ level, timeTicks }) => {
         const odd = [];
         let seed = 1;
         const random = () => (seed = (seed * 16807) % 2147483647) / 2147483647;
         for (let i = 0; i < 3000; i += 1) {
-            const scale = 10 ** Math.round(560 * random() - 280);
-            const numbers = [random(), random() * 10 ** (8 * random()), 0.5]
-                .map((x) => x * scale * (random() < 0.2 ? -1 : 1));
-            const all = [level(numbers, { log: i % 2 === 0, zero: i % 3 === 0 }),
-                course(Math.min(...numbers), Math.max(...numbers)),
-                course(-Math.round(10 ** (7 * random())), 0, { even: timeStep })];
-            for (const { ticks, low, high, place } of all) {
-                const places = ticks.map(place);
-                const fine = ticks.length >= 1 && ticks.length <= 12
+            const scale = 10 ** Math.round(300 * random() - 150);
+            const numbers = [random(), random() * 10 ** (8 * random()), 0.5].map((x) => x * scale);
+            if (i % 3 === 0) numbers.push(0);
+            if (i % 7 === 0) numbers.splice(0, 9, scale, scale);
+            const { ticks, place } = level(numbers, 4);
+            const span = 10 ** (8 * random());
+            const times = timeTicks(1795388746.8 - span, 1795388746.8, 4).map(([at]) => at);
+            for (const [all, place_] of [[ticks, place],
+                [times, (x) => (x - 1795388746.8 + span) / span]]) {
+                const places = all.map(place_);
+                const fine = all.length >= 1 && all.length <= 12
                     && places.every((x) => x > -1e-6 && x < 1 + 1e-6)
                     && places.every((x, j) => j === 0 || x > places[j - 1]);
-                if (!fine) odd.push([numbers, ticks, low, high]);
+                if (!fine) odd.push([numbers, span, all]);
             }
         }
         return odd.slice(0, 2);

@@ -1,16 +1,18 @@
 """The page's files: whole, small, strict, and readable; what needs no browser to be seen."""
 
-import json
 import re
 import tomllib
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
-from page_states import lively, state, unborn
+from msgspec.structs import fields
+from page_states import dozen, hostile, lively, state, unborn
 
 from onepass.service import page
+from onepass.service.http.status import ModelState, State
 
 FOLDER = Path(page.__file__).parent
 NAMES = sorted(each.name for each in FOLDER.iterdir() if each.suffix not in {".py", ".pyc", ""})
@@ -77,7 +79,7 @@ def test_they_are_packed() -> None:
 
 
 def test_the_scripts_are_small() -> None:
-    assert sum(len(text(name).encode()) for name in SCRIPTS) < 41_000
+    assert sum(len(text(name).encode()) for name in SCRIPTS) < 28_000
 
 
 # -- nothing inline, nothing from elsewhere -------------------------------------------------------
@@ -117,11 +119,11 @@ def test_ids_are_there_and_no_two_alike() -> None:
     assert max(ids.values()) == 1
     sought = set(
         re.findall(
-            r'(?:find|put|getElementById|latest\(rows, "\w+",)\(?\s*"([\w-]+)"',
+            r'(?:find|put|reveal|new Chart)\("([\w-]+)"',
             "".join(map(text, SCRIPTS)),
         )
     )
-    assert len(sought) > 30
+    assert len(sought) > 15
     assert sought <= set(ids)
     named = [
         a.get("aria-labelledby") or a.get("aria-describedby") or a.get("for")
@@ -186,41 +188,12 @@ def test_each_colour_stands_in_one_place() -> None:
     assert used == set(re.findall(r"--([\w-]+):", text("page.css")))
 
 
-# -- what the server is to answer -----------------------------------------------------------------
+# -- states of the tests --------------------------------------------------------------------------
 
 
-def example() -> dict[str, object]:
-    """The example in the module's docstring."""
-    words = (page.__doc__ or "").partition("For example::")[2]
-    said: dict[str, object] = json.loads(words)
-    return said
-
-
-def test_the_example_is_what_is_described() -> None:
-    table = (page.__doc__ or "").split("=\n")[1]
-    heads = "".join(line[:28] for line in table.splitlines())
-    described = set(re.findall(r"``(\w+)``", heads))
-    said = example()
-    (model,) = said["models"]  # type: ignore[misc]
-    assert described == set(said) | set(model)
-    words = set(re.findall(r"\w+", table))
-    for part in ("error", "rates", "latency"):
-        assert set(model[part]) <= words
-    for part in ("drift", "refused", "snapshots"):
-        assert set(model[part][0]) <= words
-
-
-def shape(x: object) -> object:
-    """Names alone."""
-    if isinstance(x, dict):
-        return {name: shape(value) for name, value in x.items()}
-    return None
-
-
-def test_the_states_of_the_tests_are_such_answers() -> None:
-    said = example()
-    (model,) = said["models"]  # type: ignore[misc]
-    assert set(state()) == set(said)
-    for made in (lively(), unborn()):
-        named = {"positions": None, "watching": None}  # by names of their own
-        assert shape({**made, **named}) == shape({**model, **named})
+def test_the_states_of_the_tests_are_those_of_a_server() -> None:
+    said = msgspec.json.encode(
+        state(lively(), unborn(), *dozen()["models"], *hostile()["models"][:2])
+    )
+    assert len(msgspec.json.decode(said, type=State).models) == 16
+    assert set(lively()) == set(unborn()) == {each.encode_name for each in fields(ModelState)}

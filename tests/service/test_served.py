@@ -119,9 +119,9 @@ def test_a_detector_that_fails_takes_nothing_down(
         shelf.open_all()
         served = shelf["m"] if len(shelf) else shelf.create("m", op.RLSRegressor())
         served.durable.learn(X, Y)
-        [model] = state(shelf)["models"]
-        assert "broken has failed and watches no longer: math domain error" in model["trouble"]
-        assert 'onepass_drift_watching{model="m",detector="broken"} 0' in exposition(shelf, {})
+        [model] = state(shelf).models
+        assert "broken has failed and watches no longer: math domain error" in str(model.trouble)
+        assert 'onepass_drift_watching{detector="broken",model="m"} 0' in exposition(shelf, {})
         served.durable.snapshot()
         served.wake()
         served.hold_ready()
@@ -153,16 +153,11 @@ def test_its_memory_is_told_while_a_loop_has_it(tmp_path: Path) -> None:
         rows = np.random.default_rng(0).normal(size=(40, 4))
         served.durable.learn(rows, rows[:, 0])
         served.durable.snapshot()
-        known, values = served.nbytes, np.array(served.spectrum)
+        known = served.nbytes
         assert known == served.durable.model().nbytes
-        assert values == pytest.approx(np.linalg.svd(served.durable.model().memory_.R)[1])
         for row in rows:
             served.durable.learn_one(row, row[0])
             assert served.nbytes == known
-        assert served.spectrum is not None
-        served.durable.snapshot()
-        R = served.durable.model().memory_.R
-        assert served.spectrum == pytest.approx(np.linalg.svd(R)[1])
 
 
 def test_what_is_retired_takes_no_gauges_of_others(tmp_path: Path) -> None:

@@ -1,29 +1,28 @@
-"""Metrics of served learners, for the page and for Prometheus, and drift detectors.
+"""Metrics of served learners for the page and for Prometheus, and their drift detectors.
 
-Some threads read metrics while others write them: numbers are replaced, and lists that grow are
-bounded. Learned rows are counted in groups, and before a metric is read, because counting single
-rows takes as long as learning them.
+Rows are counted when they are learned. The prequential error is that of :mod:`onepass.evaluate`:
+each row was predicted before it was learned. Durations of requests are a histogram of Prometheus.
 
-Drift detectors are objects of other libraries, which are updated with each error. One that raises
-is switched off and reported as ``trouble``; the others continue.
+Drift detectors are objects of other libraries, which are updated with the error of each row. One
+that raises is switched off and reported in ``trouble``; the others continue.
 
 Metrics are stored in a file beside the learner's, after each of its snapshots and at intervals.
 When a learner is opened, the rows learned since the snapshot are counted again, except those that
 the file already includes. Rows are counted twice or missed only if the process is killed between a
-snapshot and the write that follows it. A metrics file that is damaged, missing or ahead of its
-learner is ignored, and counting starts at zero.
+snapshot and the write that follows it. A metrics file that is damaged, missing, ahead of its
+learner or of another format is ignored, and counting starts at zero.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.linalg
+from prometheus_client import Histogram
 from sklearn.base import is_classifier
 
 from onepass.errors import OnepassError
@@ -33,7 +32,7 @@ from onepass.evaluate.metrics import METRICS
 from onepass.serialization import archive
 from onepass.serialization.atomic import replacing
 from onepass.service.requests import Block
-from onepass.types import Array, Floats
+from onepass.types import Array
 
 if TYPE_CHECKING:
     from river.base import BinaryDriftDetector, DriftDetector
@@ -41,14 +40,14 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["Course", "Diary", "Gauges", "Guards", "memory_of", "spectrum", "task_of"]
+__all__ = ["Diary", "DriftMonitor", "Gauges", "task_of"]
 
 
-_MARKS = 100  # the last ones
+_MAX_MARKS = 100
 
 
-class Guards:
-    """Detectors at work; for one thread at a time.
+class DriftMonitor:
+    """Drift detectors that watch the errors of one learner; for one thread at a time.
 
     Parameters
     ----------
@@ -58,235 +57,75 @@ class Guards:
     Attributes
     ----------
     alarms : int
-        How often one has found drift.
-    drift : deque of dict
-        The last of these: ``rows``, counted from the first of all, ``detector``, and ``at``, in
-        seconds since 1970, when that was noticed, which is up to a second after the row was
-        learned, or when it was asked for.
+        Number of alarms so far.
+    marks : deque of dict
+        The last alarms: ``rows``, the number of rows at the alarm; ``at``, its time in seconds
+        since 1970; and the name of the ``detector``.
     """
 
     def __init__(self, detectors: Mapping[str, "DriftDetector | BinaryDriftDetector"]) -> None:
-        self._at_work: dict[str, Any] = dict(detectors)
+        self._detectors: dict[str, Any] = dict(detectors)
         self._failed: dict[str, str] = {}
         self.alarms = 0
-        self.drift: deque[dict[str, Any]] = deque(maxlen=_MARKS)
+        self.marks: deque[dict[str, Any]] = deque(maxlen=_MAX_MARKS)
 
     @property
     def trouble(self) -> str | None:
-        """Which have failed and why, in a sentence for each; None if all are at work."""
+        """Which detectors have failed and why; None if all of them watch."""
         return " ".join(self._failed.values()) or None
 
     def watching(self) -> dict[str, bool]:
-        """Whether each of them is at work, by its name."""
-        return dict.fromkeys(self._at_work, True) | dict.fromkeys(self._failed, False)
+        """Whether each detector watches, by its name."""
+        return dict.fromkeys(self._detectors, True) | dict.fromkeys(self._failed, False)
 
-    def add(self, rows: int, errors: Array) -> None:
-        """Tell them of some rows; note where they find drift.
+    def add(self, rows: int, errors: Array, *, replayed: bool = False) -> None:
+        """Update the detectors with the errors of some rows, and record their alarms.
 
         Parameters
         ----------
         rows : int
-            How many rows there were before.
+            Number of rows before these.
         errors : ndarray of shape (n,)
-            Of each row, 0 or more; one that is not finite is passed over.
+            Error of each row, 0 or more; one that is not finite is skipped.
+        replayed : bool
+            Whether the rows were counted before a restart: then alarms are not recorded.
         """
-        if self._at_work:
-            found = [(i, name) for name in list(self._at_work) for i in self._found(name, errors)]
-            self.alarms += len(found)
+        alarms = [(i, name) for name in list(self._detectors) for i in self._alarms(name, errors)]
+        if alarms and not replayed:
+            self.alarms += len(alarms)
             now = time.time()
-            for i, name in sorted(found):
-                self.drift.append({"rows": rows + i + 1, "at": now, "detector": name})
+            for i, name in sorted(alarms):
+                self.marks.append({"rows": rows + i + 1, "at": now, "detector": name})
 
-    def recall(self, errors: Array) -> None:
-        """Tell them of rows that were counted before; what they find is no alarm now."""
-        for name in list(self._at_work):
-            for _ in self._found(name, errors):
-                pass
-
-    def _found(self, name: str, errors: Array) -> Iterator[int]:
-        """The rows after which one has found drift."""
-        detector = self._at_work[name]
+    def _alarms(self, name: str, errors: Array) -> Iterator[int]:
+        """Update one detector, and yield the rows at which it detects drift."""
+        detector = self._detectors[name]
         kind = bool if counts_mistakes(detector) else float
         try:
             for i in np.flatnonzero(np.isfinite(errors)).tolist():
                 detector.update(kind(errors[i]))
                 if detector.drift_detected:
                     yield i
-        except Exception as wrong:  # noqa: BLE001  whatever it is, rows are counted all the same
-            del self._at_work[name]
+        except Exception as error:  # noqa: BLE001  any failure: rows are counted all the same
+            del self._detectors[name]
             self._failed[name] = (
                 f"The drift detector {name} has failed and watches no longer: "
-                f"{str(wrong) or repr(wrong)}. All else goes on; leave it out when you start again."
+                f"{str(error) or repr(error)}. All else goes on; leave it out when you start again."
             )
 
 
-_NAMES = {"regression": ("mae", "mean absolute error"), "classification": ("accuracy", "accuracy")}
-_POINTS = 400  # of a curve; of more, one in so many rows stays
-_BEYOND = 6.0  # times the usual error: a row that contradicts what was known
-
-
-class Course:
-    """What is counted of rows that were learned; for one thread at a time.
-
-    Parameters
-    ----------
-    task : {"regression", "classification"}
-    window : int
-        Rows that the recent error is about.
-    detectors : mapping of str to detector
-        As :func:`onepass.integrations.river` gives them; they are told of each row's error.
-
-    Attributes
-    ----------
-    rows : int
-        Rows whose error was counted.
-    contradictions : int
-        Of these, how many were beyond six times the root of the mean square of all before them.
-    guards : Guards
-        The detectors, and what they have found.
-    """
-
-    def __init__(
-        self, task: str, window: int, detectors: Mapping[str, "DriftDetector | BinaryDriftDetector"]
-    ) -> None:
-        self.task, self.window = task, window
-        self._metric, self._name = _NAMES[task]
-        self._tally = Tally({self._metric: METRICS[task][self._metric]}, window)
-        self.guards = Guards(detectors)
-        self._errors: deque[Array] = deque()  # of the last rows: with their sign, and without it
-        self._kept = 0
-        self._squares = 0.0
-        self.rows = self.contradictions = 0
-        self._curve: list[list[Any]] = []
-        self._every = self._next = 1
-
-    def add(self, told: list[tuple[Array, Array]]) -> None:
-        """Count rows: what is alike together, up to where a point of the curve is due.
-
-        Parameters
-        ----------
-        told : list of tuple of ndarray
-            The answers of some rows, and what was said of them before; of others; and so on.
-        """
-        for run in self._runs(told):
-            self._take(run)
-
-    def error(self) -> dict[str, Any]:
-        """The prequential error: over all rows, over the last, and along the stream."""
-        return {
-            "name": self._name,
-            "all": self._tally.overall[self._metric],
-            "window": self._tally.recent[self._metric],
-            "window_rows": min(self.window, self.rows),
-            "curve": [list(point) for point in self._curve],
-        }
-
-    def last(self) -> Array:
-        """The errors of the last rows, answer less what was said; 1 for a mistake, in classes."""
-        errors: Array = self._last()[0]
-        return errors
-
-    def state(self) -> dict[str, Any]:
-        """All that goes on after a restart, as plain values and arrays."""
-        return {
-            "task": self.task, "window": self.window, "rows": self.rows,
-            "tally": self._tally.state(), "errors": self._last(), "squares": self._squares,
-            "contradictions": self.contradictions, "curve": list(self._curve),
-            "every": self._every, "drift": list(self.guards.drift), "alarms": self.guards.alarms,
-        }  # fmt: skip
-
-    def restore(self, state: Any) -> None:
-        """Go on from a state; the detectors, which begin anew, see its last rows.
-
-        Parameters
-        ----------
-        state : dict
-            As ``state`` gave it.
-        """
-        self._tally.restore(state["tally"], "gauges")
-        self.rows, self._squares = state["rows"], state["squares"]
-        errors = state["errors"]
-        if errors.ndim == 1:  # as the first versions wrote them
-            errors = np.stack([errors, np.abs(errors)])
-        self._errors, self._kept = deque([errors]), errors.shape[1]
-        self.contradictions, self.guards.alarms = state["contradictions"], state["alarms"]
-        self._curve, self._every = state["curve"], state["every"]
-        self._next = (self.rows // self._every + 1) * self._every
-        self.guards.drift.extend(state["drift"])
-        self.guards.recall(errors[1])
-
-    # -- what stands behind them ---------------------------------------------------------------
-
-    def _runs(self, told: list[tuple[Array, Array]]) -> Iterator[list[tuple[Array, Array]]]:
-        """What is counted together; each is counted before the next is asked for."""
-        run: list[tuple[Array, Array]] = []
-        rows, kind = self.rows, None
-        for pair in told:
-            y, said = pair
-            before, kind = kind, (y.dtype.kind, said.dtype.kind, y.shape[1:], said.shape[1:])
-            if run and kind != before:
-                yield run
-                run = []
-            run.append(pair)
-            rows += len(y)
-            if rows >= self._next:
-                yield run
-                run = []
-        if run:
-            yield run
-
-    def _take(self, run: list[tuple[Array, Array]]) -> None:
-        y, said = run[0] if len(run) == 1 else (np.concatenate(each) for each in zip(*run))  # noqa: B905
-        self._tally.add(y, said)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is far from what is
-            off = np.asarray(y - said if self.task == "regression" else said != y, dtype=np.float64)
-            errors = np.stack([off, np.abs(off)])
-            if off.ndim > 1:  # of several answers, which may be amiss in opposite ways
-                errors = errors.reshape(2, len(y), -1).mean(axis=2)
-            self._weigh(errors[1])
-        self._keep(errors)
-        self.guards.add(self.rows, errors[1])
-        self.rows += len(y)
-        if self.rows >= self._next:
-            self._point()
-
-    def _weigh(self, errors: Array) -> None:
-        """Count those that are far beyond all before them."""
-        squares = errors * errors
-        total = np.cumsum(np.concatenate(([self._squares], squares)))
-        if self.task == "regression":
-            rows = np.arange(self.rows, self.rows + len(errors))  # before each of them
-            far = (rows >= self.window) & (squares * rows > _BEYOND**2 * total[:-1])
-            self.contradictions += int(np.count_nonzero(far))
-        self._squares = float(total[-1])
-
-    def _keep(self, errors: Array) -> None:
-        self._errors.append(errors[:, -self.window :])
-        self._kept += self._errors[-1].shape[1]
-        while self._kept - self._errors[0].shape[1] >= self.window:
-            self._kept -= self._errors.popleft().shape[1]
-
-    def _last(self) -> Array:
-        """The errors of the last rows (2, n): with their sign, and without it."""
-        if not self._errors:
-            return np.empty((2, 0))
-        return np.concatenate(self._errors, axis=1)[:, -self.window :]
-
-    def _point(self) -> None:
-        values = (self._tally.overall[self._metric], self._tally.recent[self._metric])
-        self._curve.append([self.rows, *values])
-        if len(self._curve) > _POINTS:
-            while self.rows // self._every > _POINTS // 2:  # blocks may be longer than that
-                self._every *= 2
-            last = {(point[0] - 1) // self._every: point for point in self._curve}
-            self._curve = list(last.values())
-        self._next = (self.rows // self._every + 1) * self._every
-
-
-_BLOCKS, _ROWS = 256, 4096  # so many are counted together, or those of a second if they are fewer
-_SECONDS = 120  # of the rates' curve
-_TIMES = 2048  # durations that are kept
-_REFUSED = 20  # the last ones
+_METRICS = {
+    "regression": ("mae", "mean absolute error"),
+    "classification": ("accuracy", "accuracy"),
+}
+_MAX_POINTS = 400  # of a curve
+_OUTLIER = 6.0  # times the root mean square error: a row that contradicts the earlier ones
+_SECONDS = 120  # of the curve of rates
+_MAX_REFUSED = 20
+_BUCKETS = (
+    0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
 
 
 def task_of(learner: "Learner | Pipeline") -> str:
@@ -295,15 +134,32 @@ def task_of(learner: "Learner | Pipeline") -> str:
 
 
 class Gauges:
-    """Counts, errors, rates and durations of one learner.
+    """Prequential error, counts, rates and durations of one learner; for any thread.
 
     Parameters
     ----------
     learner : learner or Pipeline
     window : int, default 1000
-        Rows that the recent error is about.
+        Number of the last rows that the recent error is about.
     detectors : mapping of str to detector, optional
-        As :func:`onepass.integrations.river` gives them; they are told of each row's error.
+        As :func:`onepass.integrations.river` gives them.
+
+    Attributes
+    ----------
+    rows : int
+        Rows whose error was counted.
+    seen : int
+        Rows that the learner had learned when the last was counted.
+    contradictions : int
+        Rows of regression whose error was more than six times the root mean square error of all
+        rows before them, after the first ``window`` rows.
+    drift : DriftMonitor
+        Updated with the error of each row.
+    durations : Histogram
+        Seconds of requests since the start, by ``verb``.
+    predicted_rows, rows_refused : int
+    refused : deque of dict
+        The last refusals: ``at``, in seconds since 1970, ``rows``, and ``why``.
     """
 
     def __init__(
@@ -313,226 +169,232 @@ class Gauges:
         window: int = 1000,
         detectors: "Mapping[str, DriftDetector | BinaryDriftDetector] | None" = None,
     ) -> None:
-        self._course = Course(task_of(learner), window, detectors or {})
-        self._counting = Lock()  # of the course; held for longer than the other
-        self._lock = Lock()
-        self._told: list[tuple[Array, Array]] = []  # that are still to be counted
-        self._told_rows = self._since = 0
-        self._seen = 0
-        self._resumed = False  # else it is not known yet what came before
-        self.refused: deque[dict[str, Any]] = deque(maxlen=_REFUSED)
-        self.rows_refused = 0
-        self.predicted_rows = 0
-        self._rates: deque[list[int]] = deque(maxlen=_SECONDS + 1)
-        self._times = {verb: deque[float](maxlen=_TIMES) for verb in ("learn", "predict")}
-        self._took = dict.fromkeys(self._times, (0, 0.0))
+        self._task, self._window = task_of(learner), window
+        self._metric, self._label = _METRICS[self._task]
+        self._tracking = Lock()  # of errors and drift: detectors may take long for many rows
+        self._tally = self._new_tally()
+        self._curve: list[list[Any]] = []  # rows, all, window, time
+        self._stride = 1  # rows between two points of the curve
+        self._squares = 0.0
+        self._replayed: list[tuple[Array, Array]] | None = []  # until resume; then None
+        self.rows = self.seen = self.contradictions = 0
+        self.drift = DriftMonitor(detectors or {})
+        self._lock = Lock()  # of all else
+        self._rates: deque[list[int]] = deque(maxlen=_SECONDS + 1)  # second, learned, predicted
+        self.rows_refused = self.predicted_rows = 0
+        self.refused: deque[dict[str, Any]] = deque(maxlen=_MAX_REFUSED)
+        self.durations = Histogram(
+            "onepass_request_seconds", "Duration of requests.", ["verb"],
+            registry=None, buckets=_BUCKETS,
+        )  # fmt: skip
+        self._learn, self._predict = map(self.durations.labels, ("learn", "predict"))
 
-    # -- what happens --------------------------------------------------------------------------
+    def _new_tally(self) -> Tally:
+        return Tally({self._metric: METRICS[self._task][self._metric]}, self._window)
 
-    def learned(self, block: Block, said: Array) -> Callable[[], object] | None:
-        """Rows were learned; ``said`` was said of them before.
+    # -- events --------------------------------------------------------------------------------
 
-        Returns
-        -------
-        count : callable or None
-            Counts what has come together, if it is much: a watcher's work that is left.
-        """
+    def learned(self, block: Block, predictions: Array) -> None:
+        """Count rows that were learned, with their predictions before that."""
         if block.y is None or not len(block):
-            return None
-        said = np.asarray(said)
-        y = block.y.reshape(said.shape)  # labels that came as a column
+            return
+        predictions = np.asarray(predictions)
+        y = block.y.reshape(predictions.shape)  # labels may be a column
+        with self._tracking:
+            if self._replayed is not None:
+                self._replayed.append((y, predictions))
+                return
+            self._add(y, predictions)
+            self.seen += len(y)
         with self._lock:
-            self._told.append((y, said))
-            self._told_rows += len(y)
-            if not self._resumed:
-                return None
-            second = self._count(1, len(y))
-            if len(self._told) == 1:
-                self._since = second
-            many = len(self._told) >= _BLOCKS or self._told_rows >= _ROWS
-        return self._counted if many or second > self._since else None
+            self._rate(1, len(y))
 
     def predicted(self, rows: int, seconds: float) -> None:
-        """Rows were answered, in so many seconds."""
+        """Count a request that rows were predicted for, and its duration."""
         with self._lock:
             self.predicted_rows += rows
-            self._count(2, rows)
-            self._time("predict", seconds)
+            self._rate(2, rows)
+        self._predict.observe(seconds)
 
     def answered(self, seconds: float) -> None:
-        """A request to learn was answered, after so many seconds."""
-        with self._lock:
-            self._time("learn", seconds)
+        """Count a request to learn, and its duration."""
+        self._learn.observe(seconds)
 
     def refuse(self, rows: int, why: str) -> None:
-        """Rows were refused."""
+        """Count rows that were refused."""
         with self._lock:
             self.rows_refused += rows
             self.refused.append({"at": time.time(), "rows": rows, "why": why[:1000]})
 
-    # -- over restarts -------------------------------------------------------------------------
-
-    def state(self) -> dict[str, Any]:
-        """All that goes on after a restart, as plain values and arrays."""
-        self._counted()
-        with self._counting, self._lock:
-            return {
-                **self._course.state(), "seen": self._seen, "refused": list(self.refused),
-                "rows_refused": self.rows_refused, "predicted_rows": self.predicted_rows,
-            }  # fmt: skip
-
-    def resume(self, state: Any, seen: int) -> None:
-        """Go on from a state, and count what was learned again on opening, as far as it is new.
-
-        Parameters
-        ----------
-        state : dict or None
-            As ``state`` gave it, some time before; another is left out.
-        seen : int
-            Rows that the learner has learned in all.
-        """
-        counted = 0  # of the rows that were told again
-        if state is not None and self._fits(state, seen):
-            self._course.restore(state)
-            self.refused.extend(state["refused"])
-            self.rows_refused = state["rows_refused"]
-            self.predicted_rows = state["predicted_rows"]
-            counted = max(int(state["seen"]) - (seen - self._told_rows), 0)
-        again, self._told = self._told, []
-        for y, said in again:
-            if counted < len(y):
-                self._told.append((y[counted:], said[counted:]))
-            counted = max(counted - len(y), 0)
-        self._seen = seen - sum(len(y) for y, _ in self._told)
-        self._resumed = True
-        self._counted()
-
-    def _fits(self, state: Any, seen: int) -> bool:
-        try:
-            same = (state["task"], state["window"]) == (self._course.task, self._course.window)
-            whole = state.keys() >= self.state().keys()  # another version may have other fields
-            return same and whole and int(state["seen"]) <= seen
-        except (AttributeError, LookupError, TypeError, ValueError):
-            return False
-
-    # -- what is told --------------------------------------------------------------------------
-
-    @property
-    def rows(self) -> int:
-        """Rows whose error was counted."""
-        return self._counted().rows
-
-    @property
-    def seen(self) -> int:
-        """Rows that the learner had learned when the last was counted, those before these too."""
-        self._counted()
-        return self._seen
-
-    @property
-    def contradictions(self) -> int:
-        """Rows whose error was far beyond those before them."""
-        return self._counted().contradictions
-
-    @property
-    def alarms(self) -> int:
-        """How often a detector has found drift."""
-        return self._counted().guards.alarms
-
-    @property
-    def drift(self) -> list[dict[str, Any]]:
-        """Where, and when that was noticed, the last times, the first of them first."""
-        course = self._counted()
-        with self._counting:
-            return list(course.guards.drift)
-
-    @property
-    def trouble(self) -> str | None:
-        """Which detectors have failed and why; None if all of them watch."""
-        course = self._counted()
-        with self._counting:
-            return course.guards.trouble
-
-    def watching(self) -> dict[str, bool]:
-        """Whether each detector watches, by its name; one that has failed does not."""
-        course = self._counted()
-        with self._counting:
-            return course.guards.watching()
-
-    def error(self) -> dict[str, Any]:
-        """The prequential error: over all rows, over the last, and along the stream."""
-        course = self._counted()
-        with self._counting:
-            return course.error()
-
-    def innovations(self) -> dict[str, float]:
-        """Mean and deviation of what was said amiss in the last rows: of mistakes, in classes."""
-        course = self._counted()
-        with self._counting:
-            last = course.last()
-        return {"mean": float(last.mean()), "deviation": float(last.std())} if len(last) else {}
-
-    def rates(self) -> dict[str, Any]:
-        """Rows a second: over the last ten whole seconds, and second by second."""
-        now = int(time.monotonic())
-        with self._lock:
-            found = {second: (learned, said) for second, learned, said in self._rates}
-        last = [found.get(now - back, (0, 0)) for back in range(1, 11)]
-        first = min(max(now - min(found, default=now), 1), _SECONDS)
-        curve = [[back, *found.get(now - back, (0, 0))] for back in range(first, 0, -1)]
-        learned, predicted = (sum(each) / len(last) for each in zip(*last, strict=True))
-        return {"learned": learned, "predicted": predicted, "curve": curve}
-
-    def latency(self) -> dict[str, dict[str, float | None]]:
-        """Seconds that requests took: the median and the 99th of a hundred."""
-        found: dict[str, dict[str, float | None]] = {}
-        with self._lock:
-            last = {verb: np.array(kept) for verb, kept in self._times.items()}
-        for verb, kept in last.items():
-            times = kept if len(kept) else None
-            found[verb] = {
-                "p50": None if times is None else float(np.quantile(times, 0.5)),
-                "p99": None if times is None else float(np.quantile(times, 0.99)),
-            }
-        return found
-
-    def took(self) -> dict[str, tuple[int, float]]:
-        """How many requests there were since the start, and their seconds in all."""
-        with self._lock:
-            return dict(self._took)
-
-    # -- what stands behind them ---------------------------------------------------------------
-
-    def _counted(self) -> Course:
-        """The course, once all that was told by now is counted."""
-        with self._counting:
-            if self._resumed:
-                with self._lock:
-                    told, self._told, self._told_rows = self._told, [], 0
-                if told:
-                    self._seen += sum(len(y) for y, _ in told)
-                    self._course.add(told)
-            return self._course
-
-    def _time(self, verb: str, seconds: float) -> None:
-        self._times[verb].append(seconds)
-        count, so_far = self._took[verb]
-        self._took[verb] = (count + 1, so_far + seconds)
-
-    def _count(self, column: int, rows: int) -> int:
-        """Count rows of this second, which is returned."""
+    def _rate(self, column: int, rows: int) -> None:
         second = int(time.monotonic())
         if not self._rates or self._rates[-1][0] != second:
             self._rates.append([second, 0, 0])
         self._rates[-1][column] += rows
-        return second
+
+    def _add(self, y: Array, predictions: Array) -> None:
+        """Count rows, and set a point of the curve at each multiple of the stride."""
+        start = 0
+        while start < len(y):
+            stop = min(start + self._stride - self.rows % self._stride, len(y))
+            self._count(y[start:stop], predictions[start:stop])
+            start = stop
+            if self.rows % self._stride == 0:
+                self._curve.append([self.rows, *self._errors(), time.time()])
+            if len(self._curve) > _MAX_POINTS:
+                self._stride *= 2
+                self._curve = [point for point in self._curve if point[0] % self._stride == 0]
+
+    def _count(self, y: Array, predictions: Array) -> None:
+        """Count rows in the error, in the contradictions and by the detectors."""
+        self._tally.add(y, predictions)
+        errors = self._row_errors(y, predictions, np.abs)
+        self.drift.add(self.rows, errors)
+        if self._task == "regression":
+            for row, error in enumerate(errors.tolist(), self.rows):
+                square = error * error
+                if row >= self._window and square * row > _OUTLIER**2 * self._squares:
+                    self.contradictions += 1
+                self._squares += square
+        self.rows += len(y)
+
+    def _row_errors(
+        self, y: Array, predictions: Array, measure: Callable[[Array], Array] = np.asarray
+    ) -> Array:
+        """Target minus prediction of each row, or 1 for a wrong label; the mean over targets."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            errors = y - predictions if self._task == "regression" else predictions != y
+            errors = measure(np.asarray(errors, dtype=np.float64))
+            return errors if errors.ndim == 1 else errors.reshape(len(y), -1).mean(axis=1)
+
+    # -- restarts ------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """All that is restored after a restart, as plain values and arrays."""
+        with self._tracking, self._lock:
+            return {
+                "task": self._task, "window": self._window, "rows": self.rows, "seen": self.seen,
+                "tally": self._tally.state(), "curve": list(self._curve), "every": self._stride,
+                "squares": self._squares, "contradictions": self.contradictions,
+                "drift": list(self.drift.marks), "alarms": self.drift.alarms,
+                "refused": list(self.refused), "rows_refused": self.rows_refused,
+                "predicted_rows": self.predicted_rows,
+            }  # fmt: skip
+
+    def resume(self, state: Any, seen: int) -> None:
+        """Restore a state, and count the rows replayed on opening that it does not include.
+
+        Parameters
+        ----------
+        state : dict or None
+            What ``state`` gave; one that does not fit is ignored.
+        seen : int
+            Rows that the learner has learned in all.
+        """
+        with self._tracking, self._lock:
+            replayed, self._replayed = self._replayed or [], None
+            with suppress(AttributeError, LookupError, TypeError, ValueError, OnepassError):
+                self._restore(state, seen)
+            counted = self.seen - seen + sum(len(y) for y, _ in replayed)  # of those replayed
+            for y, predictions in replayed:
+                self._add(y[max(counted, 0) :], predictions[max(counted, 0) :])
+                counted -= len(y)
+            self.seen = seen
+
+    def _restore(self, state: Any, seen: int) -> None:
+        """Restore a state that fits, all of it or nothing."""
+        if (state["task"], state["window"]) != (self._task, self._window) or state["seen"] > seen:
+            return
+        names = ("rows", "seen", "contradictions", "rows_refused", "predicted_rows")
+        plain = {name: state[name] for name in names}
+        curve = [[*point, None][:4] for point in state["curve"]]  # formerly without a time
+        refused, drift, alarms = list(state["refused"]), list(state["drift"]), state["alarms"]
+        stride, squares = state["every"], state["squares"]
+        tally = self._new_tally()
+        tally.restore(state["tally"], "metrics")
+        vars(self).update(plain, _curve=curve, _stride=stride, _squares=squares, _tally=tally)
+        self.refused.extend(refused)
+        self.drift.alarms = alarms
+        self.drift.marks.extend(drift)
+        self.drift.add(self.rows, self._last_errors(np.abs), replayed=True)
+
+    # -- readings ------------------------------------------------------------------------------
+
+    def error(self) -> dict[str, Any]:
+        """Prequential error over all rows, over the last ones, and along the stream."""
+        with self._tracking:
+            overall, recent = self._errors()
+            return {
+                "name": self._label, "all": overall, "window": recent,
+                "window_rows": min(self._window, self.rows), "curve": list(self._curve),
+            }  # fmt: skip
+
+    def _errors(self) -> tuple[float | None, float | None]:
+        return self._tally.overall[self._metric], self._tally.recent[self._metric]
+
+    def innovations(self) -> dict[str, float]:
+        """Mean and standard deviation of target minus prediction over the last rows.
+
+        For classes they are those of mistakes.
+        """
+        with self._tracking:
+            last = self._last_errors()
+        return {"mean": float(last.mean()), "deviation": float(last.std())} if len(last) else {}
+
+    def _last_errors(self, measure: Callable[[Array], Array] = np.asarray) -> Array:
+        """Errors of the last ``window`` rows."""
+        blocks = self._tally.state()["last"]
+        if not blocks:
+            return np.empty(0)
+        y, predictions = (np.concatenate(each) for each in zip(*blocks, strict=True))
+        return self._row_errors(y, predictions, measure)
+
+    def rates(self) -> dict[str, Any]:
+        """Rows per second: over the last ten whole seconds, and second by second."""
+        now = int(time.monotonic())
+        with self._lock:
+            rates = {second: (learned, predicted) for second, learned, predicted in self._rates}
+        last = [rates.get(now - back, (0, 0)) for back in range(1, 11)]
+        first = min(max(now - min(rates, default=now), 1), _SECONDS)
+        curve = [[back, *rates.get(now - back, (0, 0))] for back in range(first, 0, -1)]
+        learned, predicted = (sum(each) / len(last) for each in zip(*last, strict=True))
+        return {"learned": learned, "predicted": predicted, "curve": curve}
+
+    def duration_samples(self) -> Iterator[tuple[str, dict[str, str], float]]:
+        """Samples of the histogram of durations: name, labels and value."""
+        for metric in self.durations.collect():
+            for sample in metric.samples:
+                if not sample.name.endswith("_created"):
+                    yield sample.name, sample.labels, sample.value
+
+    def latency(self) -> dict[str, dict[str, float | None]]:
+        """Median and 99th percentile of the durations since the start, by verb."""
+        buckets: dict[str, list[tuple[float, float]]] = {}
+        for name, labels, value in self.duration_samples():
+            if name.endswith("_bucket"):
+                buckets.setdefault(labels["verb"], []).append((float(labels["le"]), value))
+        return {
+            verb: {"p50": _quantile(0.5, of_verb), "p99": _quantile(0.99, of_verb)}
+            for verb, of_verb in buckets.items()
+        }
 
 
-_OFTEN = 30.0  # seconds
-_WHERE = "onepass serve"
+def _quantile(q: float, buckets: Sequence[tuple[float, float]]) -> float | None:
+    """Quantile of a histogram by linear interpolation, as PromQL's ``histogram_quantile``."""
+    rank = q * buckets[-1][1]
+    low, below = 0.0, 0.0
+    for high, count in buckets:
+        if count >= rank > 0:
+            return low if high == np.inf else low + (high - low) * (rank - below) / (count - below)
+        low, below = high, count
+    return None
+
+
+_INTERVAL = 30.0  # seconds
 
 
 class Diary:
-    """A file of gauges.
+    """The file in which the metrics of a learner outlive a restart.
 
     Parameters
     ----------
@@ -541,15 +403,15 @@ class Diary:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._written = (-1, 0, time.monotonic())
+        self._written = (-1, 0, time.monotonic())  # rows, the snapshot's rows, when
 
     def read(self, gauges: Gauges, seen: int) -> None:
-        """Have gauges go on, if there are some that can.
+        """Restore metrics, if the file fits the learner.
 
         Parameters
         ----------
         gauges : Gauges
-            That were told what the learner has learned again on opening.
+            Notified of the rows that were replayed on opening.
         seen : int
             Rows that the learner has learned in all.
         """
@@ -559,7 +421,7 @@ class Diary:
         gauges.resume(state, seen)
 
     def tend(self, gauges: Gauges, snapshot: int) -> None:
-        """Write them down if it is time.
+        """Write the metrics after a new snapshot, and at intervals.
 
         Parameters
         ----------
@@ -567,55 +429,15 @@ class Diary:
         snapshot : int
             Rows that had been learned at the last snapshot.
         """
-        rows, taken, at = self._written
+        rows, last, at = self._written
         now = time.monotonic()
-        if snapshot != taken or (now - at > _OFTEN and gauges.seen != rows):
+        if snapshot != last or (now - at > _INTERVAL and gauges.seen != rows):
             self._written = (gauges.seen, snapshot, now)
             self.write(gauges)
 
     def write(self, gauges: Gauges) -> None:
-        """Write them down, as far as the disk allows it."""
+        """Write the metrics, as far as the disk allows it."""
         with suppress(OSError, OnepassError):
             data = archive.packed(gauges.state(), str(self._path), kind="gauges")
             with replacing(self._path) as temporary:
                 temporary.write_bytes(data)
-
-
-_WIDEST = 512  # features; of more it would take longer than a page is worth
-_MOST = 128  # values that are told
-
-
-def memory_of(learner: "Learner | Pipeline | None") -> Any:
-    """The memory that a learner has, if it has such as ``spectrum`` takes; None otherwise.
-
-    Parameters
-    ----------
-    learner : learner or Pipeline, or None
-    """
-    memory = getattr(getattr(learner, "learner_", learner), "memory_", None)
-    return memory if hasattr(memory, "R") or hasattr(memory, "lengths") else None
-
-
-def spectrum(memory: object) -> Floats | None:
-    """Singular values of what is remembered, the largest first; None where there are none such.
-
-    Of least squares they are those of R, √(XᵀX + ridge); of a memory of directions, the lengths of
-    these.
-
-    Parameters
-    ----------
-    memory
-        As ``memory_of`` gives it.
-    """
-    R = getattr(memory, "R", None)
-    if isinstance(R, np.ndarray) and R.ndim == 2 and R.shape[0] <= _WIDEST:
-        return _told(scipy.linalg.svdvals(R))
-    lengths = getattr(memory, "lengths", None)
-    if isinstance(lengths, np.ndarray) and lengths.ndim == 1:
-        return _told(np.sort(lengths)[::-1])
-    return None
-
-
-def _told(values: Floats) -> Floats | None:
-    found = values[np.isfinite(values)][:_MOST]
-    return found if len(found) else None

@@ -39,7 +39,7 @@ from onepass.serialization.state import nbytes
 from onepass.service.consumer import Feeder
 from onepass.service.durable import Durable, Version, durable
 from onepass.service.lock import unheld
-from onepass.service.monitoring import Diary, Gauges, memory_of, spectrum, task_of
+from onepass.service.monitoring import Diary, Gauges, task_of
 from onepass.service.requests import Receipt, Request, shut
 from onepass.service.source import Source
 from onepass.service.writer import Charge, Watcher
@@ -69,7 +69,6 @@ class Looks:
         self._durable = durable
         self._seen: tuple[tuple[int, float] | None, int, list[Version]] = (None, 0, [])
         self._at = 0.0
-        self._spectrum: tuple[object, list[float] | None] = (None, None)
 
     def now(self) -> tuple[int, list[Version]]:
         """How many rows wait for their answers, and the snapshots."""
@@ -81,16 +80,6 @@ class Looks:
                     self._look(last)
             self._at = time.monotonic()
         return self._seen[1:]
-
-    def spectrum(self) -> list[float] | None:
-        """Of the memory; while a loop has it alone, as it was when it was last written down."""
-        memory = memory_of(self._durable.answering)
-        if memory is None:
-            memory = memory_of(self._durable.written)
-        if memory is not self._spectrum[0]:
-            found = spectrum(memory)
-            self._spectrum = (memory, None if found is None else found.tolist())
-        return self._spectrum[1]
 
     def _look(self, last: tuple[int, float]) -> None:
         try:
@@ -406,11 +395,6 @@ class Served:
     def versions(self) -> list[Version]:
         """The snapshots."""
         return self._looks.now()[1]
-
-    @property
-    def spectrum(self) -> list[float] | None:
-        """Of the memory; of single rows alone, as it was when the learner was last written down."""
-        return self._looks.spectrum()
 
     @property
     def nbytes(self) -> int:

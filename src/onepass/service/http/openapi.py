@@ -1,137 +1,14 @@
 """OpenAPI description of the service, from its table of endpoints and their structs."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Meta
 from starlette.responses import Response
 
-__all__ = [
-    "Endpoint",
-    "ErrorResponse",
-    "InferRequest",
-    "InferResponse",
-    "Invocation",
-    "ModelMetadata",
-    "Predictions",
-    "ServerMetadata",
-    "State",
-    "describe",
-]
+from onepass.service.protocol.v2 import ErrorResponse
 
-# Structs of the protocol and of status, until those packages define them.
-
-_Whole = Annotated[int, Meta(ge=0)]
-_Scalar = bool | int | float | str | None
-_Datatype = Literal[
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
-    "FP16", "FP32", "FP64", "BYTES",
-]  # fmt: skip
-
-
-class InputTensor(msgspec.Struct):
-    """A column, or a matrix of rows."""
-
-    name: str
-    shape: Annotated[list[_Whole], Meta(min_length=1, max_length=2)]
-    datatype: _Datatype
-    parameters: dict[str, Any] | None = None
-    data: list[Any] | None = None
-
-
-class WantedOutput(msgspec.Struct):
-    """An output of the response."""
-
-    name: Literal["y", "probabilities", "classes"]
-    parameters: dict[str, Any] | None = None
-
-
-class InferRequest(msgspec.Struct):
-    """Rows of the Open Inference Protocol."""
-
-    inputs: Annotated[list[InputTensor], Meta(min_length=1)]
-    id: str | None = None
-    parameters: dict[str, _Scalar] | None = None
-    outputs: list[WantedOutput] | None = None
-
-
-class OutputTensor(msgspec.Struct):
-    """An output."""
-
-    name: str
-    shape: list[_Whole]
-    datatype: _Datatype
-    data: list[_Scalar] = []
-    parameters: dict[str, Any] = {}
-
-
-class InferResponse(msgspec.Struct):
-    """Outputs of a model."""
-
-    model_name: str
-    model_version: str
-    outputs: list[OutputTensor]
-    id: str = ""
-
-
-class ServerMetadata(msgspec.Struct):
-    """The server."""
-
-    name: str
-    version: str
-    extensions: list[str]
-
-
-class TensorMetadata(msgspec.Struct):
-    """An input or output of a model."""
-
-    name: str
-    datatype: _Datatype
-    shape: list[int]
-
-
-class ModelMetadata(msgspec.Struct):
-    """A model."""
-
-    name: str
-    versions: list[str]
-    platform: str
-    inputs: list[TensorMetadata]
-    outputs: list[TensorMetadata]
-
-
-class ErrorResponse(msgspec.Struct):
-    """What went wrong, and what to do."""
-
-    error: str
-
-
-class Invocation(msgspec.Struct):
-    """Rows in one of MLflow's forms."""
-
-    dataframe_split: dict[str, Any] | None = None
-    dataframe_records: list[dict[str, Any]] = []
-    instances: list[Any] | dict[str, Any] = []
-    inputs: list[Any] | dict[str, Any] = []
-    params: dict[str, _Scalar] | None = None
-
-
-class Predictions(msgspec.Struct):
-    """Predictions of MLflow's form."""
-
-    predictions: list[Any]
-
-
-class State(msgspec.Struct):
-    """Status of all learners."""
-
-    now: float
-    onepass: str
-    models: list[dict[str, Any]]
-
-
-# --------------------------------------------------------------------------------------------------
+__all__ = ["Endpoint", "describe"]
 
 _Bodies = Mapping[str, Any]
 

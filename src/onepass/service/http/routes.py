@@ -15,14 +15,14 @@ from onepass.features.presets import pipelines
 from onepass.serialization import archive
 from onepass.serialization.models import given_back
 from onepass.service import page
-from onepass.service.http import openapi, rows
+from onepass.service.http import rows
 from onepass.service.http.auth import ADMIN, LEARN, PREDICT
-from onepass.service.http.openapi import Endpoint
+from onepass.service.http.openapi import Endpoint, describe
 from onepass.service.http.request import ServiceRequest
 from onepass.service.http.responses import json_response, sent
 from onepass.service.http.rows import ARROW, CSV, JSON, NDJSON, OCTETS
-from onepass.service.http.status import exposition, onepass_version, pathless, state
-from onepass.service.protocol import records, v2
+from onepass.service.http.status import State, exposition, onepass_version, pathless, state
+from onepass.service.protocol import mlflow, records, v2
 from onepass.service.protocol.rows import Reply
 from onepass.service.registry import Served, hold_learnable
 
@@ -202,7 +202,7 @@ async def metrics(request: ServiceRequest) -> Response:
 async def description(request: ServiceRequest) -> Response:
     """The OpenAPI description."""
     del request
-    return json_response(openapi.describe(ENDPOINTS, onepass_version()))
+    return json_response(describe(ENDPOINTS, onepass_version()))
 
 
 async def page_file(request: ServiceRequest) -> Response:
@@ -298,12 +298,12 @@ _Y = {"name": "y", "shape": [2], "datatype": "FP64", "data": [7.0, 9.0]}
 _ID = {"name": "id", "shape": [1], "datatype": "BYTES", "data": ["an id that infer returned"]}
 _ONE_Y = {"name": "y", "shape": [1], "datatype": "FP64", "data": [7.0]}
 
-_ROWS = {JSON: (openapi.InferRequest, records.Record, list[records.Record]),
+_ROWS = {JSON: (v2.InferRequest, records.Record, list[records.Record]),
          NDJSON: str, OCTETS: bytes, ARROW: bytes}  # fmt: skip
-_FOUND = {JSON: (openapi.InferResponse, records.RecordsResponse), OCTETS: bytes, ARROW: bytes}
+_FOUND = {JSON: (v2.InferResponse, records.RecordsResponse), OCTETS: bytes, ARROW: bytes}
 _TEXT = "text/plain"
 _READY, _VERSION = {JSON: Ready}, {JSON: ModelVersion}
-_INDEX, _METADATA = {JSON: list[IndexEntry]}, {JSON: openapi.ModelMetadata}
+_INDEX, _METADATA = {JSON: list[IndexEntry]}, {JSON: v2.ModelMetadata}
 _MODEL, _VERSIONED = "/v2/models/{name}", "/v2/models/{name}/versions/{version}"
 _INFER = "Predict rows; with the parameter 'ask': true also store them, which needs the role learn."
 
@@ -319,7 +319,7 @@ ENDPOINTS = [
              "Learn rows that infer stored, from their labels: columns id and y.", _FOUND, _ROWS,
              example={"inputs": [_ID, _ONE_Y]}, headers=[_LENGTH]),
     Endpoint("POST", "/invocations", rows.invocations, PREDICT, "Predict rows in MLflow's formats.",
-             {JSON: openapi.Predictions}, {JSON: openapi.Invocation, CSV: str},
+             {JSON: mlflow.Predictions}, {JSON: mlflow.Invocation, CSV: str},
              example={"instances": [[3.0], [4.0]]}),
     Endpoint("GET", "/v2/health/live", live, None, "Whether the server responds.", {JSON: Live}),
     Endpoint("GET", "/v2/health/ready", ready, None,
@@ -328,7 +328,7 @@ ENDPOINTS = [
     Endpoint("GET", "/health", ready, None, "The same.", _READY),
     Endpoint("GET", "/version", version, None, "The version of onepass.", {_TEXT: str}),
     Endpoint("GET", "/v2", server_metadata, PREDICT, "Metadata of the server.",
-             {JSON: openapi.ServerMetadata}),
+             {JSON: v2.ServerMetadata}),
     Endpoint("GET", _MODEL, model_metadata, PREDICT, "Inputs and outputs of a learner.",
              _METADATA),
     Endpoint("GET", _VERSIONED, model_metadata, PREDICT, "The same, of the present version.",
@@ -353,7 +353,7 @@ ENDPOINTS = [
              "Return a learner to the state of a version.", _VERSION, {JSON: Rollback},
              example={"to": 0}),
     Endpoint("GET", "/state", status, PREDICT, "Status of all learners, as the page shows it.",
-             {JSON: openapi.State}),
+             {JSON: State}),
     Endpoint("GET", "/metrics", metrics, PREDICT, "Metrics for Prometheus.", {_TEXT: str}),
     Endpoint("GET", "/openapi.json", description, None, "This description.",
              {JSON: dict[str, Any]}),

@@ -3,19 +3,38 @@
 Messages to clients omit folders of the server's disk; the log has full paths.
 """
 
-import math
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec import UNSET, UnsetType
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from onepass.service.durable import Version
 from onepass.service.registry import Served, Shelf
 
-__all__ = ["exposition", "onepass_version", "pathless", "state"]
+__all__ = [
+    "DriftState",
+    "DurationState",
+    "ErrorState",
+    "LatencyState",
+    "ModelState",
+    "RateState",
+    "RefusalState",
+    "State",
+    "exposition",
+    "onepass_version",
+    "pathless",
+    "state",
+]
 
 
 _FOLDERS = re.compile(r"(?:(?<=[\s'\"(=])|^)(?:[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])+")
@@ -36,36 +55,10 @@ def pathless(text: str, folder: Path) -> str:
     >>> pathless("/srv/my data/flow.db could not be read, see /var/log/disk.", Path("/srv/my data"))
     'flow.db could not be read, see disk.'
     """
-    for each in _spelled(folder):
-        text = text.replace(each, "")
+    ways = {os.path.realpath(folder), str(folder.absolute()), str(folder)} - {".", os.sep}
+    for way in sorted(ways, key=len, reverse=True):
+        text = text.replace(f"{way.rstrip(os.sep)}{os.sep}", "")
     return _FOLDERS.sub("", text)
-
-
-@lru_cache(maxsize=8)
-def _spelled(folder: Path) -> list[str]:
-    """All ways to write it, with the separator behind, the longest first."""
-    ways = {str(folder), os.path.realpath(folder), str(folder.absolute())}
-    return sorted((f"{each.rstrip(os.sep)}{os.sep}" for each in ways - {".", os.sep}), key=len)[
-        ::-1
-    ]
-
-
-def state(shelf: Shelf) -> dict[str, Any]:
-    """All learners; :mod:`onepass.service.page` tells what each field is.
-
-    Parameters
-    ----------
-    shelf : Shelf
-    """
-    return {
-        "now": time.time(),
-        "onepass": onepass_version(),
-        "models": [
-            *(_one(served, shelf.folder) for served in shelf),
-            *({"name": name, "ready": False, "trouble": pathless(reason, shelf.folder)}
-              for name, reason in shelf.failed.items()),
-        ],
-    }  # fmt: skip
 
 
 @cache
@@ -77,156 +70,233 @@ def onepass_version() -> str:
         return "unknown"
 
 
-def _one(served: Served, folder: Path) -> dict[str, Any]:
+# -- GET /state -----------------------------------------------------------------------------------
+
+
+class ErrorState(msgspec.Struct):
+    """Prequential error over all rows, over the last ``window_rows``, and along the stream.
+
+    ``curve`` has at most 400 points ``[rows, all, window, at]``; ``at`` is null for points that a
+    version without times recorded.
+    """
+
+    name: str
+    all: float | None
+    window: float | None
+    window_rows: int
+    curve: list[tuple[int, float | None, float | None, float | None]]
+
+
+class RateState(msgspec.Struct):
+    """Rows per second over the last ten seconds, and ``[seconds ago, learned, predicted]``."""
+
+    learned: float
+    predicted: float
+    curve: list[tuple[int, int, int]]
+
+
+class DurationState(msgspec.Struct):
+    """Median and 99th percentile of the seconds of requests since the start."""
+
+    p50: float | None
+    p99: float | None
+
+
+class LatencyState(msgspec.Struct):
+    """Durations of requests to learn and to predict."""
+
+    learn: DurationState
+    predict: DurationState
+
+
+class DriftState(msgspec.Struct):
+    """An alarm of a drift detector: after how many rows, and when."""
+
+    rows: int
+    at: float
+    detector: str
+
+
+class RefusalState(msgspec.Struct):
+    """Rows that were refused."""
+
+    at: float
+    rows: int
+    why: str
+
+
+class ModelState(msgspec.Struct):
+    """A model; one whose file could not be opened has ``name``, ``ready`` and ``trouble`` alone.
+
+    ``class`` and ``parameters`` are those of its constructor, ``"RLSRegressor"`` and
+    ``"ridge=1e-06"``; ``version`` is the number of blocks learned, rollbacks counted; ``waiting``
+    the number of rows that were predicted and wait for their labels; ``watching`` tells of each
+    drift detector whether it works; ``positions`` has the position in each source, null where
+    nothing was learned yet.
+    """
+
+    name: str
+    ready: bool
+    trouble: str | None
+    class_: str | UnsetType = msgspec.field(default=UNSET, name="class")
+    parameters: str | UnsetType = UNSET
+    version: int | UnsetType = UNSET
+    rows_seen: int | UnsetType = UNSET
+    rows_refused: int | UnsetType = UNSET
+    nbytes: int | UnsetType = UNSET
+    waiting: int | UnsetType = UNSET
+    error: ErrorState | UnsetType = UNSET
+    rates: RateState | UnsetType = UNSET
+    latency: LatencyState | UnsetType = UNSET
+    drift: list[DriftState] | UnsetType = UNSET
+    refused: list[RefusalState] | UnsetType = UNSET
+    snapshots: list[Version] | UnsetType = UNSET
+    watching: dict[str, bool] | UnsetType = UNSET
+    positions: dict[str, str | None] | UnsetType = UNSET
+
+
+class State(msgspec.Struct):
+    """All models, the server's clock and its version of onepass.
+
+    Times are seconds since 1970, durations seconds, sizes bytes.
+    """
+
+    now: float
+    onepass: str
+    models: list[ModelState]
+
+
+def state(shelf: Shelf) -> State:
+    """State of all models.
+
+    Parameters
+    ----------
+    shelf : Shelf
+    """
+    failed = [
+        ModelState(name, ready=False, trouble=pathless(reason, shelf.folder))
+        for name, reason in shelf.failed.items()
+    ]
+    models = [_model_state(served, shelf.folder) for served in shelf] + failed
+    return State(time.time(), onepass_version(), models)
+
+
+def _model_state(served: Served, folder: Path) -> ModelState:
     durable, gauges = served.durable, served.gauges
-    answering = durable.answering
-    text = pathless(repr(answering).partition("(")[2], folder)
-    trouble = served.trouble or served.source_trouble or gauges.trouble
-    return {
-        "name": served.name,
-        "class": type(answering).__name__,
-        "parameters": text.removesuffix(")")[:1000],
-        "ready": served.ready,
-        "trouble": trouble and pathless(trouble, folder),
-        "version": durable.version,
-        "rows_seen": durable.rows_seen,
-        "rows_refused": gauges.rows_refused,
-        "nbytes": served.nbytes,
-        "waiting": served.waiting_answers,
-        "error": gauges.error(),
-        "rates": gauges.rates(),
-        "latency": gauges.latency(),
-        "spectrum": served.spectrum,
-        "drift": gauges.drift,
-        "refused": list(gauges.refused)[::-1],
-        "snapshots": [
-            {"version": each.version, "rows_seen": each.rows_seen, "at": each.at, "why": each.why,
-             "nbytes": each.nbytes}
-            for each in served.versions
-        ],
-        "watching": gauges.watching(),
-        "positions": {**dict.fromkeys(each.source.name for each in served.feeders),
-                      **durable.positions},
-    }  # fmt: skip
+    text = pathless(repr(durable.answering).partition("(")[2], folder)
+    trouble = served.trouble or served.source_trouble or gauges.drift.trouble
+    sources = dict.fromkeys(feeder.source.name for feeder in served.feeders)
+    return msgspec.convert(
+        {
+            "name": served.name,
+            "ready": served.ready,
+            "trouble": trouble and pathless(trouble, folder),
+            "class": type(durable.answering).__name__,
+            "parameters": text.removesuffix(")")[:1000],
+            "version": durable.version,
+            "rows_seen": durable.rows_seen,
+            "rows_refused": gauges.rows_refused,
+            "nbytes": served.nbytes,
+            "waiting": served.waiting_answers,
+            "error": gauges.error(),
+            "rates": gauges.rates(),
+            "latency": gauges.latency(),
+            "drift": list(gauges.drift.marks),
+            "refused": list(gauges.refused)[::-1],
+            "snapshots": served.versions,
+            "watching": gauges.drift.watching(),
+            "positions": {**sources, **durable.positions},
+        },
+        ModelState,
+        from_attributes=True,
+    )
 
 
-_Line = tuple[dict[str, str], float | None]
+# -- GET /metrics ---------------------------------------------------------------------------------
+
+
+_Values = dict[tuple[str, ...], float | None]  # by labels; None has no sample
+
+
+def _errors(served: Served) -> _Values:
+    error = served.gauges.error()
+    return {(error["name"], over): error[over] for over in ("all", "window")}
+
+
+_FAMILIES: tuple[tuple[Any, str, str, tuple[str, ...], Callable[[Served], _Values]], ...] = (
+    (CounterMetricFamily, "rows_learned", "Rows learned, those before a restart too.", (),
+     lambda s: {(): s.durable.rows_seen}),
+    (CounterMetricFamily, "blocks_learned", "Blocks learned: the version.", (),
+     lambda s: {(): s.durable.version}),
+    (CounterMetricFamily, "rows_predicted", "Rows predicted.", (),
+     lambda s: {(): s.gauges.predicted_rows}),
+    (CounterMetricFamily, "rows_refused", "Rows refused.", (),
+     lambda s: {(): s.gauges.rows_refused}),
+    (GaugeMetricFamily, "prequential_error",
+     "Error of predictions made before their rows were learned.", ("measure", "over"), _errors),
+    (GaugeMetricFamily, "innovation", "Target minus prediction over the last rows.", ("is",),
+     lambda s: {(k,): v for k, v in s.gauges.innovations().items()}),
+    (CounterMetricFamily, "drift_alarms", "Alarms of the drift detectors.", (),
+     lambda s: {(): s.gauges.drift.alarms}),
+    (GaugeMetricFamily, "drift_watching", "Whether a drift detector works.", ("detector",),
+     lambda s: {(k,): v for k, v in s.gauges.drift.watching().items()}),
+    (CounterMetricFamily, "contradictions",
+     "Rows whose error was beyond six times the root mean square of those before.", (),
+     lambda s: {(): s.gauges.contradictions}),
+    (GaugeMetricFamily, "rows_waiting", "Rows that wait to be learned.", (),
+     lambda s: {(): s.waiting}),
+    (GaugeMetricFamily, "answers_waiting", "Predicted rows that wait for their labels.", (),
+     lambda s: {(): s.waiting_answers}),
+    (GaugeMetricFamily, "memory_bytes", "Size of the learned state.", (),
+     lambda s: {(): s.nbytes}),
+    (GaugeMetricFamily, "ready", "Whether the model can learn.", (), lambda s: {(): s.ready}),
+    (GaugeMetricFamily, "source_ready", "Whether a source can be read.", ("source",),
+     lambda s: {(f.source.name,): f.trouble is None for f in s.feeders}),
+    (GaugeMetricFamily, "source_behind", "Entries behind the last that were read of a source.",
+     ("source",), lambda s: {(f.source.name,): f.behind for f in s.feeders}),
+)  # fmt: skip
+
+
+class _Models(Collector):
+    """Metrics of a server, read when they are collected."""
+
+    def __init__(self, shelf: Shelf, statuses: Mapping[int, int]) -> None:
+        self._shelf, self._statuses = shelf, statuses
+
+    def collect(self) -> Iterator[Metric]:
+        """The families with their samples."""
+        info = GaugeMetricFamily("onepass_info", "The version that runs.", labels=("version",))
+        info.add_metric((onepass_version(),), 1.0)
+        requests = CounterMetricFamily(
+            "onepass_requests", "Requests by status.", labels=("status",)
+        )
+        for status, count in sorted(self._statuses.items()):
+            requests.add_metric((str(status),), count)
+        durations = Metric("onepass_request_seconds", "Duration of requests.", "histogram")
+        for served in self._shelf:
+            for sample, named, seconds in served.gauges.duration_samples():
+                durations.add_sample(sample, {"model": served.name, **named}, seconds)
+        yield from (info, requests, durations)
+        for kind, name, documentation, labels, values in _FAMILIES:
+            family = kind(f"onepass_{name}", documentation, labels=("model", *labels))
+            for served in self._shelf:
+                for given, value in values(served).items():
+                    if value is not None:
+                        family.add_metric((served.name, *given), value)
+            for failed in self._shelf.failed if name == "ready" else ():
+                family.add_metric((failed,), 0.0)
+            yield family
 
 
 def exposition(shelf: Shelf, statuses: Mapping[int, int]) -> str:
-    """All gauges of all learners.
+    """Metrics of all models in the text format of Prometheus.
 
     Parameters
     ----------
     shelf : Shelf
     statuses : mapping of int to int
-        How many requests were answered with each.
+        Number of requests by status.
     """
-    every = list(shelf)
-    lines = [*_family("onepass_info", "gauge", "The version that runs.",
-                      [({"version": onepass_version()}, 1.0)]),
-             *_family("onepass_requests_total", "counter", "Requests answered, by status.",
-                      [({"status": str(k)}, n) for k, n in sorted(statuses.items())])]  # fmt: skip
-    for name, kind, told, values in _FAMILIES:
-        found = [
-            ({"model": served.name, **labels}, value)
-            for served in every
-            for labels, value in values(served)
-        ]
-        if name == "ready":
-            found += [({"model": failed}, 0.0) for failed in shelf.failed]
-        lines += _family(f"onepass_{name}", kind, told, found)
-    totals = [
-        f"onepass_request_seconds{ending}{_labels({'model': served.name, **labels})} "
-        f"{_number(value)}"
-        for served in every
-        for ending, labels, value in _totals(served)
-    ]
-    return "\n".join([*lines, *totals]) + "\n"
-
-
-def _family(name: str, kind: str, told: str, values: list[_Line]) -> Iterator[str]:
-    yield f"# HELP {name} {told}"
-    yield f"# TYPE {name} {kind}"
-    for labels, value in values:
-        if value is not None:
-            yield f"{name}{_labels(labels)} {_number(value)}"
-
-
-def _labels(labels: dict[str, str]) -> str:
-    return "{" + ",".join(f'{key}="{_escaped(word)}"' for key, word in labels.items()) + "}"
-
-
-def _escaped(word: str) -> str:
-    return word.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return repr(float(value))
-
-
-def _sample(value: float | None) -> list[_Line]:
-    return [({}, value)]
-
-
-def _errors(served: Served) -> list[_Line]:
-    found = served.gauges.error()
-    return [({"measure": found["name"], "over": over}, found[over]) for over in ("all", "window")]
-
-
-def _times(served: Served) -> list[_Line]:
-    quantiles = {"p50": "0.5", "p99": "0.99"}
-    return [
-        ({"verb": verb, "quantile": quantiles[name]}, seconds)
-        for verb, found in served.gauges.latency().items()
-        for name, seconds in found.items()
-    ]
-
-
-def _totals(served: Served) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Count and sum of a summary, which belong below its own name."""
-    for verb, (count, seconds) in served.gauges.took().items():
-        yield "_count", {"verb": verb}, float(count)
-        yield "_sum", {"verb": verb}, seconds
-
-
-def _spectrum(served: Served) -> list[_Line]:
-    found = served.spectrum or []
-    return [({"rank": str(i + 1)}, value) for i, value in enumerate(found[:16])]
-
-
-_FAMILIES: tuple[tuple[str, str, str, Any], ...] = (
-    ("rows_learned_total", "counter", "Rows learned, those before a restart too.",
-     lambda s: _sample(s.durable.rows_seen)),
-    ("blocks_learned_total", "counter", "Blocks learned: the version.",
-     lambda s: _sample(s.durable.version)),
-    ("rows_predicted_total", "counter", "Rows answered.",
-     lambda s: _sample(s.gauges.predicted_rows)),
-    ("rows_refused_total", "counter", "Rows refused.",
-     lambda s: _sample(s.gauges.rows_refused)),
-    ("prequential_error", "gauge", "Of each row before it was learned.", _errors),
-    ("innovation", "gauge", "Answer less what was said, in the last rows: mean and deviation.",
-     lambda s: [({"is": word}, value) for word, value in s.gauges.innovations().items()]),
-    ("drift_alarms_total", "counter", "Alarms of the drift detectors.",
-     lambda s: _sample(s.gauges.alarms)),
-    ("drift_watching", "gauge", "Whether a drift detector watches; one that has failed does not.",
-     lambda s: [({"detector": k}, float(v)) for k, v in s.gauges.watching().items()]),
-    ("contradictions_total", "counter",
-     "Rows whose error was beyond six times what is usual: the root of its mean square.",
-     lambda s: _sample(s.gauges.contradictions)),
-    ("rows_waiting", "gauge", "Rows that wait to be learned.", lambda s: _sample(s.waiting)),
-    ("answers_waiting", "gauge", "Rows that wait for their answers.",
-     lambda s: _sample(s.waiting_answers)),
-    ("memory_bytes", "gauge", "Bytes of what was learned.", lambda s: _sample(s.nbytes)),
-    ("memory_singular_value", "gauge", "Of the memory; of single rows at snapshots.", _spectrum),
-    ("ready", "gauge", "Whether it can learn.", lambda s: _sample(float(s.ready))),
-    ("source_ready", "gauge", "Whether a source can be read.",
-     lambda s: [({"source": f.source.name}, float(f.trouble is None)) for f in s.feeders]),
-    ("source_behind", "gauge", "Entries that waited in a source when it was read last.",
-     lambda s: [({"source": f.source.name}, f.behind) for f in s.feeders]),
-    ("request_seconds", "summary", "How long the last requests took.", _times),
-)  # fmt: skip
+    registry = CollectorRegistry()
+    registry.register(_Models(shelf, statuses))
+    return generate_latest(registry).decode()

@@ -1,120 +1,561 @@
-// Page: asks the server, and shows what it says.
+// Live page of a server: asks for `state` beside itself each second, and shows it.
+//
+// The fields of the state are described by /openapi.json; all but name, ready and trouble are absent
+// from a model whose file could not be opened. Text of the server is only ever set as text.
 
-import { Asking } from "./asking.js";
-import { ago, moment, stamp } from "./formats.js";
-import { Model } from "./model.js";
-import { address, overview } from "./overview.js";
-import { number, record, word } from "./reading.js";
-import { find, mark, put, reveal, say } from "./writing.js";
+const POLL = 1000; // milliseconds
+const MAX_WAIT = 30000;
+const TIMEOUT = 10000;
+const MAX_ROWS = { refused: 12, snapshots: 12, drift: 12, sources: 12 };
+const MAX_TEXT = 300; // characters in a table
+const NONE = "–";
+const ABSENT = {
+  class: "", parameters: "", error: { name: "error", all: null, window: null, curve: [] },
+  rates: { curve: [] }, latency: { learn: {}, predict: {} }, drift: [], refused: [], snapshots: [],
+  watching: {}, positions: {},
+};
 
-const detail = new Model();
+// -- formats --------------------------------------------------------------------------------------
+
+function numbers(options) {
+  const format = new Intl.NumberFormat("en-US", options);
+  return (x) => (Number.isFinite(x) ? format.format(x).replaceAll("-", "−").replace("E", "e") : NONE);
+}
+
+const count = numbers({ maximumFractionDigits: 0 });
+const three = numbers({ minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
+const four = numbers({ minimumSignificantDigits: 4, maximumSignificantDigits: 4 });
+const compact = numbers({ notation: "compact", maximumSignificantDigits: 4 });
+const scientific = numbers({ notation: "scientific", maximumSignificantDigits: 4 });
+const ages = new Intl.RelativeTimeFormat("en", { style: "narrow" });
+const moments = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "long" });
+const days = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const DAY = 86400;
+const AGES = [[DAY, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
+const SIZES = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+
+const extreme = (x) => x !== 0 && (Math.abs(x) < 1e-3 || Math.abs(x) >= 1e6);
+const amount = (x) => (extreme(x) ? scientific(x) : four(x));
+const rate = (x) => (x === 0 || x >= 99.95 ? count(x) : three(x));
+const tick = (x) => (x !== 0 && Math.abs(x) < 1e-4 ? scientific(x) : compact(x));
+const moment = (at) => moments.format(new Date(at * 1000));
+const timeOfDay = (at) => new Date(at * 1000).toTimeString().slice(0, 8);
+
+function duration(seconds) {
+  if (!Number.isFinite(seconds)) return NONE;
+  if (seconds >= 0.9995) return `${three(seconds)} s`;
+  return seconds >= 9.995e-4 ? `${three(seconds * 1e3)} ms` : `${three(seconds * 1e6)} µs`;
+}
+
+function size(bytes) {
+  if (!Number.isFinite(bytes)) return NONE;
+  const power = Math.min(Math.floor(Math.log2(Math.max(bytes, 1)) / 10), SIZES.length - 1);
+  return `${power ? three(bytes / 1024 ** power) : count(bytes)} ${SIZES[power]}`;
+}
+
+function ago(seconds) {
+  const [unit, name] = AGES.find(([unit]) => Math.abs(seconds) >= unit) ?? [1, ""];
+  return name ? ages.format(-Math.trunc(seconds / unit), name) : "now";
+}
+
+/** The class of each model, and the parameters in which models of this class differ. */
+function kinds(models) {
+  const all = models.map((model) => separate(model.parameters));
+  return models.map((model, i) => {
+    const alike = all.filter((_, j) => models[j].class === model.class);
+    const own = all[i].filter((each) => !alike.every((parameters) => parameters.includes(each)));
+    return own.length ? `${model.class} · ${own.join(", ").replaceAll("(", "(\u200b")}` : model.class;
+  });
+}
+
+/** Parameters that commas separate, but for commas within brackets. */
+function separate(parameters) {
+  const parts = [""];
+  let depth = 0;
+  for (const letter of parameters) {
+    depth += "([{".includes(letter) - ")]}".includes(letter);
+    if (letter === "," && depth === 0) parts.push("");
+    else parts.push(parts.pop() + letter);
+  }
+  return parts.map((each) => each.trim()).filter(Boolean);
+}
+
+// -- elements -------------------------------------------------------------------------------------
+
+const find = (id) => document.getElementById(id);
+
+/** Set the text of an element, given or by its id, where it has changed. */
+function put(at, text) {
+  const node = typeof at === "string" ? find(at) : at;
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Set attributes where they have changed; null removes one. */
+function mark(node, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null) node.removeAttribute(name);
+    else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+  }
+  return node;
+}
+
+function reveal(id, shown) {
+  if (find(id).hidden === shown) find(id).hidden = !shown;
+}
+
+function make(tag, attributes = {}, ...children) {
+  const node = mark(document.createElement(tag), attributes);
+  node.append(...children);
+  return node;
+}
+
+function draw(tag, attributes = {}, ...children) {
+  const node = mark(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes);
+  node.append(...children);
+  return node;
+}
+
+/** A cell of a table: a class, and texts in elements of their own; `head`: it heads its row. */
+const cell = (kind, ...parts) => ({ kind, parts });
+const number = (text) => cell("number", { text });
+const whole = (x) => number(count(x));
+const head = (each) => ({ ...each, head: true });
+const when = (at) => cell("when", {
+  tag: "time", text: ago(clock() - at), title: moment(at), datetime: new Date(at * 1000).toISOString(),
+});
+
+function words(text, kind = "data") {
+  const title = text.length > MAX_TEXT ? text : null;
+  const shown = title ? `${text.slice(0, MAX_TEXT)}…` : text;
+  return cell(text.length <= 20 ? `${kind} short` : kind, { text: shown, title });
+}
+
+/** Fill a table with rows of cells, or say that there are none; what is unchanged stays. */
+function fill(name, rows, none = "") {
+  const body = find(`${name}-rows`);
+  const shown = rows.length ? rows.slice(0, MAX_ROWS[name] ?? rows.length) : [[cell("", { text: none })]];
+  while (body.rows.length > shown.length) body.lastChild.remove();
+  shown.forEach((cells, i) => {
+    const row = body.rows[i] ?? body.insertRow();
+    if (row.cells.length !== cells.length) {
+      const made = cells.map((each) => (each.head ? make("th", { scope: "row" }) : make("td")));
+      row.replaceChildren(...made);
+    }
+    mark(row, { class: rows.length ? (cells.kind ?? null) : "none" });
+    mark(row.cells[0], { colspan: rows.length ? null : 9 });
+    cells.forEach((each, k) => write(row.cells[k], each));
+  });
+  if (MAX_ROWS[name]) put(`${name}-more`, rows.length > shown.length ? `${shown.length} of ${rows.length}` : "");
+}
+
+function write(node, { kind, parts }) {
+  mark(node, { class: kind || null });
+  parts.forEach(({ tag = "span", text, ...attributes }, i) => {
+    if (node.children.length <= i) node.append(make(tag));
+    put(node.children[i], text);
+    mark(node.children[i], attributes);
+  });
+}
+
+// -- charts ---------------------------------------------------------------------------------------
+
+const LETTER = 6.6; // pixels of a digit at an axis
+const [ABOVE, RIGHT, BELOW] = [10, 16, 20];
+const MAX_LINES = 24; // of marks, which would hide the curves
+const TIME_STEPS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
+  ...[1, 2, 4, 7, 14, 30, 60, 120, 240, 365].map((days) => days * DAY),
+];
+
+function multiples(low, high, step) {
+  const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
+  return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step);
+}
+
+/**
+ * A vertical axis for numbers of 0 or more: ticks, and the place of a number between 0 and 1. It is
+ * logarithmic if the numbers are far apart.
+ */
+function level(values, most) {
+  let [low, high] = [Math.min(...values), Math.max(...values)];
+  if (low > 0 && high / low >= 50) {
+    const [first, last] = [Math.log10(low), Math.log10(high)];
+    const every = Math.max(1, Math.ceil((last - first) / most));
+    const within = last - first < 3 ? [1, 2, 5] : [1];
+    const ticks = multiples(Math.floor(first), Math.ceil(last), every)
+      .flatMap((power) => within.map((each) => each * 10 ** power))
+      .filter((each) => each >= low && each <= high);
+    return { log: true, ticks, place: (x) => (Math.log10(x) - first) / (last - first) };
+  }
+  if (low < 0.6 * high) low = 0;
+  if (high - low <= 1e-9 * high || high === 0) [low, high] = [0, 2 * high || 1];
+  const power = 10 ** Math.floor(Math.log10((high - low) / most));
+  const step = power * [1, 2, 5, 10].find((each) => each * power * most >= 0.999 * (high - low));
+  [low, high] = [Math.floor(low / step + 1e-9) * step, Math.ceil(high / step - 1e-9) * step];
+  return { log: false, ticks: multiples(low, high, step), place: (x) => (x - low) / (high - low) };
+}
+
+/** Round local times within a span, as numbers and in words. */
+function timeTicks(first, last, most) {
+  const step = TIME_STEPS.find((each) => each * most >= last - first) ?? TIME_STEPS.at(-1);
+  const zone = new Date(first * 1000).getTimezoneOffset() * 60;
+  const label = (at) => {
+    const time = timeOfDay(at);
+    if (step >= DAY || time === "00:00:00") return days.format(new Date(at * 1000));
+    return step < 60 ? time : time.slice(0, 5);
+  };
+  const found = multiples(first - zone, last - zone, step).map((at) => at + zone);
+  return found.map((at) => [at, label(at)]);
+}
+
+/** A line through points in pixels, broken at nulls; a point alone is a dot. */
+function path(xs, ys) {
+  const part = (x, i) => {
+    if (ys[i] === null) return "";
+    const at = `${x.toFixed(1)} ${ys[i].toFixed(1)}`;
+    return (ys[i - 1] ?? null) === null ? `M${at}h0` : `L${at}`;
+  };
+  return xs.map(part).join("");
+}
+
+const nearest = (xs, x) =>
+  xs.reduce((best, each, i) => (Math.abs(each - x) < Math.abs(xs[best] - x) ? i : best), 0);
+
+/** Curves over time in a figure, which pointer and keys read. */
+class Chart {
+  constructor(id, { name, names, format, heading = "" }) {
+    Object.assign(this, { name, names, format, chosen: null, xs: [], curves: [], marks: [] });
+    this.readout = make("p", { class: "readout number" });
+    this.scale = make("span", { class: "scale" });
+    this.empty = make("p", { class: "empty" }, "Nothing yet.");
+    const slider = { type: "range", class: "unseen", min: 0, step: 1, "aria-label": `${name}: point` };
+    this.cursor = make("input", slider);
+    this.svg = draw("svg", { role: "img" });
+    this.plot = make("div", { class: "plot" }, this.cursor, this.svg, this.empty);
+    const caption = make("figcaption", {}, make("span", {}, heading), this.scale, this.readout);
+    find(id).append(caption, this.plot);
+    const point = (event) => {
+      const x = event.clientX - this.svg.getBoundingClientRect().left;
+      if (this.places) this.look(nearest(this.places, x));
+    };
+    for (const each of ["pointermove", "pointerdown"]) this.plot.addEventListener(each, point);
+    for (const each of ["input", "focus"]) {
+      this.cursor.addEventListener(each, () => this.look(Number(this.cursor.value)));
+    }
+    this.plot.addEventListener("pointerleave", () => this.look(null));
+    this.cursor.addEventListener("blur", () => this.look(null));
+    new ResizeObserver(() => this.draw()).observe(this.plot);
+  }
+
+  /** Show `curves` over `xs` in order, in seconds since 1970; `marks` are times with their names. */
+  show(xs, curves, { marks = [], label = moment } = {}) {
+    const now = JSON.stringify([xs, curves, marks]);
+    if (now === this.shown) return;
+    const at = this.chosen === null ? null : this.xs[this.chosen];
+    Object.assign(this, { xs, curves, label, shown: now });
+    this.marks = marks.filter(([x]) => x >= xs[0] && x <= xs.at(-1));
+    this.chosen = at === null || !xs.length ? null : nearest(xs, at);
+    this.draw();
+  }
+
+  /** Look at a point; without one the last is read. */
+  look(chosen) {
+    const last = this.xs.length - 1;
+    const at = chosen === null ? last : Math.min(chosen, last);
+    this.chosen = chosen === null || last < 0 ? null : at;
+    const values = this.curves.map((ys, k) => `${this.names[k]} ${this.format(ys[at])}`.trim());
+    const read = last < 0 ? [] : [this.label(this.xs[at], at), ...values];
+    const keys = read.map((each, k) => [each, k && values.length > 1 ? `key c${k - 1}` : ""]);
+    if (this.marks.length) keys.push(["drift", "key mark"]);
+    if (this.read !== JSON.stringify(keys)) {
+      this.read = JSON.stringify(keys);
+      this.readout.replaceChildren(...keys.map(([each, kind]) => make("span", { class: kind }, each)));
+    }
+    this.cursor.disabled = last < 0;
+    this.cursor.max = Math.max(last, 0);
+    this.cursor.value = Math.max(at, 0);
+    mark(this.cursor, { "aria-valuetext": read.join(", ") });
+    const marks = this.marks.slice(-3).map(([, name]) => name);
+    mark(this.svg, { "aria-label": [`${this.name}: ${read[0] ?? "nothing yet"}`, ...read.slice(1), ...marks].join(", ") });
+    this.svg.querySelector(".cross")?.remove();
+    if (this.chosen === null || !this.places) return;
+    const x = this.places[at].toFixed(1);
+    const dots = this.levels.map((ys, k) => [ys[at], k]).filter(([y]) => y !== null);
+    this.svg.append(draw("g", { class: "cross" },
+      draw("line", { x1: x, x2: x, y1: ABOVE, y2: this.floor }),
+      ...dots.map(([y, k]) => draw("circle", { cx: x, cy: y, r: 3, class: `dot c${k}` }))));
+  }
+
+  draw() {
+    const { width, height } = this.plot.getBoundingClientRect();
+    this.places = null;
+    this.empty.hidden = this.xs.length > 0;
+    mark(this.svg, { viewBox: `0 0 ${Math.max(width, 1)} ${Math.max(height, 1)}` });
+    this.svg.replaceChildren();
+    const values = this.curves.flat().filter((each) => each !== null);
+    if (values.length && width > 60 && height > 40) this.compose(width, height, values);
+    this.look(this.chosen);
+  }
+
+  compose(width, height, values) {
+    const y = level(values, Math.max(2, Math.floor(height / 44)));
+    const left = Math.max(...y.ticks.map((each) => tick(each).length), 3) * LETTER + 8;
+    const [first, end] = [this.xs[0], this.xs.at(-1)];
+    const last = Math.max(end, first + 1);
+    this.floor = height - BELOW;
+    const across = (x) => left + ((x - first) / (last - first)) * (width - left - RIGHT);
+    const up = (value) => this.floor - y.place(value) * (this.floor - ABOVE);
+    this.places = this.xs.map(across);
+    this.levels = this.curves.map((ys) => ys.map((each) => (each === null ? null : up(each))));
+    const axes = draw("g", { class: "axis" });
+    for (const each of y.ticks) {
+      const at = up(each).toFixed(1);
+      axes.append(draw("line", { x1: left, x2: width - RIGHT, y1: at, y2: at }),
+        draw("text", { x: left - 6, y: at, dy: "0.32em", class: "y" }, tick(each)));
+    }
+    const ticks = timeTicks(first, last, Math.max(2, Math.floor((width - left) / 76)));
+    for (const [each, label] of ticks) {
+      const at = across(each).toFixed(1);
+      axes.append(draw("line", { x1: at, x2: at, y1: this.floor, y2: this.floor + 4 }),
+        draw("text", { x: at, y: this.floor + 16, class: "x" }, label));
+    }
+    const marks = this.marks.map(([x, name]) => {
+      const at = across(x).toFixed(1);
+      return draw("g", { class: "mark" }, draw("title", {}, name),
+        draw("path", { d: `M${at} ${ABOVE}l-4 -7h8z`, class: "flag" }),
+        ...(this.marks.length > MAX_LINES ? [] : [draw("path", { d: `M${at} ${ABOVE}V${this.floor}` })]));
+    });
+    const lines = this.levels.map((ys, k) => draw("path", { class: `line c${k}`, d: path(this.places, ys) }));
+    this.svg.append(axes, ...marks, ...lines.reverse()); // the first lies on top
+    put(this.scale, y.log ? "log scale" : "");
+  }
+}
+
+// -- models ---------------------------------------------------------------------------------------
+
+const perSecond = (x) => `${rate(x)} rows/s`;
+const charts = {
+  error: new Chart("error-chart", { name: "Prequential error", names: ["window", "all rows"], format: amount }),
+  learned: new Chart("learned-chart",
+    { name: "Rows learned per second", names: [""], format: perSecond, heading: "Learned" }),
+  predicted: new Chart("predicted-chart",
+    { name: "Rows predicted per second", names: [""], format: perSecond, heading: "Predicted" }),
+};
+
+function chip(model) {
+  if (model.trouble) return { text: "problem", class: "chip", "data-state": "bad" };
+  if (model.ready) return { text: "ready", class: "chip", "data-state": "good" };
+  return { text: "not ready", class: "chip", "data-state": "wait" };
+}
+
+function showModel(model) {
+  const { error, rates, latency } = model;
+  const last = error.window_rows ? `, last ${count(error.window_rows)} rows` : "";
+  const { text, ...state } = chip(model);
+  mark(find("state"), state);
+  reveal("trouble", Boolean(model.trouble));
+  const texts = {
+    name: model.name, state: text, trouble: model.trouble ?? "",
+    made: model.class && `${model.class}(${model.parameters})`,
+    "error-name": `Prequential ${error.name}`, "error-window-of": error.name + last,
+    "error-window": amount(error.window), "error-all": `${amount(error.all)} over all rows`,
+    "rows-seen": count(model.rows_seen), version: `version ${count(model.version)}`,
+    learned: rate(rates.learned), predicted: rate(rates.predicted), memory: size(model.nbytes),
+    waiting: count(model.waiting), "rows-refused": count(model.rows_refused),
+  };
+  for (const [id, shown] of Object.entries(texts)) put(id, shown);
+  showCurves(model);
+  fill("latency", ["learn", "predict"].map((verb) => [
+    head(words(verb)), number(duration(latency[verb].p50)), number(duration(latency[verb].p99)),
+  ]));
+  fill("refused", model.refused.map((each) => [when(each.at), whole(each.rows), words(each.why)]),
+    "No row was refused.");
+  fill("snapshots", model.snapshots.toSorted((a, b) => b.version - a.version).map((each) => [
+    head(whole(each.version)), whole(each.rows_seen), when(each.at), words(each.why),
+    number(size(each.nbytes)),
+  ]), "No snapshot yet.");
+  fill("drift", model.drift.toReversed().map((each) => [
+    whole(each.rows), when(each.at), words(each.detector),
+  ]), Object.keys(model.watching).length ? "No alarm yet." : "No detector: --drift adwin would be one.");
+  fill("sources", Object.entries(model.positions).map(([source, position]) => [
+    head(words(source, "data code")), words(position ?? "nothing yet", "data code"),
+  ]), "Rows come by request alone.");
+}
+
+function showCurves(model) {
+  const points = model.error.curve.filter(([, , , at]) => at !== null); // former ones have no time
+  const from = (1 - Number(find("span").value)) * (points.at(-1)?.[0] ?? 0);
+  const curve = points.filter(([rows]) => rows >= from);
+  const values = [2, 1].map((k) => curve.map((point) => point[k]));
+  charts.error.show(curve.map(([, , , at]) => at), values, {
+    marks: model.drift.map((each) => [each.at, `drift at row ${count(each.rows)}`]),
+    label: (at, i) => `${moment(at)}, row ${count(curve[i][0])}`,
+  });
+  reveal("span", points.length > 0);
+  const rates = model.rates.curve;
+  const seconds = rates.map(([back]) => Math.round(server.now) - back);
+  const label = timeOfDay;
+  charts.learned.show(seconds, [rates.map(([, learned]) => learned)], { label });
+  charts.predicted.show(seconds, [rates.map(([, , predicted]) => predicted)], { label });
+}
+
+const address = (name) => `#model=${encodeURIComponent(name)}`;
+
+function showOverview(chosen) {
+  reveal("models", models.length > 1);
+  const all = kinds(models);
+  fill("models", models.map((model, i) => {
+    const { name, error, rates } = model;
+    const current = i === chosen ? "true" : null;
+    const link = { tag: "a", text: name, class: "data", href: address(name), "aria-current": current };
+    const wide = [rate(rates.predicted), size(model.nbytes), count(model.waiting), count(model.rows_refused)];
+    const cells = [
+      head(cell("", link, { text: all[i].slice(0, MAX_TEXT), class: "data of" })), cell("", chip(model)),
+      whole(model.rows_seen), cell("number", { text: amount(error.window), title: error.name }),
+      cell("number mid", { text: rate(rates.learned) }),
+      ...wide.map((text) => cell("number wide", { text })),
+    ];
+    return Object.assign(cells, { kind: current && "chosen" });
+  }));
+}
+
+// -- the server -----------------------------------------------------------------------------------
+
 let models = [];
-let server = null; // the server's time, and ours when it came
-let lostUntil = null;
+let server = null; // its time, and that of the page when it came
+let retryAt = null;
+let token = stored();
+let [paused, locked, failures, turn] = [false, false, 0, 0];
+let timer, request;
 
-const asking = new Asking("state", { live, lost, locked });
+/** The server's time. */
+const clock = () => server.now + (performance.now() - server.at) / 1000;
+
+/** The token that the browser stores until the tab is closed; given one, store it. */
+function stored(given) {
+  try {
+    if (given) sessionStorage.setItem("onepass token", given);
+    if (given === "") sessionStorage.removeItem("onepass token");
+    return sessionStorage.getItem("onepass token") ?? "";
+  } catch {
+    return given ?? ""; // the browser refuses to store any
+  }
+}
+
+/** Which model the page's address names; else the first of those with most rows. */
+function chosen() {
+  const named = models.findIndex((each) => address(each.name) === location.hash);
+  const rows = models.map((each) => each.rows_seen ?? 0);
+  return named >= 0 ? named : Math.max(0, rows.indexOf(Math.max(...rows)));
+}
+
+function show() {
+  const model = models[chosen()];
+  showOverview(chosen());
+  reveal("model", Boolean(model));
+  reveal("nothing", server !== null && !model);
+  if (model) showModel(model);
+  const title = model ? `${model.trouble ? "! " : ""}${model.name} · onepass` : "onepass";
+  if (document.title !== title) document.title = title;
+  const left = Math.max(0, Math.ceil((retryAt - performance.now()) / 1000));
+  put("lost-wait", left ? `Next try in ${left} s.` : "Trying.");
+}
+
+/** Show whether the server answers, and of the controls for that only these. */
+function link(state, text, ...controls) {
+  mark(find("link"), { "data-link": state });
+  put("link-text", text);
+  for (const each of ["lost", "login", "pause", "forget"]) reveal(each, controls.includes(each));
+}
 
 function live(state) {
-  models = state.models.map(record);
-  const now = number(state.now);
-  server = now === null ? null : { now, at: performance.now() };
-  put("onepass", word(state.onepass, 40).split("+")[0]);
-  connected("live", "Live");
-  only("pause", asking.token && "forget");
+  models = state.models.map((model) => ({ ...ABSENT, ...model }));
+  server = { now: state.now, at: performance.now() };
+  put("onepass", state.onepass.split("+")[0]);
   show();
+  link("live", "Live", "pause", token && "forget");
 }
 
 function lost(why, wait) {
-  connected("lost", "No answer");
-  lostUntil = performance.now() + wait * 1000;
-  put("lost-why", `${why}. ${models.length ? "Below is what it said last." : ""}`.trim());
-  only("lost", "pause");
-  tick();
+  retryAt = performance.now() + wait;
+  put("lost-why", `${why}. ${models.length ? "Below is its last state." : ""}`.trim());
+  link("lost", "No answer", "lost", "pause");
+  show();
 }
 
-function locked(why) {
-  connected("locked", "Protected");
+function lock() {
+  locked = true;
   models = [];
+  server = null;
   show();
-  reveal(find("nothing"), false);
-  only("door");
-  put("door-why", why);
+  put("login-why", token && "The server did not accept this token.");
+  link("locked", "Protected", "login");
   find("token").value = "";
   find("token").focus();
 }
 
-function connected(link, said) {
-  lostUntil = null;
-  mark(find("link"), "data-link", link);
-  put("link-says", said);
+/** Ask now, and go on asking; the answer to an earlier request is ignored. */
+function ask() {
+  turn += 1;
+  clearTimeout(timer);
+  request?.abort();
+  if (!paused && !locked && !document.hidden) poll(turn);
 }
 
-/** Of all that tells or asks about the server, only these. */
-function only(...shown) {
-  for (const each of ["lost", "door", "pause", "forget"]) reveal(find(each), shown.includes(each));
-}
-
-/** Which model the page's address asks for; else the first of those with most rows. */
-function chosen() {
-  const names = (name) => [address(name), `#model=${name}`];
-  const asked = models.findIndex((each) => names(word(each.name)).includes(location.hash));
-  const rows = models.map((each) => number(each.rows_seen) ?? 0);
-  return asked >= 0 ? asked : Math.max(0, rows.indexOf(Math.max(...rows)));
-}
-
-function show() {
-  const at = chosen();
-  const model = models[at];
-  overview(models, at);
-  reveal(find("model"), Boolean(model));
-  reveal(find("nothing"), !model);
-  put("nothing", "No model is served.");
-  if (model) detail.show(model);
-  const trouble = models.some((each) => word(each.trouble)) ? "! " : "";
-  const title = `${trouble}${model ? `${word(model.name, 80)} · ` : ""}onepass`;
-  if (document.title !== title) document.title = title;
-  tick();
-}
-
-/** All that changes with time alone: how long ago, and how long until. */
-function tick() {
-  if (lostUntil !== null) {
-    const left = Math.max(0, Math.ceil((lostUntil - performance.now()) / 1000));
-    put("lost-wait", left ? `Next try in ${left} s.` : "Trying.");
+async function poll(mine) {
+  let [wait, why] = [POLL, "The server cannot be reached"];
+  request = new AbortController();
+  const signal = AbortSignal.any([request.signal, AbortSignal.timeout(TIMEOUT)]);
+  try {
+    const headers = token ? { Authorization: `Bearer ${token}` } : {};
+    const reply = await fetch("state", { headers, cache: "no-store", signal });
+    wait = Math.min(Number(reply.headers.get("Retry-After")), 300) * 1000;
+    why = reply.ok ? "The server's answer cannot be shown" : `The server answered ${reply.status}`;
+    const state = reply.ok ? await reply.json() : null;
+    if (mine !== turn) return;
+    if ([401, 403].includes(reply.status)) {
+      lock();
+      return;
+    }
+    live(state);
+    [failures, wait] = [0, POLL];
+  } catch (error) {
+    if (mine !== turn) return;
+    failures += 1;
+    wait = Math.max(Math.min(MAX_WAIT, POLL * 2 ** failures), wait);
+    lost(error.name === "TimeoutError" ? `The server did not answer within ${TIMEOUT / 1000} s` : why, wait);
   }
-  const now = server && server.now + (performance.now() - server.at) / 1000;
-  for (const node of document.querySelectorAll("time")) {
-    const at = number(Number(node.dataset.at));
-    say(node, now === null ? moment(at) : ago(now - at));
-    mark(node, "title", moment(at));
-    mark(node, "datetime", stamp(at));
-  }
+  timer = setTimeout(() => poll(mine), wait);
+}
+
+function unlock(given) {
+  token = stored(given);
+  [locked, failures] = [false, 0];
+  ask();
 }
 
 find("pause").addEventListener("click", () => {
-  const paused = !asking.paused;
-  mark(find("pause"), "aria-pressed", String(paused));
-  if (paused) connected("paused", "Paused");
-  only("pause");
-  asking.pause(paused);
+  paused = !paused;
+  mark(find("pause"), { "aria-pressed": paused });
+  if (paused) link("paused", "Paused", "pause");
+  ask();
 });
-
-find("again").addEventListener("click", () => asking.again());
-
-find("forget").addEventListener("click", () => asking.unlock(""));
-
-find("door").addEventListener("submit", (event) => {
+find("retry").addEventListener("click", ask);
+find("forget").addEventListener("click", () => unlock(""));
+find("login").addEventListener("submit", (event) => {
   event.preventDefault();
-  const token = find("token").value.trim();
-  if (/^[\x21-\x7e]+$/.test(token)) asking.unlock(token);
-  else put("door-why", "A token is letters, digits and signs without spaces.");
+  const given = find("token").value.trim();
+  if (/^[\x21-\x7e]+$/.test(given)) unlock(given);
+  else put("login-why", "A token is letters, digits and signs without spaces.");
 });
-
 find("span").addEventListener("change", show);
-
 window.addEventListener("hashchange", () => {
   show();
   if (location.hash.startsWith("#model=")) find("name").scrollIntoView({ block: "nearest" });
 });
-setInterval(() => document.hidden || tick(), 1000);
-asking.again();
+document.addEventListener("visibilitychange", ask);
+window.addEventListener("online", ask);
+setInterval(() => document.hidden || show(), 1000);
+ask();
+
+export { ago, amount, count, duration, kinds, level, rate, size, tick, timeTicks }; // for tests

@@ -1,0 +1,80 @@
+"""The dashboard of Grafana asks for metrics that the service has."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onepass as op
+
+pytest.importorskip("prometheus_client")
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from onepass.service.http.status import exposition
+from onepass.service.registry import Shelf
+
+PATH = Path(__file__).parents[2] / "deploy" / "grafana-dashboard.json"
+DASHBOARD: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
+EXPRESSIONS: list[str] = [
+    target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]
+]
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """Metrics of a service that has learned and predicted, with their labels."""
+    shelf = Shelf(tmp_path_factory.mktemp("served"), "here")
+    served = shelf.create("m", op.RLSRegressor())
+    served.durable.learn(np.ones((3, 2)), np.ones(3))
+    served.gauges.predicted(3, 0.001)
+    text = exposition(shelf, {200: 1})
+    shelf.close()
+    found = {
+        sample.name: set(sample.labels)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    types = re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)
+    return {**{name: {"model", "source", "detector"} for name in types}, **found}
+
+
+def test_it_has_the_fields_that_grafana_imports() -> None:
+    assert DASHBOARD["schemaVersion"] >= 36
+    assert DASHBOARD["title"]
+    assert {"uid", "time", "refresh", "templating", "version"} <= DASHBOARD.keys()
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+    for panel in DASHBOARD["panels"]:
+        assert {"title", "type", "datasource", "fieldConfig", "options"} <= panel.keys()
+        assert panel["gridPos"].keys() == {"h", "w", "x", "y"}
+        assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
+        references = [target["refId"] for target in panel["targets"]]
+        assert len(set(references)) == len(references) > 0
+
+
+def test_a_model_is_chosen_by_a_variable() -> None:
+    variables = {each["name"]: each for each in DASHBOARD["templating"]["list"]}
+    assert variables["model"]["definition"] == "label_values(onepass_ready, model)"
+    of_models = [each for each in EXPRESSIONS if "onepass_requests_total" not in each]
+    assert all('model=~"$model"' in each for each in of_models)
+
+
+def test_all_metrics_and_labels_of_its_expressions_exist(metrics: dict[str, set[str]]) -> None:
+    asked = {name for each in EXPRESSIONS for name in re.findall(r"\bonepass_\w+", each)}
+    assert asked <= metrics.keys()
+    assert len(asked) > 12
+    for each in EXPRESSIONS:
+        names = re.findall(r"\bonepass_\w+", each)
+        (group,) = re.findall(r"by \((.*?)\)", each) or [""]
+        selected = set(re.findall(r"(\w+)=~?\"", each)) | set(filter(None, group.split(", ")))
+        assert all(selected <= metrics[name] for name in names), each
+
+
+def test_brackets_are_closed() -> None:
+    for each in EXPRESSIONS:
+        for opening, closing in ("()", "[]", "{}"):
+            assert each.count(opening) == each.count(closing), each
