@@ -6,6 +6,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from onepass.errors import ParameterError
+
 if sys.platform != "win32":
     import resource
 
@@ -65,7 +67,7 @@ class Connection(HttpToolsProtocol):
         """Refuse a body behind an upgrade: httptools would read it as the next request."""
         self._size = 0
         if self.parser.should_upgrade() and not _BODY.isdisjoint(dict(self.headers)):
-            raise ValueError("a body behind an upgrade")
+            raise ParameterError("a body behind an upgrade")
         super().on_headers_complete()
         self.headers = []  # of trailers, which are no headers of the request
 

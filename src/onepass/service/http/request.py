@@ -76,7 +76,7 @@ class ServiceRequest(Request):
             If the client closes the connection, or the server because the body comes too slowly.
         """
         limit = self.service.limits.nbytes if limit is None else limit
-        check_length(int(self.fields.get(b"content-length", b"0")), limit)
+        _check_length(int(self.fields.get(b"content-length", b"0")), limit)
         body = await self._received(limit)
         self._reserve(len(body))
         packing = self.fields.get(b"content-encoding", b"identity").lower()
@@ -93,7 +93,7 @@ class ServiceRequest(Request):
 
     async def _received(self, limit: int) -> bytes:
         body, more = await self._part()
-        check_length(len(body), limit)
+        _check_length(len(body), limit)
         if not more:
             return body
         parts = bytearray(body)
@@ -101,7 +101,7 @@ class ServiceRequest(Request):
             self._reserve(len(parts))
             body, more = await self._part()
             parts += body
-            check_length(len(parts), limit)
+            _check_length(len(parts), limit)
         return bytes(parts)
 
     async def _part(self) -> tuple[bytes, bool]:
@@ -130,7 +130,7 @@ def _fields(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return found
 
 
-def check_length(nbytes: int, limit: int) -> None:
+def _check_length(nbytes: int, limit: int) -> None:
     """Refuse a body that is too long."""
     if nbytes > limit:
         raise LongError(
@@ -153,7 +153,7 @@ def _decompressed(body: bytes, packing: bytes, limit: int) -> bytes:
         raise ParameterError(
             f"the body must be {name}, as Content-Encoding states, got: {error}. Compress it again."
         ) from error
-    check_length(len(found), limit)
+    _check_length(len(found), limit)
     if not decoder.eof or decoder.unused_data:
         got = "bytes behind its end" if decoder.eof else "a truncated one"
         raise ParameterError(f"the body must be {name}, got {got}. Send it whole.")

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["ENDPOINTS"]
+__all__ = [
+    "ENDPOINTS", "IndexEntry", "Live", "ModelSpecification", "ModelVersion", "Ready",
+    "RetiredModel", "Rollback", "create", "description", "index", "live", "load", "metrics",
+    "model_metadata", "model_ready", "page_file", "ready", "retire", "rollback",
+    "server_metadata", "snapshot", "status", "version",
+]  # fmt: skip
 
 
 # -- structs ---------------------------------------------------------------------------------------
