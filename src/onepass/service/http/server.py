@@ -126,7 +126,7 @@ class Listening:
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
             return [
-                socket.create_server(address[:2], family=family, backlog=4096)
+                socket.create_server(address[:2], family=family)
                 for family, _, _, _, address in dict.fromkeys(found)
             ]
         except OSError as error:
