@@ -35,16 +35,8 @@ if TYPE_CHECKING:
     from onepass.learners.estimator import Learner
 
 __all__ = [
-    "ARROW",
-    "CSV",
-    "JSON",
-    "NDJSON",
-    "OCTETS",
-    "infer",
-    "invocations",
-    "learn",
-    "learn_labels",
-]
+    "ARROW", "CSV", "JSON", "NDJSON", "OCTETS", "infer", "invocations", "learn", "learn_labels",
+]  # fmt: skip
 
 JSON, OCTETS, CSV = "application/json", "application/octet-stream", "text/csv"
 NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
