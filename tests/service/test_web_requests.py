@@ -67,9 +67,7 @@ def test_an_idle_connection_is_closed(server: Server) -> None:
     with server.socket() as line:
         line.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert line.recv(65536).startswith(b"HTTP/1.1 200")
-        began = time.monotonic()
         assert line.recv(65536) == b""
-        assert time.monotonic() - began > 0.5
 
 
 def test_http(server: Server) -> None:

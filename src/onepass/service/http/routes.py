@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDPOINTS", "IndexEntry", "Live", "ModelSpecification", "ModelVersion", "Ready",
-    "RetiredModel", "Rollback", "create", "description", "index", "live", "load", "metrics",
-    "model_metadata", "model_ready", "page_file", "ready", "retire", "rollback",
+    "RetiredModel", "Rollback", "create", "description", "index", "live", "metrics",
+    "model_metadata", "model_ready", "page_file", "ready", "reopen", "retire", "rollback",
     "server_metadata", "snapshot", "status", "version",
 ]  # fmt: skip
 
@@ -246,7 +246,7 @@ async def create(request: ServiceRequest) -> Response:
     return json_response(ModelVersion(name, await request.service.disk(created)), 201)
 
 
-async def load(request: ServiceRequest) -> Response:
+async def reopen(request: ServiceRequest) -> Response:
     """Reopen a learner that failed."""
     name, registry = request.path_params["name"], request.service.registry
     served = await request.service.disk(lambda: registry.load(name))
@@ -320,7 +320,7 @@ ENDPOINTS = [
              example={"inputs": [_X]}, headers=[_LENGTH]),
     Endpoint("POST", f"{_VERSIONED}/infer", rows.infer, PREDICT, _INFER, _FOUND, _ROWS,
              example={"inputs": [_X]}, headers=[_LENGTH]),
-    Endpoint("POST", f"{_MODEL}/answers", rows.answers, LEARN,
+    Endpoint("POST", f"{_MODEL}/answers", rows.learn_labels, LEARN,
              "Learn rows that infer stored, from their labels: columns id and y.", _FOUND, _ROWS,
              example={"inputs": [_ID, _ONE_Y]}, headers=[_LENGTH]),
     Endpoint("POST", "/invocations", rows.invocations, PREDICT, "Predict rows in MLflow's formats.",
@@ -351,7 +351,7 @@ ENDPOINTS = [
              example={"model": "rls", "task": "regression", "settings": {"rls.forgetting": 0.99}}),
     Endpoint("DELETE", _MODEL, retire, ADMIN, "Stop serving a learner; its file is renamed.",
              {JSON: RetiredModel}),
-    Endpoint("POST", "/v2/repository/models/{name}/load", load, ADMIN,
+    Endpoint("POST", "/v2/repository/models/{name}/load", reopen, ADMIN,
              "Reopen a learner that failed; a learner that works is unchanged.", _VERSION),
     Endpoint("POST", f"{_MODEL}/snapshot", snapshot, ADMIN, "Take a snapshot.", _VERSION),
     Endpoint("POST", f"{_MODEL}/rollback", rollback, ADMIN,

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from onepass.features.pipeline import Pipeline
     from onepass.learners.estimator import Learner
 
-__all__ = ["ARROW", "CSV", "JSON", "NDJSON", "OCTETS", "answers", "infer", "invocations", "learn"]
+__all__ = [
+    "ARROW", "CSV", "JSON", "NDJSON", "OCTETS", "infer", "invocations", "learn", "learn_labels",
+]  # fmt: skip
 
 JSON, OCTETS, CSV = "application/json", "application/octet-stream", "text/csv"
 NDJSON, ARROW = "application/x-ndjson", "application/vnd.apache.arrow.stream"
@@ -279,7 +281,7 @@ async def _learned(request: ServiceRequest, served: Served, asked: Asked, body: 
         return (await service.committed(future, served.name)).result()
 
 
-async def answers(request: ServiceRequest) -> Response:
+async def learn_labels(request: ServiceRequest) -> Response:
     """Learn rows that infer stored with ``ask``, from their labels."""
     served, service = request.served, request.service
     form, _, asked = await _decoded(request, learning=True)
