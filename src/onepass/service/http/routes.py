@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from onepass.learners.estimator import Learner
 
 __all__ = [
-    "ENDPOINTS", "IndexEntry", "Live", "ModelSpecification", "ModelVersion", "Ready",
+    "ENDPOINTS", "IndexEntry", "Live", "ModelReady", "ModelSpecification", "ModelVersion", "Ready",
     "RetiredModel", "Rollback", "create", "description", "index", "live", "metrics",
     "model_metadata", "model_ready", "page_file", "ready", "reopen", "retire", "rollback",
     "server_metadata", "snapshot", "status", "version",
@@ -47,11 +47,17 @@ class Live(msgspec.Struct):
     live: bool
 
 
-class Ready(msgspec.Struct, omit_defaults=True):
-    """A learner can learn."""
+class Ready(msgspec.Struct):
+    """The service can learn."""
 
     ready: bool
-    name: str = ""
+
+
+class ModelReady(msgspec.Struct):
+    """A learner can learn."""
+
+    name: str
+    ready: bool
 
 
 class IndexEntry(msgspec.Struct):
@@ -131,7 +137,7 @@ async def model_ready(request: ServiceRequest) -> Response:
     served = request.served
     served.answering(request.path_params.get("version"))
     served.hold_ready()
-    return json_response(Ready(ready=True, name=served.name))
+    return json_response(ModelReady(served.name, ready=True))
 
 
 async def index(request: ServiceRequest) -> Response:
@@ -339,9 +345,9 @@ ENDPOINTS = [
     Endpoint("GET", _VERSIONED, model_metadata, PREDICT, "The same, of the present version.",
              _METADATA),
     Endpoint("GET", f"{_MODEL}/ready", model_ready, PREDICT, "Whether a learner can learn.",
-             _READY),
+             {JSON: ModelReady}),
     Endpoint("GET", f"{_VERSIONED}/ready", model_ready, PREDICT,
-             "The same, of the present version.", _READY),
+             "The same, of the present version.", {JSON: ModelReady}),
     Endpoint("GET", "/v2/repository/index", index, PREDICT, "All learners.", _INDEX),
     Endpoint("POST", "/v2/repository/index", index, PREDICT,
              "The same, as Triton's clients request it.", _INDEX, {JSON: Any}, required=False),
