@@ -12,11 +12,15 @@ __all__ = [
     "ErrorResponse",
     "InferRequest",
     "InferResponse",
+    "InputTensor",
     "Invocation",
     "ModelMetadata",
+    "OutputTensor",
     "Predictions",
     "ServerMetadata",
     "State",
+    "TensorMetadata",
+    "WantedOutput",
     "describe",
 ]
 

@@ -10,6 +10,8 @@ from onepass.service.protocol.limits import Limits, refused
 from onepass.service.protocol.rows import Asked, Reply, asked
 from onepass.types import Array
 
+__all__ = ["Record", "RecordsResponse", "is_records", "read", "write"]
+
 _Value = float | str | bool | None
 
 
@@ -37,7 +39,14 @@ def is_records(body: bytes) -> bool:
 
 
 def read(body: bytes, limits: Limits, *, learning: bool, ndjson: bool = False) -> Asked:
-    """Rows of a body."""
+    """Rows of a body.
+
+    Parameters
+    ----------
+    body : bytes
+    limits : Limits
+    learning, ndjson : bool
+    """
     if ndjson:
         body = b"[%b]" % b",".join(line for line in body.split(b"\n") if line.strip())
     try:
@@ -59,7 +68,14 @@ def read(body: bytes, limits: Limits, *, learning: bool, ndjson: bool = False) -
 
 
 def write(asked: Asked, found: Mapping[str, Array], *, model: str, version: str) -> Reply:
-    """Predictions as JSON."""
+    """Predictions as JSON.
+
+    Parameters
+    ----------
+    asked : Asked
+    found : mapping of str to ndarray
+    model, version : str
+    """
     del asked
     predictions = found["y"].tolist()
     return Reply(msgspec.json.encode(RecordsResponse(predictions, model, version)))
